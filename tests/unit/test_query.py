@@ -1,0 +1,130 @@
+"""The grammar of ``resources``, ``required`` and ``member_of`` values."""
+
+from __future__ import annotations
+
+import pytest
+
+from placement import query
+
+A = '0f2f9ef6-6d4b-4b51-9a5c-0f0a6d9a1b11'
+B = '7c1f4d1e-0b7a-4f0e-8a3c-6e5b1f2d3c22'
+
+
+def test_resources_are_amounts_by_class() -> None:
+    assert query.parse_resources('VCPU:2,MEMORY_MB:1024') == {'VCPU': 2, 'MEMORY_MB': 1024}
+
+
+def test_last_amount_of_a_repeated_class_wins() -> None:
+    assert query.parse_resources('VCPU:2,VCPU:3') == {'VCPU': 3}
+
+
+@pytest.mark.parametrize('amount', ['3', ' 3', '3 ', '+3', ' +3 ', '003', '\t3\n'])
+def test_blanks_sign_and_leading_zeros_of_an_amount_are_tolerated(amount: str) -> None:
+    assert query.parse_resources(f'VCPU:{amount}') == {'VCPU': 3}
+
+
+def test_class_names_are_taken_literally() -> None:
+    assert query.parse_resources(' VCPU :1') == {' VCPU ': 1}
+
+
+@pytest.mark.parametrize('amount', ['2147483647', '0' * 5000 + '2147483647'])
+def test_amounts_that_an_inventory_can_hold_are_exact(amount: str) -> None:
+    assert query.parse_resources(f'VCPU:{amount}') == {'VCPU': 2147483647}
+
+
+@pytest.mark.parametrize('amount', ['2147483648', '9' * 19, '1' + '0' * 400, '9' * 100000])
+def test_amounts_of_any_length_become_one_that_nothing_can_hold(amount: str) -> None:
+    assert query.parse_resources(f'VCPU:{amount}') == {'VCPU': query.BEYOND_ANY_INVENTORY}
+
+
+@pytest.mark.parametrize('value', ['', ' ', '\t\n'])
+def test_blank_resources_are_refused(value: str) -> None:
+    with pytest.raises(query.BadQuery, match='Badly formed resources parameter.*Got: empty string[.]'):
+        query.parse_resources(value)
+
+
+@pytest.mark.parametrize(
+    ('value', 'item'), [('VCPU', 'VCPU'), ('VCPU:1,', ''), ('VCPU:1:2', 'VCPU:1:2'), ('VCPU:1,,DISK_GB:1', '')]
+)
+def test_items_need_exactly_one_colon(value: str, item: str) -> None:
+    with pytest.raises(query.BadQuery) as caught:
+        query.parse_resources(value)
+    text = str(caught.value)
+    assert text.startswith('Badly formed resources parameter. Expected resources query string parameter in form:')
+    assert text.endswith(f' Got: {item}.')
+
+
+@pytest.mark.parametrize('amount', ['', 'x', '1.0', '1e3', '0x10', '1_000', '- 1', '--1', '\u0663', '0' * 100000 + 'x'])
+def test_amounts_that_are_no_decimal_integers_are_refused(amount: str) -> None:
+    with pytest.raises(query.BadQuery) as caught:
+        query.parse_resources(f'VCPU:{amount}')
+    assert str(caught.value) == f'Requested resource VCPU expected positive integer amount. Got: {amount}.'
+
+
+@pytest.mark.parametrize('amount', ['0', '-1', '-0', '000', '-' + '9' * 5000])
+def test_amounts_below_one_are_refused(amount: str) -> None:
+    with pytest.raises(query.BadQuery) as caught:
+        query.parse_resources(f'VCPU:{amount}')
+    assert str(caught.value) == f'Requested resource VCPU requires amount >= 1. Got: {amount}.'
+
+
+def test_required_names_are_stripped_and_collapsed() -> None:
+    assert query.parse_required(' A ,B,A', True) == ({'A', 'B'}, frozenset())
+
+
+def test_all_leading_exclamation_marks_forbid() -> None:
+    assert query.parse_required('A,!B,!!!C', True) == ({'A'}, {'B', 'C'})
+
+
+def test_a_trait_may_be_both_required_and_forbidden() -> None:
+    assert query.parse_required('A,!A', True) == ({'A'}, {'A'})
+
+
+def test_other_prefixes_are_part_of_a_name() -> None:
+    assert query.parse_required('in:A,^B', True).required == {'in:A', '^B'}
+
+
+@pytest.mark.parametrize('value', ['', ' ', 'A,,B', 'A,', '!', 'A, !! '])
+@pytest.mark.parametrize(('allowed', 'sample'), [(False, 'CUSTOM_MAGIC'), (True, '!CUSTOM_MAGIC')])
+def test_empty_trait_names_are_refused(value: str, allowed: bool, sample: str) -> None:
+    with pytest.raises(query.BadQuery) as caught:
+        query.parse_required(value, allowed)
+    lead = "Invalid query string parameters: Expected 'required' parameter value of the form:"
+    assert str(caught.value) == f'{lead} HW_CPU_X86_VMX,{sample}. Got: {value}'
+
+
+def test_forbidding_needs_leave() -> None:
+    with pytest.raises(query.BadQuery) as caught:
+        query.parse_required('A,!B', False)
+    lead = "Invalid query string parameters: Expected 'required' parameter value of the form:"
+    assert str(caught.value) == f'{lead} HW_CPU_X86_VMX,CUSTOM_MAGIC. Got: A,!B'
+
+
+def test_member_of_is_a_set_per_occurrence() -> None:
+    assert query.parse_member_of([A, f'in:{A},{B}'], True) == ({A}, {A, B})
+
+
+def test_no_member_of_is_no_condition() -> None:
+    assert query.parse_member_of([], False) == ()
+
+
+@pytest.mark.parametrize('spelling', [A.upper(), A.replace('-', ''), '{%s}' % A, 'urn:uuid:' + A])
+def test_aggregates_become_canonical(spelling: str) -> None:
+    assert query.parse_member_of([f'in:{spelling},{A}'], True) == ({A},)
+
+
+def test_repeating_member_of_needs_leave() -> None:
+    with pytest.raises(query.BadQuery, match='Multiple member_of parameters are not supported'):
+        query.parse_member_of([A, B], False)
+
+
+def test_several_aggregates_need_the_keyword() -> None:
+    with pytest.raises(query.BadQuery, match="Multiple values for 'member_of' must be prefixed with the 'in:' keyword"):
+        query.parse_member_of(['not-a-uuid', f'{A},{B}'], True)
+
+
+@pytest.mark.parametrize('value', ['', 'x', 'in:', f'in:{A},', f'!{A}', f' {A}', f'{A}\n', f'in:in:{A}', '\u0663' * 32])
+def test_aggregates_are_uuids(value: str) -> None:
+    with pytest.raises(query.BadQuery) as caught:
+        query.parse_member_of([value], True)
+    assert "Expected 'member_of' parameter to contain valid UUID(s)." in str(caught.value)
