@@ -1,0 +1,94 @@
+#!/bin/sh
+# Make a local PostgreSQL and MariaDB answer, and the Galera library available, for the integration tests.
+#
+# Does nothing when they answer already. Starts what is installed but stopped. As root on Debian or Ubuntu it
+# installs what is missing; only for a server that it installed itself does it allow the administrator to log in
+# on loopback without a password, which is what the tests expect by default.
+set -eu
+
+say() { echo "start-services: $*"; }
+
+fail() {
+    say "$*" >&2
+    exit 1
+}
+
+postgresql_answers() { psql -h 127.0.0.1 -U postgres -w -c 'SELECT 1' postgres >/dev/null 2>&1; }
+
+mariadb_answers() { mariadb --no-defaults -h 127.0.0.1 -u root -e 'SELECT 1' >/dev/null 2>&1; }
+
+# Try a command once a second until it succeeds, for at most 60 seconds.
+wait_for() {
+    for _ in $(seq 60); do
+        if "$1"; then return 0; fi
+        sleep 1
+    done
+    return 1
+}
+
+missing_packages() {
+    [ -d /usr/lib/postgresql ] || echo postgresql
+    command -v mariadbd >/dev/null || [ -x /usr/sbin/mariadbd ] || echo mariadb-server
+    command -v mariadb >/dev/null || echo mariadb-client
+    [ -e /usr/lib/galera/libgalera_smm.so ] || echo galera-4
+    command -v rsync >/dev/null || echo rsync
+    command -v ps >/dev/null || echo procps
+    command -v lsof >/dev/null || echo lsof
+}
+
+install() {
+    [ "$(id -u)" = 0 ] || fail "missing: $*. Install them, or run this as root."
+    command -v apt-get >/dev/null || fail "missing: $*. There is no apt-get here; install them by hand."
+    say "installing $*"
+    export DEBIAN_FRONTEND=noninteractive
+    apt-get -qq update
+    # shellcheck disable=SC2068  # one package per word
+    apt-get -qq install -y --no-install-recommends $@ >/dev/null
+}
+
+start_postgresql() {
+    for version in $(ls /etc/postgresql); do
+        pg_ctlcluster --skip-systemctl-redirect "$version" main start || true
+    done
+}
+
+start_mariadb() {
+    install -d -o mysql -g mysql /run/mysqld
+    start-stop-daemon --start --oknodo --background --exec /usr/sbin/mariadbd
+}
+
+# Only for a server that this run installed: the tests come in over TCP on loopback without a password.
+open_postgresql() {
+    for file in /etc/postgresql/*/main/pg_hba.conf; do
+        sed -i '1i host all postgres 127.0.0.1/32 trust' "$file"
+    done
+    for version in $(ls /etc/postgresql); do
+        pg_ctlcluster --skip-systemctl-redirect "$version" main reload
+    done
+}
+
+mariadb_socket_answers() { mariadb --no-defaults -e 'SELECT 1' >/dev/null 2>&1; }
+
+open_mariadb() {
+    wait_for mariadb_socket_answers || fail 'MariaDB does not answer on its socket'
+    mariadb --no-defaults -e \
+        "ALTER USER root@localhost IDENTIFIED VIA unix_socket OR mysql_native_password USING PASSWORD('')"
+}
+
+packages=$(missing_packages)
+# shellcheck disable=SC2086  # one package per word
+[ -z "$packages" ] || install $packages
+
+if ! postgresql_answers; then
+    say 'starting PostgreSQL'
+    start_postgresql
+    case " $(echo $packages) " in *' postgresql '*) open_postgresql ;; esac
+    wait_for postgresql_answers || fail 'PostgreSQL does not answer postgres@127.0.0.1 without a password'
+fi
+if ! mariadb_answers; then
+    say 'starting MariaDB'
+    start_mariadb
+    case " $(echo $packages) " in *' mariadb-server '*) open_mariadb ;; esac
+    wait_for mariadb_answers || fail 'MariaDB does not answer root@127.0.0.1 without a password'
+fi
+say 'PostgreSQL, MariaDB and Galera are ready'
