@@ -1,0 +1,107 @@
+"""The package as it is installed: metadata, contents of the wheel, entry points, a quiet import."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def _requirement_name(requirement: str) -> str:
+    """``psycopg[binary]>=3.2; extra == "x"`` -> ``psycopg``."""
+    match = re.match(r'[A-Za-z0-9._-]+', requirement)
+    assert match is not None, requirement
+    return match.group()
+
+
+@pytest.fixture(scope='module')
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
+    """The wheel that ``pip install .`` makes, built from a copy of the files that git would give to a clone."""
+    copy = tmp_path_factory.mktemp('source')
+    for name in ('pyproject.toml', 'setup.py', 'README.md', 'LICENSE', *_package_files()):
+        target = copy / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes((ROOT / name).read_bytes())
+    out = tmp_path_factory.mktemp('wheel')
+    command = [sys.executable, '-m', 'pip', 'wheel', '--quiet', '--no-deps', '--no-build-isolation', '-w', out, copy]
+    subprocess.run(command, check=True, timeout=240, stdin=subprocess.DEVNULL)
+    return zipfile.ZipFile(next(out.glob('*.whl')))
+
+
+def _package_files() -> list[str]:
+    """Every file below placement/ that is source, as a path relative to the root."""
+    files = (path for path in (ROOT / 'placement').rglob('*') if path.is_file() and '__pycache__' not in path.parts)
+    return sorted(str(path.relative_to(ROOT)) for path in files)
+
+
+def test_wheel_holds_every_file_of_the_package_and_nothing_else(wheel: zipfile.ZipFile) -> None:
+    packed = sorted(name for name in wheel.namelist() if '.dist-info/' not in name)
+    assert packed == _package_files()
+
+
+def test_wheel_says_its_licence_and_python_versions(wheel: zipfile.ZipFile) -> None:
+    name = next(name for name in wheel.namelist() if name.endswith('/METADATA'))
+    metadata = wheel.read(name).decode()
+    assert 'License-Expression: Apache-2.0' in metadata
+    assert 'Requires-Python: >=3.10' in metadata
+    assert any(name.endswith('/licenses/LICENSE') for name in wheel.namelist())
+
+
+@pytest.mark.parametrize(
+    ('group', 'name'),
+    [
+        ('console_scripts', 'placement-api'),
+        ('console_scripts', 'placement-manage'),
+        ('console_scripts', 'placement-status'),
+        ('oslo.config.opts', 'placement'),
+        ('oslo.policy.policies', 'placement'),
+    ],
+)
+def test_entry_point_can_be_loaded(group: str, name: str) -> None:
+    (entry,) = importlib.metadata.entry_points(group=group, name=name)
+    assert callable(entry.load())
+
+
+def test_dependency_page_names_exactly_the_declared_packages() -> None:
+    declared = {_requirement_name(text) for text in importlib.metadata.requires('placement') or ()}
+    page = (ROOT / 'doc' / 'dependencies.md').read_text()
+    documented = {row.split('|')[1].strip() for row in page.splitlines() if row.startswith('| ')} - {'Package'}
+    assert documented == declared
+
+
+def _in_fresh_process(code: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, '-W', 'default', '-c', code], capture_output=True, text=True, timeout=60)
+
+
+def test_import_prints_nothing_and_leaves_eventlet_out(tmp_path: Path) -> None:
+    modules = [name[:-3].replace('/', '.') for name in _package_files() if name.endswith('.py')]
+    wanted = sorted(name for name in modules if name not in {'placement.wsgi'} and '.migrations' not in name)
+    code = '\n'.join(
+        [
+            'import sys, warnings',
+            # The one warning that is not ours to cure; pyproject.toml says why.
+            'warnings.filterwarnings("ignore", "\'cgi\' is deprecated")',
+            *(f'import {name.removesuffix(".__init__")}' for name in wanted),
+            'sys.exit("eventlet" in sys.modules)',
+        ]
+    )
+    done = _in_fresh_process(code)
+    assert (done.returncode, done.stdout, done.stderr) == (0, '', '')
+
+
+def test_setup_py_is_only_an_entry() -> None:
+    statements = [line for line in (ROOT / 'setup.py').read_text().splitlines() if line and not line.startswith('"""')]
+    assert statements == ['from setuptools import setup', 'setup()']
+
+
+def test_ci_runs_the_command_that_the_readme_gives() -> None:
+    readme = (ROOT / 'README.md').read_text()
+    (command,) = re.findall(r'^(python3 -m venv .*tox)$', readme, flags=re.MULTILINE)
+    assert command in (ROOT / '.ci' / 'run').read_text()
