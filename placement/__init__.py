@@ -1,0 +1,1 @@
+"""Placement: what a cloud has, who uses it, and who could host more."""

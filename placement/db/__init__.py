@@ -1,0 +1,1 @@
+"""The relational store: tables, engine, transactions and migrations."""

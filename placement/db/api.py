@@ -1,0 +1,177 @@
+"""One configured database: engine, transactions with retry, and the caches that belong to it.
+
+A request's writes are one transaction. When a concurrent transaction is in the way, the whole of it, COMMIT
+included, is run again from fresh reads, a bounded number of times (architecture.md, "The write path").
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+from oslo_config import cfg
+from oslo_db import api as oslo_db_api
+from oslo_db import exception as db_exc
+from oslo_db.sqlalchemy import enginefacade
+
+from placement import exception
+from placement.db import errors, names, sqlite, tables
+
+T = TypeVar('T')
+
+#: Seconds of the first pause between two attempts, and of the longest. Jittered in between.
+_FIRST_PAUSE = 0.002
+_LONGEST_PAUSE = 0.25
+
+#: Options of [placement_database] that oslo.db's engine takes under the same name.
+_ENGINE_OPTIONS = (
+    'connection_recycle_time',
+    'connection_debug',
+    'max_pool_size',
+    'max_overflow',
+    'pool_timeout',
+    'mysql_sql_mode',
+    'mysql_wsrep_sync_wait',
+)
+
+
+class Database:
+    """Connections and transactions of one application.
+
+    :param conf: a ``ConfigOpts`` with the group ``placement_database``.
+
+    Nothing connects before the first transaction, so a database that is away does not stop the start.
+    """
+
+    def __init__(self, conf: cfg.ConfigOpts) -> None:
+        self._options = conf.placement_database
+        self._facade = enginefacade.transaction_context()
+        self._facade.configure(
+            connection=engine_url(self._options.connection),
+            sqlite_fk=True,
+            # Whoever waits for the database is the caller, who is told 503 at once; waiting here would hang it.
+            max_retries=0,
+            thread_checkin=False,
+            **{name: self._options[name] for name in _ENGINE_OPTIONS},
+        )
+        self._lock = threading.Lock()
+        self._prepared: sa.Engine | None = None
+        self.resource_classes = names.NameCache(tables.resource_classes)
+        self.traits = names.NameCache(tables.traits)
+        #: Called with the reason whenever a transaction is tried again. Set by whoever counts.
+        self.on_retry: Callable[[str], None] = _uncounted
+
+    @property
+    def engine(self) -> sa.Engine:
+        """The SQLAlchemy engine, made on first use."""
+        if self._prepared is None:
+            with self._lock:
+                engine = self._facade.writer.get_engine()
+                if self._prepared is None and engine.dialect.name == 'sqlite':
+                    sqlite.prepare(engine, self._options.sqlite_busy_timeout)
+                self._prepared = engine
+        return self._prepared
+
+    @contextlib.contextmanager
+    def reader(self) -> Iterator[sa.Connection]:
+        """A connection in a transaction that only reads and sees one state of the database throughout.
+
+        :raises DatabaseUnavailable: the database cannot be reached.
+        """
+        with _speaking_of_outages(), self.engine.connect() as connection:
+            if self.engine.dialect.name != 'sqlite' and connection.default_isolation_level != 'REPEATABLE READ':
+                connection = connection.execution_options(isolation_level='REPEATABLE READ')
+            with connection.begin():
+                yield connection
+
+    @contextlib.contextmanager
+    def writer(self) -> Iterator[sa.Connection]:
+        """A connection in a transaction that may write; committed at the end, rolled back on an exception.
+
+        :raises DatabaseUnavailable: the database cannot be reached.
+        """
+        with _speaking_of_outages(), self.engine.connect() as connection:
+            with connection.execution_options(**{sqlite.WRITES: True}).begin():
+                yield connection
+
+    def write(self, work: Callable[[sa.Connection], T]) -> T:
+        """Run ``work`` in a transaction and return what it returns.
+
+        :param work: takes the connection. It is called again, in a new transaction, when a concurrent transaction was
+            in the way (``errors.is_conflict``) or when it raises ``oslo_db.exception.RetryRequest``, so it must
+            read whatever it relies on itself.
+        :raises ConcurrentProviderUpdate: conflicts outlasted ``[placement_database] transaction_retries``.
+        :raises DatabaseUnavailable: the database cannot be reached.
+        """
+
+        def attempt() -> T:
+            with self.writer() as tx:
+                return work(tx)
+
+        retrying = oslo_db_api.wrap_db_retry(
+            retry_interval=_FIRST_PAUSE,
+            max_retry_interval=_LONGEST_PAUSE,
+            max_retries=self._options.transaction_retries,
+            jitter=True,
+            exception_checker=self._is_worth_retrying,
+        )
+        try:
+            return retrying(attempt)()
+        except Exception as error:
+            if errors.is_conflict(error):
+                raise exception.ConcurrentProviderUpdate() from error
+            raise
+
+    def _is_worth_retrying(self, error: Exception) -> bool:
+        worth = isinstance(error, db_exc.RetryRequest) or errors.is_conflict(error)
+        if worth:
+            self.on_retry(type(error).__name__)
+        return worth
+
+    def sync(self) -> None:
+        """Bring the schema to the newest version and insert the standard names that are missing. Idempotent."""
+        from placement.db import migration, standards
+
+        with _speaking_of_outages():
+            migration.sync(self.engine)
+        self.write(standards.insert_missing)
+
+    def dispose(self) -> None:
+        """Close all pooled connections."""
+        if self._prepared is not None:
+            self._prepared.dispose()
+
+
+def engine_url(url: str) -> sa.URL:
+    """``url`` with what every MySQL connection of ours needs: full Unicode."""
+    parsed = sa.make_url(url)
+    if parsed.get_backend_name() in ('mysql', 'mariadb') and 'charset' not in parsed.query:
+        parsed = parsed.update_query_dict({'charset': 'utf8mb4'})
+    return parsed
+
+
+def retry(error: exception.PlacementError) -> db_exc.RetryRequest:
+    """What to raise inside ``Database.write`` to have the transaction tried again; ``error`` if that never helps."""
+    return db_exc.RetryRequest(error)
+
+
+def rows_hit(result: sa.CursorResult[Any]) -> int:
+    """How many rows an UPDATE or DELETE matched: the verdict of a conditional write."""
+    return result.rowcount
+
+
+@contextlib.contextmanager
+def _speaking_of_outages() -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        if errors.is_away(error):
+            raise exception.DatabaseUnavailable() from error
+        raise
+
+
+def _uncounted(_reason: str) -> None:
+    """Count nothing."""

@@ -1,0 +1,74 @@
+"""What a database error means: try the transaction again, come back later, or neither.
+
+oslo.db already names most of them. The rest differ by driver, so they are told apart here by the number or
+SQLSTATE that the server gave, never by the language of its message (SQLite before Python 3.11 has only words).
+"""
+
+from __future__ import annotations
+
+from oslo_db import exception as db_exc
+from sqlalchemy import exc as sa_exc
+
+#: MySQL and MariaDB: lock wait timeout, deadlock (also Galera's certification), record changed since last read,
+#: Galera's brute-force abort seen as an interrupted query.
+_MYSQL_CONFLICTS = frozenset({1205, 1213, 1020, 1317})
+#: MySQL and MariaDB: cannot connect, gone away, too many connections, shutting down, Galera node not ready, killed.
+_MYSQL_AWAY = frozenset({1040, 1047, 1053, 1158, 1159, 1160, 1161, 1203, 1927, 2002, 2003, 2006, 2013, 2055})
+#: PostgreSQL: serialization failure, deadlock detected, lock not available.
+_POSTGRESQL_CONFLICTS = frozenset({'40001', '40P01', '55P03'})
+#: PostgreSQL: connection exceptions, operator intervention (shutdown, starting up), too many connections.
+_POSTGRESQL_AWAY = ('08', '57P', '53300')
+
+
+def is_conflict(error: BaseException) -> bool:
+    """Whether ``error`` says that a concurrent transaction was in the way, so that trying again makes sense."""
+    if isinstance(error, db_exc.DBDeadlock):
+        return True
+    cause = _driver_error(error)
+    if cause is None:
+        return False
+    return (
+        _number(cause) in _MYSQL_CONFLICTS
+        or getattr(cause, 'sqlstate', None) in _POSTGRESQL_CONFLICTS
+        or _is_sqlite_busy(cause)
+    )
+
+
+def is_away(error: BaseException) -> bool:
+    """Whether ``error`` says that the database cannot be reached at the moment."""
+    if isinstance(error, db_exc.DBConnectionError | sa_exc.TimeoutError):
+        return True
+    if getattr(error, 'connection_invalidated', False):
+        return True
+    cause = _driver_error(error)
+    if cause is None:
+        return False
+    state = getattr(cause, 'sqlstate', None)
+    if state is not None:
+        return str(state).startswith(_POSTGRESQL_AWAY)
+    # psycopg gives no SQLSTATE when there was no server to give one.
+    return _number(cause) in _MYSQL_AWAY or (_is_psycopg(cause) and isinstance(error, sa_exc.OperationalError))
+
+
+def _driver_error(error: BaseException) -> BaseException | None:
+    """The driver's own exception inside SQLAlchemy's or oslo.db's, or None."""
+    if isinstance(error, db_exc.DBError) and error.inner_exception is not None:
+        error = error.inner_exception
+    return error.orig if isinstance(error, sa_exc.DBAPIError) else None
+
+
+def _number(cause: BaseException) -> int | None:
+    return cause.args[0] if cause.args and isinstance(cause.args[0], int) else None
+
+
+def _is_psycopg(cause: BaseException) -> bool:
+    return type(cause).__module__.startswith('psycopg')
+
+
+def _is_sqlite_busy(cause: BaseException) -> bool:
+    if not type(cause).__module__.startswith('sqlite3'):
+        return False
+    name = getattr(cause, 'sqlite_errorname', None)
+    if name is not None:
+        return str(name).startswith(('SQLITE_BUSY', 'SQLITE_LOCKED'))
+    return 'is locked' in str(cause)

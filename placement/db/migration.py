@@ -1,0 +1,141 @@
+"""The schema's versions: bring a database to the newest, tell which it has, or declare one.
+
+The version is kept in a table of our own, so that a database taken over from another deployment keeps its history.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import pathlib
+from collections.abc import Iterator
+
+import sqlalchemy as sa
+from alembic import command, config, migration, script
+from alembic.util import CommandError
+
+from placement import exception
+from placement.db import sqlite, tables
+
+VERSION_TABLE = 'placement_alembic_version'
+_SCRIPTS = pathlib.Path(__file__).parent / 'migrations'
+#: Any number and name, the same in every process: what the database's advisory lock is taken on.
+_LOCK_NUMBER = 0x706C6163
+_LOCK_NAME = 'placement_schema'
+_LOCK_SECONDS = 120
+
+
+class ForeignSchema(exception.PlacementError):
+    """The tables were made by somebody else; only ``placement-manage db adopt`` may change them."""
+
+    template = (
+        'The database already holds tables that this service did not create ({tables}).'
+        ' Take it over with: placement-manage db adopt'
+    )
+
+
+class UnknownRevision(exception.PlacementError):
+    template = 'There is no schema version {revision}. Known versions: {known}'
+
+
+def sync(engine: sa.Engine, revision: str = 'head') -> None:
+    """Upgrade the schema to ``revision``. Processes that do this at once wait for each other.
+
+    :raises ForeignSchema: there are tables but no version of ours.
+    :raises UnknownRevision: no such revision.
+    """
+    target = _resolve(revision)
+    with locked(engine) as connection:
+        present = _version(connection)
+        if present is None:
+            _refuse_foreign_tables(connection)
+        if present != target:
+            command.upgrade(_config(connection), target)
+
+
+def downgrade(engine: sa.Engine, revision: str) -> None:
+    """Take the schema back to ``revision``; ``base`` removes all tables and what is in them.
+
+    :raises UnknownRevision: no such revision.
+    """
+    target = revision if revision == 'base' else _resolve(revision)
+    with locked(engine) as connection:
+        command.downgrade(_config(connection), target)
+
+
+def version(engine: sa.Engine) -> str | None:
+    """The revision that the database has, None for a database without our schema."""
+    with engine.connect() as connection:
+        return _version(connection)
+
+
+def head() -> str:
+    """The newest revision that this code knows."""
+    return _resolve('head')
+
+
+def stamp(engine: sa.Engine, revision: str) -> None:
+    """Declare that the database has ``revision`` without changing anything else.
+
+    :raises UnknownRevision: no such revision.
+    """
+    target = _resolve(revision)
+    with locked(engine) as connection:
+        command.stamp(_config(connection), target)
+
+
+@contextlib.contextmanager
+def locked(engine: sa.Engine) -> Iterator[sa.Connection]:
+    """A connection in a transaction that no other process has at the same time, for changes of the schema."""
+    with engine.connect() as connection:
+        connection = connection.execution_options(**{sqlite.WRITES: True})
+        with connection.begin(), _advisory_lock(connection):
+            yield connection
+
+
+@contextlib.contextmanager
+def _advisory_lock(connection: sa.Connection) -> Iterator[None]:
+    # SQLite needs none: the transaction holds the write lock of the whole file.
+    if connection.dialect.name == 'postgresql':
+        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK_NUMBER)))
+        yield
+    elif connection.dialect.name in ('mysql', 'mariadb'):
+        # MySQL commits at each statement that changes the schema, so the lock belongs to the connection.
+        connection.execute(sa.select(sa.func.get_lock(_LOCK_NAME, _LOCK_SECONDS)))
+        try:
+            yield
+        finally:
+            connection.execute(sa.select(sa.func.release_lock(_LOCK_NAME)))
+    else:
+        yield
+
+
+def _config(connection: sa.Connection | None = None) -> config.Config:
+    made = config.Config()
+    # ConfigParser would read a percent sign in the path as the start of an interpolation.
+    made.set_main_option('script_location', str(_SCRIPTS).replace('%', '%%'))
+    made.set_main_option('path_separator', 'os')
+    made.attributes['connection'] = connection
+    return made
+
+
+def _resolve(revision: str) -> str:
+    scripts = script.ScriptDirectory.from_config(_config())
+    try:
+        found = scripts.get_revision(revision)
+    except CommandError:
+        found = None
+    if found is None:
+        known = ', '.join(reversed([known.revision for known in scripts.walk_revisions()]))
+        raise UnknownRevision(revision=revision, known=known)
+    return found.revision
+
+
+def _version(connection: sa.Connection) -> str | None:
+    context = migration.MigrationContext.configure(connection, opts={'version_table': VERSION_TABLE})
+    return context.get_current_revision()
+
+
+def _refuse_foreign_tables(connection: sa.Connection) -> None:
+    foreign = sorted(set(sa.inspect(connection).get_table_names()) & set(tables.metadata.tables))
+    if foreign:
+        raise ForeignSchema(tables=', '.join(foreign))

@@ -1,0 +1,15 @@
+"""What Alembic runs for each command: the migrations, on the connection that ``placement.db.migration`` opened."""
+
+from __future__ import annotations
+
+from alembic import context
+
+from placement.db import migration, tables
+
+context.configure(
+    connection=context.config.attributes['connection'],
+    target_metadata=tables.metadata,
+    version_table=migration.VERSION_TABLE,
+)
+with context.begin_transaction():
+    context.run_migrations()

@@ -1,0 +1,31 @@
+"""SQL that each database spells differently, or that must stay within a database's limits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import mysql, postgresql, sqlite
+from sqlalchemy.sql.elements import Grouping
+
+#: How many conditions stand side by side. SQLite refuses expressions nested deeper than 1,000, and a chain of ANDs is
+#: as deep as it is long.
+_CHUNK = 100
+
+
+def insert_unless_present(tx: sa.Connection, table: sa.Table) -> sa.Insert:
+    """An INSERT into ``table`` that leaves a row alone whose key is already there."""
+    if tx.dialect.name == 'postgresql':
+        return postgresql.insert(table).on_conflict_do_nothing()
+    if tx.dialect.name == 'sqlite':
+        return sqlite.insert(table).on_conflict_do_nothing()
+    return mysql.insert(table).prefix_with('IGNORE')
+
+
+def all_of(conditions: Iterable[sa.ColumnElement[bool]]) -> sa.ColumnElement[bool]:
+    """The conjunction of any number of ``conditions``, nested so that no database finds it too deep."""
+    level: Sequence[sa.ColumnElement[bool]] = list(conditions)
+    while len(level) > _CHUNK:
+        chunks = [level[start : start + _CHUNK] for start in range(0, len(level), _CHUNK)]
+        level = [Grouping(sa.and_(*chunk)) for chunk in chunks]
+    return sa.and_(sa.true(), *level)

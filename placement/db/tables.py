@@ -1,0 +1,156 @@
+"""The tables, as SQLAlchemy Core. Names are those that an existing OpenStack deployment has.
+
+``inventories.used`` is ours: the sum of ``allocations.used`` for that provider and class. Only
+``placement.objects.claim`` changes it, in the transaction that writes the allocations.
+"""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from oslo_utils import timeutils
+
+from placement.db import types
+
+metadata = sa.MetaData()
+
+#: Custom resource classes get ids from here up; a standard class's id is its position in os-resource-classes.
+FIRST_CUSTOM_CLASS_ID = 10000
+
+
+def _table(name: str, *items: sa.schema.SchemaItem) -> sa.Table:
+    return sa.Table(
+        name,
+        metadata,
+        *items,
+        sa.Column('created_at', sa.DateTime, default=timeutils.utcnow),
+        sa.Column('updated_at', sa.DateTime, onupdate=timeutils.utcnow),
+        mysql_engine='InnoDB',
+        mysql_charset='utf8mb4',
+    )
+
+
+def _id() -> sa.Column[int]:
+    return sa.Column('id', sa.Integer, primary_key=True, nullable=False)
+
+
+resource_providers = _table(
+    'resource_providers',
+    _id(),
+    sa.Column('uuid', types.Text(36), nullable=False),
+    sa.Column('name', types.Text(200), nullable=True),
+    sa.Column('generation', sa.Integer, nullable=False, default=0),
+    # A root is its own root; null only inside the transaction that creates or deletes one.
+    sa.Column('root_provider_id', sa.Integer, sa.ForeignKey('resource_providers.id'), nullable=True),
+    sa.Column('parent_provider_id', sa.Integer, sa.ForeignKey('resource_providers.id'), nullable=True),
+    sa.UniqueConstraint('uuid', name='uniq_resource_providers0uuid'),
+    sa.UniqueConstraint('name', name='uniq_resource_providers0name'),
+    sa.Index('resource_providers_root_provider_id_idx', 'root_provider_id'),
+    sa.Index('resource_providers_parent_provider_id_idx', 'parent_provider_id'),
+)
+
+inventories = _table(
+    'inventories',
+    _id(),
+    sa.Column('resource_provider_id', sa.Integer, sa.ForeignKey('resource_providers.id'), nullable=False),
+    sa.Column('resource_class_id', sa.Integer, sa.ForeignKey('resource_classes.id'), nullable=False),
+    sa.Column('total', sa.Integer, nullable=False),
+    sa.Column('reserved', sa.Integer, nullable=False),
+    sa.Column('min_unit', sa.Integer, nullable=False),
+    sa.Column('max_unit', sa.Integer, nullable=False),
+    sa.Column('step_size', sa.Integer, nullable=False),
+    sa.Column('allocation_ratio', sa.Double, nullable=False),
+    sa.Column('used', sa.BigInteger, nullable=False, default=0, server_default='0'),
+    sa.UniqueConstraint(
+        'resource_provider_id', 'resource_class_id', name='uniq_inventories0resource_provider_resource_class'
+    ),
+    sa.Index('inventories_resource_class_id_idx', 'resource_class_id'),
+)
+
+allocations = _table(
+    'allocations',
+    _id(),
+    sa.Column('resource_provider_id', sa.Integer, sa.ForeignKey('resource_providers.id'), nullable=False),
+    sa.Column('consumer_id', types.Text(36), nullable=False),
+    sa.Column('resource_class_id', sa.Integer, nullable=False),
+    sa.Column('used', sa.Integer, nullable=False),
+    sa.UniqueConstraint(
+        'consumer_id',
+        'resource_provider_id',
+        'resource_class_id',
+        name='uniq_allocations0consumer_provider_class',
+    ),
+    sa.Index('allocations_provider_class_used_idx', 'resource_provider_id', 'resource_class_id', 'used'),
+)
+
+projects = _table(
+    'projects',
+    _id(),
+    sa.Column('external_id', types.Text(255), nullable=False),
+    sa.UniqueConstraint('external_id', name='uniq_projects0external_id'),
+)
+
+users = _table(
+    'users',
+    _id(),
+    sa.Column('external_id', types.Text(255), nullable=False),
+    sa.UniqueConstraint('external_id', name='uniq_users0external_id'),
+)
+
+consumers = _table(
+    'consumers',
+    _id(),
+    sa.Column('uuid', types.Text(36), nullable=False),
+    sa.Column('project_id', sa.Integer, sa.ForeignKey('projects.id'), nullable=False),
+    sa.Column('user_id', sa.Integer, sa.ForeignKey('users.id'), nullable=False),
+    sa.Column('generation', sa.Integer, nullable=False, default=0, server_default='0'),
+    sa.UniqueConstraint('uuid', name='uniq_consumers0uuid'),
+    sa.Index('consumers_project_id_user_id_idx', 'project_id', 'user_id'),
+    sa.Index('consumers_user_id_idx', 'user_id'),
+)
+
+resource_classes = sa.Table(
+    'resource_classes',
+    metadata,
+    # Never auto-increment: the id of a standard class is 0 and up, and MySQL would replace a 0.
+    sa.Column('id', sa.Integer, primary_key=True, nullable=False, autoincrement=False),
+    sa.Column('name', types.Text(255), nullable=False),
+    sa.Column('created_at', sa.DateTime, default=timeutils.utcnow),
+    sa.Column('updated_at', sa.DateTime, onupdate=timeutils.utcnow),
+    sa.UniqueConstraint('name', name='uniq_resource_classes0name'),
+    mysql_engine='InnoDB',
+    mysql_charset='utf8mb4',
+)
+
+traits = _table(
+    'traits',
+    _id(),
+    sa.Column('name', types.Text(255), nullable=False),
+    sa.UniqueConstraint('name', name='uniq_traits0name'),
+)
+
+resource_provider_traits = _table(
+    'resource_provider_traits',
+    sa.Column('trait_id', sa.Integer, sa.ForeignKey('traits.id'), primary_key=True, nullable=False),
+    sa.Column(
+        'resource_provider_id', sa.Integer, sa.ForeignKey('resource_providers.id'), primary_key=True, nullable=False
+    ),
+    sa.Index('resource_provider_traits_resource_provider_trait_idx', 'resource_provider_id', 'trait_id'),
+)
+
+placement_aggregates = _table(
+    'placement_aggregates',
+    _id(),
+    sa.Column('uuid', types.Text(36), nullable=False),
+    sa.UniqueConstraint('uuid', name='uniq_placement_aggregates0uuid'),
+)
+
+resource_provider_aggregates = _table(
+    'resource_provider_aggregates',
+    sa.Column(
+        'resource_provider_id', sa.Integer, sa.ForeignKey('resource_providers.id'), primary_key=True, nullable=False
+    ),
+    sa.Column(
+        'aggregate_id', sa.Integer, sa.ForeignKey('placement_aggregates.id'), primary_key=True, nullable=False
+    ),
+    sa.Index('resource_provider_aggregates_aggregate_id_idx', 'aggregate_id'),
+)

@@ -1,0 +1,213 @@
+"""What can go wrong, as exceptions that carry data and know nothing of HTTP.
+
+Every message is the phrase of the wire contract, so that whoever turns an exception into an answer only
+adds a lead-in. ``placement/handlers/faults.py`` is the one place that maps these to statuses and codes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class PlacementError(Exception):
+    """Base of all expected failures. ``data`` holds the values named in ``template``, also as attributes."""
+
+    template = 'The request could not be carried out.'
+
+    def __init__(self, **data: Any) -> None:
+        self.data = data
+        super().__init__(self.template.format(**data))
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self.__dict__['data'][name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+
+# Look-ups -----------------------------------------------------------------------------------------------
+
+
+class NotFound(PlacementError):
+    """Something that the request names does not exist."""
+
+
+class ResourceProviderNotFound(NotFound):
+    template = 'No resource provider with uuid {uuid} found'
+
+
+class ResourceClassNotFound(NotFound):
+    template = 'No such resource class {resource_class}'
+
+
+class TraitNotFound(NotFound):
+    """``names`` is every missing trait, joined with comma and blank."""
+
+    template = 'No such trait(s): {names}.'
+
+
+class InventoryNotFound(NotFound):
+    template = 'No inventory of class {resource_class} for {uuid}'
+
+
+class InventoryRecordNotFound(NotFound):
+    """The class exists, the provider has no inventory of it (PUT of one record)."""
+
+    template = 'No inventory record with resource class {resource_class}'
+
+
+class AllocationsNotFound(NotFound):
+    template = "No allocations for consumer '{consumer}'"
+
+
+class ParentProviderNotFound(NotFound):
+    template = 'parent provider UUID does not exist'
+
+
+class AllocationProviderNotFound(NotFound):
+    template = "Allocation for resource provider '{uuid}' that does not exist."
+
+
+# Values that are well-formed but not allowed ---------------------------------------------------------------
+
+
+class Invalid(PlacementError):
+    """The request asks for something that the rules forbid whatever the state."""
+
+
+class ParentProviderIsSelf(Invalid):
+    template = 'parent provider UUID cannot be same as UUID'
+
+
+class ReparentingNotAllowed(Invalid):
+    template = 're-parenting a provider is not currently allowed'
+
+
+class UnparentingNotAllowed(Invalid):
+    template = 'un-parenting a provider is not currently allowed'
+
+
+class ProviderTreeLoop(Invalid):
+    template = 'creating loop in the provider tree is not allowed.'
+
+
+class CannotUpdateStandardResourceClass(Invalid):
+    template = 'Cannot update standard resource class {resource_class}'
+
+
+class CannotDeleteStandardResourceClass(Invalid):
+    template = 'Cannot delete standard resource class {resource_class}'
+
+
+class CannotDeleteStandardTrait(Invalid):
+    template = 'Cannot delete standard trait {name}'
+
+
+class InvalidInventoryCapacity(Invalid):
+    """The capacity is below what the microversion accepts; ``rule`` is the contract's phrase for it."""
+
+    template = "Invalid inventory for '{resource_class}' on resource provider '{uuid}'. {rule}"
+
+
+# Conflicts with the stored state -----------------------------------------------------------------------
+
+
+class Conflict(PlacementError):
+    """The request cannot be done in the present state."""
+
+
+class DuplicateProviderName(Conflict):
+    template = 'Conflicting resource provider name: {name} already exists'
+
+
+class DuplicateProviderUuid(Conflict):
+    template = 'Conflicting resource provider uuid: {uuid} already exists'
+
+
+class CannotDeleteParentProvider(Conflict):
+    template = 'Unable to delete parent resource provider {uuid}: It has child resource providers.'
+
+
+class ResourceProviderInUse(Conflict):
+    template = 'Unable to delete resource provider {uuid}: Resource provider has allocations.'
+
+
+class InventoryInUse(Conflict):
+    """``resource_classes`` is joined with comma and blank, in class-id order."""
+
+    template = "Inventory for '{resource_classes}' on resource provider '{uuid}' in use"
+
+
+class InventoryExists(Conflict):
+    template = "Inventory for '{resource_class}' on resource provider '{uuid}' already exists"
+
+
+class ResourceClassExists(Conflict):
+    template = 'Resource class already exists: {resource_class}'
+
+
+class ResourceClassInUse(Conflict):
+    template = 'Class is in use in inventory: {resource_class}'
+
+
+class MaxRetriesExceeded(Conflict):
+    template = 'Max retries of DB transaction exceeded attempting to {action}'
+
+
+class TraitInUse(Conflict):
+    template = 'The trait {name} is in use by a resource provider.'
+
+
+class InvalidAllocationInventory(Conflict):
+    template = "Unable to allocate inventory: Inventory for '{resource_classes}' on resource provider '{uuids}' invalid."
+
+
+class AllocationConstraintsViolated(Conflict):
+    template = (
+        "Unable to allocate inventory: Unable to create allocation for '{resource_class}' on resource provider"
+        " '{uuid}'. The requested amount would violate inventory constraints."
+    )
+
+
+class AllocationCapacityExceeded(Conflict):
+    template = (
+        "Unable to allocate inventory: Unable to create allocation for '{resource_class}' on resource provider"
+        " '{uuid}'. The requested amount would exceed the capacity."
+    )
+
+
+class ConcurrentUpdate(Conflict):
+    """A view of a generation is stale. Everything below maps to ``placement.concurrent_update``."""
+
+    template = 'Another thread concurrently updated the data. Please retry your update'
+
+
+class ConcurrentProviderUpdate(ConcurrentUpdate):
+    """The compare-and-swap of a provider's generation lost, or conflicts outlasted the retries."""
+
+    template = 'Another thread concurrently updated the resource provider data. Please retry your update'
+
+
+class ProviderGenerationMismatch(ConcurrentUpdate):
+    """The generation that the caller sent is not the stored one."""
+
+    template = 'resource provider generation conflict'
+
+
+class ConsumerGenerationConflict(ConcurrentUpdate):
+    """``expected`` and ``got`` are already words: ``null``, ``None`` or a number (contract B 2.2)."""
+
+    template = 'consumer generation conflict - expected {expected} but got {got}'
+
+
+class PolicyNotAuthorized(PlacementError):
+    template = 'Policy does not allow {action} to be performed'
+
+
+# The database ------------------------------------------------------------------------------------------
+
+
+class DatabaseUnavailable(PlacementError):
+    """The database cannot be reached; worth trying again soon."""
+
+    template = 'The database is not available at the moment.'
