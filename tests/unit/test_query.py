@@ -39,7 +39,7 @@ def test_amounts_of_any_length_become_one_that_nothing_can_hold(amount: str) -> 
 
 @pytest.mark.parametrize('value', ['', ' ', '\t\n'])
 def test_blank_resources_are_refused(value: str) -> None:
-    with pytest.raises(query.BadQuery, match='Badly formed resources parameter.*Got: empty string[.]'):
+    with pytest.raises(query.BadQuery, match=r'Badly formed resources parameter.*Got: empty string\.'):
         query.parse_resources(value)
 
 
@@ -108,7 +108,7 @@ def test_no_member_of_is_no_condition() -> None:
     assert query.parse_member_of([], False) == ()
 
 
-@pytest.mark.parametrize('spelling', [A.upper(), A.replace('-', ''), '{%s}' % A, 'urn:uuid:' + A])
+@pytest.mark.parametrize('spelling', [A.upper(), A.replace('-', ''), '{' + A + '}', 'urn:uuid:' + A])
 def test_aggregates_become_canonical(spelling: str) -> None:
     assert query.parse_member_of([f'in:{spelling},{A}'], True) == ({A},)
 

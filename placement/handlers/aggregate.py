@@ -1,0 +1,61 @@
+"""The aggregates of a provider (contract A 5.6)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import webob
+
+from placement import exception, microversion, schemas, util, wsgi_wrapper
+from placement.handlers import faults, modified
+from placement.handlers.faults import Answer
+from placement.objects.resource_provider import ResourceProvider
+from placement.policies import aggregate as policies
+from placement.schemas import aggregate as schema
+
+
+def _with_generation(req: webob.Request) -> bool:
+    return microversion.wanted(req) >= (1, 19)
+
+
+def _response(req: webob.Request, provider: ResourceProvider, aggregates: Iterable[str]) -> webob.Response:
+    body: dict[str, Any] = {'aggregates': list(aggregates)}
+    if _with_generation(req):
+        body['resource_provider_generation'] = provider.generation
+    return util.json_response(req, body, last_modified=modified.now())
+
+
+@wsgi_wrapper.PlacementWsgify
+@util.check_accept('application/json')
+@microversion.version_handler('1.1')
+@faults.answered()
+def get_aggregates(req: webob.Request) -> webob.Response:
+    """Show the aggregates that a provider is in."""
+    context = req.environ['placement.context']
+    context.can(policies.LIST)
+    provider = ResourceProvider.get_by_uuid(context, util.wsgi_path_item(req.environ, 'uuid'))
+    return _response(req, provider, provider.get_aggregates())
+
+
+@wsgi_wrapper.PlacementWsgify
+@util.require_content('application/json')
+@microversion.version_handler('1.1')
+@faults.answered(
+    Answer(exception.ProviderGenerationMismatch, "Resource provider's generation already changed."),
+    Answer(exception.ConcurrentUpdate, 'Update conflict: {error}'),
+)
+def set_aggregates(req: webob.Request) -> webob.Response:
+    """Replace the aggregates of a provider; from 1.19 guarded by, and moving, its generation."""
+    context = req.environ['placement.context']
+    context.can(policies.UPDATE)
+    provider = ResourceProvider.get_by_uuid(context, util.wsgi_path_item(req.environ, 'uuid'))
+    data = util.extract_json(req.body, schemas.for_version(schema.PUT, microversion.wanted(req)))
+    guarded = _with_generation(req)
+    if guarded:
+        provider.check_generation(data['resource_provider_generation'])
+    sent = data['aggregates'] if guarded else data
+    # Two spellings of one uuid are one aggregate; the answer keeps the order of the request.
+    aggregates = list(dict.fromkeys(map(util.canonical_uuid, sent)))
+    provider.set_aggregates(aggregates, bump=guarded)
+    return _response(req, provider, aggregates)

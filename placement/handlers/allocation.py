@@ -1,0 +1,161 @@
+"""Allocations of consumers and on providers (contract B 4.1 to 4.5)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import webob
+from webob import exc
+
+from placement import exception, microversion, schemas, util, wsgi_wrapper
+from placement.handlers import faults, modified
+from placement.handlers.faults import Answer
+from placement.objects import claim
+from placement.objects.allocation import Allocation, AllocationList
+from placement.objects.resource_provider import ResourceProvider
+from placement.policies import allocation as policies
+from placement.schemas import allocation as schema
+
+_CHANGED = Answer(
+    exception.ConcurrentUpdate, 'Inventory and/or allocations changed while attempting to allocate: {error}'
+)
+# Said in its own words: clients look for them at the start.
+_WRONG_GENERATION = Answer(exception.ConsumerGenerationConflict)
+
+
+def _as_consumer(text: str) -> str:
+    """Return a uuid in canonical form and anything else, which is nobody's uuid, as it is."""
+    return util.canonical_uuid(text) if util.is_uuid(text) else text
+
+
+def _consumer_body(req: webob.Request, allocations: Iterable[Allocation]) -> dict[str, Any]:
+    """Lay out the allocations of one consumer (contract B 4.1)."""
+    version = microversion.wanted(req)
+    entries: dict[str, dict[str, Any]] = {}
+    body: dict[str, Any] = {'allocations': entries}
+    for allocation in allocations:
+        entry = entries.setdefault(
+            allocation.resource_provider_uuid,
+            {'generation': allocation.resource_provider_generation, 'resources': {}},
+        )
+        entry['resources'][allocation.resource_class] = allocation.used
+        if version >= (1, 12):
+            body['project_id'], body['user_id'] = allocation.project_id, allocation.user_id
+        if version >= (1, 28):
+            body['consumer_generation'] = allocation.consumer_generation
+    return body
+
+
+def _provider_body(req: webob.Request, provider: ResourceProvider, allocations: Iterable[Allocation]) -> dict[str, Any]:
+    """Lay out the allocations on one provider (contract B 4.5)."""
+    with_generation = microversion.wanted(req) >= (1, 28)
+    entries: dict[str, dict[str, Any]] = {}
+    for allocation in allocations:
+        entry = entries.setdefault(allocation.consumer_uuid, {'resources': {}})
+        entry['resources'][allocation.resource_class] = allocation.used
+        if with_generation:
+            entry['consumer_generation'] = allocation.consumer_generation
+    return {'allocations': entries, 'resource_provider_generation': provider.generation}
+
+
+def _amounts(allocations: Any) -> dict[str, dict[str, int]]:
+    """Reduce either form of ``allocations`` to provider, class and amount; of a provider listed twice the last."""
+    if isinstance(allocations, list):
+        return {entry['resource_provider']['uuid']: entry['resources'] for entry in allocations}
+    return {uuid: entry['resources'] for uuid, entry in allocations.items()}
+
+
+def _claim(req: webob.Request, consumer_uuid: str, data: dict[str, Any]) -> claim.ConsumerClaim:
+    """Read one consumer's part of a body that passed its schema."""
+    defaults = req.environ['placement.context'].conf.placement
+    return claim.ConsumerClaim(
+        consumer_uuid=consumer_uuid,
+        project_id=data.get('project_id', defaults.incomplete_consumer_project_id),
+        user_id=data.get('user_id', defaults.incomplete_consumer_user_id),
+        allocations=_amounts(data['allocations']),
+        generation=data.get('consumer_generation', claim.UNCHECKED),
+    )
+
+
+@wsgi_wrapper.PlacementWsgify
+@util.check_accept('application/json')
+@faults.answered()
+def list_for_consumer(req: webob.Request) -> webob.Response:
+    """Show what a consumer has; for one that nobody knows, nothing."""
+    context = req.environ['placement.context']
+    context.can(policies.LIST)
+    consumer = _as_consumer(util.wsgi_path_item(req.environ, 'consumer_uuid'))
+    allocations = AllocationList.get_all_by_consumer(context, consumer)
+    return util.json_response(req, _consumer_body(req, allocations), last_modified=modified.newest(allocations))
+
+
+@wsgi_wrapper.PlacementWsgify
+@util.check_accept('application/json')
+@faults.answered(Answer(exception.ResourceProviderNotFound, "Resource provider '{uuid}' not found: {error}"))
+def list_for_resource_provider(req: webob.Request) -> webob.Response:
+    """Show who has what of a provider."""
+    context = req.environ['placement.context']
+    context.can(policies.RP_LIST)
+    provider = ResourceProvider.get_by_uuid(context, util.wsgi_path_item(req.environ, 'uuid'))
+    allocations = AllocationList.get_all_by_provider(context, provider)
+    body = _provider_body(req, provider, allocations)
+    return util.json_response(req, body, last_modified=modified.newest(allocations))
+
+
+@wsgi_wrapper.PlacementWsgify
+@util.require_content('application/json')
+@faults.answered(
+    _WRONG_GENERATION,
+    _CHANGED,
+    Answer(
+        exception.ResourceClassNotFound,
+        'Unable to allocate inventory for consumer {consumer_uuid}: {error}',
+        exc.HTTPBadRequest,
+    ),
+)
+def set_allocations_for_consumer(req: webob.Request) -> webob.Response:
+    """Replace all allocations of one consumer."""
+    context = req.environ['placement.context']
+    context.can(policies.UPDATE)
+    sent = util.wsgi_path_item(req.environ, 'consumer_uuid')
+    if not util.is_uuid(sent):
+        raise exc.HTTPBadRequest(f'Malformed consumer_uuid: {sent}')
+    data = util.extract_json(req.body, schemas.for_version(schema.PUT, microversion.wanted(req)))
+    claim.replace_allocations(context, [_claim(req, util.canonical_uuid(sent), data)])
+    return util.empty_response(req, 204)
+
+
+@wsgi_wrapper.PlacementWsgify
+@microversion.version_handler('1.13')
+@util.require_content('application/json')
+@faults.answered(
+    _WRONG_GENERATION,
+    _CHANGED,
+    Answer(exception.ResourceClassNotFound, 'Unable to allocate inventory {error}', exc.HTTPBadRequest),
+)
+def set_allocations(req: webob.Request) -> webob.Response:
+    """Replace all allocations of every consumer that the body names, together or not at all."""
+    context = req.environ['placement.context']
+    context.can(policies.MANAGE)
+    data = util.extract_json(req.body, schemas.for_version(schema.POST, microversion.wanted(req)))
+    claims: dict[str, claim.ConsumerClaim] = {}
+    for key, entry in data.items():
+        if not util.is_uuid(key):
+            raise exc.HTTPBadRequest(f"JSON does not validate: '{key}' is not a 'uuid'")
+        consumer = util.canonical_uuid(key)
+        if consumer in claims:
+            raise exc.HTTPBadRequest(f'JSON does not validate: consumer {consumer} is named more than once')
+        claims[consumer] = _claim(req, consumer, entry)
+    claim.replace_allocations(context, list(claims.values()))
+    return util.empty_response(req, 204)
+
+
+@wsgi_wrapper.PlacementWsgify
+@faults.answered(Answer(exception.AllocationsNotFound, "No allocations for consumer '{consumer_uuid}'"))
+def delete_allocations(req: webob.Request) -> webob.Response:
+    """Remove all allocations of a consumer, whatever its generation."""
+    context = req.environ['placement.context']
+    context.can(policies.DELETE)
+    claim.delete_allocations(context, _as_consumer(util.wsgi_path_item(req.environ, 'consumer_uuid')))
+    return util.empty_response(req, 204)

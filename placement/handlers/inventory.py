@@ -1,0 +1,178 @@
+"""Inventories of a provider: all of them, and the one of a class (contract A 3.2, 5.4 and 5.5)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import webob
+from webob import exc
+
+from placement import errors, exception, microversion, util, wsgi_wrapper
+from placement.handlers import faults, modified
+from placement.handlers.faults import Answer
+from placement.objects.inventory import Inventory, InventoryList
+from placement.objects.resource_provider import ResourceProvider
+from placement.policies import inventory as policies
+from placement.schemas import inventory as schema
+
+_FIELDS = ('total', 'reserved', 'min_unit', 'max_unit', 'step_size', 'allocation_ratio')
+
+
+def _record(inventory: Inventory) -> dict[str, Any]:
+    return {field: getattr(inventory, field) for field in _FIELDS}
+
+
+def _single(provider: ResourceProvider, inventory: Inventory) -> dict[str, Any]:
+    return {**_record(inventory), 'resource_provider_generation': provider.generation}
+
+
+def _collection(provider: ResourceProvider, inventories: Iterable[Inventory]) -> dict[str, Any]:
+    return {
+        'resource_provider_generation': provider.generation,
+        'inventories': {inventory.resource_class: _record(inventory) for inventory in inventories},
+    }
+
+
+def _provider(req: webob.Request) -> ResourceProvider:
+    uuid = util.wsgi_path_item(req.environ, 'uuid')
+    return ResourceProvider.get_by_uuid(req.environ['placement.context'], uuid)
+
+
+def _make(req: webob.Request, provider: ResourceProvider, resource_class: str, record: dict[str, Any]) -> Inventory:
+    """Build an inventory from a record of the body, refusing a capacity that the microversion forbids.
+
+    :raises exception.InvalidInventoryCapacity: contract A 3.2.
+    """
+    inventory = Inventory.from_request(resource_class, record)
+    zero_allowed = microversion.wanted(req) >= (1, 26)
+    if inventory.allocation_ratio < 0:
+        rule = f'Bad inventory {resource_class} for resource provider {provider.uuid}: allocation_ratio is below 0.'
+    elif zero_allowed and inventory.capacity < 0:
+        rule = 'The reserved value is greater than total.'
+    elif not zero_allowed and inventory.capacity <= 0:
+        rule = 'The reserved value is greater than or equal to total.'
+    else:
+        return inventory
+    raise exception.InvalidInventoryCapacity(resource_class=resource_class, uuid=provider.uuid, rule=rule)
+
+
+@wsgi_wrapper.PlacementWsgify
+@util.check_accept('application/json')
+@faults.answered()
+def get_inventories(req: webob.Request) -> webob.Response:
+    """Show all inventories of a provider."""
+    context = req.environ['placement.context']
+    context.can(policies.LIST)
+    provider = _provider(req)
+    inventories = InventoryList.get_all_by_provider(context, provider)
+    return util.json_response(req, _collection(provider, inventories), last_modified=modified.newest(inventories))
+
+
+@wsgi_wrapper.PlacementWsgify
+@util.require_content('application/json')
+@faults.answered(
+    Answer(exception.Invalid, 'Unable to create inventory for resource provider {uuid}: {error}'),
+    Answer(
+        exception.ResourceClassNotFound,
+        'Unable to create inventory for resource provider {uuid}: {error}',
+        exc.HTTPBadRequest,
+    ),
+    Answer(exception.InventoryExists, 'Update conflict: {error}', code=errors.CONCURRENT_UPDATE),
+    Answer(exception.ConcurrentUpdate, 'Update conflict: {error}'),
+)
+def create_inventory(req: webob.Request) -> webob.Response:
+    """Add the inventory of one class."""
+    req.environ['placement.context'].can(policies.CREATE)
+    provider = _provider(req)
+    record = util.extract_json(req.body, schema.POST_ONE)
+    inventory = _make(req, provider, record['resource_class'], record)
+    provider.add_inventory(inventory)
+    response = util.json_response(req, _single(provider, inventory), 201, last_modified=modified.now())
+    response.location = req.host_url + util.inventory_url(req.environ, provider.uuid, inventory.resource_class)
+    return response
+
+
+@wsgi_wrapper.PlacementWsgify
+@util.require_content('application/json')
+@faults.answered(
+    Answer(exception.Invalid, 'Unable to update inventory for resource provider {uuid}: {error}'),
+    Answer(
+        exception.ResourceClassNotFound,
+        'Unknown resource class in inventory for resource provider {uuid}: {error}',
+        exc.HTTPBadRequest,
+    ),
+    Answer(exception.InventoryInUse, 'update conflict: {error}'),
+    Answer(exception.ProviderGenerationMismatch),
+    Answer(exception.ConcurrentUpdate, 'update conflict: {error}'),
+)
+def set_inventories(req: webob.Request) -> webob.Response:
+    """Replace all inventories of a provider by those in the body."""
+    req.environ['placement.context'].can(policies.UPDATE)
+    provider = _provider(req)
+    data = util.extract_json(req.body, schema.PUT_ALL)
+    provider.check_generation(data['resource_provider_generation'])
+    inventories = [_make(req, provider, name, record) for name, record in data['inventories'].items()]
+    provider.set_inventories(inventories)
+    return util.json_response(req, _collection(provider, inventories), last_modified=modified.now())
+
+
+@wsgi_wrapper.PlacementWsgify
+@microversion.version_handler('1.5', status_code=405)
+@faults.answered(
+    Answer(exception.ConcurrentUpdate, 'Unable to delete inventory for resource provider {uuid}: {error}'),
+)
+def delete_inventories(req: webob.Request) -> webob.Response:
+    """Remove all inventories of a provider."""
+    req.environ['placement.context'].can(policies.DELETE)
+    _provider(req).delete_inventories()
+    return util.empty_response(req, 204)
+
+
+@wsgi_wrapper.PlacementWsgify
+@util.check_accept('application/json')
+@faults.answered()
+def get_inventory(req: webob.Request) -> webob.Response:
+    """Show the inventory of one class."""
+    context = req.environ['placement.context']
+    context.can(policies.SHOW)
+    provider = _provider(req)
+    inventory = Inventory.get(context, provider, util.wsgi_path_item(req.environ, 'resource_class'))
+    return util.json_response(req, _single(provider, inventory), last_modified=inventory.modified)
+
+
+@wsgi_wrapper.PlacementWsgify
+@util.require_content('application/json')
+@faults.answered(
+    Answer(exception.Invalid, 'Unable to update inventory for resource provider {uuid}: {error}'),
+    Answer(exception.ProviderGenerationMismatch),
+    Answer(exception.ConcurrentUpdate, 'update conflict: {error}'),
+)
+def update_inventory(req: webob.Request) -> webob.Response:
+    """Overwrite the inventory of one class, which must exist."""
+    req.environ['placement.context'].can(policies.UPDATE)
+    provider = _provider(req)
+    record = util.extract_json(req.body, schema.PUT_ONE)
+    provider.check_generation(record['resource_provider_generation'])
+    inventory = _make(req, provider, util.wsgi_path_item(req.environ, 'resource_class'), record)
+    provider.update_inventory(inventory)
+    return util.json_response(req, _single(provider, inventory), last_modified=modified.now())
+
+
+@wsgi_wrapper.PlacementWsgify
+@faults.answered(
+    Answer(exception.ResourceClassNotFound, 'No inventory of class {resource_class} found for delete'),
+    Answer(exception.InventoryNotFound, 'No inventory of class {resource_class} found for delete'),
+    # Not the code of an inventory in use: a surprise that clients know (contract A 2).
+    Answer(
+        exception.InventoryInUse,
+        'Unable to delete inventory of class {resource_class}: {error}',
+        code=errors.CONCURRENT_UPDATE,
+    ),
+    Answer(exception.ConcurrentUpdate, 'Unable to delete inventory of class {resource_class}: {error}'),
+)
+def delete_inventory(req: webob.Request) -> webob.Response:
+    """Remove the inventory of one class."""
+    req.environ['placement.context'].can(policies.DELETE)
+    _provider(req).delete_inventory(util.wsgi_path_item(req.environ, 'resource_class'))
+    return util.empty_response(req, 204)

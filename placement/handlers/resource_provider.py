@@ -1,0 +1,159 @@
+"""Resource providers: the list with its filters, and one provider (contract A 5.2 and 5.3)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import webob
+from oslo_utils import uuidutils
+from webob import exc
+
+from placement import exception, microversion, query, schemas, util, wsgi_wrapper
+from placement.handlers import faults, modified
+from placement.handlers.faults import Answer
+from placement.objects import resource_provider as objects
+from placement.policies import resource_provider as policies
+from placement.schemas import resource_provider as schema
+
+# What a link's name is, and the first microversion that has it; self stands apart (contract A 3.5).
+_SUB_RESOURCES = (
+    ('inventories', (1, 0)),
+    ('usages', (1, 0)),
+    ('aggregates', (1, 1)),
+    ('traits', (1, 6)),
+    ('allocations', (1, 11)),
+)
+
+
+def _links(req: webob.Request, uuid: str) -> list[dict[str, str]]:
+    url = util.resource_provider_url(req.environ, uuid)
+    version = microversion.wanted(req)
+    below = [{'rel': name, 'href': f'{url}/{name}'} for name, since in _SUB_RESOURCES if version >= since]
+    return [{'rel': 'self', 'href': url}, *below]
+
+
+def _serialize(req: webob.Request, provider: objects.ResourceProvider) -> dict[str, Any]:
+    body = {
+        'uuid': provider.uuid,
+        'name': provider.name,
+        'generation': provider.generation,
+        'links': _links(req, provider.uuid),
+    }
+    if microversion.wanted(req) >= (1, 14):
+        body['parent_provider_uuid'] = provider.parent_provider_uuid
+        body['root_provider_uuid'] = provider.root_provider_uuid
+    return body
+
+
+def _canonical(uuid: str | None) -> str | None:
+    return None if uuid is None else util.canonical_uuid(uuid)
+
+
+def _filters(req: webob.Request) -> objects.ProviderFilters:
+    """Read the query string; what it may hold depends on the microversion."""
+    version = microversion.wanted(req)
+    params = util.validate_query_params(req, schemas.for_version(schema.LIST, version))
+    member_of = query.parse_member_of(req.GET.getall('member_of'), repeatable=version >= (1, 24))
+    resources = query.parse_resources(params['resources']) if 'resources' in params else {}
+    traits = query.TraitFilter(frozenset(), frozenset())
+    if 'required' in params:
+        traits = query.parse_required(params['required'], forbidden_allowed=version >= (1, 22))
+    return objects.ProviderFilters(
+        name=params.get('name') or None,
+        uuid=_canonical(params.get('uuid')),
+        in_tree=_canonical(params.get('in_tree')),
+        member_of=member_of,
+        resources=resources,
+        required=traits.required,
+        forbidden=traits.forbidden,
+    )
+
+
+@wsgi_wrapper.PlacementWsgify
+@util.check_accept('application/json')
+@faults.answered(
+    Answer(
+        exception.ResourceClassNotFound,
+        'Invalid resource class in resources parameter: {error}',
+        exc.HTTPBadRequest,
+    ),
+    Answer(exception.TraitNotFound, 'Invalid trait(s) in "required" parameter: {error}', exc.HTTPBadRequest),
+)
+def list_resource_providers(req: webob.Request) -> webob.Response:
+    """List the providers that pass every filter of the query string."""
+    context = req.environ['placement.context']
+    context.can(policies.LIST)
+    providers = objects.ResourceProviderList.get_all_by_filters(context, _filters(req))
+    body = {'resource_providers': [_serialize(req, provider) for provider in providers]}
+    return util.json_response(req, body, last_modified=modified.newest(providers))
+
+
+@wsgi_wrapper.PlacementWsgify
+@util.require_content('application/json')
+@faults.answered()
+def create_resource_provider(req: webob.Request) -> webob.Response:
+    """Create a provider: 201 and empty below 1.20, from there 200 with the provider."""
+    context = req.environ['placement.context']
+    context.can(policies.CREATE)
+    version = microversion.wanted(req)
+    data = util.extract_json(req.body, schemas.for_version(schema.POST, version))
+    name, uuid = data['name'], _canonical(data.get('uuid')) or uuidutils.generate_uuid()
+    lead = 'Unable to create resource provider "{name}", {uuid}: '
+    if not name:
+        raise exc.HTTPBadRequest(lead.format(name=name, uuid=uuid) + 'the name must not be empty')
+    with faults.mapped(
+        Answer(exception.ParentProviderIsSelf, lead + '{error}'),
+        Answer(exception.ParentProviderNotFound, lead + '{error}'),
+        name=name,
+        uuid=uuid,
+    ):
+        provider = objects.ResourceProvider.create(
+            context, name=name, uuid=uuid, parent_provider_uuid=_canonical(data.get('parent_provider_uuid'))
+        )
+    location = util.resource_provider_url(req.environ, uuid)
+    if version < (1, 20):
+        return util.empty_response(req, 201, location=location)
+    response = util.json_response(req, _serialize(req, provider), last_modified=provider.modified)
+    response.location = req.host_url + location
+    return response
+
+
+@wsgi_wrapper.PlacementWsgify
+@util.check_accept('application/json')
+@faults.answered()
+def get_resource_provider(req: webob.Request) -> webob.Response:
+    """Show one provider."""
+    context = req.environ['placement.context']
+    context.can(policies.SHOW)
+    provider = objects.ResourceProvider.get_by_uuid(context, util.wsgi_path_item(req.environ, 'uuid'))
+    return util.json_response(req, _serialize(req, provider), last_modified=provider.modified)
+
+
+@wsgi_wrapper.PlacementWsgify
+@util.require_content('application/json')
+@faults.answered(
+    Answer(exception.ParentProviderNotFound, 'Unable to save resource provider {uuid}: {error}'),
+    Answer(exception.Invalid, 'Unable to save resource provider {uuid}: {error}'),
+    Answer(exception.DuplicateProviderName, 'Conflicting resource provider {name} already exists'),
+)
+def update_resource_provider(req: webob.Request) -> webob.Response:
+    """Rename a provider and, from 1.14, give it a parent; an absent parent member leaves the parent alone."""
+    context = req.environ['placement.context']
+    context.can(policies.UPDATE)
+    provider = objects.ResourceProvider.get_by_uuid(context, util.wsgi_path_item(req.environ, 'uuid'))
+    data = util.extract_json(req.body, schemas.for_version(schema.PUT, microversion.wanted(req)))
+    parent = objects.UNCHANGED
+    if 'parent_provider_uuid' in data:
+        parent = _canonical(data['parent_provider_uuid'])
+    provider.update(data['name'], parent=parent)
+    return util.json_response(req, _serialize(req, provider), last_modified=provider.modified)
+
+
+@wsgi_wrapper.PlacementWsgify
+@faults.answered(Answer(exception.ResourceProviderNotFound, '{error} for delete'))
+def delete_resource_provider(req: webob.Request) -> webob.Response:
+    """Remove a provider with its inventories and associations."""
+    context = req.environ['placement.context']
+    context.can(policies.DELETE)
+    objects.ResourceProvider.destroy(context, util.wsgi_path_item(req.environ, 'uuid'))
+    return util.empty_response(req, 204)

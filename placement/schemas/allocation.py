@@ -1,0 +1,92 @@
+"""Schemas of /allocations and /allocations/{consumer_uuid} (contract B 4.2 and 4.4)."""
+
+from __future__ import annotations
+
+from placement.schemas import Schema, Windows, common
+
+_RESOURCES: Schema = {
+    'type': 'object',
+    'minProperties': 1,
+    'patternProperties': {common.RESOURCE_CLASS_PATTERN: {'type': 'integer', 'minimum': 1}},
+    'additionalProperties': False,
+}
+
+_OWNER: Schema = {'project_id': common.EXTERNAL_ID, 'user_id': common.EXTERNAL_ID}
+
+_CONSUMER_GENERATION: Schema = {'type': ['integer', 'null']}
+
+_PROVIDER: Schema = {
+    'type': 'object',
+    'properties': {'uuid': common.UUID},
+    'required': ['uuid'],
+    'additionalProperties': False,
+}
+
+_LIST_FORM: Schema = {
+    'type': 'array',
+    'minItems': 1,
+    'items': {
+        'type': 'object',
+        'properties': {'resource_provider': _PROVIDER, 'resources': _RESOURCES},
+        'required': ['resource_provider', 'resources'],
+        'additionalProperties': False,
+    },
+}
+
+_EMPTYABLE_OBJECT_FORM: Schema = {
+    'type': 'object',
+    'patternProperties': {
+        common.UUID_KEY_PATTERN: {
+            'type': 'object',
+            # A body that was read may be sent back, so the provider's generation passes; nobody looks at it.
+            'properties': {'generation': common.GENERATION, 'resources': _RESOURCES},
+            'required': ['resources'],
+            'additionalProperties': False,
+        },
+    },
+    'additionalProperties': False,
+}
+
+_OBJECT_FORM: Schema = {**_EMPTYABLE_OBJECT_FORM, 'minProperties': 1}
+
+PUT_1_0: Schema = {
+    'type': 'object',
+    'properties': {'allocations': _LIST_FORM},
+    'required': ['allocations'],
+    'additionalProperties': False,
+}
+
+PUT_1_8: Schema = {
+    'type': 'object',
+    'properties': {'allocations': _LIST_FORM, **_OWNER},
+    'required': ['allocations', 'project_id', 'user_id'],
+    'additionalProperties': False,
+}
+
+PUT_1_12: Schema = {**PUT_1_8, 'properties': {'allocations': _OBJECT_FORM, **_OWNER}}
+
+PUT_1_28: Schema = {
+    'type': 'object',
+    'properties': {'allocations': _EMPTYABLE_OBJECT_FORM, **_OWNER, 'consumer_generation': _CONSUMER_GENERATION},
+    'required': ['allocations', 'project_id', 'user_id', 'consumer_generation'],
+    'additionalProperties': False,
+}
+
+PUT: Windows = (((1, 28), PUT_1_28), ((1, 12), PUT_1_12), ((1, 8), PUT_1_8), ((1, 0), PUT_1_0))
+
+
+def _by_consumer(entry: Schema) -> Schema:
+    return {
+        'type': 'object',
+        'minProperties': 1,
+        'patternProperties': {common.UUID_KEY_PATTERN: entry},
+        'additionalProperties': False,
+    }
+
+
+# Unlike PUT, POST may clear a consumer at every microversion.
+POST_1_13: Schema = _by_consumer({**PUT_1_12, 'properties': {'allocations': _EMPTYABLE_OBJECT_FORM, **_OWNER}})
+
+POST_1_28: Schema = _by_consumer(PUT_1_28)
+
+POST: Windows = (((1, 28), POST_1_28), ((1, 13), POST_1_13))

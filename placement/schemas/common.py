@@ -1,0 +1,17 @@
+"""Pieces of schema that several resources share (contract A 3.1)."""
+
+from __future__ import annotations
+
+from placement.schemas import Schema
+
+# Patterns end in \Z because $ would let a trailing newline pass.
+CUSTOM_NAME_PATTERN = r'^CUSTOM_[A-Z0-9_]+\Z'
+RESOURCE_CLASS_PATTERN = r'^[A-Z0-9_]+\Z'
+#: A key that looks like a uuid; whether it is one is another question.
+UUID_KEY_PATTERN = r'^[0-9a-fA-F-]{36}\Z'
+
+UUID: Schema = {'type': 'string', 'format': 'uuid'}
+UUID_OR_NULL: Schema = {'type': ['string', 'null'], 'format': 'uuid'}
+GENERATION: Schema = {'type': 'integer'}
+CUSTOM_NAME: Schema = {'type': 'string', 'maxLength': 255, 'pattern': CUSTOM_NAME_PATTERN}
+EXTERNAL_ID: Schema = {'type': 'string', 'minLength': 1, 'maxLength': 255}

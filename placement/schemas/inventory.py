@@ -1,0 +1,60 @@
+"""Schemas of /resource_providers/{uuid}/inventories and below (contract A 3.2, 5.4 and 5.5)."""
+
+from __future__ import annotations
+
+from placement.schemas import Schema, common
+
+MAX_INTEGER = 2**31 - 1
+MAX_RATIO = 3.40282e38
+
+
+def _integer(minimum: int) -> Schema:
+    return {'type': 'integer', 'minimum': minimum, 'maximum': MAX_INTEGER}
+
+
+# A ratio below 0 passes here, since whether the generation matches is said first; only one that no double can hold
+# is refused at once.
+_RECORD_PROPERTIES: Schema = {
+    'total': _integer(1),
+    'reserved': _integer(0),
+    'min_unit': _integer(1),
+    'max_unit': _integer(1),
+    'step_size': _integer(1),
+    'allocation_ratio': {'type': 'number', 'minimum': -MAX_RATIO, 'maximum': MAX_RATIO},
+    'resource_provider_generation': common.GENERATION,
+}
+
+_RECORD: Schema = {
+    'type': 'object',
+    'properties': _RECORD_PROPERTIES,
+    'required': ['total'],
+    'additionalProperties': False,
+}
+
+POST_ONE: Schema = {
+    'type': 'object',
+    'properties': {
+        'resource_class': {'type': 'string', 'pattern': common.RESOURCE_CLASS_PATTERN},
+        **_RECORD_PROPERTIES,
+    },
+    'required': ['resource_class', 'total'],
+    'additionalProperties': False,
+}
+
+PUT_ONE: Schema = {
+    'type': 'object',
+    'properties': _RECORD_PROPERTIES,
+    'required': ['resource_provider_generation', 'total'],
+    'additionalProperties': False,
+}
+
+# Keys have no pattern: one that cannot be a class is answered like any unknown class (contract A 8, D12).
+PUT_ALL: Schema = {
+    'type': 'object',
+    'properties': {
+        'resource_provider_generation': common.GENERATION,
+        'inventories': {'type': 'object', 'additionalProperties': _RECORD},
+    },
+    'required': ['resource_provider_generation', 'inventories'],
+    'additionalProperties': False,
+}

@@ -1,0 +1,13 @@
+"""Schemas of /resource_classes and /resource_classes/{name} (contract A 5.10 and 5.11)."""
+
+from __future__ import annotations
+
+from placement.schemas import Schema, common
+
+#: The body of POST and of the renaming PUT (1.2 to 1.6); from 1.7 also what a name in the path of PUT must satisfy.
+CUSTOM_CLASS: Schema = {
+    'type': 'object',
+    'properties': {'name': common.CUSTOM_NAME},
+    'required': ['name'],
+    'additionalProperties': False,
+}

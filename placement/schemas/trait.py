@@ -1,0 +1,26 @@
+"""Schemas of /traits, /traits/{name} and /resource_providers/{uuid}/traits (contract A 5.7 to 5.9)."""
+
+from __future__ import annotations
+
+from placement.schemas import Schema, common
+
+CUSTOM_TRAIT_NAME: Schema = common.CUSTOM_NAME
+
+PUT_FOR_PROVIDER: Schema = {
+    'type': 'object',
+    'properties': {
+        'traits': {'type': 'array', 'items': {'type': 'string', 'minLength': 1, 'maxLength': 255}},
+        'resource_provider_generation': common.GENERATION,
+    },
+    'required': ['traits', 'resource_provider_generation'],
+    'additionalProperties': False,
+}
+
+LIST: Schema = {
+    'type': 'object',
+    'properties': {
+        'name': {'type': 'string'},
+        'associated': {'type': 'string'},
+    },
+    'additionalProperties': False,
+}

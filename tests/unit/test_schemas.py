@@ -1,0 +1,341 @@
+"""The schemas: what passes and what does not, per window of microversions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jsonschema
+import pytest
+from oslo_utils import uuidutils
+
+from placement import schemas
+from placement.schemas import (
+    Schema,
+    Windows,
+    aggregate,
+    allocation,
+    inventory,
+    resource_class,
+    resource_provider,
+    trait,
+    usage,
+)
+
+A = '0f2f9ef6-6d4b-4b51-9a5c-0f0a6d9a1b11'
+B = '7c1f4d1e-0b7a-4f0e-8a3c-6e5b1f2d3c22'
+
+CHECKER = jsonschema.FormatChecker(formats=())
+
+
+@CHECKER.checks('uuid')
+def is_uuid(value: object) -> bool:
+    return not isinstance(value, str) or uuidutils.is_uuid_like(value)
+
+
+def complaints(schema: Schema, value: Any) -> str:
+    """Every complaint of the validator, as the text that answers quote; empty when the value passes."""
+    validator = jsonschema.Draft4Validator(schema, format_checker=CHECKER)
+    return '\n'.join(str(error) for error in validator.iter_errors(value))
+
+
+ALL_SCHEMAS = {
+    f'{module.__name__.rpartition(".")[2]}.{name}': value
+    for module in (aggregate, allocation, inventory, resource_class, resource_provider, trait, usage)
+    for name, value in vars(module).items()
+    if name.isupper() and isinstance(value, dict)
+}
+
+
+@pytest.mark.parametrize('schema', ALL_SCHEMAS.values(), ids=ALL_SCHEMAS.keys())
+def test_every_schema_is_one(schema: Schema) -> None:
+    jsonschema.Draft4Validator.check_schema(schema)
+
+
+def test_the_newest_window_that_has_begun_counts() -> None:
+    windows: Windows = (((1, 14), {'new': True}), ((1, 1), {'old': True}))
+    assert schemas.for_version(windows, (1, 29)) == {'new': True}
+    assert schemas.for_version(windows, (1, 14)) == {'new': True}
+    assert schemas.for_version(windows, (1, 13)) == {'old': True}
+    with pytest.raises(LookupError):
+        schemas.for_version(windows, (1, 0))
+
+
+# Providers
+
+
+@pytest.mark.parametrize(
+    'body',
+    [
+        {'name': 'x'},
+        {'name': 'x' * 200, 'uuid': A},
+        {'name': '\U0001f600' * 200},
+        {'name': 'x', 'uuid': A.upper()},
+        {'name': 'x', 'uuid': A.replace('-', '')},
+        {'name': 'x', 'uuid': 'urn:uuid:' + A},
+    ],
+)
+def test_providers_that_can_be_created(body: dict[str, Any]) -> None:
+    assert complaints(resource_provider.POST_1_0, body) == ''
+    assert complaints(resource_provider.POST_1_14, {**body, 'parent_provider_uuid': B}) == ''
+    assert complaints(resource_provider.POST_1_14, {**body, 'parent_provider_uuid': None}) == ''
+
+
+@pytest.mark.parametrize(
+    ('body', 'phrase'),
+    [
+        ({}, "'name' is a required property"),
+        ({'name': 1}, "1 is not of type 'string'"),
+        ({'name': 'x' * 201}, "Failed validating 'maxLength'"),
+        ({'name': 'x', 'uuid': 'y'}, "'y' is not a 'uuid'"),
+        ({'name': 'x', 'uuid': 'y'}, "Failed validating 'format'"),
+        ({'name': 'x', 'generation': 0}, 'Additional properties are not allowed'),
+        ([], "[] is not of type 'object'"),
+    ],
+)
+@pytest.mark.parametrize('schema', [resource_provider.POST_1_0, resource_provider.POST_1_14])
+def test_providers_that_cannot_be_created(schema: Schema, body: Any, phrase: str) -> None:
+    assert phrase in complaints(schema, body)
+
+
+def test_parents_come_with_1_14() -> None:
+    body = {'name': 'x', 'parent_provider_uuid': A}
+    for old, new in (
+        (resource_provider.POST_1_0, resource_provider.POST_1_14),
+        (resource_provider.PUT_1_0, resource_provider.PUT_1_14),
+    ):
+        assert 'Additional properties are not allowed' in complaints(old, body)
+        assert complaints(new, body) == ''
+        assert "'y' is not a 'uuid'" in complaints(new, {**body, 'parent_provider_uuid': 'y'})
+
+
+def test_updates_of_a_provider_name_it() -> None:
+    assert "'name' is a required property" in complaints(resource_provider.PUT_1_14, {'parent_provider_uuid': None})
+    assert 'Additional properties' in complaints(resource_provider.PUT_1_14, {'name': 'x', 'uuid': A})
+    assert "Failed validating 'minLength'" in complaints(resource_provider.PUT_1_14, {'name': ''})
+
+
+@pytest.mark.parametrize(
+    ('key', 'value', 'since'),
+    [
+        ('name', '', (1, 0)),
+        ('uuid', A, (1, 0)),
+        ('member_of', '', (1, 3)),
+        ('resources', '', (1, 4)),
+        ('in_tree', A, (1, 14)),
+        ('required', '', (1, 18)),
+    ],
+)
+def test_filters_of_the_provider_list_by_window(key: str, value: str, since: tuple[int, int]) -> None:
+    for minor in range(30):
+        schema = schemas.for_version(resource_provider.LIST, (1, minor))
+        refused = 'Additional properties are not allowed' in complaints(schema, {key: value})
+        assert refused == ((1, minor) < since)
+
+
+# Inventories
+
+RECORD = {'total': 1, 'reserved': 0, 'min_unit': 1, 'max_unit': 1, 'step_size': 1, 'allocation_ratio': 0.5}
+MAX = 2147483647
+
+
+@pytest.mark.parametrize(
+    'record',
+    [
+        {'total': 1},
+        RECORD,
+        {**dict.fromkeys(RECORD, MAX), 'allocation_ratio': 3.40282e38},
+        {**RECORD, 'allocation_ratio': 4},
+        {**RECORD, 'allocation_ratio': -1},
+        {'total': 1, 'resource_provider_generation': -5},
+    ],
+)
+def test_inventory_records_that_pass(record: dict[str, Any]) -> None:
+    assert complaints(inventory.POST_ONE, {**record, 'resource_class': 'VCPU'}) == ''
+    assert complaints(inventory.PUT_ONE, {'resource_provider_generation': 0, **record}) == ''
+    assert complaints(inventory.PUT_ALL, {'resource_provider_generation': 0, 'inventories': {'VCPU': record}}) == ''
+
+
+@pytest.mark.parametrize(
+    ('change', 'phrase'),
+    [
+        ({'total': 0}, '0 is less than the minimum of 1'),
+        ({'total': MAX + 1}, "Failed validating 'maximum' in schema"),
+        ({'reserved': -1}, '-1 is less than the minimum of 0'),
+        ({'min_unit': 0}, "Failed validating 'minimum' in schema"),
+        ({'max_unit': 0}, "Failed validating 'minimum' in schema"),
+        ({'step_size': 0}, "Failed validating 'minimum' in schema"),
+        ({'allocation_ratio': 3.5e38}, "Failed validating 'maximum' in schema"),
+        ({'allocation_ratio': -(10**400)}, "Failed validating 'minimum' in schema"),
+        ({'allocation_ratio': True}, "True is not of type 'number'"),
+        ({'total': True}, "True is not of type 'integer'"),
+        ({'total': '1'}, "'1' is not of type 'integer'"),
+        ({'total': None}, "None is not of type 'integer'"),
+        ({'pony': 1}, 'Additional properties are not allowed'),
+    ],
+)
+def test_inventory_records_that_do_not_pass(change: dict[str, Any], phrase: str) -> None:
+    record = {**RECORD, **change}
+    assert phrase in complaints(inventory.POST_ONE, {**record, 'resource_class': 'VCPU'})
+    assert phrase in complaints(inventory.PUT_ONE, {**record, 'resource_provider_generation': 0})
+    whole = {'resource_provider_generation': 0, 'inventories': {'VCPU': record}}
+    assert phrase in complaints(inventory.PUT_ALL, whole)
+
+
+def test_records_need_their_total() -> None:
+    missing = "'total' is a required property"
+    assert missing in complaints(inventory.POST_ONE, {'resource_class': 'VCPU'})
+    assert missing in complaints(inventory.PUT_ONE, {'resource_provider_generation': 0})
+    assert missing in complaints(inventory.PUT_ALL, {'resource_provider_generation': 0, 'inventories': {'VCPU': {}}})
+
+
+def test_a_limit_of_a_single_record_names_its_member() -> None:
+    body = {'resource_provider_generation': 0, 'total': 0}
+    assert "Failed validating 'minimum' in schema['properties']['total']" in complaints(inventory.PUT_ONE, body)
+
+
+@pytest.mark.parametrize('name', ['', 'vcpu', 'VCPU\n', 'V CPU', 'VCPU\u0663'])
+def test_classes_of_new_inventory_match_the_pattern(name: str) -> None:
+    assert "Failed validating 'pattern'" in complaints(inventory.POST_ONE, {'resource_class': name, 'total': 1})
+
+
+def test_keys_of_all_inventories_are_free_but_their_records_are_not() -> None:
+    body: dict[str, Any] = {'resource_provider_generation': 0, 'inventories': {'not a class': {'total': 1}}}
+    assert complaints(inventory.PUT_ALL, body) == ''
+    body['inventories']['not a class'] = []
+    assert "[] is not of type 'object'" in complaints(inventory.PUT_ALL, body)
+
+
+# Aggregates, traits, classes, usages
+
+
+def test_aggregates_are_a_bare_array_below_1_19() -> None:
+    assert complaints(aggregate.PUT_1_1, [A, B]) == ''
+    assert complaints(aggregate.PUT_1_1, []) == ''
+    assert "is not of type 'array'" in complaints(aggregate.PUT_1_1, {'aggregates': [A]})
+    assert 'has non-unique elements' in complaints(aggregate.PUT_1_1, [A, A])
+    assert "'x' is not a 'uuid'" in complaints(aggregate.PUT_1_1, ['x'])
+
+
+def test_aggregates_are_an_object_from_1_19() -> None:
+    body = {'aggregates': [A], 'resource_provider_generation': 0}
+    assert complaints(aggregate.PUT_1_19, body) == ''
+    assert "is not of type 'object'" in complaints(aggregate.PUT_1_19, [A])
+    assert 'has non-unique elements' in complaints(aggregate.PUT_1_19, {**body, 'aggregates': [A, A]})
+    assert "'aggregates' is a required property" in complaints(aggregate.PUT_1_19, {'resource_provider_generation': 0})
+    generation = "'resource_provider_generation' is a required property"
+    assert generation in complaints(aggregate.PUT_1_19, {'aggregates': []})
+
+
+def test_traits_of_a_provider_may_repeat() -> None:
+    assert complaints(trait.PUT_FOR_PROVIDER, {'traits': ['x', 'x'], 'resource_provider_generation': 0}) == ''
+    for bad, phrase in (
+        ([''], 'minLength'),
+        (['x' * 256], 'maxLength'),
+        ([1], "1 is not of type 'string'"),
+        ('x', "'x' is not of type 'array'"),
+    ):
+        assert phrase in complaints(trait.PUT_FOR_PROVIDER, {'traits': bad, 'resource_provider_generation': 0})
+
+
+CUSTOM_NAMES = ['CUSTOM_A', 'CUSTOM__', 'CUSTOM_9', 'CUSTOM_' + 'X' * 248]
+OTHER_NAMES = ['', 'VCPU', 'CUSTOM_', 'CUSTOM_a', 'CUSTOM_A\n', ' CUSTOM_A', 'CUSTOM_\u00c4', 'CUSTOM_' + 'X' * 249]
+
+
+@pytest.mark.parametrize('name', CUSTOM_NAMES)
+def test_custom_names(name: str) -> None:
+    assert complaints(resource_class.CUSTOM_CLASS, {'name': name}) == ''
+    assert complaints(trait.CUSTOM_TRAIT_NAME, name) == ''
+
+
+@pytest.mark.parametrize('name', OTHER_NAMES)
+def test_names_that_are_not_custom(name: str) -> None:
+    expected = 'maxLength' if len(name) > 255 else 'pattern'
+    assert f"Failed validating '{expected}'" in complaints(resource_class.CUSTOM_CLASS, {'name': name})
+    assert f"Failed validating '{expected}'" in complaints(trait.CUSTOM_TRAIT_NAME, name)
+
+
+def test_total_usages_need_a_project() -> None:
+    assert complaints(usage.TOTAL, {'project_id': 'p', 'user_id': 'u'}) == ''
+    assert "'project_id' is a required property" in complaints(usage.TOTAL, {'user_id': 'u'})
+    assert "Failed validating 'minLength'" in complaints(usage.TOTAL, {'project_id': ''})
+    assert "Failed validating 'maxLength'" in complaints(usage.TOTAL, {'project_id': 'p', 'user_id': 'u' * 256})
+
+
+# Allocations
+
+OWNER = {'project_id': 'p', 'user_id': 'u'}
+AS_LIST = [{'resource_provider': {'uuid': A}, 'resources': {'VCPU': 1}}]
+AS_OBJECT = {A: {'resources': {'VCPU': 1}}}
+PUT_BODIES: dict[tuple[int, int], dict[str, Any]] = {
+    (1, 0): {'allocations': AS_LIST},
+    (1, 8): {'allocations': AS_LIST, **OWNER},
+    (1, 12): {'allocations': AS_OBJECT, **OWNER},
+    (1, 28): {'allocations': AS_OBJECT, **OWNER, 'consumer_generation': None},
+}
+
+
+@pytest.mark.parametrize('body', PUT_BODIES)
+@pytest.mark.parametrize('window', PUT_BODIES)
+def test_each_window_of_put_takes_its_own_body_only(window: tuple[int, int], body: tuple[int, int]) -> None:
+    schema = schemas.for_version(allocation.PUT, window)
+    assert (complaints(schema, PUT_BODIES[body]) == '') == (window == body)
+
+
+def test_clearing_by_put_comes_with_1_28() -> None:
+    cleared = {**PUT_BODIES[1, 12], 'allocations': {}}
+    assert 'should be non-empty' in complaints(allocation.PUT_1_12, cleared)
+    assert complaints(allocation.PUT_1_28, {**cleared, 'consumer_generation': 3}) == ''
+    assert "Failed validating 'minItems'" in complaints(allocation.PUT_1_0, {'allocations': []})
+
+
+@pytest.mark.parametrize(
+    ('entry', 'phrase'),
+    [
+        ({'resources': {}}, 'should be non-empty'),
+        ({'resources': {'VCPU': 0}}, '0 is less than the minimum of 1'),
+        ({'resources': {'VCPU': 0}}, "Failed validating 'minimum' in schema"),
+        ({'resources': {'VCPU': True}}, "True is not of type 'integer'"),
+        ({'resources': {'vcpu': 1}}, 'does not match any of the regexes'),
+        ({'resources': {'VCPU\n': 1}}, 'does not match any of the regexes'),
+        ({}, "'resources' is a required property"),
+        ({'resources': {'VCPU': 1}, 'pony': 1}, 'Additional properties are not allowed'),
+        ({'resources': {'VCPU': 1}, 'generation': '1'}, "'1' is not of type 'integer'"),
+    ],
+)
+def test_entries_of_the_object_form_that_do_not_pass(entry: dict[str, Any], phrase: str) -> None:
+    assert phrase in complaints(allocation.PUT_1_12, {'allocations': {A: entry}, **OWNER})
+    consumer = {'allocations': {A: entry}, **OWNER, 'consumer_generation': None}
+    assert phrase in complaints(allocation.POST_1_28, {B: consumer})
+
+
+@pytest.mark.parametrize('key', ['x', A[:-1], A + '\n', A[:-1] + 'g', A.replace('-', '')])
+def test_keys_of_allocations_look_like_uuids(key: str) -> None:
+    no_match = 'does not match any of the regexes'
+    entry = {'resources': {'VCPU': 1}}
+    assert no_match in complaints(allocation.PUT_1_12, {'allocations': {key: entry}, **OWNER})
+    assert no_match in complaints(allocation.POST_1_13, {key: {'allocations': {}, **OWNER}})
+
+
+@pytest.mark.parametrize('member', ['project_id', 'user_id'])
+@pytest.mark.parametrize(('value', 'rule'), [('', 'minLength'), ('x' * 256, 'maxLength')])
+def test_owners_have_1_to_255_characters(member: str, value: str, rule: str) -> None:
+    body = {**PUT_BODIES[1, 8], member: value}
+    assert f"Failed validating '{rule}'" in complaints(allocation.PUT_1_8, body)
+
+
+def test_post_names_consumers_and_may_clear_them() -> None:
+    entry = {'allocations': {}, **OWNER}
+    assert complaints(allocation.POST_1_13, {B: entry}) == ''
+    assert complaints(allocation.POST_1_28, {B: {**entry, 'consumer_generation': 1}}) == ''
+    assert "'consumer_generation' is a required property" in complaints(allocation.POST_1_28, {B: entry})
+    unexpected = 'Additional properties are not allowed'
+    assert unexpected in complaints(allocation.POST_1_13, {B: {**entry, 'consumer_generation': 1}})
+    assert 'should be non-empty' in complaints(allocation.POST_1_13, {})
+
+
+def test_consumer_generations_are_integers_or_null() -> None:
+    body = PUT_BODIES[1, 28]
+    for good in (None, 0, -1, 10**400):
+        assert complaints(allocation.PUT_1_28, {**body, 'consumer_generation': good}) == ''
+    for bad in (True, '1', 1.5, []):
+        assert 'is not of type' in complaints(allocation.PUT_1_28, {**body, 'consumer_generation': bad})
