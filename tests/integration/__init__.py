@@ -1,0 +1,1 @@
+"""Tests against real servers: databases, several processes, faults."""
