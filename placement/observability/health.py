@@ -1,0 +1,49 @@
+"""Answers load balancers: is the process alive, and is the database behind it usable."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from placement.db.api import Database
+from placement.objects import vital_signs
+
+WSGIApplication = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
+
+
+class HealthCheck:
+    """WSGI middleware that answers ``path`` (alive) and ``path`` + ``/ready`` (database reachable, schema present).
+
+    Both answer 200 with ``OK`` as plain text, ``ready`` otherwise 503 with the reason. They need no token, are not
+    logged and not counted. Methods other than GET and HEAD, and every other path, go to ``app``.
+
+    :param path: absolute, below the mount prefix. Empty: nothing is answered here.
+    """
+
+    def __init__(self, app: WSGIApplication, db: Database, path: str) -> None:
+        self._app = app
+        self._db = db
+        self._checks: dict[str, Callable[[], str | None]] = {}
+        if path:
+            self._checks = {path: _alive, f'{path}/ready': self._ready}
+
+    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        check = self._checks.get(environ['PATH_INFO'])
+        if check is None or environ['REQUEST_METHOD'] not in ('GET', 'HEAD'):
+            return self._app(environ, start_response)
+        trouble = check()
+        body = (trouble or 'OK').encode() + b'\n'
+        headers = [
+            ('Content-Type', 'text/plain'),
+            ('Content-Length', str(len(body))),
+            ('Cache-Control', 'no-store'),
+        ]
+        start_response('503 Service Unavailable' if trouble else '200 OK', headers)
+        return [] if environ['REQUEST_METHOD'] == 'HEAD' else [body]
+
+    def _ready(self) -> str | None:
+        return vital_signs.trouble(self._db)
+
+
+def _alive() -> str | None:
+    return None

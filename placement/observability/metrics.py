@@ -1,0 +1,70 @@
+"""What the service counts. The class here counts nothing: it is what an application has while metrics are off."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from oslo_config import cfg
+
+from placement import exception
+
+# Why a claim was refused, as the value of a label. Order matters: the first class that fits names the reason.
+REFUSALS: tuple[tuple[type[exception.PlacementError], str], ...] = (
+    (exception.AllocationCapacityExceeded, 'capacity'),
+    (exception.AllocationConstraintsViolated, 'units'),
+    (exception.InvalidAllocationInventory, 'no_inventory'),
+    (exception.AllocationProviderNotFound, 'no_provider'),
+    (exception.ResourceClassNotFound, 'no_resource_class'),
+    (exception.ConsumerGenerationConflict, 'consumer_generation'),
+    (exception.ConcurrentUpdate, 'concurrent_update'),
+)
+
+
+class Metrics:
+    """The events worth counting, one method each. ``PrometheusMetrics`` keeps the counts."""
+
+    def request_answered(self, route: str, method: str, microversion: str, status: int, seconds: float) -> None:
+        """One request was answered. ``route`` is the declared path, never the path that was asked for."""
+
+    def claim_accepted(self) -> None:
+        """One request for allocations was granted."""
+
+    def claim_refused(self, reason: str) -> None:
+        """One request for allocations was refused. ``reason`` is a word of ``REFUSALS``."""
+
+    def retried(self, reason: str) -> None:
+        """One transaction was begun again. ``reason`` is the kind of conflict, such as ``deadlock``."""
+
+    def candidates(self, count: int, seconds: float) -> None:
+        """One search for allocation candidates returned ``count`` of them and took ``seconds``."""
+
+    @contextlib.contextmanager
+    def claim(self) -> Iterator[None]:
+        """Count the claim made in the block: accepted when it ends, refused when it raises a reason to refuse."""
+        try:
+            yield
+        except exception.PlacementError as error:
+            reason = refusal(error)
+            if reason is not None:
+                self.claim_refused(reason)
+            raise
+        self.claim_accepted()
+
+
+def refusal(error: exception.PlacementError) -> str | None:
+    """The word for why a claim was refused, None when ``error`` says nothing about the claim."""
+    return next((reason for kind, reason in REFUSALS if isinstance(error, kind)), None)
+
+
+def create(conf: cfg.ConfigOpts) -> Metrics:
+    """The counters of one application: real ones when ``[metrics] bind`` is set, else some that do nothing.
+
+    The import is here because the library decides how it stores values when it is first imported, from
+    ``PROMETHEUS_MULTIPROC_DIR``, and a service without metrics need not load it.
+    """
+    if not conf.metrics.bind:
+        return Metrics()
+    from placement.observability.prometheus import PrometheusMetrics
+
+    return PrometheusMetrics()

@@ -1,0 +1,70 @@
+"""The counts of one application, as Prometheus metrics in a registry of their own.
+
+With ``PROMETHEUS_MULTIPROC_DIR`` in the environment when this is imported, the values live in files in that
+directory, one set per process, and ``shared_registry`` adds them up; there, one process serves one application.
+"""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client.multiprocess import MultiProcessCollector
+
+from placement.observability.metrics import Metrics
+
+SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+COUNTS = (0, 1, 10, 100, 1000, 10000, 100000)
+
+
+class PrometheusMetrics(Metrics):
+    """Counters and histograms in ``registry``; see doc/observability.md for what each one means."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self._requests = Counter(
+            'placement_requests',
+            'Requests answered.',
+            ('route', 'method', 'microversion', 'status'),
+            registry=self.registry,
+        )
+        self._request_seconds = Histogram(
+            'placement_request_seconds',
+            'Time to answer a request.',
+            ('route', 'method'),
+            registry=self.registry,
+            buckets=SECONDS,
+        )
+        self._accepted = Counter('placement_claims_accepted', 'Claims granted.', registry=self.registry)
+        self._refused = Counter('placement_claims_refused', 'Claims refused.', ('reason',), registry=self.registry)
+        self._retries = Counter(
+            'placement_transaction_retries', 'Transactions begun again.', ('reason',), registry=self.registry
+        )
+        self._candidates = Histogram(
+            'placement_candidates', 'Candidates returned by a search.', registry=self.registry, buckets=COUNTS
+        )
+        self._search_seconds = Histogram(
+            'placement_candidates_search_seconds', 'Time of a search.', registry=self.registry, buckets=SECONDS
+        )
+
+    def request_answered(self, route: str, method: str, microversion: str, status: int, seconds: float) -> None:
+        self._requests.labels(route, method, microversion, str(status)).inc()
+        self._request_seconds.labels(route, method).observe(seconds)
+
+    def claim_accepted(self) -> None:
+        self._accepted.inc()
+
+    def claim_refused(self, reason: str) -> None:
+        self._refused.labels(reason).inc()
+
+    def retried(self, reason: str) -> None:
+        self._retries.labels(reason).inc()
+
+    def candidates(self, count: int, seconds: float) -> None:
+        self._candidates.observe(count)
+        self._search_seconds.observe(seconds)
+
+
+def shared_registry() -> CollectorRegistry:
+    """A registry to read the counts of all processes from. ``PROMETHEUS_MULTIPROC_DIR`` must name their directory."""
+    registry = CollectorRegistry()
+    MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+    return registry

@@ -1,0 +1,153 @@
+"""What the operations tests share: environments for other people's servers, and processes that end with the test."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+
+import pytest
+
+INSTALL_SECONDS = 600
+START_SECONDS = 60
+
+
+def unavailable(part: str, reason: str) -> None:
+    """Report that the test needs ``part`` (a word such as ``nginx``) and cannot run.
+
+    Skips with the reason, unless ``PLACEMENT_TEST_REQUIRE`` (comma-separated words) names the part or ``operations``: then it fails.
+    """
+    required = {word.strip() for word in os.environ.get('PLACEMENT_TEST_REQUIRE', '').split(',')}
+    if {part, 'operations'} & required:
+        pytest.fail(f'{part} is required by PLACEMENT_TEST_REQUIRE: {reason}')
+    pytest.skip(f'not run, {part} is missing: {reason}')
+
+
+def program(part: str, name: str) -> str:
+    """The full path of an installed program; see ``unavailable`` for what happens when there is none."""
+    found = shutil.which(name, path=f'{os.environ["PATH"]}:/usr/sbin:/sbin')
+    if found is None:
+        unavailable(part, f'no program {name}; tools/install-operations.sh installs it')
+    return str(found)
+
+
+def environment(part: str, packages: Sequence[str]) -> pathlib.Path:
+    """The ``bin`` directory of a virtual environment of its own that has ``packages``.
+
+    It is kept below ``$XDG_CACHE_HOME/placement-tests``, one per interpreter, so only the first run installs.
+    """
+    cache = pathlib.Path(os.environ.get('XDG_CACHE_HOME') or pathlib.Path.home() / '.cache') / 'placement-tests'
+    cache.mkdir(parents=True, exist_ok=True)
+    home = cache / f'{part}-{sys.implementation.cache_tag}'
+    with open(cache / f'{home.name}.lock', 'w') as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        _install(part, home, packages)
+    return home / 'bin'
+
+
+def _install(part: str, home: pathlib.Path, packages: Sequence[str]) -> None:
+    done = home / 'installed.txt'
+    wanted = '\n'.join(packages)
+    if done.exists() and done.read_text() == wanted:
+        return
+    shutil.rmtree(home, ignore_errors=True)
+    for command in (
+        [sys.executable, '-m', 'venv', str(home)],
+        [str(home / 'bin' / 'pip'), 'install', '-q', *packages],
+    ):
+        ran = subprocess.run(command, check=False, capture_output=True, text=True, timeout=INSTALL_SECONDS)
+        if ran.returncode:
+            unavailable(part, f'{" ".join(command)} failed:\n{ran.stderr[-2000:]}')
+    done.write_text(wanted)
+
+
+def free_port() -> int:
+    """A TCP port of the loopback interface that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(('127.0.0.1', 0))
+        return int(probe.getsockname()[1])
+
+
+def clean_environ(**extra: str) -> dict[str, str]:
+    """The variables of this process without any ``OS_*``, plus ``extra``."""
+    return {name: value for name, value in os.environ.items() if not name.startswith('OS_')} | extra
+
+
+def run(command: Sequence[str], environ: Mapping[str, str] | None = None) -> str:
+    """Run a command to its end and return what it printed. The test fails when the command does."""
+    ran = subprocess.run(
+        command,
+        check=False,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=120,
+        env=dict(environ) if environ is not None else clean_environ(),
+    )
+    if ran.returncode:
+        pytest.fail(f'{" ".join(command)} ended with {ran.returncode}:\n{ran.stdout[-4000:]}')
+    return ran.stdout
+
+
+@contextlib.contextmanager
+def running(
+    command: Sequence[str],
+    url: str,
+    log: pathlib.Path,
+    environ: Mapping[str, str],
+    stop: signal.Signals = signal.SIGTERM,
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a server until the block ends; enter the block when ``url`` answers, whatever the status.
+
+    Its output goes to ``log``. It gets a session of its own, so that its workers end with it.
+    """
+    with open(log, 'ab') as output:
+        process = subprocess.Popen(
+            command, stdout=output, stderr=subprocess.STDOUT, env=dict(environ), cwd=log.parent, start_new_session=True
+        )
+    try:
+        _wait_until_it_answers(process, url, log)
+        yield process
+    finally:
+        _end(process, stop)
+
+
+def _wait_until_it_answers(process: subprocess.Popen[bytes], url: str, log: pathlib.Path) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while process.poll() is None and time.monotonic() < deadline:
+        if answers(url):
+            return
+        time.sleep(0.1)
+    pytest.fail(f'{process.args!r} does not answer at {url}:\n{log.read_text()[-4000:]}')
+
+
+def answers(url: str) -> bool:
+    """Whether an HTTP server answers at ``url``, whatever the status."""
+    try:
+        with urllib.request.urlopen(url, timeout=5):
+            return True
+    except urllib.error.HTTPError as error:
+        error.close()
+        return True
+    except OSError:
+        return False
+
+
+def _end(process: subprocess.Popen[bytes], stop: signal.Signals) -> None:
+    if process.poll() is None:
+        process.send_signal(stop)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(30)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait(30)
