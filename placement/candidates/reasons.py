@@ -1,0 +1,30 @@
+"""Why something was turned down: constants to count with, words only for whoever prints them."""
+
+from __future__ import annotations
+
+import enum
+from collections import Counter
+
+
+class Reason(enum.Enum):
+    """One rule that a provider or a placement broke; the value is the text to print."""
+
+    NO_INVENTORY = 'has no inventory of the class'
+    NO_CAPACITY = 'has not enough left'
+    BELOW_MIN_UNIT = 'hands out more than that at least (min_unit)'
+    ABOVE_MAX_UNIT = 'hands out less than that at most (max_unit)'
+    WRONG_STEP = 'hands out multiples of another step_size'
+    MISSING_TRAIT = 'lacks a required trait'
+    FORBIDDEN_TRAIT = 'has a forbidden trait'
+    NOT_MEMBER = 'is not in the wanted aggregates'
+    MERGED = 'has no room for the sum of several groups'
+    ISOLATED = 'already serves another numbered group'
+    SAME_TREE = 'is a second provider of its tree (below 1.29)'
+    COLLECTIVE_TRAITS = 'leaves a required trait without any provider'
+    OTHER_TREE = 'is shared, and nothing would come from the tree itself'
+    TOO_LITTLE_IN_ALL = 'the tree has too little of the class for all groups together'
+    TOO_FEW_PROVIDERS = 'the tree has too few providers for isolated groups'
+
+
+#: How often each rule turned something down, by group suffix ('' is the unnumbered group).
+Rejections = Counter[tuple[str, Reason]]

@@ -1,0 +1,172 @@
+"""Who may take which step at one anchor, in the order in which the walk places them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from placement.candidates.reasons import Reason, Rejections
+from placement.candidates.rows import Anchor, Provider
+from placement.candidates.steps import Plan, Step
+
+Options = tuple[Provider, ...]
+
+
+@dataclass(eq=False)
+class Slot:
+    """One step at one anchor, with the providers that could take it alone (in provider order, the own tree's first).
+
+    ``run`` numbers the slots that ask for the same amounts from the same providers: which of them gets which provider
+    makes no difference. ``isolated`` and ``collective`` say whether those rules apply. ``traits_left`` are the
+    collective traits that no later slot can bring, ``tree_later`` whether a later slot can use the anchor's own tree.
+    """
+
+    __slots__ = ('collective', 'isolated', 'options', 'run', 'step', 'traits_left', 'tree_later')
+
+    step: Step
+    options: Options
+    run: int
+    isolated: bool
+    collective: bool
+    traits_left: frozenset[str]
+    tree_later: bool
+
+
+class Matcher:
+    """Finds the options of each step of one plan; what depends on sharing providers alone is worked out once."""
+
+    #: Distinct sets of sharing providers to remember.
+    REMEMBERED = 64
+
+    def __init__(self, plan: Plan, rejections: Rejections | None = None) -> None:
+        self._plan = plan
+        self._rejections = rejections
+        self._distinct = tuple(dict.fromkeys(plan.steps))
+        self._shared: dict[Options, dict[Step, Options]] = {}
+
+    def slots(self, anchor: Anchor) -> list[Slot]:
+        """Return the slots in placing order, scarcest first. Empty when a step cannot be placed at all."""
+        shared = self._from_sharing(anchor.sharing) if anchor.sharing else None
+        root = anchor.tree[0] if anchor.tree else None
+        options: dict[Step, Options] = {}
+        for step in self._distinct:
+            fit = self._fitting(step, anchor.tree, root)
+            options[step] = fit + shared[step] if shared else fit
+            if not options[step] and self._rejections is None:
+                return []
+        if not all(options.values()):
+            return []
+        return _in_order(self._plan, anchor, options)
+
+    def _from_sharing(self, sharing: Options) -> dict[Step, Options]:
+        found = self._shared.get(sharing)
+        if found is None:
+            if len(self._shared) >= self.REMEMBERED:
+                self._shared.clear()
+            found = {step: self._fitting(step, sharing, None) for step in self._distinct}
+            self._shared[sharing] = found
+        return found
+
+    def _fitting(self, step: Step, providers: Options, root: Provider | None) -> Options:
+        if self._rejections is None:
+            return tuple([one for one in providers if step.refusal(one, root) is None])
+        return tuple(one for one in providers if not self._counted(step, step.refusal(one, root)))
+
+    def _counted(self, step: Step, reason: Reason | None) -> bool:
+        if reason is not None and self._rejections is not None:
+            self._rejections[step.group, reason] += 1
+        return reason is not None
+
+
+def _in_order(plan: Plan, anchor: Anchor, options: dict[Step, Options]) -> list[Slot]:
+    runs: dict[tuple[object, ...], int] = {}
+    slots = []
+    for step in plan.steps:
+        isolated = plan.isolate and step.numbered
+        collective = bool(plan.collective) and not step.numbered
+        run = runs.setdefault((step.resources, options[step], isolated, collective), len(runs))
+        slots.append(Slot(step, options[step], run, isolated, collective, frozenset(), False))
+    slots.sort(key=lambda slot: (len(slot.options), slot.run))
+    _look_ahead(plan, anchor, slots)
+    return slots
+
+
+def _look_ahead(plan: Plan, anchor: Anchor, slots: Sequence[Slot]) -> None:
+    """Tell each slot what the ones after it can still bring."""
+    tree_later = False
+    traits_left = plan.collective
+    root_id = anchor.tree[0].id if anchor.tree else None
+    for slot in reversed(slots):
+        slot.tree_later = tree_later
+        slot.traits_left = traits_left
+        # Options of the own tree come first.
+        tree_later = tree_later or slot.options[0].root_id == root_id
+        if slot.collective and traits_left:
+            traits_left = traits_left.difference(*(one.traits for one in slot.options))
+
+
+def hopeless(slots: Sequence[Slot]) -> Reason | None:
+    """Return why these slots cannot all be placed, when simple counting shows it; None says nothing."""
+    if len(slots) > 1 and not _enough_in_all(slots):
+        return Reason.TOO_LITTLE_IN_ALL
+    isolated = [slot.options for slot in slots if slot.isolated]
+    if len(isolated) > 1 and not _enough_providers(isolated):
+        return Reason.TOO_FEW_PROVIDERS
+    return None
+
+
+def _enough_in_all(slots: Sequence[Slot]) -> bool:
+    named = Counter(name for slot in slots for name, _ in slot.step.resources)
+    return all(_supply_covers_demand(slots, name) for name, times in named.items() if times > 1)
+
+
+def _supply_covers_demand(slots: Sequence[Slot], name: str) -> bool:
+    demand = 0
+    supply: dict[int, int] = {}
+    counted = set()
+    for slot in slots:
+        amount = dict(slot.step.resources).get(name)
+        if amount is None:
+            continue
+        demand += amount
+        if slot.run not in counted:
+            counted.add(slot.run)
+            supply.update((one.id, one.inventories[name].headroom) for one in slot.options)
+    return demand <= sum(supply.values())
+
+
+def _enough_providers(wanted: Sequence[Options]) -> bool:
+    """Say whether each can get a provider of its own: a bipartite matching, grown one augmenting path at a time."""
+    if all(len(options) >= len(wanted) for options in wanted):
+        return True
+    holder: dict[int, int] = {}
+    return all(_augment(wanted, holder, index) for index in range(len(wanted)))
+
+
+def _augment(wanted: Sequence[Options], holder: dict[int, int], start: int) -> bool:
+    """Give ``start`` a provider, moving earlier holders along a shortest path. False when there is none."""
+    came_from: dict[int, int] = {}
+    queue = [start]
+    for index in queue:
+        for one in wanted[index]:
+            if one.id in came_from:
+                continue
+            came_from[one.id] = index
+            if one.id not in holder:
+                _reassign(holder, came_from, one.id, start)
+                return True
+            queue.append(holder[one.id])
+    return False
+
+
+def _reassign(holder: dict[int, int], came_from: dict[int, int], free: int, start: int) -> None:
+    held = {index: provider for provider, index in holder.items()}
+    while True:
+        index = came_from[free]
+        holder[free] = index
+        if index == start:
+            return
+        free = held[index]
+
+

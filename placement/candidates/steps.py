@@ -1,0 +1,76 @@
+"""The compiled request: the parts that one provider each must take, and what that provider has to satisfy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from placement.candidates.reasons import Reason
+from placement.candidates.request import CandidateRequest, RequestGroup
+from placement.candidates.rows import Provider
+
+
+@dataclass(frozen=True)
+class Step:
+    """A part that goes to one provider: a numbered group whole, or one class of the unnumbered group.
+
+    Steps that ask for the same are equal, whatever the number of their group.
+    """
+
+    group: str = field(compare=False)
+    resources: tuple[tuple[str, int], ...]
+    required: frozenset[str]
+    forbidden: frozenset[str]
+    member_of: tuple[frozenset[str], ...]
+    numbered: bool
+
+    def refusal(self, provider: Provider, root: Provider | None) -> Reason | None:
+        """Return why ``provider`` cannot take this step, None when it can.
+
+        ``root`` is the root of the anchor's tree when the provider belongs to it, None for a sharing provider of
+        another tree: only tree members of the unnumbered group pass by their root's aggregates (contract B 5.3).
+        """
+        for name, amount in self.resources:
+            inventory = provider.inventories.get(name)
+            reason = inventory.refusal(amount) if inventory else Reason.NO_INVENTORY
+            if reason:
+                return reason
+        if not self.required <= provider.traits:
+            return Reason.MISSING_TRAIT
+        if not self.forbidden.isdisjoint(provider.traits):
+            return Reason.FORBIDDEN_TRAIT
+        if self.member_of and not self._is_member(provider, root):
+            return Reason.NOT_MEMBER
+        return None
+
+    def _is_member(self, provider: Provider, root: Provider | None) -> bool:
+        judged = [provider] if self.numbered or root is None else [provider, root]
+        return any(all(not any_of.isdisjoint(one.aggregates) for any_of in self.member_of) for one in judged)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A request, compiled once for all anchors. ``collective`` are the traits that the unnumbered group requires."""
+
+    steps: tuple[Step, ...]
+    collective: frozenset[str]
+    isolate: bool
+    nested_aware: bool
+
+
+def compile_request(request: CandidateRequest) -> Plan:
+    """Turn request groups into steps."""
+    unnumbered = [group for group in request.groups if not group.use_same_provider]
+    return Plan(
+        steps=tuple(step for group in request.groups for step in _steps(group)),
+        collective=frozenset().union(*(group.required for group in unnumbered)),
+        isolate=request.isolate,
+        nested_aware=request.nested_aware,
+    )
+
+
+def _steps(group: RequestGroup) -> list[Step]:
+    parts = list(group.resources.items())
+    if group.use_same_provider:
+        return [Step(group.suffix, tuple(parts), group.required, group.forbidden, group.member_of, True)]
+    # Required traits of the unnumbered group are collective: no single provider has to have them.
+    return [Step(group.suffix, (part,), frozenset(), group.forbidden, group.member_of, False) for part in parts]

@@ -1,0 +1,167 @@
+"""Placing the slots of one anchor: depth first, with running amounts, abandoning a bad choice as it is made."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import TypeVar
+
+from placement.candidates.reasons import Reason, Rejections
+from placement.candidates.rows import Provider
+from placement.candidates.slots import Slot
+from placement.candidates.steps import Plan
+
+Amounts = tuple[tuple[int, str, int], ...]
+_Key = TypeVar('_Key')
+
+#: How many partial placements one walk remembers, to not finish the same one twice. Beyond it the walk is slower, not
+#: wrong.
+REMEMBERED = 50000
+
+
+class Board:
+    """What is placed so far at one anchor. ``root_id`` is the anchor's root, None for a bridge."""
+
+    def __init__(self, plan: Plan, root_id: int | None) -> None:
+        self._root_id = root_id
+        self._nested_aware = plan.nested_aware
+        self._collective = plan.collective
+        self._tree_required = root_id is not None
+        self._from_tree = 0
+        self._held: dict[tuple[int, str], int] = {}
+        self._isolated: set[int] = set()
+        self._by_tree: defaultdict[int, list[int]] = defaultdict(list)
+        self._traits: list[frozenset[str]] = [frozenset()]
+
+    def refusal(self, slot: Slot, provider: Provider) -> Reason | None:
+        """Return the rule that ``provider`` would break in ``slot`` next to what is placed, None when it fits."""
+        if slot.isolated and provider.id in self._isolated:
+            return Reason.ISOLATED
+        for name, amount in slot.step.resources:
+            held = self._held.get((provider.id, name))
+            if held is not None and held + amount > provider.inventories[name].headroom:
+                return Reason.MERGED
+        if not self._nested_aware and self._is_second_of_tree(provider):
+            return Reason.SAME_TREE
+        if slot.collective and not (slot.traits_left - self._traits[-1]).issubset(provider.traits):
+            return Reason.COLLECTIVE_TRAITS
+        if self._tree_required and not self._from_tree and not slot.tree_later and provider.root_id != self._root_id:
+            return Reason.OTHER_TREE
+        return None
+
+    def _is_second_of_tree(self, provider: Provider) -> bool:
+        others = self._by_tree[provider.root_id]
+        return bool(others) and others[-1] != provider.id
+
+    def put(self, slot: Slot, provider: Provider) -> None:
+        """Place ``slot`` on ``provider``."""
+        for name, amount in slot.step.resources:
+            key = (provider.id, name)
+            self._held[key] = self._held.get(key, 0) + amount
+        self._from_tree += provider.root_id == self._root_id
+        if not self._nested_aware:
+            self._by_tree[provider.root_id].append(provider.id)
+        if slot.isolated:
+            self._isolated.add(provider.id)
+        if slot.collective:
+            self._traits.append(self._traits[-1] | self._collective & provider.traits)
+
+    def take_back(self, slot: Slot, provider: Provider) -> None:
+        """Undo the latest ``put``, which was this one."""
+        for name, amount in slot.step.resources:
+            key = (provider.id, name)
+            self._held[key] -= amount
+            if not self._held[key]:
+                del self._held[key]
+        self._from_tree -= provider.root_id == self._root_id
+        if not self._nested_aware:
+            self._by_tree[provider.root_id].pop()
+        if slot.isolated:
+            self._isolated.discard(provider.id)
+        if slot.collective:
+            self._traits.pop()
+
+    def amounts(self) -> Amounts:
+        """Return the merged amounts: (provider id, class name, amount), sorted."""
+        return tuple(sorted([(provider, name, amount) for (provider, name), amount in self._held.items()]))
+
+    def state(self) -> tuple[object, ...]:
+        """Return all that the rest of a walk depends on; equal states continue equally."""
+        return frozenset(self._held.items()), frozenset(self._isolated), self._traits[-1]
+
+
+def walk(slots: Sequence[Slot], board: Board, rejections: Rejections | None = None) -> Iterator[Amounts]:
+    """Yield the amounts of every complete placement of ``slots``, each once.
+
+    A loop with its own stack, so that the number of groups is not bounded by the interpreter's. Slots of one run take
+    providers in non-decreasing order. Runs that overlap in a class can reach the same amounts on different ways;
+    then states already seen are not continued.
+    """
+    visited = _Visited() if _runs_overlap(slots) else None
+    chosen = [0] * len(slots)
+    depth = index = 0
+    while True:
+        index = _next_fitting(slots[depth], index, board, rejections)
+        if index is not None:
+            slot = slots[depth]
+            board.put(slot, slot.options[index])
+            chosen[depth] = index
+            complete = depth == len(slots) - 1
+            follows = not complete and slots[depth + 1].run == slot.run
+            start = index if follows else 0
+            if visited is None or visited.is_new(board, depth, start, complete):
+                if not complete:
+                    depth, index = depth + 1, start
+                    continue
+                yield board.amounts()
+        else:
+            depth -= 1
+            if depth < 0:
+                return
+        index = chosen[depth]
+        board.take_back(slots[depth], slots[depth].options[index])
+        index += 1
+
+
+def _next_fitting(slot: Slot, index: int, board: Board, rejections: Rejections | None) -> int | None:
+    """Return the first option from ``index`` on that fits, None when there is no more."""
+    options = slot.options
+    while index < len(options):
+        reason = board.refusal(slot, options[index])
+        if reason is None:
+            return index
+        if rejections is not None:
+            rejections[slot.step.group, reason] += 1
+        index += 1
+    return None
+
+
+def _runs_overlap(slots: Sequence[Slot]) -> bool:
+    run_of: dict[str, int] = {}
+    for slot in slots:
+        for name, _ in slot.step.resources:
+            if run_of.setdefault(name, slot.run) != slot.run:
+                return True
+    return False
+
+
+class _Visited:
+    """The placements already reached, whole ones and (up to a bound) partial ones."""
+
+    def __init__(self) -> None:
+        self._complete: set[Amounts] = set()
+        self._partial: set[tuple[object, ...]] = set()
+
+    def is_new(self, board: Board, depth: int, start: int, complete: bool) -> bool:
+        if complete:
+            return self._add(self._complete, board.amounts())
+        key = (depth, start, board.state())
+        if len(self._partial) >= REMEMBERED:
+            return key not in self._partial
+        return self._add(self._partial, key)
+
+    @staticmethod
+    def _add(known: set[_Key], key: _Key) -> bool:
+        before = len(known)
+        known.add(key)
+        return len(known) > before

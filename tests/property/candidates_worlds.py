@@ -1,0 +1,135 @@
+"""Test worlds for the candidate search: random ones, and how to turn one into the rows that the search reads."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from placement.candidates.request import CandidateRequest, RequestGroup
+from placement.candidates.rows import Anchor, Candidate, Inventory, Provider
+from placement.candidates.sharing import SharingIndex
+from tests.property.candidates_oracle import RP, SHARES, Body, Group, Query, record
+
+CLASSES = ['VCPU', 'MEMORY_MB', 'DISK_GB']
+TRAITS = ['HW_CPU_X86_AVX2', 'CUSTOM_RED']
+AGGREGATES = ['north', 'south', 'east']
+
+
+class Rows:
+    """A world as rows: anchors, sharing index, and the way back from ids to names."""
+
+    def __init__(self, world: list[RP]) -> None:
+        ids = {rp.name: number for number, rp in enumerate(world, start=1)}
+        parents = {rp.name: rp.parent for rp in world}
+        self.names = {number: name for name, number in ids.items()}
+        self.providers = {}
+        for rp in world:
+            self.providers[rp.name] = Provider(
+                id=ids[rp.name],
+                uuid=rp.name,
+                root_id=ids[_top(rp.name, parents)],
+                parent_id=ids[rp.parent] if rp.parent else None,
+                inventories={rc: Inventory(**values) for rc, values in rp.inventory.items()},
+                traits=frozenset(rp.traits),
+                aggregates=frozenset(rp.aggregates),
+            )
+        self.sharing = SharingIndex(
+            {self.providers[rp.name]: rp.aggregates for rp in world if SHARES in rp.traits and rp.inventory}
+        )
+
+    def anchors(self) -> list[Anchor]:
+        trees: dict[int, list[Provider]] = {}
+        for provider in self.providers.values():
+            trees.setdefault(provider.root_id, []).append(provider)
+        found, met = [], []
+        for root_id, members in sorted(trees.items()):
+            members.sort(key=lambda one: (one.id != root_id, one.id))
+            touched = frozenset().union(*(one.aggregates for one in members)) & self.sharing.aggregates
+            found.append(self.sharing.anchor(tuple(members), touched))
+            met.append(touched)
+        return found + list(self.sharing.bridges(met))
+
+    def body(self, candidate: Candidate) -> Body:
+        return frozenset((self.names[provider], rc, n) for provider, rc, n in candidate.amounts)
+
+
+def _top(name: str, parents: dict[str, str | None]) -> str:
+    while parents[name] is not None:
+        name = parents[name]
+    return name
+
+
+def request_of(query: Query) -> CandidateRequest:
+    """The query in the form that the search takes."""
+    return CandidateRequest(
+        groups=tuple(
+            RequestGroup(
+                suffix=group.number,
+                use_same_provider=bool(group.number),
+                resources=dict(group.resources),
+                required=frozenset(group.required),
+                forbidden=frozenset(group.forbidden),
+                member_of=tuple(frozenset(any_of) for any_of in group.member_of),
+            )
+            for group in query.groups
+        ),
+        group_policy=query.policy,
+        limit=query.limit,
+        nested_aware=query.minor >= 29,
+    )
+
+
+def records() -> st.SearchStrategy[dict]:
+    """Small inventories, often roomy, now and then full or with awkward units."""
+    return st.builds(
+        record,
+        total=st.integers(1, 8),
+        reserved=st.sampled_from([0, 0, 0, 1, 2]),
+        min_unit=st.sampled_from([1, 1, 1, 2]),
+        max_unit=st.sampled_from([2147483647, 2147483647, 1, 2, 3]),
+        step_size=st.sampled_from([1, 1, 1, 2]),
+        allocation_ratio=st.sampled_from([1.0, 1.0, 1.5, 0.7]),
+        used=st.sampled_from([0, 0, 0, 1, 2]),
+    )
+
+
+@st.composite
+def worlds(draw: st.DrawFn, most: int = 7) -> list[RP]:
+    """A few trees with sharing roots and sharing children."""
+    world: list[RP] = []
+    for number in range(draw(st.integers(1, most))):
+        earlier = [None, None, *(rp.name for rp in world)]
+        traits = draw(st.sets(st.sampled_from(TRAITS), max_size=2))
+        if draw(st.integers(0, 9)) < 3:
+            traits.add(SHARES)
+        world.append(
+            RP(
+                name=f'p{number}',
+                parent=draw(st.sampled_from(earlier)),
+                inventory=draw(st.dictionaries(st.sampled_from(CLASSES), records(), max_size=3)),
+                traits=traits,
+                aggregates=draw(st.sets(st.sampled_from(AGGREGATES), max_size=2)),
+            )
+        )
+    return world
+
+
+@st.composite
+def groups(draw: st.DrawFn, number: str, minor: int) -> Group:
+    """A request group with the parameters that exist at this microversion."""
+    resources = draw(st.dictionaries(st.sampled_from(CLASSES), st.integers(1, 3), min_size=1, max_size=3))
+    required = draw(st.sets(st.sampled_from([*TRAITS, SHARES]), max_size=1)) if minor >= 17 else set()
+    forbidden = draw(st.sets(st.sampled_from([*TRAITS, SHARES]), max_size=1)) if minor >= 22 else set()
+    values = st.lists(st.sets(st.sampled_from([*AGGREGATES, 'nowhere']), min_size=1, max_size=2), max_size=2)
+    member_of = draw(values) if minor >= 21 else []
+    return Group(number, resources, required, forbidden - required, member_of if minor >= 24 else member_of[:1])
+
+
+@st.composite
+def queries(draw: st.DrawFn, minors: tuple[int, ...] = (29,), most: int = 3) -> Query:
+    """A query that is valid at a microversion out of ``minors``."""
+    minor = draw(st.sampled_from(minors))
+    numbers = draw(st.lists(st.sampled_from(['1', '2', '3']), unique=True, max_size=most)) if minor >= 25 else []
+    unnumbered = [''] if not numbers or draw(st.booleans()) else []
+    chosen = [draw(groups(number, minor)) for number in [*numbers, *unnumbered]]
+    policy = draw(st.sampled_from(['none', 'isolate'])) if len(numbers) > 1 else None
+    return Query(chosen, policy, None, minor)
