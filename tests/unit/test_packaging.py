@@ -77,12 +77,14 @@ def test_dependency_page_names_exactly_the_declared_packages() -> None:
 
 
 def _in_fresh_process(code: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, '-W', 'default', '-c', code], capture_output=True, text=True, timeout=60)
+    command = [sys.executable, '-W', 'default', '-c', code]
+    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
 
 
 def test_import_prints_nothing_and_leaves_eventlet_out(tmp_path: Path) -> None:
     modules = [name[:-3].replace('/', '.') for name in _package_files() if name.endswith('.py')]
-    wanted = sorted(name for name in modules if name not in {'placement.wsgi'} and '.migrations' not in name)
+    # placement.wsgi builds an application from the configuration of the machine; Alembic runs its scripts itself.
+    wanted = sorted(name for name in modules if name != 'placement.wsgi' and '.migrations' not in name)
     code = '\n'.join(
         [
             'import sys, warnings',

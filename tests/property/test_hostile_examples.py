@@ -1,0 +1,112 @@
+"""Bad requests that a YAML suite cannot express: broken lengths, bytes that are no text, strange methods."""
+
+from __future__ import annotations
+
+import pytest
+
+from placement import handler
+from tests.property.hostile_client import EMPTY, GOOD_HEADERS, Request, World
+
+EMPTY_URL = f'/resource_providers/{EMPTY}'
+
+
+def _post(world: World, body: bytes, **headers: str) -> tuple[int, str]:
+    """Status and detail of a POST of a provider with this body; a header given as '' is left out."""
+    merged = {name: value for name, value in {**GOOD_HEADERS, **headers}.items() if value}
+    answer = world.attack(Request('POST', '/resource_providers', merged, body))
+    return answer.status, answer.detail if answer.status >= 400 else ''
+
+
+@pytest.mark.parametrize(
+    ('length', 'phrase'),
+    [
+        ('ten', 'content-length header must be an integer'),
+        ('1.5', 'content-length header must be an integer'),
+        ('0x10', 'content-length header must be an integer'),
+        ('-1', ''),
+        ('9' * 400, ''),
+    ],
+)
+def test_content_length_that_is_no_length_is_refused(world: World, length: str, phrase: str) -> None:
+    status, detail = _post(world, b'{"name": "n"}', **{'Content-Length': length})
+    assert status in ({400} if phrase else {400, 413})
+    assert phrase in detail
+
+
+def test_body_without_content_type_is_refused_even_on_an_unknown_path(world: World) -> None:
+    headers = {name: value for name, value in GOOD_HEADERS.items() if name != 'Content-Type'}
+    answer = world.attack(Request('PUT', '/nowhere', headers, b'{}'))
+    assert answer.status == 400
+    assert 'content-type header required when content-length > 0' in answer.detail
+
+
+def test_body_beyond_the_limit_is_413(world: World) -> None:
+    status, detail = _post(world, b'{"name": "' + b'n' * 1024 * 1024 + b'"}')
+    assert (status, '1048576' in detail) == (413, True)
+
+
+def test_name_of_nearly_the_limit_is_judged_by_the_schema(world: World) -> None:
+    status, detail = _post(world, b'{"name": "' + b'n' * 1_000_000 + b'"}')
+    assert (status, "Failed validating 'maxLength'" in detail) == (400, True)
+
+
+@pytest.mark.parametrize('text', [b'\xff', b'\xc0\x80', b'\xed\xa0\x80', b'\xf4\x90\x80\x80'])
+def test_body_that_is_not_utf8_is_malformed(world: World, text: bytes) -> None:
+    status, detail = _post(world, b'{"name": "' + text + b'"}')
+    assert (status, 'Malformed JSON:' in detail) == (400, True)
+
+
+@pytest.mark.parametrize('text', [rb'\u0000', rb'\ud800', rb'\udfff\ud800'])
+def test_text_that_no_database_can_hold_is_refused(world: World, text: bytes) -> None:
+    status, _ = _post(world, b'{"name": "' + text + b'"}')
+    assert status == 400
+
+
+@pytest.mark.parametrize('number', [b'NaN', b'Infinity', b'-Infinity', b'1e999', b'1' + b'0' * 400, b'-' + b'9' * 400])
+def test_numbers_out_of_this_world_are_refused(world: World, number: bytes) -> None:
+    body = b'{"resource_class": "VCPU", "total": 1, "allocation_ratio": ' + number + b'}'
+    answer = world.attack(Request('POST', f'{EMPTY_URL}/inventories', GOOD_HEADERS, body))
+    assert answer.status == 400
+
+
+@pytest.mark.parametrize('path', ['%ff', '%C0%AF', '%00', '%ED%A0%80', 'a%00b'])
+def test_path_that_is_not_text_names_nothing(world: World, path: str) -> None:
+    assert world.attack(Request('GET', f'/resource_providers/{path}')).status in {400, 404}
+
+
+@pytest.mark.parametrize('path', ['/resource_providers', '/traits', '/usages', '/allocation_candidates'])
+@pytest.mark.parametrize('query', ['%ff=1', 'name=%ff', 'project_id=%C3', 'resources=%ED%A0%80'])
+def test_query_that_is_not_utf8_is_refused(world: World, path: str, query: str) -> None:
+    answer = world.attack(Request('GET', f'{path}?{query}'))
+    assert (answer.status, 'Invalid query string parameters' in answer.detail) == (400, True)
+
+
+@pytest.mark.parametrize('path', [path or '/' for path in handler.ROUTE_DECLARATIONS])
+def test_head_and_unknown_methods_are_not_allowed(world: World, path: str) -> None:
+    for method in ('HEAD', 'PATCH', 'OPTIONS', 'BREW'):
+        answer = world.attack(Request(method, path.replace('{', '').replace('}', '')))
+        assert answer.status == 405
+        declared = handler.ROUTE_DECLARATIONS.get(path) or handler.ROUTE_DECLARATIONS['']
+        assert {name.strip() for name in answer.headers['allow'].split(',')} == set(declared)
+
+
+@pytest.mark.parametrize('text', ['a%0d%0aX-Evil: 1', 'a%0aX-Evil: 1', '%0d%0a%0d%0a<script>'])
+def test_line_breaks_do_not_reach_the_headers(world: World, text: str) -> None:
+    """``send`` fails on a header with a line break; names from the path come back in Location."""
+    for target in (f'/traits/{text}', f'/resource_classes/{text}', f'/resource_providers/{text}', f'/{text}'):
+        answer = world.attack(Request('PUT', target, GOOD_HEADERS, b'{"name": "n"}'))
+        assert answer.status in {400, 404}
+        assert 'x-evil' not in answer.headers
+
+
+def test_markup_in_an_html_error_is_escaped(world: World) -> None:
+    headers = {**GOOD_HEADERS, 'Accept': 'text/html'}
+    answer = world.attack(Request('GET', '/resource_providers/%3Cscript%3Ealert(1)', headers))
+    assert answer.headers['content-type'].startswith('text/html')
+    assert b'<script' not in answer.body
+
+
+def test_repeated_key_takes_its_last_value(world: World) -> None:
+    assert _post(world, b'{"name": "first", "name": "second"}') == (200, '')
+    (provider,) = world.ask('GET', '/resource_providers?name=second').json['resource_providers']
+    assert provider['name'] == 'second'

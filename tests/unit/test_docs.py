@@ -1,0 +1,88 @@
+"""The documentation says what the code has, and the code has what the documentation says."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from placement import errors, handler, microversion, policies
+
+ROOT = Path(__file__).resolve().parents[2]
+API_REF = ROOT / 'api-ref'
+PAGES = sorted([ROOT / 'README.md', *API_REF.glob('*.md'), *(ROOT / 'doc').rglob('*.md')])
+
+#: Base rules that other rules refer to; no operation asks for them.
+BASE_RULES = {'admin_api', 'placement'}
+
+
+def _sections() -> dict[str, str]:
+    """``GET /traits`` -> the text below that heading, for every operation of the reference."""
+    sections: dict[str, str] = {}
+    for page in sorted(API_REF.glob('*.md')):
+        for part in re.split(r'^## ', page.read_text(), flags=re.MULTILINE)[1:]:
+            heading, _, text = part.partition('\n')
+            if re.match(r'[A-Z]+ /', heading):
+                assert heading not in sections, f'{heading} is documented twice'
+                sections[heading] = text
+    return sections
+
+
+def _first_column(page: Path) -> list[str]:
+    """The first cell of every table row of a page, without the grave accents."""
+    rows = re.findall(r'^\| *([^|]+?) *\|', page.read_text(), flags=re.MULTILINE)
+    return [row.strip('`') for row in rows]
+
+
+def test_every_route_is_documented_and_every_documented_route_exists() -> None:
+    declared = {f'{method} {path or "/"}' for path, methods in handler.ROUTE_DECLARATIONS.items() for method in methods}
+    assert set(_sections()) == declared
+
+
+def test_every_operation_names_its_policy_rule() -> None:
+    documented = {
+        rule for text in _sections().values() for rule in re.findall(r'^Policy: `(.+)`$', text, flags=re.MULTILINE)
+    }
+    assert documented == {rule.name for rule in policies.list_rules()} - BASE_RULES
+
+
+def test_policy_rules_are_documented_at_the_operations_that_ask_for_them() -> None:
+    for rule in policies.list_rules():
+        for operation in getattr(rule, 'operations', []):
+            heading = f'{operation["method"]} {operation["path"]}'
+            assert f'Policy: `{rule.name}`' in _sections()[heading], heading
+
+
+def test_every_error_code_is_documented_and_every_documented_code_exists() -> None:
+    codes = {
+        value
+        for name, value in vars(errors).items()
+        if name.isupper() and isinstance(value, str) and value.startswith('placement.')
+    }
+    assert {row for row in _first_column(API_REF / 'errors.md') if row.startswith('placement.')} == codes
+
+
+def test_codes_used_in_operations_are_known() -> None:
+    known = set(_first_column(API_REF / 'errors.md'))
+    used = {code for text in _sections().values() for code in re.findall(r'`(placement\.[a-z_.]+)`', text)}
+    assert used <= known
+
+
+def test_every_microversion_is_documented_in_order() -> None:
+    rows = [row for row in _first_column(API_REF / 'microversions.md') if re.fullmatch(r'\d+\.\d+', row)]
+    assert rows == microversion.VERSIONS
+
+
+@pytest.mark.parametrize('page', PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    targets = re.findall(r'\]\(([^)#]+)[^)]*\)', page.read_text())
+    local = [target for target in targets if not target.startswith(('http://', 'https://'))]
+    assert [target for target in local if not (page.parent / target).exists()] == []
+
+
+def test_every_page_is_listed_in_its_index() -> None:
+    for directory in (API_REF, ROOT / 'doc'):
+        index = (directory / 'index.md').read_text()
+        pages = {path.name for path in directory.glob('*.md')} - {'index.md'}
+        assert {page for page in pages if f']({page})' not in index} == set()
