@@ -1,0 +1,324 @@
+"""The history checker finds what is planted: synthetic histories with one fault each, and their flawless twins."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from tests.integration.history import chains, check
+from tests.integration.history.record import (
+    UNCHECKED,
+    Action,
+    Allocations,
+    Claim,
+    ClaimWrite,
+    ConsumerRead,
+    ConsumerState,
+    Event,
+    History,
+    ProviderRead,
+    ProviderState,
+    ProviderWrite,
+    Removal,
+    Snapshot,
+)
+
+CAPACITY = 10.0
+STALE = {'errors': [{'code': 'placement.concurrent_update', 'detail': 'consumer generation conflict - expected 2'}]}
+FULL = {'errors': [{'code': 'placement.undefined_code', 'detail': 'The requested amount would exceed the capacity.'}]}
+
+
+def taken(amount: int, provider: str = 'p') -> Allocations:
+    """Allocations of ``amount`` VCPU on one provider."""
+    return {provider: {'VCPU': amount}}
+
+
+class Story:
+    """Builds a history: one event per call, one second after another unless ``at`` says otherwise."""
+
+    def __init__(self, *providers: str) -> None:
+        self._providers = providers or ('p',)
+        self._events: list[Event] = []
+
+    def then(
+        self, action: Action, status: int | None = 204, body: Any = None, at: tuple[float, float] | None = None
+    ) -> Story:
+        """Add one request and its answer."""
+        number = len(self._events)
+        start, end = at or (float(number), number + 0.5)
+        self._events.append(Event(number, 0, action, start, end, status, body))
+        return self
+
+    def put(
+        self, consumer: str, amount: int, expected: int | str | None, status: int | None = 204, **more: Any
+    ) -> Story:
+        """Add a claim of ``amount`` VCPU (0 clears)."""
+        claim = Claim(taken(amount) if amount else {}, expected)
+        return self.then(ClaimWrite({consumer: claim}), status, **more)
+
+    def ends(
+        self,
+        generations: Mapping[str, int],
+        consumers: Mapping[str, tuple[int, Allocations]],
+        **wrong: Any,
+    ) -> History:
+        """The history whose last look shows these provider generations and consumers, and ``wrong`` provider parts."""
+        states = {uuid: ConsumerState(generation, held) for uuid, (generation, held) in consumers.items()}
+        after = {}
+        for provider in self._providers:
+            listed = {c: s.allocations[provider] for c, s in states.items() if provider in s.allocations}
+            used = sum(resources['VCPU'] for resources in listed.values())
+            after[provider] = ProviderState(generations[provider], {'VCPU': CAPACITY}, {'VCPU': used}, listed)
+            after[provider] = dataclasses.replace(after[provider], **wrong)
+        empty = ProviderState(0, {'VCPU': CAPACITY}, {'VCPU': 0}, {})
+        before = Snapshot(-1.0, dict.fromkeys(self._providers, empty), {})
+        return History(before, tuple(self._events), Snapshot(1000.0, after, states))
+
+
+def only(history: History, phrase: str, **options: Any) -> None:
+    """Assert that the checker reports exactly one kind of thing."""
+    found = check.violations(history, **options)
+    assert found
+    assert all(phrase in sentence for sentence in found), found
+
+
+class TestConsumers:
+    """Presence, absence and generations."""
+
+    def test_plain_life(self) -> None:
+        story = (
+            Story().put('c', 3, None).put('c', 4, 1).put('c', 5, 1, 409, body=STALE).put('c', 0, 2).put('c', 1, None)
+        )
+        assert check.violations(story.ends({'p': 4}, {'c': (1, taken(1))})) == []
+
+    def test_lost_claim(self) -> None:
+        history = Story().put('c', 3, None).ends({'p': 1}, {'c': (0, {})})
+        only(history, 'no order of its accepted writes explains')
+
+    def test_refused_claim_is_there(self) -> None:
+        history = Story().put('c', 3, None, 409).ends({'p': 0}, {'c': (1, taken(3))})
+        only(history, 'no order of its accepted writes explains')
+
+    def test_claim_counted_twice(self) -> None:
+        history = Story().put('c', 3, None).ends({'p': 1}, {'c': (2, taken(3))})
+        only(history, 'no order of its accepted writes explains')
+
+    def test_two_winners_of_one_generation(self) -> None:
+        story = Story().put('c', 3, None).put('c', 4, 1, at=(1, 9)).put('c', 5, 1, at=(1, 9))
+        only(story.ends({'p': 3}, {'c': (3, taken(5))}), 'no order of its accepted writes explains')
+
+    def test_unchecked_writers_both_win(self) -> None:
+        story = Story().put('c', 3, UNCHECKED, at=(0, 9)).put('c', 4, UNCHECKED, at=(0, 9))
+        assert check.violations(story.ends({'p': 2}, {'c': (2, taken(3))})) == []
+
+    def test_write_after_its_answer(self) -> None:
+        story = Story().put('c', 3, UNCHECKED, at=(0, 1)).put('c', 4, UNCHECKED, at=(2, 3))
+        only(story.ends({'p': 2}, {'c': (2, taken(3))}), 'no order of its accepted writes explains')
+
+    def test_conflict_without_a_rival(self) -> None:
+        history = Story().put('c', 3, None).put('c', 4, 1, 409, body=STALE).ends({'p': 1}, {'c': (1, taken(3))})
+        only(history, 'no order of its accepted writes explains')
+
+    def test_stale_read(self) -> None:
+        shown: dict[str, Any] = {'allocations': {}}
+        story = Story().put('c', 3, None).then(ConsumerRead('c'), 200, shown)
+        history = story.ends({'p': 1}, {'c': (1, taken(3))})
+        only(history, 'no order of its accepted writes explains')
+        assert check.violations(history, strict_reads=False) == []
+
+    def test_simultaneous_deletes_may_both_succeed(self) -> None:
+        story = Story().put('c', 3, None).then(Removal('c'), at=(2, 4)).then(Removal('c'), at=(3, 5))
+        assert check.violations(story.ends({'p': 1}, {'c': (0, {})})) == []
+
+    def test_second_delete_succeeds_long_after(self) -> None:
+        story = Story().put('c', 3, None).then(Removal('c'), at=(2, 3)).then(Removal('c'), at=(4, 5))
+        only(story.ends({'p': 1}, {'c': (0, {})}), 'no order of its accepted writes explains')
+
+
+class TestUnknown:
+    """Lost answers count as either, never as both."""
+
+    @pytest.mark.parametrize('status', [None, 503])
+    @pytest.mark.parametrize(('generation', 'end'), [(0, (0, {})), (1, (1, taken(3)))])
+    def test_either(self, status: int | None, generation: int, end: tuple[int, Allocations]) -> None:
+        history = Story().put('c', 3, None, status).ends({'p': generation}, {'c': end})
+        assert check.violations(history) == []
+
+    def test_never_twice(self) -> None:
+        history = Story().put('c', 3, UNCHECKED, None).ends({'p': 2}, {'c': (2, taken(3))})
+        only(history, 'no order of its accepted writes explains')
+
+    def test_provider_generation_follows_the_outcome(self) -> None:
+        history = Story().put('c', 3, None, None).ends({'p': 0}, {'c': (1, taken(3))})
+        only(history, 'provider p: generation is 0, the accepted writes make it 1')
+
+    def test_late_effect(self) -> None:
+        story = Story().put('c', 3, None, None).then(ConsumerRead('c'), 200, {'allocations': {}})
+        assert check.violations(story.ends({'p': 1}, {'c': (1, taken(3))})) == []
+
+    def test_half_a_post(self) -> None:
+        write = ClaimWrite({'a': Claim(taken(1), None), 'b': Claim(taken(2), None)})
+        history = Story().then(write, None).ends({'p': 1}, {'a': (1, taken(1)), 'b': (0, {})})
+        only(history, 'a POST took effect for consumer a but not for b')
+
+    def test_post_settled_by_another_consumer(self) -> None:
+        """What c did is open until d tells; then the unknown write of c alone has to have happened."""
+        write = ClaimWrite({'c': Claim(taken(2), UNCHECKED), 'd': Claim(taken(1), None)})
+        story = Story().then(write, None).put('c', 2, UNCHECKED, None)
+        history = story.ends({'p': 1}, {'c': (1, taken(2)), 'd': (1, taken(1))})
+        assert check.violations(history) == []
+
+    def test_too_many_orders(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(chains, 'SEARCH_LIMIT', 10)
+        story = Story()
+        for amount in range(1, 9):
+            story.put('c', amount, UNCHECKED, at=(0, 9))
+        only(story.ends({'p': 8}, {'c': (8, taken(8))}), 'too many possible orders')
+
+
+class TestPost:
+    """All or nothing, also to whoever reads."""
+
+    MOVE = ClaimWrite({'a': Claim({}, 1), 'b': Claim(taken(3), None)})
+
+    def shown(self, *consumers: str) -> dict[str, Any]:
+        """A reading of the provider that lists these consumers."""
+        entry = {'resources': {'VCPU': 3}, 'consumer_generation': 1}
+        return {'allocations': dict.fromkeys(consumers, entry)}
+
+    @pytest.mark.parametrize(('consumers', 'torn'), [(['a'], False), (['b'], False), (['a', 'b'], True), ([], True)])
+    def test_reading_during_a_move(self, consumers: list[str], torn: bool) -> None:
+        story = Story().put('a', 3, None).then(self.MOVE, at=(2, 6))
+        story.then(ProviderRead('p'), 200, self.shown(*consumers), at=(3, 5))
+        found = check.violations(story.ends({'p': 2}, {'a': (0, {}), 'b': (1, taken(3))}))
+        assert bool(found) == torn
+        assert all('after POST 1 and' in sentence for sentence in found)
+
+    def test_reading_of_what_nobody_held(self) -> None:
+        story = Story().put('a', 4, None).then(ProviderRead('p'), 200, self.shown('a'))
+        only(story.ends({'p': 1}, {'a': (1, taken(4))}), 'which is not what it held')
+
+    def test_a_cleared_provider_moves_once(self) -> None:
+        story = Story('p', 'q').then(ClaimWrite({'a': Claim(taken(3, 'q'), None)}))
+        story.then(ClaimWrite({'a': Claim({}, 1), 'b': Claim(taken(3), None)}))
+        ends = {'a': (0, {}), 'b': (1, taken(3))}
+        assert check.violations(story.ends({'p': 1, 'q': 2}, ends)) == []
+        only(story.ends({'p': 1, 'q': 1}, ends), 'provider q: generation is 1, the accepted writes make it 2')
+
+
+class TestProviderGenerations:
+    """Every accepted write moves it by one, nothing else does."""
+
+    def test_replacing_away_moves_only_the_receiver(self) -> None:
+        story = Story('p', 'q').put('c', 3, None).then(ClaimWrite({'c': Claim(taken(3, 'q'), 1)}))
+        assert check.violations(story.ends({'p': 1, 'q': 1}, {'c': (2, taken(3, 'q'))})) == []
+
+    def test_delete_moves_nothing(self) -> None:
+        story = Story().put('c', 3, None).then(Removal('c'))
+        only(story.ends({'p': 2}, {'c': (0, {})}), 'generation is 2, the accepted writes make it 1')
+
+    def test_lost_update(self) -> None:
+        story = Story()
+        for _ in range(2):
+            story.then(ProviderWrite('p', 0), 200, {'resource_provider_generation': 1}, at=(0, 9))
+        found = check.violations(story.ends({'p': 1}, {}))
+        assert 'provider p: 2 accepted changes of generation 0' in found
+
+    def test_wrong_answer(self) -> None:
+        story = Story().then(ProviderWrite('p', 0), 200, {'resource_provider_generation': 2})
+        only(story.ends({'p': 1}, {}), 'named generation 0, was given 2')
+
+    @pytest.mark.parametrize(('generation', 'fine'), [(0, True), (1, True), (2, False)])
+    def test_unknown_outcome(self, generation: int, fine: bool) -> None:
+        found = check.violations(Story().then(ProviderWrite('p', 0), None).ends({'p': generation}, {}))
+        assert (found == []) == fine
+
+
+class TestCapacity:
+    """Nothing above capacity, nothing refused that fits."""
+
+    def oversold(self, **second: Any) -> Story:
+        """Two claims of 6, begun together."""
+        return Story().put('a', 6, None, at=(0, 9)).put('b', 6, None, at=(1, 8), **second)
+
+    def test_oversold_at_the_end(self) -> None:
+        history = self.oversold().ends({'p': 2}, {'a': (1, taken(6)), 'b': (1, taken(6))})
+        only(history, '12 VCPU held at once, capacity 10, by a, b')
+
+    def test_oversold_for_a_while(self) -> None:
+        story = self.oversold().then(Removal('a'), at=(20, 21)).then(Removal('b'), at=(20, 22))
+        only(story.ends({'p': 2}, {'a': (0, {}), 'b': (0, {})}), '12 VCPU held at once')
+
+    def test_one_after_the_other(self) -> None:
+        story = Story().put('a', 6, None, at=(0, 1)).then(Removal('a'), at=(2, 5)).put('b', 6, None, at=(3, 6))
+        assert check.violations(story.ends({'p': 2}, {'a': (0, {}), 'b': (1, taken(6))})) == []
+
+    def resize(self, story: Story, capacity: float, generation: int, at: tuple[float, float]) -> Story:
+        """Add an accepted change of the capacity."""
+        action = ProviderWrite('p', generation, {'VCPU': capacity})
+        return story.then(action, 200, {'resource_provider_generation': generation + 1}, at=at)
+
+    def test_lowered_below_what_is_used(self) -> None:
+        story = self.resize(Story().put('a', 6, None), 4.0, 1, (2, 3)).put('a', 6, 1, at=(4, 5))
+        history = story.ends({'p': 3}, {'a': (2, taken(6))}, capacities={'VCPU': 4.0})
+        assert check.violations(history) == []
+
+    def test_taken_after_it_was_lowered(self) -> None:
+        story = self.resize(Story(), 4.0, 0, (2, 3)).put('a', 6, None, at=(4, 5))
+        history = story.ends({'p': 2}, {'a': (1, taken(6))}, capacities={'VCPU': 4.0})
+        only(history, '6 VCPU held at once, capacity 4, by a')
+
+    def test_taken_while_it_was_lowered(self) -> None:
+        story = self.resize(Story(), 4.0, 0, (2, 6)).put('a', 6, None, at=(4, 5))
+        history = story.ends({'p': 2}, {'a': (1, taken(6))}, capacities={'VCPU': 4.0})
+        assert check.violations(history) == []
+
+    def test_reading_above_capacity(self) -> None:
+        entry = {'resources': {'VCPU': 11}, 'consumer_generation': 1}
+        story = Story().put('a', 11, None, None).then(ProviderRead('p'), 200, {'allocations': {'a': entry}})
+        found = check.violations(story.ends({'p': 0}, {'a': (0, {})}))
+        assert 'request 1: shows 11 VCPU on p, capacity 10' in found
+
+    def test_refused_although_it_fits(self) -> None:
+        history = (
+            Story()
+            .put('a', 6, None)
+            .put('b', 4, None, 409, body=FULL)
+            .ends({'p': 1}, {'a': (1, taken(6)), 'b': (0, {})})
+        )
+        only(history, 'request 1: refused for want of capacity, although it fits')
+
+    def test_rightly_refused(self) -> None:
+        story = Story().put('a', 6, None, at=(0, 9)).put('b', 5, None, 409, body=FULL, at=(1, 2))
+        assert check.violations(story.ends({'p': 1}, {'a': (1, taken(6)), 'b': (0, {})})) == []
+
+
+class TestTheEnd:
+    """What the providers show agrees with what the consumers show."""
+
+    @pytest.mark.parametrize(
+        ('wrong', 'phrase'),
+        [
+            ({'usages': {'VCPU': 2}}, "usages {'VCPU': 2} are not the sums {'VCPU': 3}"),
+            ({'capacities': {'VCPU': 11.0}}, 'its inventory at the end is not the one that was accepted last'),
+        ],
+    )
+    def test_wrong_provider(self, wrong: dict[str, Any], phrase: str) -> None:
+        only(Story().put('c', 3, None).ends({'p': 1}, {'c': (1, taken(3))}, **wrong), phrase)
+
+    def test_wrong_list(self) -> None:
+        history = Story().put('c', 3, None).ends({'p': 1}, {'c': (1, taken(3))}, allocations={}, usages={'VCPU': 0})
+        only(history, 'its list of allocations is not that of its consumers')
+
+
+def test_order_is_the_one_that_happened() -> None:
+    steps = [
+        chains.Step(0, 0, 9, chains.Kind.WRITE, claim=Claim(taken(2), 1)),
+        chains.Step(1, 1, 8, chains.Kind.WRITE, claim=Claim(taken(1), None)),
+        chains.Step(2, math.inf, math.inf, chains.Kind.READ, seen=ConsumerState(2, taken(2))),
+    ]
+    assert [one.order for one in chains.explanations(steps)] == [(1, 0)]
