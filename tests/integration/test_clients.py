@@ -1,0 +1,157 @@
+"""Real clients drive a running placement-api: the ``openstack`` command with osc-placement, and openstacksdk."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import openstack
+import pytest
+
+from tests.integration.operations import services
+
+BIN = Path(sys.executable).parent
+
+
+@pytest.fixture(scope='module')
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Where a service on an empty SQLite database listens while the tests of this module run."""
+    home = tmp_path_factory.mktemp('clients')
+    address = f'127.0.0.1:{services.free_port()}'
+    environ = services.clean_environ(
+        OS_PLACEMENT_CONFIG_DIR=str(home),
+        OS_PLACEMENT_DATABASE__CONNECTION=f'sqlite:///{home}/placement.sqlite',
+        OS_PLACEMENT_DATABASE__SYNC_ON_STARTUP='true',
+        OS_API__AUTH_STRATEGY='noauth2',
+    )
+    command = [str(BIN / 'placement-api'), '--bind', address, '--workers', '2']
+    with services.running(command, f'http://{address}/', home / 'service.log', environ):
+        yield f'http://{address}'
+
+
+class Shell:
+    """The ``openstack`` command against one service, with the answers as data."""
+
+    def __init__(self, url: str) -> None:
+        self.options = ['--os-auth-type', 'admin_token', '--os-endpoint', url, '--os-token', 'admin']
+        self.options += ['--os-placement-api-version', '1.29']
+
+    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """Run ``openstack <words>`` and return the ended process, whatever its exit code."""
+        command = [str(BIN / 'openstack'), *self.options, *words]
+        environ = services.clean_environ(PYTHONWARNINGS='ignore')
+        return subprocess.run(command, check=False, capture_output=True, text=True, timeout=60, env=environ)
+
+    def __call__(self, *words: str) -> Any:
+        """Run a command that must succeed and return what it printed as JSON; None when it printed nothing."""
+        ended = self.run(*words)
+        assert ended.returncode == 0, (words, ended.stderr)
+        return json.loads(ended.stdout) if ended.stdout.strip() else None
+
+
+def test_openstack_command(url: str) -> None:
+    shell = Shell(url)
+    host, consumer, aggregate = (str(uuid.uuid4()) for _ in range(3))
+
+    created = shell('resource', 'provider', 'create', 'cli-host', '--uuid', host, '-f', 'json')
+    assert (created['uuid'], created['generation'], created['parent_provider_uuid']) == (host, 0, None)
+
+    inventory = ('--resource', 'VCPU=8', '--resource', 'MEMORY_MB=4096', '--resource', 'MEMORY_MB:reserved=512')
+    rows = shell('resource', 'provider', 'inventory', 'set', host, *inventory, '-f', 'json')
+    assert {row['resource_class']: (row['total'], row['reserved']) for row in rows} == {
+        'VCPU': (8, 0),
+        'MEMORY_MB': (4096, 512),
+    }
+
+    shell('trait', 'create', 'CUSTOM_CLI')
+    rows = shell('resource', 'provider', 'trait', 'set', host, '--trait', 'CUSTOM_CLI', '-f', 'json')
+    assert rows == [{'name': 'CUSTOM_CLI'}]
+
+    generation = str(shell('resource', 'provider', 'show', host, '-f', 'json')['generation'])
+    joined = ('--aggregate', aggregate, '--generation', generation)
+    assert shell('resource', 'provider', 'aggregate', 'set', host, *joined, '-f', 'json') == [{'uuid': aggregate}]
+
+    wanted = ('--resource', 'VCPU=2', '--resource', 'MEMORY_MB=1024', '--required', 'CUSTOM_CLI')
+    (candidate,) = shell('allocation', 'candidate', 'list', *wanted, '--member-of', aggregate, '-f', 'json')
+    assert candidate['resource provider'] == host
+
+    owner = ('--project-id', 'cli-project', '--user-id', 'cli-user')
+    claim = ('--allocation', f'rp={host},VCPU=2,MEMORY_MB=1024', *owner)
+    (row,) = shell('resource', 'provider', 'allocation', 'set', consumer, *claim, '-f', 'json')
+    assert (row['resource_provider'], row['resources']) == (host, {'VCPU': 2, 'MEMORY_MB': 1024})
+
+    rows = shell('resource', 'provider', 'usage', 'show', host, '-f', 'json')
+    assert {row['resource_class']: row['usage'] for row in rows} == {'VCPU': 2, 'MEMORY_MB': 1024}
+    rows = shell('resource', 'usage', 'show', 'cli-project', '-f', 'json')
+    assert {row['resource_class']: row['usage'] for row in rows} == {'VCPU': 2, 'MEMORY_MB': 1024}
+
+    refused = shell.run('resource', 'provider', 'delete', host)
+    assert refused.returncode != 0
+    assert 'Resource provider has allocations' in refused.stderr
+
+    shell('resource', 'provider', 'allocation', 'delete', consumer)
+    shell('resource', 'provider', 'delete', host)
+    shell('trait', 'delete', 'CUSTOM_CLI')
+    assert shell('resource', 'provider', 'list', '--name', 'cli-host', '-f', 'json') == []
+
+
+@pytest.fixture
+def cloud(url: str) -> Iterator[openstack.connection.Connection]:
+    """An openstacksdk connection that speaks microversion 1.29 to the service."""
+    connection = openstack.connection.Connection(
+        auth_type='admin_token',
+        auth={'endpoint': url, 'token': 'admin'},
+        placement_endpoint_override=url,
+        placement_default_microversion='1.29',
+    )
+    yield connection
+    connection.close()
+
+
+def test_openstacksdk(cloud: openstack.connection.Connection) -> None:
+    placement: Any = cloud.placement
+    host, consumer, aggregate = (str(uuid.uuid4()) for _ in range(3))
+
+    provider = placement.create_resource_provider(name='sdk-host', id=host)
+    assert (provider.id, provider.generation, provider.root_provider_id) == (host, 0, host)
+
+    placement.create_resource_class(name='CUSTOM_SDK')
+    for name, total in (('VCPU', 8), ('CUSTOM_SDK', 3)):
+        placement.create_resource_provider_inventory(host, name, total=total)
+    totals = {item.resource_class: item.total for item in placement.resource_provider_inventories(host)}
+    assert totals == {'VCPU': 8, 'CUSTOM_SDK': 3}
+
+    placement.create_trait('CUSTOM_SDK_TRAIT')
+    current = placement.get_resource_provider_trait(host)
+    placement.set_resource_provider_trait(current, traits=['CUSTOM_SDK_TRAIT'])
+    assert placement.get_resource_provider_trait(host).traits == ['CUSTOM_SDK_TRAIT']
+
+    placement.set_resource_provider_aggregates(placement.get_resource_provider(host), aggregate)
+    assert placement.fetch_resource_provider_aggregates(host).aggregates == [aggregate]
+
+    (candidate,) = placement.allocation_candidates(resources='VCPU:2,CUSTOM_SDK:1', required='CUSTOM_SDK_TRAIT')
+    assert candidate.allocations == {host: {'resources': {'VCPU': 2, 'CUSTOM_SDK': 1}}}
+
+    owner = {'project_id': 'sdk-project', 'user_id': 'sdk-user'}
+    placement.create_allocations(
+        {consumer: {'allocations': candidate.allocations, 'consumer_generation': None, **owner}}
+    )
+    held = placement.get_allocation(consumer)
+    assert (held.project_id, held.consumer_generation) == ('sdk-project', 1)
+    assert held.allocations[host]['resources'] == {'VCPU': 2, 'CUSTOM_SDK': 1}
+    assert placement.fetch_resource_provider_usages(host).usages == {'VCPU': 2, 'CUSTOM_SDK': 1}
+
+    too_much = {'allocations': {host: {'resources': {'VCPU': 9}}}, 'consumer_generation': 1, **owner}
+    with pytest.raises(openstack.exceptions.ConflictException, match='would exceed the capacity'):
+        placement.create_allocations({consumer: too_much})
+
+    placement.delete_allocation(consumer, ignore_missing=False)
+    placement.delete_resource_provider(host, ignore_missing=False)
+    placement.delete_resource_class('CUSTOM_SDK', ignore_missing=False)
+    placement.delete_trait('CUSTOM_SDK_TRAIT', ignore_missing=False)
+    assert [item for item in placement.resource_providers() if item.id == host] == []

@@ -1,0 +1,103 @@
+"""The README is true: its commands have the promised form, and its curl lines give the answers that it prints."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.integration.operations import services
+
+ROOT = Path(__file__).resolve().parents[2]
+README = (ROOT / 'README.md').read_text()
+ADDRESS = '127.0.0.1:8778'
+
+
+def _blocks(language: str) -> list[str]:
+    """The fenced code blocks of one language."""
+    return re.findall(rf'^```{language}\n(.*?)^```$', README, flags=re.MULTILINE | re.DOTALL)
+
+
+def _walk() -> list[tuple[str, str]]:
+    """Each curl line of the README, and the answer that follows it."""
+    return re.findall(r'^```sh\n(curl .*?)^```\n+```json\n(.*?)^```$', README, flags=re.MULTILINE | re.DOTALL)
+
+
+def _interpret(line: str) -> str:
+    """What ``curl`` would print: for machines without it. Knows the options that the README uses, and no others."""
+    words = iter(shlex.split(line)[1:])
+    method, data, report, url = 'GET', None, '', ''
+    headers: dict[str, str] = {}
+    for word in words:
+        if word == '-X':
+            method = next(words)
+        elif word == '-H':
+            name, _, value = next(words).partition(':')
+            headers[name] = value.strip()
+        elif word == '-d':
+            data = next(words).encode()
+        elif word == '-w':
+            report = next(words)
+        elif word != '-s':
+            assert word.startswith('http://'), f'the README uses {word}, which this test does not know'
+            url = word
+    parts = urlsplit(url)
+    connection = http.client.HTTPConnection(parts.netloc, timeout=30)
+    try:
+        connection.request(method, parts.path + (f'?{parts.query}' if parts.query else ''), data, headers)
+        answer = connection.getresponse()
+        return answer.read().decode() + report.replace('%{http_code}', str(answer.status)).replace('\\n', '\n')
+    finally:
+        connection.close()
+
+
+def _curl(line: str) -> str:
+    ended = subprocess.run(['bash', '-c', line], check=True, capture_output=True, text=True, timeout=60)
+    return ended.stdout
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[tuple[str, str]]:
+    """The address and the first words of ``placement-api --dev``, on a free port instead of 8778."""
+    address = f'127.0.0.1:{services.free_port()}'
+    command = [str(Path(sys.executable).parent / 'placement-api'), '--dev', '--bind', address]
+    with services.running(command, f'http://{address}/', tmp_path / 'service.log', services.clean_environ()):
+        yield address, (tmp_path / 'service.log').read_text()
+
+
+@pytest.mark.parametrize('run', [_interpret, _curl] if shutil.which('curl') else [_interpret])
+def test_curl_walk_gives_what_the_readme_says(service: tuple[str, str], run: Callable[[str], str]) -> None:
+    walk = _walk()
+    assert len(walk) >= 5
+    for line, promised in walk:
+        assert json.loads(run(line.replace(ADDRESS, service[0]))) == json.loads(promised), line
+
+
+def test_every_curl_line_is_in_the_walk() -> None:
+    assert len(re.findall(r'^curl ', README, flags=re.MULTILINE)) == len(_walk())
+
+
+def test_dev_prints_where_it_listens_where_the_data_is_and_a_curl_line_that_works(service: tuple[str, str]) -> None:
+    address, words = service
+    assert f'http://{address}' in words
+    assert '.sqlite' in words
+    (line,) = re.findall(r'^\s*(curl .*)$', words, flags=re.MULTILINE)
+    assert json.loads(_interpret(line))
+
+
+def test_two_commands_do_all_set_up_from_a_bare_python() -> None:
+    commands = [block.strip() for block in _blocks('sh') if not block.startswith('curl')]
+    assert commands == [
+        'python3 -m venv .venv && .venv/bin/pip install . && .venv/bin/placement-api --dev',
+        'python3 -m venv .venv && .venv/bin/pip install tox && .venv/bin/tox',
+    ]
+    assert f'http://{ADDRESS}' in README
