@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import sqlalchemy as sa
 from oslo_config import cfg
@@ -36,6 +36,16 @@ _ENGINE_OPTIONS = (
     'mysql_sql_mode',
     'mysql_wsrep_sync_wait',
 )
+
+
+class TryAgain(db_exc.RetryRequest):
+    """Raised inside ``Database.write`` to have the whole transaction tried again from fresh reads.
+
+    :param verdict: what the caller gets when that never helps.
+    """
+
+    def __init__(self, verdict: exception.PlacementError | None = None) -> None:
+        super().__init__(verdict or exception.ConcurrentProviderUpdate())
 
 
 class Database:
@@ -83,7 +93,7 @@ class Database:
         """
         with _speaking_of_outages(), self.engine.connect() as connection:
             if self.engine.dialect.name != 'sqlite' and connection.default_isolation_level != 'REPEATABLE READ':
-                connection = connection.execution_options(isolation_level='REPEATABLE READ')
+                connection.execution_options(isolation_level='REPEATABLE READ')
             with connection.begin():
                 yield connection
 
@@ -94,42 +104,42 @@ class Database:
         :raises DatabaseUnavailable: the database cannot be reached.
         """
         with _speaking_of_outages(), self.engine.connect() as connection:
-            with connection.execution_options(**{sqlite.WRITES: True}).begin():
+            connection.execution_options(**{sqlite.WRITES: True})
+            with connection.begin():
                 yield connection
 
     def write(self, work: Callable[[sa.Connection], T]) -> T:
         """Run ``work`` in a transaction and return what it returns.
 
         :param work: takes the connection. It is called again, in a new transaction, when a concurrent transaction was
-            in the way (``errors.is_conflict``) or when it raises ``oslo_db.exception.RetryRequest``, so it must
-            read whatever it relies on itself.
+            in the way (``errors.is_conflict``) or when it raises ``TryAgain``, so it must read all it relies on.
         :raises ConcurrentProviderUpdate: conflicts outlasted ``[placement_database] transaction_retries``.
         :raises DatabaseUnavailable: the database cannot be reached.
         """
 
         def attempt() -> T:
-            with self.writer() as tx:
-                return work(tx)
+            try:
+                with self.writer() as tx:
+                    return work(tx)
+            except Exception as error:
+                if isinstance(error, TryAgain) or errors.is_conflict(error):
+                    self.on_retry(type(error).__name__)
+                raise
 
         retrying = oslo_db_api.wrap_db_retry(
             retry_interval=_FIRST_PAUSE,
             max_retry_interval=_LONGEST_PAUSE,
             max_retries=self._options.transaction_retries,
             jitter=True,
-            exception_checker=self._is_worth_retrying,
+            exception_checker=errors.is_conflict,
         )
         try:
-            return retrying(attempt)()
+            result: T = retrying(attempt)()
         except Exception as error:
             if errors.is_conflict(error):
-                raise exception.ConcurrentProviderUpdate() from error
+                raise exception.ConcurrentProviderUpdate from error
             raise
-
-    def _is_worth_retrying(self, error: Exception) -> bool:
-        worth = isinstance(error, db_exc.RetryRequest) or errors.is_conflict(error)
-        if worth:
-            self.on_retry(type(error).__name__)
-        return worth
+        return result
 
     def sync(self) -> None:
         """Bring the schema to the newest version and insert the standard names that are missing. Idempotent."""
@@ -153,23 +163,13 @@ def engine_url(url: str) -> sa.URL:
     return parsed
 
 
-def retry(error: exception.PlacementError) -> db_exc.RetryRequest:
-    """What to raise inside ``Database.write`` to have the transaction tried again; ``error`` if that never helps."""
-    return db_exc.RetryRequest(error)
-
-
-def rows_hit(result: sa.CursorResult[Any]) -> int:
-    """How many rows an UPDATE or DELETE matched: the verdict of a conditional write."""
-    return result.rowcount
-
-
 @contextlib.contextmanager
 def _speaking_of_outages() -> Iterator[None]:
     try:
         yield
     except Exception as error:
         if errors.is_away(error):
-            raise exception.DatabaseUnavailable() from error
+            raise exception.DatabaseUnavailable from error
         raise
 
 

@@ -87,7 +87,7 @@ def stamp(engine: sa.Engine, revision: str) -> None:
 def locked(engine: sa.Engine) -> Iterator[sa.Connection]:
     """A connection in a transaction that no other process has at the same time, for changes of the schema."""
     with engine.connect() as connection:
-        connection = connection.execution_options(**{sqlite.WRITES: True})
+        connection.execution_options(**{sqlite.WRITES: True})
         with connection.begin(), _advisory_lock(connection):
             yield connection
 

@@ -30,14 +30,14 @@ class NameCache:
         wanted = set(names)
         known = {name: self._standard[name] for name in wanted if name in self._standard}
         # A text with a NUL or a lone surrogate cannot be stored, and some drivers refuse to ask for it.
-        missing = sorted(name for name in wanted - known.keys() if _storable(name))
+        missing = sorted(name for name in wanted - known.keys() if storable(name))
         if missing:
             known.update(self._look_up(tx, missing))
         return known
 
     def _look_up(self, tx: sa.Connection, names: list[str]) -> dict[str, int]:
         columns = self._table.c
-        condition = columns.name.in_(names)
+        condition: sa.ColumnElement[bool] = columns.name.in_(names)
         if not self._standard:
             # The first question fetches all standard names at once.
             condition |= ~columns.name.startswith(CUSTOM_PREFIX, autoescape=True)
@@ -46,5 +46,6 @@ class NameCache:
         return {name: found[name] for name in names if name in found}
 
 
-def _storable(text: str) -> bool:
+def storable(text: str) -> bool:
+    """False for text that no database could hold, with a NUL or a lone surrogate, and that some refuse to look for."""
     return '\x00' not in text and not any('\ud800' <= char <= '\udfff' for char in text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql, postgresql, sqlite
@@ -29,3 +30,9 @@ def all_of(conditions: Iterable[sa.ColumnElement[bool]]) -> sa.ColumnElement[boo
         chunks = [level[start : start + _CHUNK] for start in range(0, len(level), _CHUNK)]
         level = [Grouping(sa.and_(*chunk)) for chunk in chunks]
     return sa.and_(sa.true(), *level)
+
+
+def new_id(inserted: sa.CursorResult[Any]) -> int:
+    """The id that the database gave to the one row that was inserted."""
+    key: Any = inserted.inserted_primary_key
+    return int(key[0])

@@ -149,8 +149,6 @@ resource_provider_aggregates = _table(
     sa.Column(
         'resource_provider_id', sa.Integer, sa.ForeignKey('resource_providers.id'), primary_key=True, nullable=False
     ),
-    sa.Column(
-        'aggregate_id', sa.Integer, sa.ForeignKey('placement_aggregates.id'), primary_key=True, nullable=False
-    ),
+    sa.Column('aggregate_id', sa.Integer, sa.ForeignKey('placement_aggregates.id'), primary_key=True, nullable=False),
     sa.Index('resource_provider_aggregates_aggregate_id_idx', 'aggregate_id'),
 )

@@ -21,7 +21,7 @@ class Text(sa.String):
 
 
 @compiles(Text)
-def _plain(type_: Text, compiler: TypeCompiler, **_kw: Any) -> str:
+def _plain(type_: Text, _compiler: TypeCompiler, **_kw: Any) -> str:
     return f'VARCHAR({type_.length})'
 
 

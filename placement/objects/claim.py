@@ -1,0 +1,318 @@
+"""The claim: the one place that writes allocations and moves ``inventories.used`` (contract B 3).
+
+The order of statements is the order of locks, the same in every transaction: consumers, then providers, then
+inventories (by provider, then class), then allocation rows. So writers to the same provider queue, and none waits in
+a circle.
+
+Whether there is room is decided by the UPDATE that takes it: its WHERE clause is the rule and its row count the
+verdict, on what is committed at that moment, at every isolation level. Only a refusal reads again, to say which rule
+failed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from oslo_db import exception as db_exc
+
+from placement import exception
+from placement.db import api as db_api
+from placement.db import tables
+from placement.objects import consumer, holding, refusal
+
+_allocations, _consumers = tables.allocations, tables.consumers
+_inventories, _providers = tables.inventories, tables.resource_providers
+
+#: A provider's id and a class's id: what one inventory record is about.
+Slot = tuple[int, int]
+
+
+class Unchecked(enum.Enum):
+    """The type of ``UNCHECKED``."""
+
+    UNCHECKED = 'unchecked'
+
+
+#: The generation of a consumer in a request that does not say (below microversion 1.28).
+UNCHECKED = Unchecked.UNCHECKED
+
+
+@dataclasses.dataclass(frozen=True)
+class ConsumerClaim:
+    """All that one consumer is to hold from now on.
+
+    ``consumer_uuid`` is canonical. ``allocations`` maps provider uuid to class name to amount (1 or more), in the order
+    of the request; empty: the consumer gives up everything. ``generation`` is what the caller believes: None for "does
+    not exist yet".
+    """
+
+    consumer_uuid: str
+    project_id: str
+    user_id: str
+    allocations: Mapping[str, Mapping[str, int]]
+    generation: int | Unchecked | None = UNCHECKED
+
+
+@dataclasses.dataclass(frozen=True)
+class Wish:
+    """One amount that a request asks for, with the names it used and the ids they stand for."""
+
+    consumer_uuid: str
+    provider_uuid: str
+    class_name: str
+    slot: Slot
+    amount: int
+
+
+def replace_allocations(context: Any, claims: Sequence[ConsumerClaim]) -> None:
+    """Let each consumer named in ``claims`` hold exactly what its claim says: all of it or, on any failure, nothing.
+
+    :param claims: at most one for each consumer, in the order of the request.
+    :raises ConsumerGenerationConflict: a consumer is not at the generation that its claim names.
+    :raises AllocationProviderNotFound, ResourceClassNotFound: a claim names what does not exist.
+    :raises InvalidAllocationInventory: a provider has no inventory of a class.
+    :raises AllocationConstraintsViolated: an amount breaks min_unit, max_unit or step_size.
+    :raises AllocationCapacityExceeded: there is no room.
+    :raises ConcurrentUpdate: conflicts with other writers outlasted the retries.
+    """
+    context.db.write(lambda tx: _replace(context.db, tx, claims))
+
+
+def delete_allocations(context: Any, consumer_uuid: str) -> None:
+    """Take everything from a consumer, unconditionally, and forget it.
+
+    :param consumer_uuid: canonical.
+    :raises AllocationsNotFound: it holds nothing.
+    """
+    context.db.write(lambda tx: _delete(tx, consumer_uuid))
+
+
+def _delete(tx: sa.Connection, consumer_uuid: str) -> None:
+    held = holding.read(tx, [consumer_uuid])
+    if not held.rows:
+        raise exception.AllocationsNotFound(consumer=consumer_uuid)
+    _forget_consumers(tx, list(held.consumers.values()))
+    _move_usage(tx, held.amounts(), {})
+    _delete_rows(tx, held)
+
+
+def _replace(db: Any, tx: sa.Connection, claims: Sequence[ConsumerClaim]) -> None:
+    held = holding.read(tx, [claim.consumer_uuid for claim in claims])
+    for claim in claims:
+        _check_generation(claim, held.consumers.get(claim.consumer_uuid))
+    wishes = _resolve(db, tx, claims)
+    _write_consumers(tx, claims, held)
+    _bump_providers(tx, _touched_providers(claims, wishes, held))
+    refused = _move_usage(tx, held.amounts(), _by_slot(wishes))
+    if refused is not None:
+        raise refusal.explain(tx, wishes, held.amounts(), refused)
+    _delete_rows(tx, held)
+    _insert_rows(tx, wishes)
+
+
+# Look-ups ------------------------------------------------------------------------------------------------
+
+
+def _check_generation(claim: ConsumerClaim, present: holding.HeldConsumer | None) -> None:
+    """Compare what the caller believes of a consumer with what is so (contract B 2.2)."""
+    if isinstance(claim.generation, Unchecked):
+        return
+    if present is None and claim.generation is not None:
+        raise exception.ConsumerGenerationConflict(expected='null', got=claim.generation)
+    if present is not None and claim.generation != present.generation:
+        raise exception.ConsumerGenerationConflict(expected=present.generation, got=claim.generation)
+
+
+def _resolve(db: Any, tx: sa.Connection, claims: Sequence[ConsumerClaim]) -> list[Wish]:
+    """The amounts that ``claims`` ask for, in the order of the request."""
+    provider_uuids = list(dict.fromkeys(uuid for claim in claims for uuid in claim.allocations))
+    provider_ids = _provider_ids(tx, provider_uuids)
+    class_names = list(
+        dict.fromkeys(name for claim in claims for amounts in claim.allocations.values() for name in amounts)
+    )
+    class_ids = db.resource_classes.ids(tx, class_names) if class_names else {}
+    for name in class_names:
+        if name not in class_ids:
+            raise exception.ResourceClassNotFound(resource_class=name)
+    return [
+        Wish(claim.consumer_uuid, uuid, name, (provider_ids[uuid], class_ids[name]), amount)
+        for claim in claims
+        for uuid, amounts in claim.allocations.items()
+        for name, amount in amounts.items()
+    ]
+
+
+def _provider_ids(tx: sa.Connection, uuids: Sequence[str]) -> dict[str, int]:
+    if not uuids:
+        return {}
+    query = sa.select(_providers.c.uuid, _providers.c.id).where(_providers.c.uuid.in_(uuids))
+    ids = {row.uuid: row.id for row in tx.execute(query)}
+    for uuid in uuids:
+        if uuid not in ids:
+            raise exception.AllocationProviderNotFound(uuid=uuid)
+    return ids
+
+
+def _by_slot(wishes: Sequence[Wish]) -> dict[Slot, list[int]]:
+    amounts: dict[Slot, list[int]] = {}
+    for wish in wishes:
+        amounts.setdefault(wish.slot, []).append(wish.amount)
+    return amounts
+
+
+def _touched_providers(claims: Sequence[ConsumerClaim], wishes: Sequence[Wish], held: holding.Held) -> set[int]:
+    """The providers whose generation the request moves (contract B 3.4).
+
+    Those that receive something, and those that a consumer gives up by an empty claim. One that merely loses what a
+    consumer held is not among them.
+    """
+    cleared = {claim.consumer_uuid for claim in claims if not claim.allocations}
+    return {wish.slot[0] for wish in wishes} | {
+        row.resource_provider_id for row in held.rows if row.consumer_uuid in cleared
+    }
+
+
+# Writes, in the order of the locks they take -------------------------------------------------------------
+
+
+def _write_consumers(tx: sa.Connection, claims: Sequence[ConsumerClaim], held: holding.Held) -> None:
+    """Create, move or forget the consumers. A consumer exists as long as it holds something (contract B 1.4)."""
+    _forget_consumers(
+        tx,
+        [held.consumers[c.consumer_uuid] for c in claims if not c.allocations and c.consumer_uuid in held.consumers],
+    )
+    staying = sorted((claim for claim in claims if claim.allocations), key=lambda claim: claim.consumer_uuid)
+    if not staying:
+        return
+    projects, users = consumer.ensure_owners(
+        tx, {claim.project_id for claim in staying}, {claim.user_id for claim in staying}
+    )
+    new = []
+    for claim in staying:
+        values = {'project_id': projects[claim.project_id], 'user_id': users[claim.user_id]}
+        present = held.consumers.get(claim.consumer_uuid)
+        if present is None:
+            new.append({'uuid': claim.consumer_uuid, 'generation': 1, **values})
+        else:
+            _move_consumer(tx, present, values)
+    if new:
+        _insert_consumers(tx, new)
+
+
+def _move_consumer(tx: sa.Connection, present: holding.HeldConsumer, values: Mapping[str, int]) -> None:
+    """Compare-and-swap the generation under which the consumer's holdings were read."""
+    moved = tx.execute(
+        _consumers.update()
+        .where(_consumers.c.id == present.id, _consumers.c.generation == present.generation)
+        .values(generation=present.generation + 1, **values)
+    )
+    if moved.rowcount != 1:
+        raise db_api.TryAgain(exception.ConcurrentUpdate())
+
+
+def _forget_consumers(tx: sa.Connection, leaving: Sequence[holding.HeldConsumer]) -> None:
+    for present in sorted(leaving, key=lambda present: present.uuid):
+        gone = tx.execute(
+            _consumers.delete().where(_consumers.c.id == present.id, _consumers.c.generation == present.generation)
+        )
+        if gone.rowcount != 1:
+            raise db_api.TryAgain(exception.ConcurrentUpdate())
+
+
+def _insert_consumers(tx: sa.Connection, rows: list[dict[str, Any]]) -> None:
+    try:
+        tx.execute(_consumers.insert(), rows)
+    except db_exc.DBDuplicateEntry as error:
+        # Somebody else created it since we looked; the next attempt judges the claim against that.
+        raise db_api.TryAgain(exception.ConcurrentUpdate()) from error
+
+
+def _bump_providers(tx: sa.Connection, provider_ids: set[int]) -> None:
+    """Move the generations. Added to whatever they are now: two claims that both fit need not refuse each other."""
+    if provider_ids:
+        tx.execute(
+            _providers.update()
+            .where(_providers.c.id == sa.bindparam('provider_id'))
+            .values(generation=_providers.c.generation + 1),
+            [{'provider_id': id_} for id_ in sorted(provider_ids)],
+        )
+
+
+def _move_usage(
+    tx: sa.Connection, old: Mapping[Slot, int], new: Mapping[Slot, Sequence[int]]
+) -> dict[Slot, int] | None:
+    """Change ``inventories.used`` from what the consumers held (``old``) to what they are to hold (``new``).
+
+    :returns: None when everything fits; otherwise what was already added to which slot when one did not.
+    """
+    applied: dict[Slot, int] = {}
+    for slot in sorted(old.keys() | new.keys()):
+        amounts = new.get(slot, ())
+        delta = sum(amounts) - old.get(slot, 0)
+        if not _move_one(tx, slot, delta, amounts):
+            return applied
+        applied[slot] = delta
+    return None
+
+
+def _move_one(tx: sa.Connection, slot: Slot, delta: int, amounts: Sequence[int]) -> bool:
+    """Add ``delta`` to one inventory's usage if the rules allow ``amounts`` and the sum. False when they do not.
+
+    A sum that does not grow is allowed on an over-committed inventory; what is only taken away is not checked at all,
+    not even for being there (contract B 3.3).
+    """
+    if not amounts and delta == 0:
+        return True
+    if any(amount > refusal.LARGEST_AMOUNT for amount in amounts):
+        return False
+    moved = tx.execute(
+        _inventories.update()
+        .where(_inventories.c.resource_provider_id == slot[0], _inventories.c.resource_class_id == slot[1])
+        .where(*_rules(delta, amounts))
+        # A claim is no modification of the inventory.
+        .values(used=_inventories.c.used + delta, updated_at=_inventories.c.updated_at)
+    )
+    return moved.rowcount == 1 or not amounts
+
+
+def _rules(delta: int, amounts: Sequence[int]) -> Iterator[sa.ColumnElement[bool]]:
+    inv = _inventories.c
+    if delta > 0:
+        yield inv.used + delta <= (inv.total - inv.reserved) * inv.allocation_ratio
+    if amounts:
+        yield inv.min_unit <= min(amounts)
+        yield inv.max_unit >= max(amounts)
+        # Every amount is a multiple of the step exactly when their greatest common divisor is.
+        yield sa.literal(math.gcd(*amounts)) % inv.step_size == 0
+
+
+def _delete_rows(tx: sa.Connection, held: holding.Held) -> None:
+    """Delete the rows that were read, by their ids: no other consumer's rows, nor the gaps between, get locked."""
+    if held.rows:
+        gone = tx.execute(_allocations.delete().where(_allocations.c.id.in_([row.id for row in held.rows])))
+        if gone.rowcount != len(held.rows):
+            raise db_api.TryAgain(exception.ConcurrentUpdate())
+
+
+def _insert_rows(tx: sa.Connection, wishes: Sequence[Wish]) -> None:
+    if not wishes:
+        return
+    rows = [
+        {
+            'consumer_id': wish.consumer_uuid,
+            'resource_provider_id': wish.slot[0],
+            'resource_class_id': wish.slot[1],
+            'used': wish.amount,
+        }
+        for wish in wishes
+    ]
+    try:
+        tx.execute(_allocations.insert(), rows)
+    except (db_exc.DBReferenceError, db_exc.DBDuplicateEntry) as error:
+        # A provider vanished, or rows without a consumer appeared; the next attempt sees it.
+        raise db_api.TryAgain(exception.ConcurrentUpdate()) from error

@@ -1,0 +1,27 @@
+"""The generation of a provider: moved by one with each effective write, never taken for granted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy as sa
+
+from placement import exception
+from placement.db import tables
+
+_providers = tables.resource_providers
+
+
+def bump(tx: sa.Connection, provider: Any) -> None:
+    """Move ``provider``'s generation from the value it was read with; locks its row until the transaction ends.
+
+    :param provider: a ``ResourceProvider``.
+    :raises ConcurrentProviderUpdate: it is no longer that value, or the provider is gone (contract A 1.13).
+    """
+    moved = tx.execute(
+        _providers.update()
+        .where(_providers.c.id == provider.id, _providers.c.generation == provider.generation)
+        .values(generation=provider.generation + 1)
+    )
+    if moved.rowcount != 1:
+        raise exception.ConcurrentProviderUpdate

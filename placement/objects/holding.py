@@ -1,0 +1,75 @@
+"""What consumers hold at the moment, read in one statement together with the generations that guard it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+import sqlalchemy as sa
+
+from placement.db import tables
+
+_allocations, _consumers = tables.allocations, tables.consumers
+
+
+@dataclasses.dataclass(frozen=True)
+class HeldConsumer:
+    """A consumer as it was read."""
+
+    uuid: str
+    id: int
+    generation: int
+
+
+@dataclasses.dataclass(frozen=True)
+class HeldRow:
+    """One allocation as it was read."""
+
+    consumer_uuid: str
+    id: int
+    resource_provider_id: int
+    resource_class_id: int
+    used: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Held:
+    """The consumers that exist, by uuid, and all their allocations."""
+
+    consumers: Mapping[str, HeldConsumer]
+    rows: Sequence[HeldRow]
+
+    def amounts(self) -> dict[tuple[int, int], int]:
+        """The sum of what they hold by (provider id, class id)."""
+        sums: dict[tuple[int, int], int] = {}
+        for row in self.rows:
+            slot = (row.resource_provider_id, row.resource_class_id)
+            sums[slot] = sums.get(slot, 0) + row.used
+        return sums
+
+
+def read(tx: sa.Connection, consumer_uuids: Sequence[str]) -> Held:
+    """What the consumers with these canonical uuids hold.
+
+    One statement sees one state: whoever then compare-and-swaps a consumer's generation knows that its allocations are
+    still those. An adopted database may hold allocations without a consumer record.
+    """
+    none = sa.null()
+    rows = tx.execute(
+        sa.union_all(
+            sa.select(_consumers.c.uuid, _consumers.c.id, _consumers.c.generation, none, none, none).where(
+                _consumers.c.uuid.in_(consumer_uuids)
+            ),
+            sa.select(
+                _allocations.c.consumer_id,
+                _allocations.c.id,
+                none,
+                _allocations.c.resource_provider_id,
+                _allocations.c.resource_class_id,
+                _allocations.c.used,
+            ).where(_allocations.c.consumer_id.in_(consumer_uuids)),
+        )
+    ).all()
+    consumers = {row[0]: HeldConsumer(row[0], row[1], row[2]) for row in rows if row[3] is None}
+    held = [HeldRow(row[0], row[1], row[3], row[4], row[5]) for row in rows if row[3] is not None]
+    return Held(consumers, held)

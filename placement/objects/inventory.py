@@ -1,0 +1,193 @@
+"""Inventories: how much of each resource class a provider has, and how much of it is taken."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from oslo_db import exception as db_exc
+from oslo_log import log
+from oslo_utils import timeutils
+
+from placement import exception
+from placement.db import names, tables
+from placement.objects import base
+from placement.objects.base import fields
+
+LOG = log.getLogger(__name__)
+
+#: The largest number that an inventory field may hold (contract A 3.2).
+MAX_INT = 2**31 - 1
+
+_inventories = tables.inventories
+_classes = tables.resource_classes
+
+#: What a request may leave out, and what it then means. A write replaces the whole record.
+_DEFAULTS = {'reserved': 0, 'min_unit': 1, 'max_unit': MAX_INT, 'step_size': 1, 'allocation_ratio': 1.0}
+_WRITABLE = ('total', *_DEFAULTS)
+
+
+@base.register
+class Inventory(base.Timestamped):
+    """What one provider has of one class. ``used`` is the sum of all allocations of it."""
+
+    id: int
+    resource_class: str
+    total: int
+    reserved: int
+    min_unit: int
+    max_unit: int
+    step_size: int
+    allocation_ratio: float
+    used: int
+    fields = {
+        'id': fields.IntegerField(),
+        'resource_class': fields.StringField(),
+        'total': fields.IntegerField(),
+        'reserved': fields.IntegerField(),
+        'min_unit': fields.IntegerField(),
+        'max_unit': fields.IntegerField(),
+        'step_size': fields.IntegerField(),
+        'allocation_ratio': fields.FloatField(),
+        'used': fields.IntegerField(),
+    }
+
+    @classmethod
+    def from_request(cls, resource_class: str, record: Mapping[str, Any]) -> Inventory:
+        """The inventory that a validated request describes, with defaults filled in (contract A 3.2)."""
+        values = {name: record.get(name, default) for name, default in _DEFAULTS.items()}
+        return cls(
+            resource_class=resource_class,
+            total=record['total'],
+            used=0,
+            created_at=timeutils.utcnow(),
+            updated_at=None,
+            **values,
+        )
+
+    @classmethod
+    def get(cls, context: Any, provider: Any, resource_class: str) -> Inventory:
+        """What ``provider`` has of ``resource_class``.
+
+        :raises InventoryNotFound: nothing, or there is no such class.
+        """
+        query = _of_provider(provider.id).where(_classes.c.name == resource_class)
+        with context.db.reader() as tx:
+            row = tx.execute(query).first() if names.storable(resource_class) else None
+        if row is None:
+            raise exception.InventoryNotFound(resource_class=resource_class, uuid=provider.uuid)
+        return cls.from_row(context, row)
+
+    @property
+    def capacity(self) -> int:
+        """How much may be used in all: truncated towards zero."""
+        return int((self.total - self.reserved) * self.allocation_ratio)
+
+
+@base.register
+class InventoryList(base.ObjectList):
+    """The inventories of one provider, in order of class id: standard classes first."""
+
+    fields = {'objects': fields.ListOfObjectsField('Inventory')}
+
+    @classmethod
+    def get_all_by_provider(cls, context: Any, provider: Any) -> InventoryList:
+        """All inventories of a ``ResourceProvider``."""
+        with context.db.reader() as tx:
+            return cls.from_rows(context, Inventory, tx.execute(_of_provider(provider.id)).all())
+
+
+# What a provider does to its inventories. Each of these runs in a transaction that has moved the provider's generation,
+# and so holds its row: no claim can add to `used` at the same time, though some may be taking away.
+
+
+def add(db: Any, tx: sa.Connection, provider: Any, record: Inventory) -> None:
+    """Store a new inventory; see ``ResourceProvider.add_inventory``."""
+    class_id = _class_ids(db, tx, [record])[record.resource_class]
+    try:
+        tx.execute(_inventories.insert(), [_new_row(provider.id, class_id, record)])
+    except db_exc.DBDuplicateEntry as error:
+        raise exception.InventoryExists(resource_class=record.resource_class, uuid=provider.uuid) from error
+
+
+def replace_all(db: Any, tx: sa.Connection, provider: Any, records: Sequence[Inventory]) -> None:
+    """Make ``records`` the whole inventory; see ``ResourceProvider.set_inventories``."""
+    ids = _class_ids(db, tx, records)
+    wanted = {ids[record.resource_class]: record for record in records}
+    present = {row.resource_class_id: row for row in tx.execute(_of_provider(provider.id))}
+    _remove(tx, provider, [row for class_id, row in present.items() if class_id not in wanted])
+    changed = [_changes(record) | {'row_id': present[id_].id} for id_, record in wanted.items() if id_ in present]
+    if changed:
+        tx.execute(_inventories.update().where(_inventories.c.id == sa.bindparam('row_id')), changed)
+    added = [_new_row(provider.id, id_, record) for id_, record in wanted.items() if id_ not in present]
+    if added:
+        tx.execute(_inventories.insert(), added)
+    _warn_of_overcommitment(provider, [(record, present[id_].used) for id_, record in wanted.items() if id_ in present])
+
+
+def update(db: Any, tx: sa.Connection, provider: Any, record: Inventory) -> None:
+    """Overwrite one inventory; see ``ResourceProvider.update_inventory``."""
+    class_id = _class_ids(db, tx, [record])[record.resource_class]
+    mine = sa.and_(_inventories.c.resource_provider_id == provider.id, _inventories.c.resource_class_id == class_id)
+    used = tx.scalar(sa.select(_inventories.c.used).where(mine))
+    if used is None:
+        raise exception.InventoryRecordNotFound(resource_class=record.resource_class)
+    tx.execute(_inventories.update().where(mine).values(**_changes(record)))
+    _warn_of_overcommitment(provider, [(record, used)])
+
+
+def delete(tx: sa.Connection, provider: Any, resource_class: str) -> None:
+    """Remove one inventory; see ``ResourceProvider.delete_inventory``."""
+    row = next((row for row in tx.execute(_of_provider(provider.id)) if row.resource_class == resource_class), None)
+    if row is None:
+        raise exception.InventoryNotFound(resource_class=resource_class, uuid=provider.uuid)
+    _remove(tx, provider, [row])
+
+
+def _remove(tx: sa.Connection, provider: Any, rows: Sequence[sa.Row[Any]]) -> None:
+    """Delete the inventories ``rows`` of ``provider``.
+
+    :raises InventoryInUse: some have allocations; names them all, in order of class id.
+    """
+    in_use = [row.resource_class for row in rows if row.used > 0]
+    if in_use:
+        raise exception.InventoryInUse(resource_classes=', '.join(in_use), uuid=provider.uuid)
+    if rows:
+        tx.execute(_inventories.delete().where(_inventories.c.id.in_([row.id for row in rows])))
+
+
+def _of_provider(provider_id: int) -> sa.Select[Any]:
+    return (
+        sa.select(_inventories, _classes.c.name.label('resource_class'))
+        .join(_classes, _classes.c.id == _inventories.c.resource_class_id)
+        .where(_inventories.c.resource_provider_id == provider_id)
+        .order_by(_inventories.c.resource_class_id)
+    )
+
+
+def _class_ids(db: Any, tx: sa.Connection, records: Iterable[Inventory]) -> dict[str, int]:
+    wanted = [record.resource_class for record in records]
+    ids: dict[str, int] = db.resource_classes.ids(tx, wanted)
+    for name in wanted:
+        if name not in ids:
+            raise exception.ResourceClassNotFound(resource_class=name)
+    return ids
+
+
+def _changes(record: Inventory) -> dict[str, Any]:
+    return {name: getattr(record, name) for name in _WRITABLE}
+
+
+def _new_row(provider_id: int, class_id: int, record: Inventory) -> dict[str, Any]:
+    return _changes(record) | {'resource_provider_id': provider_id, 'resource_class_id': class_id, 'used': 0}
+
+
+def _warn_of_overcommitment(provider: Any, pairs: Iterable[tuple[Inventory, int]]) -> None:
+    over = [
+        f'{record.resource_class} ({used} used of {record.capacity})'
+        for record, used in pairs
+        if used > record.capacity
+    ]
+    if over:
+        LOG.warning('Resource provider %s is now over-committed: %s', provider.uuid, ', '.join(over))

@@ -1,0 +1,87 @@
+"""Why a claim was refused: the rules of contract B 3.2, rows 4 to 7, in the order of the request.
+
+Reads again, once, because a claim that is accepted never needs to know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from placement import exception
+from placement.db import api as db_api
+from placement.db import tables
+
+if TYPE_CHECKING:
+    from placement.objects.claim import Slot, Wish
+
+_inventories = tables.inventories
+
+#: No inventory can allow a larger amount: ``max_unit`` ends here.
+LARGEST_AMOUNT = 2**31 - 1
+
+
+def explain(
+    tx: sa.Connection, wishes: Sequence[Wish], held: Mapping[Slot, int], applied: Mapping[Slot, int]
+) -> Exception:
+    """The exception that says which rule ``wishes`` break.
+
+    :param held: what the consumers of the request held when it began.
+    :param applied: what the transaction has already added to ``inventories.used``.
+    :returns: ``TryAgain`` when no rule is broken any more: another writer was faster in making room.
+    """
+    records = _read(tx, wishes)
+    return (
+        _provider_without_inventory(wishes, records)
+        or _first_broken(wishes, records, held, applied)
+        or db_api.TryAgain(exception.ConcurrentProviderUpdate())
+    )
+
+
+def _read(tx: sa.Connection, wishes: Sequence[Wish]) -> dict[Slot, sa.Row[Any]]:
+    rows = tx.execute(
+        sa.select(_inventories)
+        .where(_inventories.c.resource_provider_id.in_(sorted({wish.slot[0] for wish in wishes})))
+        .where(_inventories.c.resource_class_id.in_(sorted({wish.slot[1] for wish in wishes})))
+        # A locking read sees what is committed now, as the refused UPDATE did, not an older snapshot.
+        .with_for_update(read=True)
+    )
+    return {(row.resource_provider_id, row.resource_class_id): row for row in rows}
+
+
+def _provider_without_inventory(
+    wishes: Sequence[Wish], records: Mapping[Slot, sa.Row[Any]]
+) -> exception.InvalidAllocationInventory | None:
+    equipped = {provider_id for provider_id, _class_id in records}
+    bare = dict.fromkeys(wish.provider_uuid for wish in wishes if wish.slot[0] not in equipped)
+    if not bare:
+        return None
+    classes = dict.fromkeys(wish.class_name for wish in wishes)
+    return exception.InvalidAllocationInventory(resource_classes=', '.join(classes), uuids=', '.join(bare))
+
+
+def _first_broken(
+    wishes: Sequence[Wish],
+    records: Mapping[Slot, sa.Row[Any]],
+    held: Mapping[Slot, int],
+    applied: Mapping[Slot, int],
+) -> exception.Conflict | None:
+    running: dict[Slot, int] = {}
+    for wish in wishes:
+        record = records.get(wish.slot)
+        if record is None:
+            return exception.InvalidAllocationInventory(resource_classes=wish.class_name, uuids=wish.provider_uuid)
+        if not _obeys_units(record, wish.amount):
+            return exception.AllocationConstraintsViolated(resource_class=wish.class_name, uuid=wish.provider_uuid)
+        before = record.used - applied.get(wish.slot, 0)
+        running[wish.slot] = running.get(wish.slot, 0) + wish.amount
+        total = before - held.get(wish.slot, 0) + running[wish.slot]
+        if total > (record.total - record.reserved) * record.allocation_ratio and total > before:
+            return exception.AllocationCapacityExceeded(resource_class=wish.class_name, uuid=wish.provider_uuid)
+    return None
+
+
+def _obeys_units(record: sa.Row[Any], amount: int) -> bool:
+    return bool(record.min_unit <= amount <= record.max_unit and amount % record.step_size == 0)

@@ -1,0 +1,142 @@
+"""Resource classes: what can be had an amount of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy as sa
+from oslo_db import exception as db_exc
+
+from placement import exception
+from placement.db import api as db_api
+from placement.db import names, tables
+from placement.objects import base
+from placement.objects.base import fields
+
+_classes = tables.resource_classes
+_inventories = tables.inventories
+
+
+@base.register
+class ResourceClass(base.Timestamped):
+    """One class, standard or custom (``CUSTOM_...``)."""
+
+    id: int
+    name: str
+    fields = {'id': fields.IntegerField(), 'name': fields.StringField()}
+
+    @classmethod
+    def get_by_name(cls, context: Any, name: str) -> ResourceClass:
+        """The class called ``name``.
+
+        :raises ResourceClassNotFound: there is none.
+        """
+        with context.db.reader() as tx:
+            return cls._get(context, tx, name)
+
+    @classmethod
+    def create(cls, context: Any, name: str) -> ResourceClass:
+        """Store a class under ``name``, a valid custom name.
+
+        :raises ResourceClassExists: there is one already.
+        :raises MaxRetriesExceeded: other processes kept taking the next id.
+        """
+
+        def work(tx: sa.Connection) -> ResourceClass:
+            if tx.scalar(sa.select(_classes.c.id).where(_classes.c.name == name)) is not None:
+                raise exception.ResourceClassExists(resource_class=name)
+            try:
+                tx.execute(_classes.insert().values(id=_next_id(tx), name=name))
+            except db_exc.DBDuplicateEntry as error:
+                # Either the name or the next id was taken since we looked; the next attempt tells which.
+                raise db_api.TryAgain(exception.MaxRetriesExceeded(action=f'create resource class {name}')) from error
+            return cls._get(context, tx, name)
+
+        created: ResourceClass = context.db.write(work)
+        return created
+
+    @classmethod
+    def ensure(cls, context: Any, name: str) -> tuple[ResourceClass, bool]:
+        """The class called ``name``, a valid custom name, and whether this call created it."""
+        try:
+            return cls.get_by_name(context, name), False
+        except exception.ResourceClassNotFound:
+            pass
+        try:
+            return cls.create(context, name), True
+        except exception.ResourceClassExists:
+            # Somebody else created it since we looked.
+            return cls.get_by_name(context, name), False
+
+    @classmethod
+    def destroy(cls, context: Any, name: str) -> None:
+        """Remove a custom class.
+
+        :raises ResourceClassNotFound: there is none.
+        :raises CannotDeleteStandardResourceClass: it is not custom.
+        :raises ResourceClassInUse: a provider has inventory of it.
+        """
+
+        def work(tx: sa.Connection) -> None:
+            found = cls._get(context, tx, name)
+            if not names.is_custom(name):
+                raise exception.CannotDeleteStandardResourceClass(resource_class=name)
+            inventory = sa.select(_inventories.c.id).where(_inventories.c.resource_class_id == found.id).limit(1)
+            if tx.scalar(inventory) is not None:
+                raise exception.ResourceClassInUse(resource_class=name)
+            tx.execute(_classes.delete().where(_classes.c.id == found.id))
+
+        try:
+            context.db.write(work)
+        except db_exc.DBReferenceError as error:
+            # A provider got inventory of it since we looked.
+            raise exception.ResourceClassInUse(resource_class=name) from error
+
+    def rename(self, new_name: str) -> None:
+        """Give a custom class another valid custom name; inventories and allocations follow.
+
+        :raises CannotUpdateStandardResourceClass: it is not custom.
+        :raises ResourceClassExists: another class has the name.
+        :raises ResourceClassNotFound: it was deleted meanwhile.
+        """
+        if not names.is_custom(self.name):
+            raise exception.CannotUpdateStandardResourceClass(resource_class=self.name)
+
+        def work(tx: sa.Connection) -> ResourceClass:
+            renamed = tx.execute(_classes.update().where(_classes.c.id == self.id).values(name=new_name))
+            if renamed.rowcount != 1:
+                raise exception.ResourceClassNotFound(resource_class=self.name)
+            return self._get(self._context, tx, new_name)
+
+        try:
+            fresh = self._context.db.write(work)
+        except db_exc.DBDuplicateEntry as error:
+            raise exception.ResourceClassExists(resource_class=new_name) from error
+        self.name, self.updated_at = fresh.name, fresh.updated_at
+
+    @classmethod
+    def _get(cls, context: Any, tx: sa.Connection, name: str) -> ResourceClass:
+        row = tx.execute(sa.select(_classes).where(_classes.c.name == name)).first() if names.storable(name) else None
+        if row is None:
+            raise exception.ResourceClassNotFound(resource_class=name)
+        return cls.from_row(context, row)
+
+
+@base.register
+class ResourceClassList(base.ObjectList):
+    """Resource classes: the standard ones in the library's order, then the custom ones in order of creation."""
+
+    fields = {'objects': fields.ListOfObjectsField('ResourceClass')}
+
+    @classmethod
+    def get_all(cls, context: Any) -> ResourceClassList:
+        """All classes."""
+        with context.db.reader() as tx:
+            rows = tx.execute(sa.select(_classes).order_by(_classes.c.id)).all()
+        return cls.from_rows(context, ResourceClass, rows)
+
+
+def _next_id(tx: sa.Connection) -> int:
+    """The id of the next custom class. Ids below are the positions of standard classes."""
+    largest: int | None = tx.scalar(sa.select(sa.func.max(_classes.c.id)))
+    return tables.FIRST_CUSTOM_CLASS_ID if largest is None else max(largest + 1, tables.FIRST_CUSTOM_CLASS_ID)

@@ -1,0 +1,277 @@
+"""Resource providers: who has inventory, and how providers form trees."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from oslo_db import exception as db_exc
+
+from placement import exception
+from placement.db import names, tables
+from placement.objects import aggregate, base, generation, inventory, provider_tree, trait
+from placement.objects.base import fields
+from placement.objects.provider_filter import ProviderFilters, matching
+
+_providers = tables.resource_providers
+_parents = _providers.alias('parent')
+_roots = _providers.alias('root')
+
+
+class Unchanged(enum.Enum):
+    """The type of ``UNCHANGED``."""
+
+    UNCHANGED = 'unchanged'
+
+
+#: Given as the parent in an update: leave it alone.
+UNCHANGED = Unchanged.UNCHANGED
+
+
+@base.register
+class ResourceProvider(base.Timestamped):
+    """Something that has inventory; a node of a tree (contract A 3.5).
+
+    A change of what hangs on a provider (inventories, traits, aggregates) is guarded by a compare-and-swap of
+    ``generation`` from the value that this object was read with.
+    """
+
+    id: int
+    uuid: str
+    name: str
+    generation: int
+    parent_provider_uuid: str | None
+    root_provider_uuid: str
+    fields = {
+        'id': fields.IntegerField(),
+        'uuid': fields.StringField(),
+        'name': fields.StringField(nullable=True),
+        'generation': fields.IntegerField(),
+        'parent_provider_uuid': fields.StringField(nullable=True),
+        'root_provider_uuid': fields.StringField(),
+    }
+
+    @classmethod
+    def get_by_uuid(cls, context: Any, uuid: str) -> ResourceProvider:
+        """The provider with this canonical ``uuid``.
+
+        :raises ResourceProviderNotFound: there is none.
+        """
+        with context.db.reader() as tx:
+            return cls._get(context, tx, uuid)
+
+    @classmethod
+    def create(cls, context: Any, *, name: str, uuid: str, parent_provider_uuid: str | None = None) -> ResourceProvider:
+        """Store a new provider, a root unless a parent is given (contract A 5.2).
+
+        :raises ParentProviderIsSelf: the parent is the provider itself.
+        :raises ParentProviderNotFound: there is no such parent.
+        :raises DuplicateProviderUuid: the uuid is taken (whether or not the name is).
+        :raises DuplicateProviderName: only the name is taken.
+        """
+        if parent_provider_uuid == uuid:
+            raise exception.ParentProviderIsSelf
+
+        def work(tx: sa.Connection) -> ResourceProvider:
+            provider_tree.insert(tx, name=name, uuid=uuid, parent_uuid=parent_provider_uuid)
+            return cls._get(context, tx, uuid)
+
+        try:
+            created: ResourceProvider = context.db.write(work)
+        except db_exc.DBDuplicateEntry as error:
+            raise cls._which_is_taken(context, name, uuid) from error
+        return created
+
+    @classmethod
+    def destroy(cls, context: Any, uuid: str) -> None:
+        """Remove a provider with its inventories and its associations.
+
+        :raises ResourceProviderNotFound: there is none.
+        :raises CannotDeleteParentProvider: it has children.
+        :raises ResourceProviderInUse: somebody has allocations on it.
+        """
+        context.db.write(lambda tx: provider_tree.delete(tx, uuid))
+
+    def update(self, name: str, parent: str | Unchanged | None = UNCHANGED) -> None:
+        """Rename the provider and, if ``parent`` is given, let its tree join the parent's (contract A 5.3).
+
+        :raises ParentProviderNotFound, ReparentingNotAllowed, UnparentingNotAllowed, ProviderTreeLoop: parent rules.
+        :raises DuplicateProviderName: another provider has the name.
+        :raises ResourceProviderNotFound: it was deleted meanwhile.
+        """
+
+        def work(tx: sa.Connection) -> ResourceProvider:
+            if not isinstance(parent, Unchanged):
+                provider_tree.set_parent(tx, self.id, parent)
+            provider_tree.rename(tx, self.id, self.uuid, name)
+            return self._get(self._context, tx, self.uuid)
+
+        try:
+            fresh = self._context.db.write(work)
+        except db_exc.DBDuplicateEntry as error:
+            raise exception.DuplicateProviderName(name=name) from error
+        for field in self.fields:
+            setattr(self, field, getattr(fresh, field))
+        self.obj_reset_changes()
+
+    def check_generation(self, sent: int) -> None:
+        """Compare what the caller ``sent`` with what is stored.
+
+        :raises ProviderGenerationMismatch: they differ.
+        """
+        if sent != self.generation:
+            raise exception.ProviderGenerationMismatch
+
+    # Inventories ---------------------------------------------------------------------------------------------
+
+    def add_inventory(self, record: inventory.Inventory) -> None:
+        """Add the inventory of one class.
+
+        :raises ResourceClassNotFound: no such class.
+        :raises InventoryExists: the provider has inventory of the class already.
+        :raises ConcurrentProviderUpdate: the generation moved.
+        """
+        self._bumping(lambda tx: inventory.add(self._context.db, tx, self, record))
+
+    def set_inventories(self, records: Sequence[inventory.Inventory]) -> None:
+        """Make ``records`` all that the provider has.
+
+        :raises ResourceClassNotFound: no such class.
+        :raises InventoryInUse: a class that would go has allocations.
+        :raises ConcurrentProviderUpdate: the generation moved.
+        """
+        self._bumping(lambda tx: inventory.replace_all(self._context.db, tx, self, records))
+
+    def update_inventory(self, record: inventory.Inventory) -> None:
+        """Overwrite the inventory of one class.
+
+        :raises ResourceClassNotFound: no such class.
+        :raises InventoryRecordNotFound: the provider has no inventory of it.
+        :raises ConcurrentProviderUpdate: the generation moved.
+        """
+        self._bumping(lambda tx: inventory.update(self._context.db, tx, self, record))
+
+    def delete_inventory(self, resource_class: str) -> None:
+        """Remove the inventory of one class.
+
+        :raises InventoryNotFound: there is none.
+        :raises InventoryInUse: it has allocations.
+        :raises ConcurrentProviderUpdate: the generation moved.
+        """
+        self._bumping(lambda tx: inventory.delete(tx, self, resource_class))
+
+    def delete_inventories(self) -> None:
+        """Remove all inventory.
+
+        :raises InventoryInUse: some of it has allocations.
+        :raises ConcurrentProviderUpdate: the generation moved.
+        """
+        self._bumping(lambda tx: inventory.replace_all(self._context.db, tx, self, []))
+
+    # Aggregates and traits -----------------------------------------------------------------------------------
+
+    def get_aggregates(self) -> list[str]:
+        """The uuids of the aggregates that the provider is associated with."""
+        with self._context.db.reader() as tx:
+            return aggregate.of_provider(tx, self.id)
+
+    def set_aggregates(self, uuids: Iterable[str], bump: bool) -> None:
+        """Associate the provider with exactly these aggregates, which need not have been heard of.
+
+        :param bump: check and move the generation (from microversion 1.19); otherwise leave it alone.
+        :raises ConcurrentProviderUpdate: the generation moved.
+        :raises ResourceProviderNotFound: the provider was deleted meanwhile.
+        """
+        wanted = sorted(set(uuids))
+        if bump:
+            self._bumping(lambda tx: aggregate.replace(tx, self.id, wanted))
+        else:
+            self._context.db.write(lambda tx: self._set_aggregates(tx, wanted))
+
+    def set_traits(self, names: Iterable[str]) -> None:
+        """Give the provider exactly these traits. The generation moves only if that changes anything.
+
+        :raises TraitNotFound: with all names that do not exist.
+        :raises ConcurrentProviderUpdate: the generation moved.
+        """
+        wanted = sorted(set(names))
+        changed = self._context.db.write(lambda tx: trait.replace(self._context.db, tx, self, wanted))
+        self.generation += changed
+
+    def clear_traits(self) -> None:
+        """Take all traits away. The generation moves only if there were any.
+
+        :raises ConcurrentProviderUpdate: the generation moved.
+        """
+        self.set_traits([])
+
+    # Inside --------------------------------------------------------------------------------------------------
+
+    def _bumping(self, work: Callable[[sa.Connection], None]) -> None:
+        """Move the generation by one and run ``work`` with what that locks, as one transaction."""
+
+        def bumped(tx: sa.Connection) -> None:
+            generation.bump(tx, self)
+            work(tx)
+
+        self._context.db.write(bumped)
+        self.generation += 1
+
+    def _set_aggregates(self, tx: sa.Connection, wanted: Sequence[str]) -> None:
+        if tx.scalar(sa.select(_providers.c.id).where(_providers.c.id == self.id).with_for_update()) is None:
+            raise exception.ResourceProviderNotFound(uuid=self.uuid)
+        aggregate.replace(tx, self.id, wanted)
+
+    @classmethod
+    def _get(cls, context: Any, tx: sa.Connection, uuid: str) -> ResourceProvider:
+        row = tx.execute(_select().where(_providers.c.uuid == uuid)).first() if names.storable(uuid) else None
+        if row is None:
+            raise exception.ResourceProviderNotFound(uuid=uuid)
+        return cls.from_row(context, row)
+
+    @classmethod
+    def _which_is_taken(cls, context: Any, name: str, uuid: str) -> exception.Conflict:
+        try:
+            cls.get_by_uuid(context, uuid)
+        except exception.ResourceProviderNotFound:
+            return exception.DuplicateProviderName(name=name)
+        return exception.DuplicateProviderUuid(uuid=uuid)
+
+
+@base.register
+class ResourceProviderList(base.ObjectList):
+    """Providers, in no particular order."""
+
+    fields = {'objects': fields.ListOfObjectsField('ResourceProvider')}
+
+    @classmethod
+    def get_all_by_filters(cls, context: Any, filters: ProviderFilters) -> ResourceProviderList:
+        """The providers that pass every filter (contract A 5.2), in a constant number of statements.
+
+        :raises ResourceClassNotFound, TraitNotFound: a filter names something that does not exist.
+        """
+        with context.db.reader() as tx:
+            condition = matching(context.db, tx, filters)
+            rows = tx.execute(_select().where(condition)).all()
+        return cls.from_rows(context, ResourceProvider, rows)
+
+
+def _select() -> sa.Select[Any]:
+    return (
+        sa.select(
+            _providers.c.id,
+            _providers.c.uuid,
+            _providers.c.name,
+            _providers.c.generation,
+            _providers.c.created_at,
+            _providers.c.updated_at,
+            _parents.c.uuid.label('parent_provider_uuid'),
+            # An adopted database may have roots without a root.
+            sa.func.coalesce(_roots.c.uuid, _providers.c.uuid).label('root_provider_uuid'),
+        )
+        .select_from(_providers)
+        .outerjoin(_parents, _parents.c.id == _providers.c.parent_provider_id)
+        .outerjoin(_roots, _roots.c.id == _providers.c.root_provider_id)
+    )

@@ -1,0 +1,166 @@
+"""Traits: what a provider is like, as names."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from oslo_db import exception as db_exc
+
+from placement import exception
+from placement.db import api as db_api
+from placement.db import names, tables
+from placement.objects import base, generation, provider_filter
+from placement.objects.base import fields
+
+_traits = tables.traits
+_provider_traits = tables.resource_provider_traits
+
+
+@base.register
+class Trait(base.Timestamped):
+    """One trait, standard or custom (``CUSTOM_...``)."""
+
+    id: int
+    name: str
+    fields = {'id': fields.IntegerField(), 'name': fields.StringField()}
+
+    @classmethod
+    def get_by_name(cls, context: Any, name: str) -> Trait:
+        """The trait called ``name``.
+
+        :raises TraitNotFound: there is none.
+        """
+        with context.db.reader() as tx:
+            return cls._get(context, tx, name)
+
+    @classmethod
+    def ensure(cls, context: Any, name: str) -> tuple[Trait, bool]:
+        """The trait called ``name``, a valid custom name, and whether this call created it."""
+        try:
+            return cls.get_by_name(context, name), False
+        except exception.TraitNotFound:
+            pass
+
+        def work(tx: sa.Connection) -> Trait:
+            tx.execute(_traits.insert().values(name=name))
+            return cls._get(context, tx, name)
+
+        try:
+            return context.db.write(work), True
+        except db_exc.DBDuplicateEntry:
+            # Somebody else created it since we looked.
+            return cls.get_by_name(context, name), False
+
+    @classmethod
+    def destroy(cls, context: Any, name: str) -> None:
+        """Remove a custom trait.
+
+        :raises TraitNotFound: there is none.
+        :raises CannotDeleteStandardTrait: it is not custom.
+        :raises TraitInUse: a provider has it.
+        """
+
+        def work(tx: sa.Connection) -> None:
+            trait = cls._get(context, tx, name)
+            if not names.is_custom(name):
+                raise exception.CannotDeleteStandardTrait(name=name)
+            if tx.execute(_having(trait.id)).first() is not None:
+                raise exception.TraitInUse(name=name)
+            tx.execute(_traits.delete().where(_traits.c.id == trait.id))
+
+        try:
+            context.db.write(work)
+        except db_exc.DBReferenceError as error:
+            # A provider got it since we looked.
+            raise exception.TraitInUse(name=name) from error
+
+    @classmethod
+    def _get(cls, context: Any, tx: sa.Connection, name: str) -> Trait:
+        row = tx.execute(sa.select(_traits).where(_traits.c.name == name)).first() if names.storable(name) else None
+        if row is None:
+            raise exception.TraitNotFound(names=name)
+        return cls.from_row(context, row)
+
+
+@base.register
+class TraitList(base.ObjectList):
+    """Traits in order of creation."""
+
+    fields = {'objects': fields.ListOfObjectsField('Trait')}
+
+    @classmethod
+    def get_all(
+        cls,
+        context: Any,
+        *,
+        names: Collection[str] | None = None,
+        prefix: str | None = None,
+        associated: bool | None = None,
+    ) -> TraitList:
+        """The traits that pass all filters given.
+
+        :param names: the trait's name is one of these.
+        :param prefix: the name starts with this, literally.
+        :param associated: whether at least one provider, or none, has the trait.
+        """
+        query = sa.select(_traits).order_by(_traits.c.id)
+        if associated is not None:
+            used = sa.exists().where(_provider_traits.c.trait_id == _traits.c.id)
+            query = query.where(used if associated else ~used)
+        with context.db.reader() as tx:
+            rows = tx.execute(query).all()
+        # Compared here: LIKE folds case on some databases, and there are but hundreds of traits.
+        rows = [
+            row
+            for row in rows
+            if (names is None or row.name in names) and (prefix is None or row.name.startswith(prefix))
+        ]
+        return cls.from_rows(context, Trait, rows)
+
+    @classmethod
+    def get_all_by_provider(cls, context: Any, provider: Any) -> TraitList:
+        """The traits of one ``ResourceProvider``."""
+        with context.db.reader() as tx:
+            return cls.from_rows(context, Trait, tx.execute(_of_provider(provider.id)).all())
+
+
+def replace(db: Any, tx: sa.Connection, provider: Any, wanted: Sequence[str]) -> bool:
+    """Make ``wanted`` all the traits of ``provider``; move its generation and return True if that changes anything.
+
+    :raises TraitNotFound: with all names that do not exist.
+    :raises ConcurrentProviderUpdate: the generation moved.
+    """
+    wanted_ids = set(provider_filter.known_traits(db, tx, wanted).values())
+    present_ids = {row.id for row in tx.execute(_of_provider(provider.id))}
+    if wanted_ids == present_ids:
+        return False
+    generation.bump(tx, provider)
+    own = _provider_traits.c.resource_provider_id == provider.id
+    tx.execute(_provider_traits.delete().where(own, _provider_traits.c.trait_id.in_(present_ids - wanted_ids)))
+    added = [{'resource_provider_id': provider.id, 'trait_id': id_} for id_ in sorted(wanted_ids - present_ids)]
+    if added:
+        _associate(tx, added)
+    return True
+
+
+def _associate(tx: sa.Connection, rows: list[dict[str, int]]) -> None:
+    try:
+        tx.execute(_provider_traits.insert(), rows)
+    except db_exc.DBReferenceError as error:
+        # A trait was deleted since we looked; the next attempt names it.
+        raise db_api.TryAgain from error
+
+
+def _of_provider(provider_id: int) -> sa.Select[Any]:
+    return (
+        sa.select(_traits)
+        .join(_provider_traits, _provider_traits.c.trait_id == _traits.c.id)
+        .where(_provider_traits.c.resource_provider_id == provider_id)
+        .order_by(_traits.c.id)
+    )
+
+
+def _having(trait_id: int) -> sa.Select[Any]:
+    return sa.select(_provider_traits.c.trait_id).where(_provider_traits.c.trait_id == trait_id).limit(1)
