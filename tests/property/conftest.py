@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ from tests.property.hostile_client import World
 def world(tmp_path: Path) -> Iterator[World]:
     """An attacked application with a database of its own."""
     database = tmp_path / 'placement.sqlite'
-    overrides = {
+    overrides: dict[str, dict[str, Any]] = {
         'placement_database': {'connection': f'sqlite:///{database}', 'sync_on_startup': True},
         'api': {'auth_strategy': 'noauth2'},
     }

@@ -30,7 +30,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes((ROOT / name).read_bytes())
     out = tmp_path_factory.mktemp('wheel')
-    command = [sys.executable, '-m', 'pip', 'wheel', '--quiet', '--no-deps', '--no-build-isolation', '-w', out, copy]
+    command = [sys.executable, '-m', 'pip', 'wheel', '--quiet', '--no-deps', '--no-build-isolation', '-w', str(out), str(copy)]
     subprocess.run(command, check=True, timeout=240, stdin=subprocess.DEVNULL)
     return zipfile.ZipFile(next(out.glob('*.whl')))
 
