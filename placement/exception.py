@@ -211,3 +211,12 @@ class DatabaseUnavailable(PlacementError):
     """The database cannot be reached; worth trying again soon."""
 
     template = 'The database is not available at the moment.'
+
+
+# The set-up -----------------------------------------------------------------------------------------------
+
+
+class ConfigurationInvalid(PlacementError):
+    """The service cannot start like this; ``reason`` is one line for the operator."""
+
+    template = '{reason}'

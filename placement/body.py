@@ -1,0 +1,85 @@
+"""What a request says about its body, and how much of the body is read (contract A 1.6)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Any, BinaryIO
+
+from webob import exc
+
+from placement import wsgi_wrapper
+
+_INTEGER = re.compile(r'[0-9]{1,18}')
+
+WSGIApplication = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
+
+
+class BodyHeaders:
+    """WSGI middleware that refuses content headers which make no sense, and bodies that are too long.
+
+    :param max_size: bytes of the longest body; the rest of a longer one is never held in memory.
+    """
+
+    def __init__(self, application: WSGIApplication, max_size: int) -> None:
+        self._application = application
+        self._max_size = max_size
+
+    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        """Pass the request on, or answer 400 or 413."""
+        error = self._check(environ)
+        if error is not None:
+            return wsgi_wrapper.answer(error)(environ, start_response)
+        return self._application(environ, start_response)
+
+    def _check(self, environ: dict[str, Any]) -> exc.HTTPError | None:
+        length = environ.get('CONTENT_LENGTH') or None
+        if length is None:
+            # A chunked body: nobody knows its length before it has been read.
+            environ['wsgi.input'] = _Bounded(environ['wsgi.input'], self._max_size)
+            return None
+        if not _INTEGER.fullmatch(length):
+            return exc.HTTPBadRequest('content-length header must be an integer')
+        if int(length) and not environ.get('CONTENT_TYPE'):
+            return exc.HTTPBadRequest('content-type header required when content-length > 0')
+        if int(length) > self._max_size:
+            return _too_long(self._max_size)
+        return None
+
+
+class _Bounded:
+    """A body of unknown length that can be read up to a number of bytes."""
+
+    def __init__(self, stream: BinaryIO, size: int) -> None:
+        self._stream = stream
+        self._size = size
+        self._left = size
+
+    def read(self, size: int = -1) -> bytes:
+        wanted = self._left + 1 if size < 0 else min(size, self._left + 1)
+        return self._count(self._stream.read, wanted)
+
+    def readline(self, size: int = -1) -> bytes:
+        wanted = self._left + 1 if size < 0 else min(size, self._left + 1)
+        return self._count(self._stream.readline, wanted)
+
+    def readlines(self, _hint: int = -1) -> list[bytes]:
+        return list(self)
+
+    def __iter__(self) -> Any:
+        return iter(self.readline, b'')
+
+    def _count(self, read: Callable[[int], bytes], wanted: int) -> bytes:
+        try:
+            data = read(wanted)
+        except OSError as error:
+            # gunicorn's way to say that chunks are malformed or the client has gone.
+            raise exc.HTTPBadRequest('The request body could not be read.') from error
+        self._left -= len(data)
+        if self._left < 0:
+            raise _too_long(self._size)
+        return data
+
+
+def _too_long(size: int) -> exc.HTTPError:
+    return exc.HTTPRequestEntityTooLarge(f'The request body must not be longer than {size} bytes.')

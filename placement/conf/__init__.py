@@ -1,0 +1,158 @@
+"""Configuration: every option of the service, and how a set of values comes together.
+
+Values come, weakest first, from the defaults, the configuration file, the environment (``OS_<GROUP>__<OPTION>``),
+the command line, and the caller of ``load``.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import pathlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from oslo_config import cfg
+from oslo_log import log
+from oslo_middleware import cors, http_proxy_to_wsgi
+from oslo_policy import opts as policy_opts
+
+from placement import exception
+from placement.conf import api, healthcheck, metrics, placement, placement_database
+
+#: Where the configuration file is looked for when ``OS_PLACEMENT_CONFIG_DIR`` does not say.
+DEFAULT_DIRECTORY = '/etc/placement'
+#: Name of the configuration file in that directory.
+FILE_NAME = 'placement.conf'
+#: Name of the policy file, beside the configuration file.
+POLICY_FILE_NAME = 'placement-policy.yaml'
+
+_MODULES = (api, healthcheck, metrics, placement, placement_database)
+
+#: Contract A 1.14.
+_CORS_DEFAULTS: dict[str, Any] = {
+    'allow_methods': ['GET', 'PUT', 'POST', 'DELETE', 'PATCH'],
+    'allow_headers': [
+        'X-Auth-Token',
+        'X-Openstack-Request-Id',
+        'X-Identity-Status',
+        'X-Roles',
+        'X-Service-Catalog',
+        'X-User-Id',
+        'X-Tenant-Id',
+        'OpenStack-API-Version',
+    ],
+    'expose_headers': [
+        'X-Auth-Token',
+        'X-Openstack-Request-Id',
+        'X-Subject-Token',
+        'X-Service-Token',
+        'OpenStack-API-Version',
+    ],
+}
+
+
+def load(
+    argv: Sequence[str] = (),
+    environ: Mapping[str, str] | None = None,
+    config_files: Sequence[str] | None = None,
+    overrides: Mapping[str, Mapping[str, Any]] | None = None,
+) -> cfg.ConfigOpts:
+    """Make a new, independent set of values with every option registered and checked.
+
+    :param argv: command line arguments of oslo.config, such as ``--config-file``.
+    :param environ: what to take for the environment; None is the environment of this process.
+    :param config_files: paths of the files to read instead of the default one; empty for none.
+    :param overrides: group to option to value; these win over everything else.
+    :raises ConfigurationInvalid: a file cannot be read or a value is not of its option's type. The message is one
+        line that says which.
+    """
+    directory = pathlib.Path(
+        (os.environ if environ is None else environ).get('OS_PLACEMENT_CONFIG_DIR') or DEFAULT_DIRECTORY
+    )
+    if config_files is None:
+        config_files = [str(path) for path in [directory / FILE_NAME] if path.exists()]
+    conf = cfg.ConfigOpts()
+    _register(conf)
+    try:
+        conf(
+            list(argv),
+            project='placement',
+            default_config_files=list(config_files),
+            default_config_dirs=[],
+            use_env=environ is None,
+        )
+        if conf.config_file:
+            directory = pathlib.Path(conf.config_file[0]).absolute().parent
+        conf.set_default('policy_file', str(directory / POLICY_FILE_NAME), group='placement')
+        _override(conf, _from_environment(conf, environ or {}))
+        _override(conf, overrides or {})
+        _check(conf)
+    except (cfg.Error, ValueError, OSError) as error:
+        raise exception.ConfigurationInvalid(reason=' '.join(str(error).split())) from error
+    return conf
+
+
+def list_opts() -> list[tuple[str | None, list[cfg.Opt]]]:
+    """Every option that the service reads, by group, for ``oslo-config-generator --namespace placement``."""
+    from keystonemiddleware import opts as keystone_opts
+
+    cors_opts = copy.deepcopy(cors.OPTS)
+    cfg.set_defaults(cors_opts, **_CORS_DEFAULTS)
+    return [
+        *((module.GROUP, list(module.OPTS)) for module in _MODULES),
+        ('cors', cors_opts),
+        ('oslo_middleware', list(http_proxy_to_wsgi.OPTS)),
+        *policy_opts.list_opts(),
+        *keystone_opts.list_auth_token_opts(),
+        *_log_opts(),
+    ]
+
+
+def _log_opts() -> list[tuple[str | None, list[cfg.Opt]]]:
+    from oslo_log import _options
+
+    return _options.list_opts()
+
+
+def _register(conf: cfg.ConfigOpts) -> None:
+    for module in _MODULES:
+        conf.register_opts(module.OPTS, group=module.GROUP)
+    for group, opts in policy_opts.list_opts():
+        conf.register_opts(opts, group=group)
+    conf.register_opts(http_proxy_to_wsgi.OPTS, group='oslo_middleware')
+    conf.register_opts(cors.OPTS, group='cors')
+    for name, default in _CORS_DEFAULTS.items():
+        conf.set_default(name, default, group='cors')
+    log.register_options(conf)
+
+
+def _options(conf: cfg.ConfigOpts) -> Iterator[tuple[str | None, str, Any]]:
+    """Group, name and value of everything registered; reading a value checks it."""
+    for name in conf:
+        value = conf[name]
+        if isinstance(value, Mapping):
+            yield from ((name, option, value[option]) for option in value)
+        else:
+            yield None, name, value
+
+
+def _check(conf: cfg.ConfigOpts) -> None:
+    for _option in _options(conf):
+        pass
+
+
+def _from_environment(conf: cfg.ConfigOpts, environ: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    """What ``environ`` says, named as oslo.config names the variables of the process's own environment."""
+    found: dict[str, dict[str, str]] = {}
+    for group, name, _value in _options(conf) if environ else ():
+        variable = f'OS_{(group or "DEFAULT").upper()}__{name.upper()}'
+        if variable in environ:
+            found.setdefault(group or 'DEFAULT', {})[name] = environ[variable]
+    return found
+
+
+def _override(conf: cfg.ConfigOpts, values: Mapping[str, Mapping[str, Any]]) -> None:
+    for group, options in values.items():
+        for name, value in options.items():
+            conf.set_override(name, value, group=None if group == 'DEFAULT' else group)

@@ -1,0 +1,29 @@
+"""Options of the HTTP side: who may ask, and how much may be sent."""
+
+from __future__ import annotations
+
+from oslo_config import cfg
+
+GROUP = cfg.OptGroup('api', title='The HTTP API')
+
+OPTS = [
+    cfg.StrOpt(
+        'auth_strategy',
+        default='keystone',
+        choices=[
+            ('keystone', 'Tokens are validated by Keystone, as configured in [keystone_authtoken].'),
+            (
+                'noauth2',
+                'For tests and development: the token is taken for USER or USER:PROJECT, and user admin has role admin.',
+            ),
+        ],
+        help='How callers are authenticated. With noauth2 anybody who can reach the service is whoever they say.',
+    ),
+    cfg.IntOpt(
+        'max_request_body_size',
+        default=1048576,
+        min=1024,
+        help='Longest request body that is read, in bytes. A longer one is answered with 413. One inventory record'
+        ' takes about 150 bytes, one allocation about 100.',
+    ),
+]

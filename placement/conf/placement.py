@@ -1,0 +1,56 @@
+"""Options of the service itself: answers, limits, and the policy file."""
+
+from __future__ import annotations
+
+from oslo_config import cfg
+
+GROUP = cfg.OptGroup('placement', title='Answers, limits and policy')
+
+_INCOMPLETE = '00000000-0000-0000-0000-000000000000'
+
+OPTS = [
+    cfg.BoolOpt(
+        'randomize_allocation_candidates',
+        default=False,
+        help='Whether allocation candidates are visited and answered in random order. Then a limit takes a uniform sample'
+        ' of the candidates, which spreads load over hosts; otherwise the order is the same each time, which packs.',
+    ),
+    cfg.StrOpt(
+        'incomplete_consumer_project_id',
+        default=_INCOMPLETE,
+        help='Project of consumers whose allocations were written below microversion 1.8, which does not name one.',
+    ),
+    cfg.StrOpt(
+        'incomplete_consumer_user_id',
+        default=_INCOMPLETE,
+        help='User of consumers whose allocations were written below microversion 1.8, which does not name one.',
+    ),
+    cfg.IntOpt(
+        'max_allocation_candidates',
+        default=100000,
+        min=1,
+        help='Most candidates that one GET /allocation_candidates finds, also when the request sets no limit or a'
+        ' higher one. Reaching it is logged.',
+    ),
+    cfg.IntOpt(
+        'max_request_groups',
+        default=256,
+        min=1,
+        help='Most groups of resources (resources, resources1, resources2, ...) in one GET /allocation_candidates.'
+        ' More is answered with 400.',
+    ),
+    cfg.IntOpt(
+        'max_query_length',
+        default=65536,
+        min=1024,
+        help='Longest query string of GET /allocation_candidates, in bytes as sent. A longer one is answered with 400.'
+        ' The HTTP server in front may have a lower limit of its own.',
+    ),
+    cfg.StrOpt(
+        'policy_file',
+        default='placement-policy.yaml',
+        help='YAML file that overrides policy rules. A relative path is looked for beside the configuration file. The'
+        ' file is read again when it changes. It need not exist unless this option is set. When [oslo_policy]'
+        ' policy_file is set too, that one is used.',
+    ),
+]

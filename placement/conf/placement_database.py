@@ -1,0 +1,83 @@
+"""Options of the database connection, its pool and its transactions."""
+
+from __future__ import annotations
+
+from oslo_config import cfg
+
+GROUP = cfg.OptGroup('placement_database', title='The database')
+
+OPTS = [
+    cfg.StrOpt(
+        'connection',
+        secret=True,
+        help='SQLAlchemy URL of the database, such as mysql+pymysql://user:password@host/placement,'
+        ' postgresql+psycopg://user:password@host/placement or sqlite:////var/lib/placement/placement.sqlite. There is'
+        ' no default: the service does not start without it.',
+    ),
+    cfg.BoolOpt(
+        'sync_on_startup',
+        default=False,
+        help='Whether the schema is brought up to date when the service starts, as placement-manage db sync does.'
+        ' Processes that start at once wait for each other.',
+    ),
+    cfg.IntOpt(
+        'max_pool_size',
+        default=5,
+        min=1,
+        help='Most connections that one process keeps open. One thread needs one, so the number of threads is a good'
+        ' value.',
+    ),
+    cfg.IntOpt(
+        'max_overflow',
+        default=50,
+        min=0,
+        help='Connections that one process may open beyond max_pool_size for a moment.',
+    ),
+    cfg.IntOpt(
+        'pool_timeout',
+        default=10,
+        min=1,
+        help='Seconds that a request waits for a free connection before it is answered with 503.',
+    ),
+    cfg.IntOpt(
+        'connection_recycle_time',
+        default=3600,
+        min=1,
+        help='Seconds after which a connection is replaced by a new one when it is next used. Keep it below the idle'
+        " timeouts of the database and of what stands before it (MariaDB's wait_timeout, HAProxy's timeouts).",
+    ),
+    cfg.IntOpt(
+        'connection_debug',
+        default=0,
+        min=0,
+        max=100,
+        help='How much of the SQL is logged: 0 nothing, 50 statements, 100 also rows. Rows include user data.',
+    ),
+    cfg.StrOpt(
+        'mysql_sql_mode',
+        default='TRADITIONAL',
+        help='SQL mode of MySQL and MariaDB connections. The default refuses values that do not fit; empty keeps the'
+        " server's own mode.",
+    ),
+    cfg.IntOpt(
+        'mysql_wsrep_sync_wait',
+        min=0,
+        max=15,
+        help='wsrep_sync_wait of connections to a Galera cluster: 1 makes a node wait until it has applied what other'
+        ' nodes committed before it reads, so that a client sees its own writes on every node. Unset keeps the'
+        " server's own value.",
+    ),
+    cfg.IntOpt(
+        'sqlite_busy_timeout',
+        default=30,
+        min=0,
+        help='Seconds that a writer waits for other writers of the same SQLite file.',
+    ),
+    cfg.IntOpt(
+        'transaction_retries',
+        default=10,
+        min=0,
+        help='How often a transaction is tried again after a conflict with a concurrent one, before the caller is'
+        ' answered with 409.',
+    ),
+]

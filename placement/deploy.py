@@ -1,0 +1,101 @@
+"""The application: the pipeline that every request passes, in one list."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from oslo_config import cfg
+from oslo_middleware import base, cors, http_proxy_to_wsgi, request_id
+
+from placement import auth, body, context, exception, fault_wrap, handler, microversion_middleware, policy, requestlog
+from placement.db.api import Database
+from placement.observability import health
+from placement.observability import middleware as metrics_middleware
+
+WSGIApplication = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
+Middleware = Callable[[WSGIApplication], WSGIApplication]
+
+
+class Application:
+    """A WSGI application and what it holds open.
+
+    :param entry: the outermost middleware.
+    :param db: the database; ``db.dispose()`` closes its connections.
+    """
+
+    def __init__(self, entry: WSGIApplication, db: Database) -> None:
+        self._entry = entry
+        self.db = db
+
+    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        """Answer a request."""
+        return self._entry(environ, start_response)
+
+
+def loadapp(conf: cfg.ConfigOpts) -> Application:
+    """Build an application. Several with different configurations can live in one process.
+
+    :param conf: made by ``placement.conf.load``.
+    :raises ConfigurationInvalid: the configuration or the policy file makes no sense.
+    :raises DatabaseUnavailable: [placement_database] sync_on_startup is set and the database cannot be reached.
+    """
+    if not conf.placement_database.connection:
+        raise exception.ConfigurationInvalid(
+            reason='[placement_database] connection is not set (in the environment: OS_PLACEMENT_DATABASE__CONNECTION).'
+        )
+    enforcer = policy.Enforcer(conf)
+    db = Database(conf)
+    if conf.placement_database.sync_on_startup:
+        db.sync()
+    application: WSGIApplication = handler.PlacementHandler()
+    for middleware in reversed(_pipeline(conf, db, enforcer)):
+        application = middleware(application)
+    return Application(application, db)
+
+
+def _pipeline(conf: cfg.ConfigOpts, db: Database, enforcer: policy.Enforcer) -> list[Middleware]:
+    """What a request passes before it is dispatched, outermost first. The order is contract A 1.1."""
+    pipeline: list[Middleware | None] = [
+        functools.partial(health.HealthCheck, db=db, path=conf.healthcheck.path) if conf.healthcheck.path else None,
+        functools.partial(metrics_middleware.RequestMetrics, metrics=db.metrics) if conf.metrics.bind else None,
+        functools.partial(http_proxy_to_wsgi.HTTPProxyToWSGI, conf=conf)
+        if conf.oslo_middleware.enable_proxy_headers_parsing
+        else None,
+        request_id.RequestId,
+        _DefaultAccept,
+        functools.partial(cors.CORS, conf=conf) if conf.cors.allowed_origin else None,
+        _Preflight if conf.cors.allowed_origin else None,
+        functools.partial(auth.KeystoneAuth, conf=conf) if conf.api.auth_strategy == 'keystone' else auth.NoAuth,
+        functools.partial(context.ContextMiddleware, conf=conf, db=db, enforcer=enforcer),
+        requestlog.RequestLog,
+        fault_wrap.FaultWrap,
+        microversion_middleware.MicroversionMiddleware,
+        functools.partial(body.BodyHeaders, max_size=conf.api.max_request_body_size),
+    ]
+    return [middleware for middleware in pipeline if middleware is not None]
+
+
+class _DefaultAccept:
+    """WSGI middleware: who says nothing about the format of the answer, or that any will do, gets JSON."""
+
+    def __init__(self, application: WSGIApplication) -> None:
+        self._application = application
+
+    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        if environ.get('HTTP_ACCEPT', '*/*') == '*/*':
+            environ['HTTP_ACCEPT'] = 'application/json'
+        return self._application(environ, start_response)
+
+
+class _Preflight:
+    """WSGI middleware below CORS that answers OPTIONS, so that no token is asked for; CORS adds its headers."""
+
+    def __init__(self, application: WSGIApplication) -> None:
+        self._application = application
+
+    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        if environ['REQUEST_METHOD'] == 'OPTIONS':
+            return requestlog.RequestLog(base.NoContentTypeResponse())(environ, start_response)
+        return self._application(environ, start_response)

@@ -1,0 +1,156 @@
+"""Which function answers which method of which path, and what answers when none does (contract A 1.2 and 1.5)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import routes
+from webob import exc
+
+from placement import wsgi_wrapper
+from placement.handlers import (
+    aggregate,
+    allocation,
+    allocation_candidate,
+    inventory,
+    resource_class,
+    resource_provider,
+    root,
+    trait,
+    usage,
+)
+
+WSGIApplication = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
+Declarations = Mapping[str, Mapping[str, WSGIApplication]]
+
+ROUTE_DECLARATIONS: Declarations = {
+    '/': {
+        'GET': root.home,
+    },
+    '/resource_classes': {
+        'GET': resource_class.list_resource_classes,
+        'POST': resource_class.create_resource_class,
+    },
+    '/resource_classes/{name}': {
+        'GET': resource_class.get_resource_class,
+        'PUT': resource_class.update_resource_class,
+        'DELETE': resource_class.delete_resource_class,
+    },
+    '/resource_providers': {
+        'GET': resource_provider.list_resource_providers,
+        'POST': resource_provider.create_resource_provider,
+    },
+    '/resource_providers/{uuid}': {
+        'GET': resource_provider.get_resource_provider,
+        'PUT': resource_provider.update_resource_provider,
+        'DELETE': resource_provider.delete_resource_provider,
+    },
+    '/resource_providers/{uuid}/inventories': {
+        'GET': inventory.get_inventories,
+        'POST': inventory.create_inventory,
+        'PUT': inventory.set_inventories,
+        'DELETE': inventory.delete_inventories,
+    },
+    '/resource_providers/{uuid}/inventories/{resource_class}': {
+        'GET': inventory.get_inventory,
+        'PUT': inventory.update_inventory,
+        'DELETE': inventory.delete_inventory,
+    },
+    '/resource_providers/{uuid}/usages': {
+        'GET': usage.list_usages,
+    },
+    '/resource_providers/{uuid}/aggregates': {
+        'GET': aggregate.get_aggregates,
+        'PUT': aggregate.set_aggregates,
+    },
+    '/resource_providers/{uuid}/allocations': {
+        'GET': allocation.list_for_resource_provider,
+    },
+    '/resource_providers/{uuid}/traits': {
+        'GET': trait.list_traits_for_resource_provider,
+        'PUT': trait.update_traits_for_resource_provider,
+        'DELETE': trait.delete_traits_for_resource_provider,
+    },
+    '/traits': {
+        'GET': trait.list_traits,
+    },
+    '/traits/{name}': {
+        'GET': trait.get_trait,
+        'PUT': trait.put_trait,
+        'DELETE': trait.delete_trait,
+    },
+    '/allocations': {
+        'POST': allocation.set_allocations,
+    },
+    '/allocations/{consumer_uuid}': {
+        'GET': allocation.list_for_consumer,
+        'PUT': allocation.set_allocations_for_consumer,
+        'DELETE': allocation.delete_allocations,
+    },
+    '/allocation_candidates': {
+        'GET': allocation_candidate.list_allocation_candidates,
+    },
+    '/usages': {
+        'GET': usage.get_total_usages,
+    },
+}
+
+
+class PlacementHandler:
+    """WSGI application that hands each request to the handler declared for it, or answers 404 or 405.
+
+    It leaves the declared path in ``environ['placement.route']`` and the variables of the path, decoded, in
+    ``environ['wsgiorg.routing_args']``.
+    """
+
+    def __init__(self, declarations: Declarations = ROUTE_DECLARATIONS) -> None:
+        self._declarations = declarations
+        self._mapper = routes.Mapper(controller_scan=None, explicit=True)
+        for path in declarations:
+            self._mapper.connect(None, _greedy(path), route=path)
+        self._mapper.create_regs([])
+
+    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        """Dispatch a request."""
+        try:
+            handler = self._find(environ)
+        except exc.HTTPException as error:
+            handler = wsgi_wrapper.answer(error)
+        return handler(environ, start_response)
+
+    def _find(self, environ: dict[str, Any]) -> WSGIApplication:
+        """Return the handler and note the path's variables.
+
+        :raises HTTPNotFound: the path is not declared.
+        :raises HTTPMethodNotAllowed: it is, but not with this method.
+        """
+        path = _decoded_path(environ)
+        variables = self._mapper.match(path)
+        # Routes also matches with a trailing slash or line end. What has been matched must spell the path exactly.
+        if not variables or (route := variables.pop('route')).format(**variables) != path:
+            raise exc.HTTPNotFound()
+        environ['placement.route'] = route
+        methods = self._declarations[route]
+        if environ['REQUEST_METHOD'] not in methods:
+            raise exc.HTTPMethodNotAllowed(headers={'Allow': ', '.join(methods)})
+        environ['wsgiorg.routing_args'] = ((), variables)
+        return methods[environ['REQUEST_METHOD']]
+
+
+def _greedy(path: str) -> str:
+    """Let each variable take all up to the next slash; by default a final line end would not be part of it."""
+    return path.replace('}', ':[^/]+}')
+
+
+def _decoded_path(environ: Mapping[str, Any]) -> str:
+    """The path below the mount prefix, as text.
+
+    :raises HTTPNotFound: it had an encoded slash, which separates nothing but can no longer be told from one that does.
+    """
+    raw = environ.get('RAW_URI') or environ.get('REQUEST_URI') or ''
+    if '%2f' in raw.partition('?')[0].lower():
+        raise exc.HTTPNotFound()
+    # No stored name holds the replacement character, so what is not UTF-8 or cannot be stored just finds nothing.
+    path = environ.get('PATH_INFO', '').encode('latin-1', 'replace').decode(errors='replace')
+    return path.replace('\0', '\N{REPLACEMENT CHARACTER}') or '/'

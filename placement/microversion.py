@@ -1,0 +1,134 @@
+"""Microversions: which there are, which one a request wants, and what a handler does in which (contract A 1.4)."""
+
+from __future__ import annotations
+
+import functools
+import re
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import microversion_parse
+import webob
+from webob import exc
+
+SERVICE_TYPE = 'placement'
+ENVIRON_KEY = 'placement.microversion'
+HEADER = microversion_parse.STANDARD_HEADER
+
+#: Every microversion, oldest first. What each changed is in api-ref/microversions.md.
+VERSIONS = [f'1.{minor}' for minor in range(30)]
+
+_WELL_FORMED = re.compile(r'-?[0-9]+\.-?[0-9]+')
+
+Handler = Callable[[webob.Request], webob.Response]
+WSGIApplication = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
+
+
+class UnacceptableVersion(exc.HTTPNotAcceptable):
+    """A microversion that is not served; the answer says which are."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(detail)
+        self.members = {'max_version': max_version_string(), 'min_version': min_version_string()}
+
+
+def min_version_string() -> str:
+    """The oldest microversion, such as ``1.0``."""
+    return VERSIONS[0]
+
+
+def max_version_string() -> str:
+    """The newest microversion, such as ``1.29``."""
+    return VERSIONS[-1]
+
+
+def parse_version_string(text: str) -> microversion_parse.Version:
+    """Read two integers joined by a dot; ``1.05`` is 1.5.
+
+    :raises TypeError: ``text`` is something else.
+    """
+    if not _WELL_FORMED.fullmatch(text):
+        raise TypeError(f'invalid version string: {text}')
+    return microversion_parse.parse_version_string(text)
+
+
+def wanted(req: webob.Request) -> microversion_parse.Version:
+    """The negotiated microversion; compares with tuples, as in ``wanted(req) >= (1, 14)``."""
+    return req.environ[ENVIRON_KEY]
+
+
+@functools.lru_cache(maxsize=256)
+def negotiate(header: str | None) -> microversion_parse.Version:
+    """Find the microversion that a request wants.
+
+    :param header: value of ``OpenStack-API-Version``, several joined with commas, or None.
+    :raises HTTPBadRequest: what it wants is not a version.
+    :raises UnacceptableVersion: it is one that is not served.
+    """
+    text = microversion_parse.get_version({HEADER: header or ''}, SERVICE_TYPE) or min_version_string()
+    if text == 'latest':
+        text = max_version_string()
+    try:
+        version = parse_version_string(text)
+    except TypeError as error:
+        raise exc.HTTPBadRequest(str(error)) from error
+    if str(version) not in VERSIONS:
+        raise UnacceptableVersion(f'Unacceptable version header: {text}')
+    version.min_version = parse_version_string(min_version_string())
+    version.max_version = parse_version_string(max_version_string())
+    return version
+
+
+def stamp(headers: Iterable[tuple[str, str]], version: microversion_parse.Version) -> list[tuple[str, str]]:
+    """``headers`` of a response, and what says that it was made for ``version``."""
+    stamped = [(name, value) for name, value in headers if name.lower() != 'vary']
+    vary = [value for name, value in headers if name.lower() == 'vary']
+    return [*stamped, (HEADER, f'{SERVICE_TYPE} {version}'), ('Vary', ', '.join([*vary, HEADER]))]
+
+
+class _Window(NamedTuple):
+    since: microversion_parse.Version
+    until: microversion_parse.Version
+    handler: Handler
+
+
+def version_handler(min_ver: str, max_ver: str | None = None, status_code: int = 404) -> Callable[[Handler], Handler]:
+    """Decorate a handler that exists between two microversions, both included.
+
+    Functions of one name in one module share their windows: whichever is called, the one in whose window the request
+    falls answers. Decorators above this one count for all of them, as written on the last; those below for each alone.
+
+    :param min_ver: the first microversion.
+    :param max_ver: the last microversion; None for no end.
+    :param status_code: the error of a request that falls in no window; that of the last function counts.
+    :raises ValueError: at import, when two windows overlap.
+    """
+    since = parse_version_string(min_ver)
+    until = parse_version_string(max_ver or max_version_string())
+
+    def decorate(handler: Handler) -> Handler:
+        windows = _windows_of_earlier(handler)
+        if any(since <= window.until and window.since <= until for window in windows):
+            raise ValueError(f'{handler.__module__}.{handler.__qualname__} has overlapping microversion windows')
+        windows = (*windows, _Window(since, until, handler))
+
+        @functools.wraps(handler)
+        def dispatch(req: webob.Request) -> webob.Response:
+            version = wanted(req)
+            for window in windows:
+                if window.since <= version <= window.until:
+                    return window.handler(req)
+            raise exc.status_map[status_code]
+
+        dispatch.windows = windows  # type: ignore[attr-defined]
+        return dispatch
+
+    return decorate
+
+
+def _windows_of_earlier(handler: Handler) -> tuple[_Window, ...]:
+    """Windows of the functions that have had the name so far; ``functools.wraps`` carries them through decorators."""
+    earlier = vars(sys.modules[handler.__module__]).get(handler.__name__)
+    windows: tuple[_Window, ...] = getattr(getattr(earlier, 'func', earlier), 'windows', ())
+    return windows

@@ -1,0 +1,36 @@
+"""Policy rules, one module per resource: who may do what unless an operator says otherwise."""
+
+from __future__ import annotations
+
+import itertools
+
+from oslo_policy import policy
+
+from placement.policies import (
+    aggregate,
+    allocation,
+    allocation_candidate,
+    base,
+    inventory,
+    resource_class,
+    resource_provider,
+    trait,
+    usage,
+)
+
+_MODULES = (
+    base,
+    resource_provider,
+    inventory,
+    aggregate,
+    trait,
+    resource_class,
+    usage,
+    allocation,
+    allocation_candidate,
+)
+
+
+def list_rules() -> list[policy.RuleDefault]:
+    """Every rule, for the service and for ``oslopolicy-sample-generator --namespace placement``."""
+    return list(itertools.chain.from_iterable(module.RULES for module in _MODULES))

@@ -1,0 +1,11 @@
+"""Policy rules of allocation candidates (contract A 7)."""
+
+from __future__ import annotations
+
+from placement.policies import base
+
+LIST = 'placement:allocation_candidates:list'
+
+RULES = [
+    base.rule(LIST, 'Ask which resource providers could serve a request.', ('GET', '/allocation_candidates')),
+]

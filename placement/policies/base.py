@@ -1,0 +1,41 @@
+"""Policy rules that the others are made of, and how a rule of an operation is declared (contract A 7)."""
+
+from __future__ import annotations
+
+from oslo_policy import policy
+
+ADMIN_API = 'admin_api'
+_ADMIN = 'role:admin'
+
+RULES = [
+    policy.RuleDefault(
+        ADMIN_API,
+        _ADMIN,
+        description='What every operation asks for unless its own rule says otherwise.',
+        scope_types=['system'],
+    ),
+    policy.RuleDefault(
+        'placement',
+        _ADMIN,
+        description='What every operation asked for before each had a rule of its own.',
+        scope_types=['system'],
+        deprecated_for_removal=True,
+        deprecated_reason='No operation refers to it. Override admin_api or the rules of the operations instead.',
+        deprecated_since='1.0.0',
+    ),
+]
+
+
+def rule(name: str, description: str, *operations: tuple[str, str]) -> policy.DocumentedRuleDefault:
+    """Declare the rule of one or more operations.
+
+    :param name: the rule's name, which a refusal names to the caller.
+    :param operations: pairs of method and path.
+    """
+    return policy.DocumentedRuleDefault(
+        name,
+        f'rule:{ADMIN_API}',
+        description,
+        [{'method': method, 'path': path} for method, path in operations],
+        scope_types=['system'],
+    )

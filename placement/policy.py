@@ -1,0 +1,134 @@
+"""Enforcement of policy: the rules in force now, from the defaults and the operator's file.
+
+oslo.policy reads its file again while other threads evaluate rules. Here a changed file becomes a new set of rules
+beside the old one, which is exchanged for it only when the file is valid.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from oslo_config import cfg
+from oslo_log import log
+from oslo_policy import policy as oslo_policy
+
+from placement import exception, policies
+
+LOG = log.getLogger(__name__)
+
+#: What tells one content of a file from the next: path, time of change in nanoseconds, size, inode.
+_Signature = tuple[tuple[str, int, int, int], ...]
+
+
+class Enforcer:
+    """Decides whether a caller may do something. One per application.
+
+    :param conf: a ``ConfigOpts`` with the groups ``placement`` and ``oslo_policy``.
+    :raises ConfigurationInvalid: the policy file is invalid, or was named by the operator and is not there.
+    """
+
+    def __init__(self, conf: cfg.ConfigOpts) -> None:
+        self._conf = conf
+        self._file = _policy_file(conf)
+        self._lock = threading.Lock()
+        self._signature = self._sign()
+        self._rules = self._load()
+
+    def allows(self, rule: str, target: Mapping[str, Any], credentials: Any) -> bool:
+        """Whether ``credentials`` may do what ``rule`` stands for.
+
+        :param rule: name of a declared rule.
+        :param target: what it would be done to.
+        :param credentials: an ``oslo_context`` request context.
+        """
+        self._follow_file()
+        return bool(self._rules.authorize(rule, dict(target), credentials))
+
+    def _follow_file(self) -> None:
+        signature = self._sign()
+        if signature == self._signature:
+            return
+        with self._lock:
+            if signature == self._signature:
+                return
+            self._signature = signature
+            try:
+                self._rules = self._load()
+                LOG.info('The policy file %s has changed; its rules are in force now.', self._file)
+            except exception.ConfigurationInvalid as error:
+                LOG.error('%s The rules read before stay in force.', error)
+
+    def _load(self) -> oslo_policy.Enforcer:
+        enforcer = oslo_policy.Enforcer(self._conf, policy_file=self._file)
+        enforcer.suppress_deprecation_warnings = True
+        enforcer.register_defaults([_unscoped(rule) for rule in policies.list_rules()])
+        try:
+            enforcer.load_rules()
+            enforcer.check_rules(raise_on_violation=True)
+        except Exception as error:  # A file may hold anything, and oslo.policy fails in as many ways.
+            raise self._invalid(' '.join(str(error).split())) from error
+        for name, rule in enforcer.file_rules.items():
+            # oslo.policy reads what it cannot understand as "!", that is never.
+            if '!' in str(rule.check) and '!' not in rule.check_str:
+                raise self._invalid(f'rule "{name}" cannot be understood: {rule.check_str}')
+            if enforcer.registered_rules.get(name, rule).deprecated_for_removal:
+                LOG.warning(
+                    'The policy file %s sets the rule "%s", which nothing refers to any more.', self._file, name
+                )
+        # From here on the file is watched by this class.
+        enforcer.use_conf = False
+        return enforcer
+
+    def _invalid(self, reason: str) -> exception.ConfigurationInvalid:
+        return exception.ConfigurationInvalid(reason=f'The policy file {self._file} is invalid: {reason}.')
+
+    def _sign(self) -> _Signature:
+        signature = []
+        for path in _with_directories(self._file, self._conf.oslo_policy.policy_dirs):
+            try:
+                status = os.stat(path)
+            except OSError:
+                continue
+            signature.append((path, status.st_mtime_ns, status.st_size, status.st_ino))
+        return tuple(signature)
+
+
+def _policy_file(conf: cfg.ConfigOpts) -> str:
+    """Absolute path of the policy file: that of [oslo_policy] when set, else that of [placement]."""
+    for group in ('oslo_policy', 'placement'):
+        location = conf.get_location('policy_file', group)
+        if location is None or location.location in (cfg.Locations.opt_default, cfg.Locations.set_default):
+            continue
+        name: str = conf[group].policy_file
+        found = conf.find_file(name)
+        if found is None or not os.path.isfile(found):
+            raise exception.ConfigurationInvalid(
+                reason=f'The policy file {name}, named by [{group}] policy_file, does not exist.'
+            )
+        return str(found)
+    return str(conf.placement.policy_file)
+
+
+def _with_directories(path: str, names: list[str]) -> Iterator[str]:
+    """``path``, and the files in those of oslo.policy's ``policy_dirs`` that lie beside it."""
+    yield path
+    for name in names:
+        directory = os.path.join(os.path.dirname(path), name)
+        if os.path.isdir(directory):
+            yield from (entry.path for entry in os.scandir(directory))
+
+
+def _unscoped(rule: oslo_policy.RuleDefault) -> oslo_policy.RuleDefault:
+    # Rules are declared for system scope, but a token of any scope may pass them (contract A 7). oslo.policy 6 has no
+    # option for that any more.
+    return oslo_policy.RuleDefault(
+        rule.name,
+        rule.check_str,
+        rule.description,
+        deprecated_for_removal=rule.deprecated_for_removal,
+        deprecated_reason=rule.deprecated_reason,
+        deprecated_since=rule.deprecated_since,
+    )

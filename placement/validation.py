@@ -1,0 +1,165 @@
+"""Reading and checking what clients send: JSON text, query strings, JSON Schema, and what counts as a uuid."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+from urllib import parse
+
+import jsonschema
+import orjson
+from jsonschema import validators
+
+#: A run of digits that orjson may read as an inexact float.
+_LONG_NUMBER = re.compile(rb'[0-9]{19}')
+_HEX_DIGITS = re.compile(r'[0-9a-fA-F]{32}')
+
+#: Characters of one part of a message that are sent; a message repeats input, and input may be a megabyte.
+_MAX_PART = 1024
+
+
+class ValidationError(ValueError):
+    """What was sent is well-formed but not what is expected. The message says where and why."""
+
+
+# Text to values ---------------------------------------------------------------------------------------------
+
+
+def parse_json(body: bytes) -> Any:
+    """Read JSON (RFC 8259): UTF-8, no NaN or infinity, the last of repeated keys counts, integers exact.
+
+    :raises ValueError: ``body`` is not that, or is nested more than 1024 levels deep.
+    """
+    data = orjson.loads(body)
+    if _LONG_NUMBER.search(body):
+        # The text has been found good. json reads integers of any size, orjson those of 64 bits.
+        data = json.loads(body)
+    return data
+
+
+def parse_query(text: str) -> list[tuple[str, str]]:
+    """Read ``application/x-www-form-urlencoded``, as WSGI hands it over, into pairs in their order.
+
+    :raises UnicodeError: what the text encodes is not UTF-8.
+    """
+    pairs = []
+    for field in text.encode('latin-1').split(b'&'):
+        if field:
+            key, _equals, value = field.partition(b'=')
+            pairs.append((_decode(key), _decode(value)))
+    return pairs
+
+
+def _decode(encoded: bytes) -> str:
+    return parse.unquote_to_bytes(encoded.replace(b'+', b' ')).decode()
+
+
+# uuids ------------------------------------------------------------------------------------------------------
+
+
+def is_uuid(text: object) -> bool:
+    """Whether ``text`` is a uuid in one of the spellings of contract A 1.9."""
+    return isinstance(text, str) and _HEX_DIGITS.fullmatch(_bare(text)) is not None
+
+
+def canonical_uuid(text: str) -> str:
+    """Spell a uuid in lower case, 8-4-4-4-12. Other text is returned as it is, and is nobody's uuid."""
+    digits = _bare(text).lower()
+    if not _HEX_DIGITS.fullmatch(digits):
+        return text
+    return '-'.join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+
+
+def _bare(text: str) -> str:
+    # Far longer than any spelling; saves work on megabytes.
+    if len(text) > 128:
+        return ''
+    return text.removeprefix('urn:').removeprefix('uuid:').strip('{}').replace('-', '')
+
+
+# Schemas ----------------------------------------------------------------------------------------------------
+
+
+def validate(data: Any, schema: dict[str, Any]) -> None:
+    """Check a value.
+
+    :param data: JSON values.
+    :param schema: JSON Schema, draft 7, with the format ``uuid`` of contract A 1.9; a constant.
+    :raises ValidationError: with the text of contract A 1.9 for the first violation found.
+    """
+    try:
+        error = next(_validator(schema).iter_errors(data), None)
+        if error is None:
+            error = next(_nul_errors(data), None)
+    except RecursionError:
+        raise ValidationError('The value is nested too deeply.') from None
+    if error is not None:
+        raise ValidationError(_describe(error))
+
+
+def _describe(error: jsonschema.ValidationError) -> str:
+    lines = [_shorten(error.message)]
+    if error.validator:
+        # The keyword is named before the path, so it is not a part of the path.
+        path = list(error.relative_schema_path)[:-1]
+        lines += ['', f'Failed validating {error.validator!r} in schema{_shorten(_index(path))}']
+        lines += [f'On instance{_shorten(_index(error.absolute_path))}']
+    return '\n'.join(lines)
+
+
+def _index(path: Iterable[str | int]) -> str:
+    return ''.join(f'[{step!r}]' for step in path)
+
+
+def _shorten(text: str) -> str:
+    if len(text) <= _MAX_PART:
+        return text
+    return f'{text[: _MAX_PART // 2]} [...] {text[-_MAX_PART // 2 :]}'
+
+
+def _nul_errors(data: Any) -> Iterator[jsonschema.ValidationError]:
+    """Refuse the one character of JSON that PostgreSQL cannot store, the same everywhere for every database."""
+    pending = [data]
+    while pending:
+        value = pending.pop()
+        if isinstance(value, str):
+            if '\0' in value:
+                yield jsonschema.ValidationError('The character NUL (U+0000) is not allowed')
+        elif isinstance(value, dict):
+            pending += value.keys()
+            pending += value.values()
+        elif isinstance(value, list):
+            pending += value
+
+
+def _is_integer(_checker: Any, value: object) -> bool:
+    # jsonschema would also take 2.0, which would be stored and echoed as a float (contract A 8, D3).
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _unique_items(_validator: Any, unique: bool, items: Any, _schema: Any) -> Iterator[jsonschema.ValidationError]:
+    # jsonschema's own compares every pair when items are of several types: minutes for a megabyte.
+    if unique and isinstance(items, list) and len({repr(item) for item in items}) < len(items):
+        yield jsonschema.ValidationError(f'{items!r} has non-unique elements')
+
+
+_FORMATS = jsonschema.FormatChecker(formats=())
+_FORMATS.checks('uuid')(lambda value: not isinstance(value, str) or is_uuid(value))
+
+_Validator = validators.extend(
+    jsonschema.Draft7Validator,
+    validators={'uniqueItems': _unique_items},
+    type_checker=jsonschema.Draft7Validator.TYPE_CHECKER.redefine('integer', _is_integer),
+)
+
+#: Made once per schema. Keyed by identity; each validator keeps its schema alive, so that no identity comes again.
+_made: dict[int, Any] = {}
+
+
+def _validator(schema: dict[str, Any]) -> Any:
+    made = _made.get(id(schema))
+    if made is None:
+        made = _made[id(schema)] = _Validator(schema, format_checker=_FORMATS)
+    return made

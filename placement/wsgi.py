@@ -1,0 +1,29 @@
+"""``placement.wsgi:application`` for any WSGI server, configured by file and environment."""
+
+from __future__ import annotations
+
+import sys
+
+from oslo_config import cfg
+from oslo_log import log
+
+from placement import conf as configuration
+from placement import deploy, exception
+
+
+def init_application(conf: cfg.ConfigOpts | None = None) -> deploy.Application:
+    """Set up logging and build the application of this process.
+
+    :param conf: made by ``placement.conf.load``; None loads from the default places.
+    :raises SystemExit: it cannot be built; the reason is one line on standard error.
+    """
+    try:
+        if conf is None:
+            conf = configuration.load()
+        log.setup(conf, 'placement')
+        return deploy.loadapp(conf)
+    except (exception.PlacementError, log.LogConfigError) as error:
+        sys.exit(f'placement: {error}')
+
+
+application = init_application()
