@@ -7,11 +7,10 @@ of HTTP or of microversions: callers pass the facts that a version decides.
 from __future__ import annotations
 
 import re
-import uuid
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from oslo_utils import uuidutils
+from placement import validation
 
 #: No inventory can hold this much: every stored amount fits a signed 32-bit integer (contract A 3.2). Larger
 #: requests are cut down to it, so that numbers of any length find nothing instead of upsetting a database.
@@ -100,6 +99,6 @@ def _parse_amount(name: str, text: str) -> int:
 
 
 def _canonical_uuid(text: str) -> str:
-    if not uuidutils.is_uuid_like(text):
+    if not validation.is_uuid(text):
         raise BadQuery(f"Expected 'member_of' parameter to contain valid UUID(s). Got: {text}")
-    return str(uuid.UUID(text))
+    return validation.canonical_uuid(text)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import webob
 from webob import exc
 
-from placement import errors, exception, query, util
+from placement import errors, exception, query
 
 Handler = Callable[[webob.Request], webob.Response]
 
@@ -43,7 +43,6 @@ _GENERAL = (
     Answer(exception.ResourceProviderInUse, status=exc.HTTPConflict, code=errors.PROVIDER_IN_USE),
     Answer(exception.InventoryInUse, status=exc.HTTPConflict, code=errors.INVENTORY_INUSE),
     Answer(exception.Conflict, status=exc.HTTPConflict),
-    Answer(exception.PolicyNotAuthorized, status=exc.HTTPForbidden),
 )
 
 
@@ -75,16 +74,12 @@ def answered(*special: Answer) -> Callable[[Handler], Handler]:
             try:
                 return handler(req)
             except (exception.PlacementError, query.BadQuery):
-                with mapped(*special, **_path_values(req)):
+                with mapped(*special, **req.environ['wsgiorg.routing_args'][1]):
                     raise
 
         return answering
 
     return decorate
-
-
-def _path_values(req: webob.Request) -> dict[str, str]:
-    return {name: util.wsgi_path_item(req.environ, name) for name in req.environ['wsgiorg.routing_args'][1]}
 
 
 def _http_error(

@@ -10,10 +10,10 @@ from oslo_utils import timeutils
 
 
 class Dated(Protocol):
-    """Anything stored. ``modified`` is its last update, else its creation, else None when neither is known."""
+    """Anything stored; ``modified`` is when it was last written, aware and in UTC."""
 
     @property
-    def modified(self) -> dt.datetime | None: ...
+    def modified(self) -> dt.datetime: ...
 
 
 def now() -> dt.datetime:
@@ -22,6 +22,5 @@ def now() -> dt.datetime:
 
 
 def newest(records: Iterable[Dated]) -> dt.datetime:
-    """Return the newest time of ``records``; now when there are none or when one has no known time."""
-    present = now()
-    return max((record.modified or present for record in records), default=present)
+    """Return the newest time of ``records``; now when there are none."""
+    return max((record.modified for record in records), default=now())

@@ -60,7 +60,7 @@ def get_resource_class(req: webob.Request) -> webob.Response:
     context = req.environ['placement.context']
     context.can(policies.SHOW)
     resource_class = ResourceClass.get_by_name(context, util.wsgi_path_item(req.environ, 'name'))
-    return util.json_response(req, _serialize(req, resource_class), last_modified=modified.newest([resource_class]))
+    return util.json_response(req, _serialize(req, resource_class), last_modified=resource_class.modified)
 
 
 @wsgi_wrapper.PlacementWsgify

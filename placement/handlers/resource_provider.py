@@ -12,6 +12,7 @@ from placement import exception, microversion, query, schemas, util, wsgi_wrappe
 from placement.handlers import faults, modified
 from placement.handlers.faults import Answer
 from placement.objects import resource_provider as objects
+from placement.objects.provider_filter import ProviderFilters
 from placement.policies import resource_provider as policies
 from placement.schemas import resource_provider as schema
 
@@ -49,16 +50,16 @@ def _canonical(uuid: str | None) -> str | None:
     return None if uuid is None else util.canonical_uuid(uuid)
 
 
-def _filters(req: webob.Request) -> objects.ProviderFilters:
+def _filters(req: webob.Request) -> ProviderFilters:
     """Read the query string; what it may hold depends on the microversion."""
     version = microversion.wanted(req)
     params = util.validate_query_params(req, schemas.for_version(schema.LIST, version))
-    member_of = query.parse_member_of(req.GET.getall('member_of'), repeatable=version >= (1, 24))
+    member_of = query.parse_member_of(params.getall('member_of'), repeatable=version >= (1, 24))
     resources = query.parse_resources(params['resources']) if 'resources' in params else {}
     traits = query.TraitFilter(frozenset(), frozenset())
     if 'required' in params:
         traits = query.parse_required(params['required'], forbidden_allowed=version >= (1, 22))
-    return objects.ProviderFilters(
+    return ProviderFilters(
         name=params.get('name') or None,
         uuid=_canonical(params.get('uuid')),
         in_tree=_canonical(params.get('in_tree')),
@@ -142,7 +143,7 @@ def update_resource_provider(req: webob.Request) -> webob.Response:
     context.can(policies.UPDATE)
     provider = objects.ResourceProvider.get_by_uuid(context, util.wsgi_path_item(req.environ, 'uuid'))
     data = util.extract_json(req.body, schemas.for_version(schema.PUT, microversion.wanted(req)))
-    parent = objects.UNCHANGED
+    parent: str | objects.Unchanged | None = objects.UNCHANGED
     if 'parent_provider_uuid' in data:
         parent = _canonical(data['parent_provider_uuid'])
     provider.update(data['name'], parent=parent)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import jsonschema
 import webob
 from webob import exc
 
-from placement import exception, microversion, util, wsgi_wrapper
+from placement import exception, microversion, util, validation, wsgi_wrapper
 from placement.handlers import faults, modified
 from placement.handlers.faults import Answer
 from placement.objects.resource_provider import ResourceProvider
@@ -121,7 +120,7 @@ def get_trait(req: webob.Request) -> webob.Response:
     context = req.environ['placement.context']
     context.can(policies.SHOW)
     trait = Trait.get_by_name(context, util.wsgi_path_item(req.environ, 'name'))
-    return util.empty_response(req, 204, last_modified=modified.newest([trait]))
+    return util.empty_response(req, 204, last_modified=trait.modified)
 
 
 @wsgi_wrapper.PlacementWsgify
@@ -133,15 +132,15 @@ def put_trait(req: webob.Request) -> webob.Response:
     context.can(policies.UPDATE)
     name = util.wsgi_path_item(req.environ, 'name')
     try:
-        jsonschema.validate(name, schema.CUSTOM_TRAIT_NAME)
-    except jsonschema.ValidationError as error:
+        validation.validate(name, schema.CUSTOM_TRAIT_NAME)
+    except validation.ValidationError as error:
         raise exc.HTTPBadRequest(_INVALID_NAME) from error
     trait, created = Trait.ensure(context, name)
     return util.empty_response(
         req,
         201 if created else 204,
         location=util.trait_url(req.environ, name),
-        last_modified=modified.newest([trait]),
+        last_modified=trait.modified,
     )
 
 

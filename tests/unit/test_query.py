@@ -69,15 +69,15 @@ def test_amounts_below_one_are_refused(amount: str) -> None:
 
 
 def test_required_names_are_stripped_and_collapsed() -> None:
-    assert query.parse_required(' A ,B,A', True) == ({'A', 'B'}, frozenset())
+    assert query.parse_required(' A ,B,A', True) == query.TraitFilter(frozenset('AB'), frozenset())
 
 
 def test_all_leading_exclamation_marks_forbid() -> None:
-    assert query.parse_required('A,!B,!!!C', True) == ({'A'}, {'B', 'C'})
+    assert query.parse_required('A,!B,!!!C', True) == query.TraitFilter(frozenset('A'), frozenset('BC'))
 
 
 def test_a_trait_may_be_both_required_and_forbidden() -> None:
-    assert query.parse_required('A,!A', True) == ({'A'}, {'A'})
+    assert query.parse_required('A,!A', True) == query.TraitFilter(frozenset('A'), frozenset('A'))
 
 
 def test_other_prefixes_are_part_of_a_name() -> None:
@@ -101,7 +101,7 @@ def test_forbidding_needs_leave() -> None:
 
 
 def test_member_of_is_a_set_per_occurrence() -> None:
-    assert query.parse_member_of([A, f'in:{A},{B}'], True) == ({A}, {A, B})
+    assert query.parse_member_of([A, f'in:{A},{B}'], True) == (frozenset({A}), frozenset({A, B}))
 
 
 def test_no_member_of_is_no_condition() -> None:
@@ -110,7 +110,7 @@ def test_no_member_of_is_no_condition() -> None:
 
 @pytest.mark.parametrize('spelling', [A.upper(), A.replace('-', ''), '{' + A + '}', 'urn:uuid:' + A])
 def test_aggregates_become_canonical(spelling: str) -> None:
-    assert query.parse_member_of([f'in:{spelling},{A}'], True) == ({A},)
+    assert query.parse_member_of([f'in:{spelling},{A}'], True) == (frozenset({A}),)
 
 
 def test_repeating_member_of_needs_leave() -> None:

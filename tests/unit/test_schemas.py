@@ -228,13 +228,19 @@ def test_aggregates_are_an_object_from_1_19() -> None:
 
 def test_traits_of_a_provider_may_repeat() -> None:
     assert complaints(trait.PUT_FOR_PROVIDER, {'traits': ['x', 'x'], 'resource_provider_generation': 0}) == ''
-    for bad, phrase in (
+
+
+@pytest.mark.parametrize(
+    ('traits', 'phrase'),
+    [
         ([''], 'minLength'),
         (['x' * 256], 'maxLength'),
         ([1], "1 is not of type 'string'"),
         ('x', "'x' is not of type 'array'"),
-    ):
-        assert phrase in complaints(trait.PUT_FOR_PROVIDER, {'traits': bad, 'resource_provider_generation': 0})
+    ],
+)
+def test_traits_of_a_provider_are_short_texts(traits: Any, phrase: str) -> None:
+    assert phrase in complaints(trait.PUT_FOR_PROVIDER, {'traits': traits, 'resource_provider_generation': 0})
 
 
 CUSTOM_NAMES = ['CUSTOM_A', 'CUSTOM__', 'CUSTOM_9', 'CUSTOM_' + 'X' * 248]
