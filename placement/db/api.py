@@ -26,16 +26,9 @@ T = TypeVar('T')
 _FIRST_PAUSE = 0.002
 _LONGEST_PAUSE = 0.25
 
-#: Options of [placement_database] that oslo.db's engine takes under the same name.
-_ENGINE_OPTIONS = (
-    'connection_recycle_time',
-    'connection_debug',
-    'max_pool_size',
-    'max_overflow',
-    'pool_timeout',
-    'mysql_sql_mode',
-    'mysql_wsrep_sync_wait',
-)
+#: Options of [placement_database] that oslo.db's engine takes under the same name; the second for pooled connections.
+_ENGINE_OPTIONS = ('connection_recycle_time', 'connection_debug', 'mysql_sql_mode', 'mysql_wsrep_sync_wait')
+_POOL_OPTIONS = ('max_pool_size', 'max_overflow', 'pool_timeout')
 
 
 class TryAgain(db_exc.RetryRequest):
@@ -59,16 +52,20 @@ class Database:
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         self._options = conf.placement_database
         self._facade = enginefacade.transaction_context()
+        url = engine_url(self._options.connection)
+        # oslo.db opens a SQLite file anew for each transaction.
+        passed_on = _ENGINE_OPTIONS if url.get_backend_name() == 'sqlite' else _ENGINE_OPTIONS + _POOL_OPTIONS
         self._facade.configure(
-            connection=engine_url(self._options.connection),
+            connection=url,
             sqlite_fk=True,
             # Whoever waits for the database is the caller, who is told 503 at once; waiting here would hang it.
             max_retries=0,
             thread_checkin=False,
-            **{name: self._options[name] for name in _ENGINE_OPTIONS},
+            **{name: self._options[name] for name in passed_on},
         )
         self._lock = threading.Lock()
         self._prepared: sa.Engine | None = None
+        self._keeper: sqlite.Keeper | None = None
         self.resource_classes = names.NameCache(tables.resource_classes)
         self.traits = names.NameCache(tables.traits)
         #: Called with the reason whenever a transaction is tried again. Set by whoever counts.
@@ -81,7 +78,7 @@ class Database:
             with self._lock:
                 engine = self._facade.writer.get_engine()
                 if self._prepared is None and engine.dialect.name == 'sqlite':
-                    sqlite.prepare(engine, self._options.sqlite_busy_timeout)
+                    self._keeper = sqlite.prepare(engine, self._options.sqlite_busy_timeout)
                 self._prepared = engine
         return self._prepared
 
@@ -153,6 +150,8 @@ class Database:
         """Close all pooled connections."""
         if self._prepared is not None:
             self._prepared.dispose()
+        if self._keeper is not None:
+            self._keeper.close()
 
 
 def engine_url(url: str) -> sa.URL:

@@ -6,6 +6,8 @@ two writers queue (for up to the busy timeout) instead of failing when the secon
 
 from __future__ import annotations
 
+import os
+import sqlite3
 from typing import Any
 
 import sqlalchemy as sa
@@ -15,14 +17,42 @@ from sqlalchemy import event
 WRITES = 'placement_writes'
 
 
-def prepare(engine: sa.Engine, busy_timeout: int) -> None:
+class Keeper:
+    """One idle connection in each process, because SQLite clears the log away whenever the last connection closes.
+
+    oslo.db opens a connection for each transaction, so without this nearly every one would pay for that.
+    """
+
+    def __init__(self, path: str | None) -> None:
+        self._path = path
+        self._kept: dict[int, sqlite3.Connection] = {}
+
+    def keep(self) -> None:
+        """Open the connection unless this process has it. One inherited through a fork is not touched."""
+        if self._path and os.getpid() not in self._kept:
+            connection = sqlite3.connect(self._path, check_same_thread=False)
+            # Opening is lazy; any question opens the file.
+            connection.execute('PRAGMA schema_version').fetchone()
+            self._kept[os.getpid()] = connection
+
+    def close(self) -> None:
+        """Let go of this process's connection."""
+        connection = self._kept.pop(os.getpid(), None)
+        if connection is not None:
+            connection.close()
+
+
+def prepare(engine: sa.Engine, busy_timeout: int) -> Keeper:
     """Attach the listeners that set up each connection and begin each transaction of ``engine``.
 
     :param busy_timeout: seconds that a writer waits for the lock.
+    :returns: what holds the database open between transactions.
     """
+    keeper = Keeper(engine.url.database if engine.url.database != ':memory:' else None)
 
     @event.listens_for(engine, 'connect')
     def set_up(dbapi_connection: Any, _record: Any) -> None:
+        keeper.keep()
         dbapi_connection.execute(f'PRAGMA busy_timeout = {int(busy_timeout) * 1000}')
         dbapi_connection.execute('PRAGMA journal_mode = WAL')
 
@@ -34,3 +64,5 @@ def prepare(engine: sa.Engine, busy_timeout: int) -> None:
         if statement == 'BEGIN' and connection.get_execution_options().get(WRITES):
             statement = 'BEGIN IMMEDIATE'
         return statement, parameters
+
+    return keeper
