@@ -10,7 +10,9 @@ from collections.abc import Sequence
 
 from oslo_config import cfg
 
+
 from placement import conf as placement_conf
+from placement import exception
 from placement.db.api import Database
 
 PROGRAM = 'placement.cmd.exporter'
@@ -29,7 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         conf = placement_conf.load(environ=os.environ, config_files=arguments.config_file)
         bind = conf.metrics.bind
-    except cfg.Error as error:
+    except exception.ConfigurationInvalid as error:
         return _failed(str(error))
     if not bind:
         return _failed('[metrics] bind is not set.')

@@ -12,20 +12,23 @@ import socket
 import subprocess
 import sys
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 
+import httpx
 import pytest
+
+import placement
 
 INSTALL_SECONDS = 600
 START_SECONDS = 60
+ROOT = str(pathlib.Path(placement.__file__).parents[1])
 
 
 def unavailable(part: str, reason: str) -> None:
     """Report that the test needs ``part`` (a word such as ``nginx``) and cannot run.
 
-    Skips with the reason, unless ``PLACEMENT_TEST_REQUIRE`` (comma-separated words) names the part or ``operations``: then it fails.
+    Skips with the reason. When ``PLACEMENT_TEST_REQUIRE`` (comma-separated words) names the part or ``operations``,
+    it fails instead.
     """
     required = {word.strip() for word in os.environ.get('PLACEMENT_TEST_REQUIRE', '').split(',')}
     if {part, 'operations'} & required:
@@ -84,19 +87,25 @@ def clean_environ(**extra: str) -> dict[str, str]:
 
 
 def run(command: Sequence[str], environ: Mapping[str, str] | None = None) -> str:
-    """Run a command to its end and return what it printed. The test fails when the command does."""
+    """Run a command to its end and return its standard output. The test fails when the command does."""
     ran = subprocess.run(
         command,
         check=False,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
+        capture_output=True,
         text=True,
         timeout=120,
-        env=dict(environ) if environ is not None else clean_environ(),
+        env=clean_environ() if environ is None else dict(environ),
     )
     if ran.returncode:
-        pytest.fail(f'{" ".join(command)} ended with {ran.returncode}:\n{ran.stdout[-4000:]}')
+        pytest.fail(f'{" ".join(command)} ended with {ran.returncode}:\n{ran.stdout[-2000:]}{ran.stderr[-4000:]}')
     return ran.stdout
+
+
+def import_path() -> str:
+    """``PYTHONPATH`` that lets another interpreter of the same version import what this one can."""
+    return os.pathsep.join(
+        dict.fromkeys(path for path in [ROOT, *sys.path] if path == ROOT or path.endswith('site-packages'))
+    )
 
 
 @contextlib.contextmanager
@@ -105,47 +114,47 @@ def running(
     url: str,
     log: pathlib.Path,
     environ: Mapping[str, str],
-    stop: signal.Signals = signal.SIGTERM,
+    pass_fds: Sequence[int] = (),
+    uds: pathlib.Path | None = None,
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Run a server until the block ends; enter the block when ``url`` answers, whatever the status.
 
-    Its output goes to ``log``. It gets a session of its own, so that its workers end with it.
+    ``uds`` is the Unix socket to ask on, when it does not listen on a port. The server inherits ``pass_fds``. Its
+    output goes to ``log``. It gets a session of its own, so that its workers end with it.
     """
     with open(log, 'ab') as output:
         process = subprocess.Popen(
-            command, stdout=output, stderr=subprocess.STDOUT, env=dict(environ), cwd=log.parent, start_new_session=True
+            command,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=dict(environ),
+            cwd=log.parent,
+            start_new_session=True,
+            pass_fds=tuple(pass_fds),
         )
     try:
-        _wait_until_it_answers(process, url, log)
+        _wait_until_it_answers(process, url, uds, log)
         yield process
     finally:
-        _end(process, stop)
+        _end(process)
 
 
-def _wait_until_it_answers(process: subprocess.Popen[bytes], url: str, log: pathlib.Path) -> None:
+def _wait_until_it_answers(
+    process: subprocess.Popen[bytes], url: str, uds: pathlib.Path | None, log: pathlib.Path
+) -> None:
     deadline = time.monotonic() + START_SECONDS
-    while process.poll() is None and time.monotonic() < deadline:
-        if answers(url):
-            return
-        time.sleep(0.1)
+    with httpx.Client(transport=httpx.HTTPTransport(uds=str(uds) if uds else None)) as client:
+        while process.poll() is None and time.monotonic() < deadline:
+            with contextlib.suppress(httpx.TransportError):
+                client.get(url)
+                return
+            time.sleep(0.1)
     pytest.fail(f'{process.args!r} does not answer at {url}:\n{log.read_text()[-4000:]}')
 
 
-def answers(url: str) -> bool:
-    """Whether an HTTP server answers at ``url``, whatever the status."""
-    try:
-        with urllib.request.urlopen(url, timeout=5):
-            return True
-    except urllib.error.HTTPError as error:
-        error.close()
-        return True
-    except OSError:
-        return False
-
-
-def _end(process: subprocess.Popen[bytes], stop: signal.Signals) -> None:
+def _end(process: subprocess.Popen[bytes]) -> None:
     if process.poll() is None:
-        process.send_signal(stop)
+        process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(30)
     with contextlib.suppress(ProcessLookupError):

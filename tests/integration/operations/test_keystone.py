@@ -1,0 +1,176 @@
+"""Placement behind a real Keystone: who gets in, who does not, and how clients find it (contract A 1.3, issue 5)."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from placement import handler
+
+from . import identity, placement_server, services
+
+UUID = '5f7d8c1e-8a52-4c0c-9d0f-3d3b1f8b6f10'
+OPERATIONS = sorted(
+    (method, path.replace('{uuid}', UUID).replace('{consumer_uuid}', UUID).replace('{resource_class}', 'VCPU'))
+    for path, methods in handler.ROUTE_DECLARATIONS.items()
+    for method in methods
+    if path not in ('', '/')
+)
+
+
+def _middleware_options(auth_url: str) -> dict[str, Any]:
+    return {
+        'auth_type': 'password',
+        'auth_url': auth_url,
+        'www_authenticate_uri': auth_url,
+        'username': 'placement',
+        'password': identity.PASSWORD,
+        'project_name': 'service',
+        'user_domain_id': 'default',
+        'project_domain_id': 'default',
+        'interface': 'internal',
+        # A negative time turns the cache off, so that a revoked token is refused at once.
+        'token_cache_time': -1,
+    }
+
+
+@pytest.fixture(scope='module')
+def url(keystone: identity.Keystone, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a placement that asks the Keystone, which has it in its catalog."""
+    directory = placement_server.write_configuration(
+        tmp_path_factory.mktemp('placement'),
+        api={'auth_strategy': 'keystone'},
+        keystone_authtoken=_middleware_options(keystone.url),
+    )
+    with placement_server.served(directory) as (address, _):
+        keystone.register(address)
+        yield address
+
+
+def _ask(url: str, method: str, path: str, token: str | None, **headers: str) -> httpx.Response:
+    headers |= {'OpenStack-API-Version': 'placement latest', 'Content-Type': 'application/json'}
+    if token is not None:
+        headers['X-Auth-Token'] = token
+    content = b'{}' if method in ('POST', 'PUT') else b''
+    return httpx.request(method, f'{url}{path}', headers=headers, content=content, timeout=60)
+
+
+def _error(answer: httpx.Response) -> dict[str, Any]:
+    """The one error of a standard error document, which the answer must be."""
+    assert answer.headers['content-type'] == 'application/json'
+    (error,) = answer.json()['errors']
+    assert error['status'] == answer.status_code
+    assert error['request_id'] == answer.headers['x-openstack-request-id']
+    assert error['title'] == answer.reason_phrase
+    return dict(error)
+
+
+def _assert_unauthorized(answer: httpx.Response) -> None:
+    assert answer.status_code == 401, answer.text
+    assert 'code' not in _error(answer)
+    assert answer.headers['www-authenticate'].startswith('Keystone uri=')
+    assert 'openstack-api-version' not in answer.headers
+
+
+def test_no_token_is_401_and_says_where_to_get_one(url: str, keystone: identity.Keystone) -> None:
+    answer = _ask(url, 'GET', '/resource_providers', None)
+    _assert_unauthorized(answer)
+    assert keystone.url in answer.headers['www-authenticate']
+
+
+@pytest.mark.parametrize('token', ['', 'admin', 'gAAAAABnonsense', 'x' * 4000])
+def test_bad_token_is_401(url: str, token: str) -> None:
+    _assert_unauthorized(_ask(url, 'GET', '/resource_providers', token))
+
+
+@pytest.mark.parametrize('path', ['', '/'])
+def test_root_is_open(url: str, path: str) -> None:
+    answer = httpx.get(f'{url}{path}')
+    assert answer.status_code == 200
+    assert answer.json()['versions'][0]['max_version'] == '1.29'
+
+
+def test_root_is_open_to_a_bad_token(url: str) -> None:
+    assert _ask(url, 'GET', '/', 'gAAAAABnonsense').status_code == 200
+
+
+def test_plain_user_is_403_on_every_route(url: str, keystone: identity.Keystone) -> None:
+    token = keystone.token('plain')
+    answers = {(method, path): _ask(url, method, path, token) for method, path in OPERATIONS}
+    assert {operation: answer.status_code for operation, answer in answers.items()} == dict.fromkeys(OPERATIONS, 403)
+    for answer in answers.values():
+        assert 'Policy does not allow placement:' in _error(answer)['detail']
+
+
+def test_admin_passes_the_policy_of_every_route(url: str, keystone: identity.Keystone) -> None:
+    token = keystone.token('admin')
+    statuses = {_ask(url, method, path, token).status_code for method, path in OPERATIONS}
+    assert statuses <= {200, 201, 204, 400, 404, 405}
+    assert _ask(url, 'GET', '/resource_providers', token).status_code == 200
+
+
+def test_revoked_token_is_refused(url: str, keystone: identity.Keystone) -> None:
+    token = keystone.token('admin')
+    assert _ask(url, 'GET', '/resource_providers', token).status_code == 200
+    keystone.revoke(token)
+    _assert_unauthorized(_ask(url, 'GET', '/resource_providers', token))
+
+
+FORGED = {
+    'X-Identity-Status': 'Confirmed',
+    'X-User-Id': 'somebody',
+    'X-Project-Id': 'something',
+    'X-Roles': 'admin',
+    'X-Role': 'admin',
+    'X-Is-Admin-Project': 'True',
+    'X-Service-Roles': 'admin',
+    'OpenStack-System-Scope': 'all',
+}
+
+
+def test_identity_headers_of_a_client_open_nothing(url: str, keystone: identity.Keystone) -> None:
+    _assert_unauthorized(_ask(url, 'GET', '/resource_providers', None, **FORGED))
+    answer = _ask(url, 'GET', '/resource_providers', keystone.token('plain'), **FORGED)
+    assert answer.status_code == 403
+
+
+def _openstack(keystone: identity.Keystone, *arguments: str) -> Any:
+    environ = services.clean_environ(
+        OS_AUTH_URL=keystone.url,
+        OS_USERNAME='admin',
+        OS_PASSWORD=identity.PASSWORD,
+        OS_PROJECT_NAME='admin',
+        OS_USER_DOMAIN_ID='default',
+        OS_PROJECT_DOMAIN_ID='default',
+        OS_IDENTITY_API_VERSION='3',
+        OS_PLACEMENT_API_VERSION='1.29',
+        PYTHONWARNINGS='ignore',
+    )
+    return json.loads(services.run([str(placement_server.BIN / 'openstack'), *arguments, '-f', 'json'], environ))
+
+
+@pytest.mark.usefixtures('url')
+def test_openstack_command_finds_the_service_in_the_catalog(keystone: identity.Keystone) -> None:
+    created = _openstack(keystone, 'resource', 'provider', 'create', 'host-1')
+    assert created['generation'] == 0
+    _openstack(keystone, 'resource', 'provider', 'inventory', 'set', created['uuid'], '--resource', 'VCPU=8')
+    listed = _openstack(keystone, 'resource', 'provider', 'list', '--resource', 'VCPU=4')
+    assert [provider['name'] for provider in listed] == ['host-1']
+    candidates = _openstack(keystone, 'allocation', 'candidate', 'list', '--resource', 'VCPU=4')
+    assert candidates[0]['resource provider'] == created['uuid']
+
+
+def test_keystone_away_is_503(tmp_path: pathlib.Path) -> None:
+    nowhere = f'http://127.0.0.1:{services.free_port()}/v3'
+    options = _middleware_options(nowhere) | {'http_request_max_retries': 0}
+    placement_server.write_configuration(tmp_path, api={'auth_strategy': 'keystone'}, keystone_authtoken=options)
+    with placement_server.served(tmp_path) as (url, _):
+        answer = _ask(url, 'GET', '/resource_providers', 'gAAAAABnonsense')
+        assert answer.status_code == 503, answer.text
+        assert _error(answer)['title'] == 'Service Unavailable'
+        assert _ask(url, 'GET', '/', None).status_code == 200

@@ -1,0 +1,152 @@
+"""nginx in front, with the sample configuration: mount prefix, https, long queries (etc/nginx/placement.conf)."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import ssl
+import textwrap
+import uuid
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from . import placement_server, services
+
+SAMPLE = pathlib.Path(__file__).parents[3] / 'etc' / 'nginx' / 'placement.conf'
+
+#: What Debian's own nginx.conf has around conf.d/*.conf, with every path in a directory of the test.
+MAIN = """
+    daemon off;
+    {user}
+    pid {home}/nginx.pid;
+    error_log {home}/nginx.error.log;
+    events {{}}
+    http {{
+        access_log off;
+        client_body_temp_path {home}/body;
+        proxy_temp_path {home}/proxy;
+        fastcgi_temp_path {home}/fastcgi;
+        uwsgi_temp_path {home}/uwsgi;
+        scgi_temp_path {home}/scgi;
+        include {home}/site.conf;
+    }}
+"""
+
+
+def _certificate(home: pathlib.Path) -> None:
+    openssl = services.program('nginx', 'openssl')
+    subject = ['-subj', '/CN=127.0.0.1', '-addext', 'subjectAltName=IP:127.0.0.1', '-days', '2']
+    files = ['-keyout', str(home / 'site.key'), '-out', str(home / 'site.pem')]
+    services.run([openssl, 'req', '-x509', '-newkey', 'rsa:2048', '-nodes', *subject, *files])
+
+
+def _site(home: pathlib.Path, port: int) -> str:
+    """The sample with port and paths of the test, and nothing else changed."""
+    text = SAMPLE.read_text()
+    for sample, ours in (
+        ('unix:/run/placement/api.sock', f'unix:{home}/api.sock'),
+        ('listen 8778 ssl', f'listen 127.0.0.1:{port} ssl'),
+        ('/etc/ssl/certs/placement.pem', f'{home}/site.pem'),
+        ('/etc/ssl/private/placement.key', f'{home}/site.key'),
+    ):
+        assert text.count(sample) == 1, sample
+        text = text.replace(sample, ours)
+    return text
+
+
+@contextlib.contextmanager
+def _nginx(home: pathlib.Path) -> Iterator[str]:
+    nginx = services.program('nginx', 'nginx')
+    port = services.free_port()
+    _certificate(home)
+    # Started by root, nginx would drop to a user that cannot reach the test's directory.
+    main = textwrap.dedent(MAIN).format(home=home, user='user root;' if os.getuid() == 0 else '')
+    home.joinpath('nginx.conf').write_text(main)
+    home.joinpath('site.conf').write_text(_site(home, port))
+    command = [nginx, '-p', str(home), '-c', str(home / 'nginx.conf')]
+    with services.running(command, f'http://127.0.0.1:{port}', home / 'nginx.log', services.clean_environ()):
+        yield f'https://127.0.0.1:{port}/placement'
+
+
+@pytest.fixture(scope='module')
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    """A client of placement behind nginx. Its base URL is the mount point."""
+    home = tmp_path_factory.mktemp('nginx')
+    services.program('nginx', 'nginx')
+    placement_server.write_configuration(home, oslo_middleware={'enable_proxy_headers_parsing': True})
+    command = [str(placement_server.BIN / 'placement-api'), '--bind', f'unix:{home}/api.sock']
+    with (
+        services.running(
+            command, 'http://placement/', home / 'api.log', placement_server.environ(home), uds=home / 'api.sock'
+        ),
+        _nginx(home) as url,
+        httpx.Client(
+            base_url=url,
+            headers={'X-Auth-Token': 'admin', 'OpenStack-API-Version': 'placement 1.29'},
+            verify=ssl.create_default_context(cafile=home / 'site.pem'),
+        ) as client,
+    ):
+        yield client
+
+
+def _create(site: httpx.Client, **headers: str) -> httpx.Response:
+    answer = site.post('/resource_providers', json={'name': str(uuid.uuid4())}, headers=headers)
+    assert answer.status_code == 200, answer.text
+    return answer
+
+
+@pytest.mark.parametrize('path', ['', '/'])
+def test_mount_point_answers_with_and_without_slash(site: httpx.Client, path: str) -> None:
+    answer = site.get(f'{str(site.base_url).rstrip("/")}{path}')
+    assert answer.status_code == 200
+    assert answer.json()['versions'][0]['id'] == 'v1.0'
+
+
+def test_location_and_links_carry_scheme_host_and_prefix(site: httpx.Client) -> None:
+    created = _create(site)
+    place = f'/placement/resource_providers/{created.json()["uuid"]}'
+    assert created.headers['location'] == str(site.base_url.copy_with(path=place))
+    links = created.json()['links']
+    assert {link['href'] for link in links if link['rel'] == 'self'} == {place}
+    assert all(link['href'].startswith(place) for link in links)
+    assert site.get(created.headers['location']).status_code == 200
+
+
+@pytest.mark.parametrize(
+    'forged',
+    [
+        {'X-Forwarded-Proto': 'gopher'},
+        {'X-Forwarded-Host': 'evil.example'},
+        {'X-Forwarded-Prefix': '/evil'},
+        {'Forwarded': 'proto=gopher;host=evil.example'},
+        {'Script-Name': '/evil'},
+    ],
+    ids=lambda headers: next(iter(headers)),
+)
+def test_clients_cannot_forge_where_they_came_from(site: httpx.Client, forged: dict[str, str]) -> None:
+    created = _create(site, **forged)
+    assert created.headers['location'].startswith(f'{str(site.base_url).rstrip("/")}/resource_providers/')
+
+
+def test_paths_outside_the_mount_point_are_not_ours(site: httpx.Client) -> None:
+    assert site.get(site.base_url.copy_with(path='/resource_providers')).status_code == 404
+
+
+def test_long_queries_pass(site: httpx.Client) -> None:
+    aggregates = ','.join(str(uuid.uuid4()) for _ in range(400))
+    answer = site.get('/allocation_candidates', params={'resources': 'VCPU:1', 'member_of': f'in:{aggregates}'})
+    assert answer.status_code == 200, answer.text
+    assert answer.json()['allocation_requests'] == []
+
+
+def test_proxy_headers_mean_nothing_unless_configured(tmp_path: pathlib.Path) -> None:
+    placement_server.write_configuration(tmp_path)
+    forged = {'X-Forwarded-Proto': 'https', 'X-Forwarded-Host': 'evil.example', 'X-Forwarded-Prefix': '/evil'}
+    with (
+        placement_server.served(tmp_path) as (url, _),
+        httpx.Client(base_url=url, headers={'X-Auth-Token': 'admin', 'OpenStack-API-Version': 'placement 1.29'}) as api,
+    ):
+        assert _create(api, **forged).headers['location'].startswith(f'{url}/resource_providers/')

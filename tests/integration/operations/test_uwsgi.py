@@ -1,0 +1,80 @@
+"""placement.wsgi:application under uWSGI, with the sample ini (etc/uwsgi/placement.ini)."""
+
+from __future__ import annotations
+
+import pathlib
+import uuid
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from . import placement_server, services
+
+SAMPLE = pathlib.Path(__file__).parents[3] / 'etc' / 'uwsgi' / 'placement.ini'
+HEADERS = {'X-Auth-Token': 'admin', 'OpenStack-API-Version': 'placement 1.29'}
+
+
+@pytest.fixture(scope='module')
+def home(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """The directory with the configuration, the ini file and the log of uWSGI."""
+    return placement_server.write_configuration(tmp_path_factory.mktemp('uwsgi'))
+
+
+def _ini(home: pathlib.Path, port: int) -> pathlib.Path:
+    """The sample with HTTP on a port of the test instead of its own protocol on a socket, and nothing else changed."""
+    text = SAMPLE.read_text()
+    for sample, ours in (
+        ('socket = /run/placement/uwsgi.sock\nchmod-socket = 660\n', f'http-socket = 127.0.0.1:{port}\n'),
+        ('/run/placement/uwsgi.fifo', f'{home}/uwsgi.fifo'),
+    ):
+        assert text.count(sample) == 1, sample
+        text = text.replace(sample, ours)
+    home.joinpath('placement.ini').write_text(text)
+    return home / 'placement.ini'
+
+
+@pytest.fixture(scope='module')
+def url(home: pathlib.Path) -> Iterator[str]:
+    """The address of the mount point."""
+    programs = services.environment('uwsgi', ('pyuwsgi',))
+    port = services.free_port()
+    # The server has an environment of its own; what it serves is in ours.
+    environ = placement_server.environ(home, PYTHONPATH=services.import_path())
+    command = [str(programs / 'uwsgi'), '--ini', str(_ini(home, port))]
+    with services.running(command, f'http://127.0.0.1:{port}/placement', home / 'uwsgi.log', environ):
+        yield f'http://127.0.0.1:{port}/placement'
+
+
+@pytest.mark.parametrize('path', ['', '/'])
+def test_mount_point_answers_with_and_without_slash(url: str, path: str) -> None:
+    assert httpx.get(f'{url}{path}').json()['versions'][0]['id'] == 'v1.0'
+
+
+def test_requests_work_and_carry_the_prefix(url: str) -> None:
+    created = httpx.post(f'{url}/resource_providers', json={'name': str(uuid.uuid4())}, headers=HEADERS)
+    assert created.status_code == 200, created.text
+    place = f'{url}/resource_providers/{created.json()["uuid"]}'
+    assert created.headers['location'] == place
+    assert httpx.get(place, headers=HEADERS).json() == created.json()
+    assert httpx.delete(place, headers=HEADERS).status_code == 204
+
+
+def test_long_queries_pass(url: str) -> None:
+    aggregates = ','.join(str(uuid.uuid4()) for _ in range(400))
+    query = {'resources': 'VCPU:1', 'member_of': f'in:{aggregates}'}
+    assert httpx.get(f'{url}/allocation_candidates', params=query, headers=HEADERS).status_code == 200
+
+
+def test_bodies_that_are_too_long_are_refused(url: str) -> None:
+    body = b'{"name": "' + b'x' * 2**20 + b'"}'
+    headers = HEADERS | {'Content-Type': 'application/json'}
+    assert httpx.post(f'{url}/resource_providers', content=body, headers=headers).status_code == 413
+
+
+@pytest.mark.usefixtures('url')
+def test_nothing_is_wrong_at_start(home: pathlib.Path) -> None:
+    log = (home / 'uwsgi.log').read_text()
+    assert 'no app loaded' not in log
+    assert 'Warning' not in log
+    assert 'Traceback' not in log

@@ -1,0 +1,84 @@
+"""The pages for operators name every option, policy rule and metric that exists, and none that does not."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from oslo_config import cfg
+
+from placement import conf as placement_conf
+from placement import policies
+from placement.db.api import Database
+from placement.observability.exporter import DatabaseCollector
+from placement.observability.metrics import REFUSALS
+from placement.observability.prometheus import PrometheusMetrics
+
+ROOT = Path(__file__).resolve().parents[2]
+OWN_GROUPS = ('api', 'healthcheck', 'metrics', 'placement', 'placement_database')
+
+
+def _first_cells(text: str) -> list[str]:
+    """What stands between grave accents at the start of each table row."""
+    return re.findall(r'^\| `([^`]+)`', text, flags=re.MULTILINE)
+
+
+def _section(page: str, heading: str) -> str:
+    """The text of ``doc/<page>`` below a heading of the second level, up to the next one."""
+    parts = re.split(r'^## (.+)$', (ROOT / 'doc' / page).read_text(), flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))[heading]
+
+
+def _options() -> dict[str, list[cfg.Opt]]:
+    found: dict[str, list[cfg.Opt]] = {}
+    for group, options in placement_conf.list_opts():
+        found.setdefault(str(group or 'DEFAULT'), []).extend(options)
+    return found
+
+
+@pytest.mark.parametrize('group', OWN_GROUPS)
+def test_options_and_their_defaults_are_documented(group: str) -> None:
+    rows = re.findall(r'^\| `([^`]+)` \| (?:`([^`]*)`)? ?\| ', _section('configuration.md', f'[{group}]'), re.MULTILINE)
+    declared = [(option.name, '' if option.default is None else str(option.default)) for option in _options()[group]]
+    assert sorted(rows) == sorted(declared)
+
+
+def test_groups_of_libraries_are_documented_and_the_options_named_there_exist() -> None:
+    section = _section('configuration.md', 'Groups that belong to libraries')
+    documented = {
+        row[0].strip('[]'): row[1:]
+        for row in (re.findall(r'`([^`]+)`', line) for line in section.splitlines()[2:])
+        if row
+    }
+    declared = _options()
+    documented.pop('oslo-config-generator --namespace placement', None)
+    assert set(documented) == set(declared) - set(OWN_GROUPS)
+    for group, names in documented.items():
+        known = {option.name for option in declared[group]} | {option.dest for option in declared[group]}
+        assert set(names) <= known, group
+
+
+def test_policy_rules_are_documented() -> None:
+    documented = _first_cells(_section('policy.md', 'Base rules')) + _first_cells(_section('policy.md', 'Operations'))
+    assert sorted(documented) == sorted(rule.name for rule in policies.list_rules())
+
+
+def test_policy_rules_are_documented_with_their_operations() -> None:
+    rows = re.findall(r'^\| `([^`]+)` \| (.+) \|$', _section('policy.md', 'Operations'), flags=re.MULTILINE)
+    documented = {rule: sorted(re.findall(r'`([A-Z]+ /[^`]*)`', cell)) for rule, cell in rows}
+    declared = {
+        rule.name: sorted(f'{operation["method"]} {operation["path"]}' for operation in rule.operations)
+        for rule in policies.list_rules()
+        if hasattr(rule, 'operations')
+    }
+    assert documented == declared
+
+
+def test_metrics_and_their_labels_are_documented(db: Database) -> None:
+    families = list(PrometheusMetrics().registry.collect()) + list(DatabaseCollector(db).collect())
+    assert sorted(_first_cells(_section('observability.md', 'Metrics'))) == sorted(family.name for family in families)
+
+
+def test_reasons_to_refuse_a_claim_are_documented() -> None:
+    assert _first_cells(_section('observability.md', 'Reasons')) == [word for _, word in REFUSALS]
