@@ -8,7 +8,7 @@ import itertools
 import json
 import time
 import urllib.parse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 #: The newest version that this service speaks; consumer generations came with 1.28.
@@ -27,6 +27,21 @@ class Reply:
     body: Any
     start: float
     end: float
+    #: Names are in lower case.
+    headers: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    @property
+    def seconds(self) -> float:
+        """How long the caller waited."""
+        return self.end - self.start
+
+    @property
+    def error(self) -> Mapping[str, Any]:
+        """The first error of the error document, empty when the answer is none."""
+        if isinstance(self.body, Mapping) and self.body.get('errors'):
+            error: Mapping[str, Any] = self.body['errors'][0]
+            return error
+        return {}
 
 
 class Client:
@@ -59,7 +74,8 @@ class Client:
         end = time.monotonic()
         if response.will_close:
             self.close()
-        return Reply(response.status, _decoded(raw), start, end)
+        received = {name.lower(): value for name, value in response.getheaders()}
+        return Reply(response.status, _decoded(raw), start, end, received)
 
     def close(self) -> None:
         """Drop the connection; the next request opens one to the next address."""

@@ -8,6 +8,8 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, TypeAlias, TypeVar
 
+from tests.integration.history import client
+
 #: Stands for "written without naming a generation".
 UNCHECKED: Final = 'unchecked'
 
@@ -81,7 +83,7 @@ class Event:
     """
 
     number: int
-    client: int
+    caller: int
     action: Action
     start: float
     end: float
@@ -103,18 +105,16 @@ class Event:
     @property
     def code(self) -> str:
         """The error code of a refusal, else an empty string."""
-        return str(self._error().get('code', ''))
+        return str(self._error.get('code', ''))
 
     @property
     def detail(self) -> str:
         """The error detail of a refusal, else an empty string."""
-        return str(self._error().get('detail', ''))
+        return str(self._error.get('detail', ''))
 
+    @property
     def _error(self) -> Mapping[str, Any]:
-        if isinstance(self.body, Mapping) and self.body.get('errors'):
-            error: Mapping[str, Any] = self.body['errors'][0]
-            return error
-        return {}
+        return client.Reply(self.status, self.body, self.start, self.end).error
 
 
 @dataclasses.dataclass(frozen=True)

@@ -96,9 +96,9 @@ class Load:
                 named.update(dict.fromkeys(event.action.claims))
         return list(named)
 
-    def record(self, client: int, action: Action, reply: Reply) -> Event:
+    def record(self, caller: int, action: Action, reply: Reply) -> Event:
         """Keep what a client asked and was told."""
-        event = Event(next(self._numbers), client, action, reply.start, reply.end, reply.status, reply.body)
+        event = Event(next(self._numbers), caller, action, reply.start, reply.end, reply.status, reply.body)
         self.events.append(event)
         return event
 

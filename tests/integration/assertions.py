@@ -1,0 +1,62 @@
+"""What must be true after each race, the same words for every database."""
+
+from __future__ import annotations
+
+import contextlib
+import pathlib
+from collections import Counter
+
+import os_resource_classes
+import os_traits
+
+from tests.integration import races, servers
+from tests.integration.history import fleet
+from tests.integration.history.client import Client, Reply
+
+
+def exactly_ten_won(replies: list[Reply], used: int) -> None:
+    """Ten of the callers got their unit, the others were told that there is no room, and nobody waited long."""
+    assert Counter(reply.status for reply in replies) == {204: races.UNITS, 409: races.CALLERS - races.UNITS}
+    assert all('would exceed the capacity' in reply.error['detail'] for reply in replies if reply.status == 409)
+    assert used == races.UNITS
+    nobody_waited(replies)
+
+
+def exactly_one_won(replies: list[Reply], generation: int, *, expected: int) -> None:
+    """One writer won, the others were told to read again, and the generation moved once."""
+    assert Counter(reply.status for reply in replies) == {204: 1, 409: len(replies) - 1}
+    codes = {reply.error['code'] for reply in replies if reply.status == 409}
+    assert codes == {'placement.concurrent_update'}
+    assert generation == expected
+    nobody_waited(replies)
+
+
+def made_progress(rounds: list[list[Reply]]) -> None:
+    """Writers that touch the same things in opposite orders all get through, none of them late."""
+    for replies in rounds:
+        assert Counter(reply.status for reply in replies) == {204: len(replies)}
+        nobody_waited(replies)
+
+
+def nobody_waited(replies: list[Reply]) -> None:
+    """No caller waited longer than the issue allows."""
+    assert max(reply.seconds for reply in replies) < races.PATIENCE
+
+
+def all_came_up(database_url: str, directory: pathlib.Path) -> None:
+    """Ten servers that start at once on an empty database all come up, with the same standard names."""
+    started = [servers.launch(database_url, directory, workers=1, threads=2) for _ in range(10)]
+    try:
+        for server in started:
+            server.wait_until_ready()
+        traits, classes = set(), set()
+        for server in started:
+            with contextlib.closing(Client([server.url], token='admin')) as client:
+                traits.add(tuple(sorted(fleet.demand(client, 'GET', '/traits')['traits'])))
+                listed = fleet.demand(client, 'GET', '/resource_classes')['resource_classes']
+                classes.add(tuple(one['name'] for one in listed))
+    finally:
+        for server in started:
+            server.stop()
+    assert traits == {tuple(sorted(os_traits.get_traits()))}
+    assert classes == {tuple(os_resource_classes.STANDARDS)}

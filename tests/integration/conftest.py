@@ -1,0 +1,56 @@
+"""Fixtures of the integration tests: a database per setting, servers on it, and a clear word about what did not run."""
+
+from __future__ import annotations
+
+import functools
+import pathlib
+from collections.abc import Iterator
+
+import pytest
+import sqlalchemy as sa
+
+from tests.integration import databases, servers
+
+_why_unavailable = functools.cache(databases.why_unavailable)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print the reports of the history checker, and name the suites that did not run for want of a server."""
+    for report in terminalreporter.stats.get('passed', []) + terminalreporter.stats.get('failed', []):
+        for name, text in report.user_properties:
+            if name == 'history':
+                terminalreporter.write_line(f'HISTORY of {text}')
+    reasons = {
+        report.longrepr[2].partition(databases.NOT_RUN)[2]
+        for report in terminalreporter.stats.get('skipped', ())
+        if isinstance(report.longrepr, tuple) and databases.NOT_RUN in report.longrepr[2]
+    }
+    for reason in sorted(reasons):
+        terminalreporter.write_line(f'NOT RUN: {reason}', yellow=True)
+
+
+@pytest.fixture(scope='module')
+def setting(request: pytest.FixtureRequest) -> databases.Setting:
+    """The server and isolation level of a test; parametrise it with ``databases.parameters(...)``, indirectly."""
+    chosen: databases.Setting = request.param
+    reason = _why_unavailable(chosen.server)
+    if reason is not None:
+        databases.unavailable(chosen.server, reason)
+    return chosen
+
+
+@pytest.fixture(scope='module')
+def database(setting: databases.Setting) -> Iterator[sa.URL]:
+    """An empty database on the setting's server, without the setting."""
+    with databases.fresh(databases.server_url(setting.server)) as url:
+        yield url
+
+
+@pytest.fixture(scope='module')
+def server(
+    setting: databases.Setting, database: sa.URL, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[servers.Server]:
+    """Two workers of placement-api on the setting's database, shared by the tests of a module."""
+    directory: pathlib.Path = tmp_path_factory.mktemp('placement-api')
+    with servers.serving(setting.session_url(database), directory) as running:
+        yield running

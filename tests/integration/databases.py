@@ -1,0 +1,103 @@
+"""Database servers for the tests: found through the environment, each test in a database of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import importlib.util
+import os
+import uuid
+from collections.abc import Iterator
+
+import pytest
+import sqlalchemy as sa
+
+#: What a skip reason begins with when a suite did not run for want of a server; the summary repeats these.
+NOT_RUN = 'not run: '
+
+POSTGRESQL_URL = 'postgresql+psycopg://postgres@127.0.0.1/postgres'
+MARIADB_URL = 'mysql+pymysql://root@127.0.0.1/'
+
+_ISOLATION_LEVELS = ('READ COMMITTED', 'REPEATABLE READ', 'SERIALIZABLE')
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """A database server and how its sessions are set up: ``statement`` is run, or set, at each connect."""
+
+    server: str
+    name: str
+    isolation: str | None = None
+    statement: str | None = None
+
+    def session_url(self, url: sa.URL) -> str:
+        """``url`` with this setting for every connection that is made with it."""
+        if self.isolation and self.server == 'postgresql':
+            level = self.isolation.lower().replace(' ', '\\ ')
+            url = url.update_query_dict({'options': f'-c default_transaction_isolation={level}'})
+        elif self.statement:
+            url = url.update_query_dict({'init_command': self.statement})
+        return url.render_as_string(hide_password=False)
+
+
+def settings() -> list[Setting]:
+    """Every server at every isolation level, and MariaDB's snapshot isolation."""
+    found = [Setting('postgresql', level.lower().replace(' ', '-'), isolation=level) for level in _ISOLATION_LEVELS]
+    found += [
+        Setting('mariadb', level.lower().replace(' ', '-'), level, f'SET SESSION TRANSACTION ISOLATION LEVEL {level}')
+        for level in _ISOLATION_LEVELS
+    ]
+    return [*found, Setting('mariadb', 'snapshot', None, 'SET SESSION innodb_snapshot_isolation=ON')]
+
+
+def parameters(*chosen: Setting) -> list[object]:
+    """The settings as parameters of a test, marked with the server that they need."""
+    return [pytest.param(one, marks=getattr(pytest.mark, one.server), id=f'{one.server}-{one.name}') for one in chosen]
+
+
+def unavailable(word: str, reason: str) -> None:
+    """Skip what needs the server ``word``; fail instead when ``PLACEMENT_TEST_REQUIRE`` lists the word."""
+    required = os.environ.get('PLACEMENT_TEST_REQUIRE', '').replace(' ', '').split(',')
+    if word in required:
+        pytest.fail(f'{word} is required by PLACEMENT_TEST_REQUIRE: {reason}', pytrace=False)
+    pytest.skip(f'{NOT_RUN}{word}: {reason}')
+
+
+def server_url(server: str) -> sa.URL:
+    """The administrator's URL of ``postgresql`` or ``mariadb``, from the environment or the local one."""
+    if server == 'postgresql':
+        return sa.make_url(os.environ.get('PLACEMENT_TEST_POSTGRESQL_URL', POSTGRESQL_URL))
+    return sa.make_url(os.environ.get('PLACEMENT_TEST_MARIADB_URL', MARIADB_URL))
+
+
+def why_unavailable(server: str) -> str | None:
+    """Why tests on ``server`` cannot run, None when they can."""
+    url = server_url(server)
+    driver = {'psycopg': 'psycopg', 'pymysql': 'pymysql', 'mysqldb': 'MySQLdb'}[url.get_driver_name()]
+    if importlib.util.find_spec(driver) is None:
+        return f'the driver {driver} is not installed'
+    engine = sa.create_engine(url, poolclass=sa.NullPool)
+    try:
+        with engine.connect():
+            return None
+    except sa.exc.OperationalError as error:
+        return f'no server answers at {url}: {error.orig}'
+
+
+@contextlib.contextmanager
+def fresh(url: sa.URL) -> Iterator[sa.URL]:
+    """The URL of a new, empty database on the server at ``url``, dropped at the end."""
+    name = f'placement_test_{uuid.uuid4().hex[:12]}'
+    postgresql = url.get_backend_name() == 'postgresql'
+    execute(url, f'CREATE DATABASE {name}' + ('' if postgresql else ' CHARACTER SET utf8mb4'))
+    try:
+        yield url.set(database=name)
+    finally:
+        execute(url, f'DROP DATABASE {name}' + (' WITH (FORCE)' if postgresql else ''))
+
+
+def execute(url: sa.URL, statement: str) -> None:
+    """Run one statement outside of a transaction."""
+    engine = sa.create_engine(url, isolation_level='AUTOCOMMIT', poolclass=sa.NullPool)
+    with engine.connect() as connection:
+        connection.execute(sa.text(statement))

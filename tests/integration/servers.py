@@ -1,0 +1,141 @@
+"""Real ``placement-api`` processes for the tests: started on a database, watched, broken and stopped."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import pathlib
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+
+START_SECONDS = 60
+STOP_SECONDS = 20
+
+
+class ServerError(Exception):
+    """A server did not come up or did not stop; the message ends with its log."""
+
+
+@dataclasses.dataclass
+class Server:
+    """One ``placement-api`` with its worker processes."""
+
+    url: str
+    metrics_url: str
+    log: pathlib.Path
+    process: subprocess.Popen[bytes]
+
+    def wait_until_ready(self) -> None:
+        """Return when the root document is served. Raises ServerError."""
+        deadline = time.monotonic() + START_SECONDS
+        while not _answers(self.url):
+            if self.process.poll() is not None:
+                raise ServerError(f'placement-api ended with status {self.process.returncode}:\n{self.tail()}')
+            if time.monotonic() > deadline:
+                raise ServerError(f'placement-api did not answer within {START_SECONDS} s:\n{self.tail()}')
+            time.sleep(0.05)
+
+    def workers(self) -> list[int]:
+        """The process ids of the workers."""
+        listed = subprocess.run(
+            ['ps', '-o', 'pid=,args=', '--ppid', str(self.process.pid)], check=False, capture_output=True, text=True
+        )
+        lines = [line.split(maxsplit=1) for line in listed.stdout.splitlines()]
+        return [int(pid) for pid, arguments in lines if 'exporter' not in arguments]
+
+    def retries(self) -> int:
+        """How many transactions all workers have begun again."""
+        with urllib.request.urlopen(self.metrics_url, timeout=10) as answer:
+            text = answer.read().decode()
+        return int(sum(float(value) for value in re.findall(r'^\w*retries_total(?:{.*})? (\S+)$', text, re.MULTILINE)))
+
+    def tail(self, lines: int = 40) -> str:
+        """The end of the log."""
+        return '\n'.join(self.log.read_text(errors='replace').splitlines()[-lines:])
+
+    def stop(self) -> None:
+        """Ask it to end and wait. Raises ServerError when it has to be killed or ends badly."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        try:
+            status = self.process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+            raise ServerError(f'placement-api did not stop within {STOP_SECONDS} s:\n{self.tail()}') from None
+        if status:
+            raise ServerError(f'placement-api ended with status {status}:\n{self.tail()}')
+
+
+def launch(
+    database_url: str,
+    directory: pathlib.Path,
+    *,
+    workers: int = 2,
+    threads: int = 8,
+    environment: Mapping[str, str] | None = None,
+) -> Server:
+    """Start ``placement-api`` on a database; does not wait. ``directory`` keeps its log."""
+    port, metrics_port = free_port(), free_port()
+    log = directory / f'placement-api-{port}.log'
+    settings = {
+        'OS_PLACEMENT_CONFIG_DIR': str(directory),
+        'OS_PLACEMENT_DATABASE__CONNECTION': database_url,
+        'OS_PLACEMENT_DATABASE__SYNC_ON_STARTUP': 'true',
+        'OS_API__AUTH_STRATEGY': 'noauth2',
+        'OS_METRICS__BIND': f'127.0.0.1:{metrics_port}',
+        **(environment or {}),
+    }
+    bind = f'127.0.0.1:{port}'
+    program = str(pathlib.Path(sys.executable).with_name('placement-api'))
+    with log.open('wb') as output:
+        process = subprocess.Popen(
+            [program, '--bind', bind, '--workers', str(workers), '--threads', str(threads)],
+            env={**os.environ, **settings},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    return Server(f'http://{bind}', f'http://127.0.0.1:{metrics_port}/metrics', log, process)
+
+
+@contextlib.contextmanager
+def serving(
+    database_url: str,
+    directory: pathlib.Path,
+    *,
+    workers: int = 2,
+    threads: int = 8,
+    environment: Mapping[str, str] | None = None,
+) -> Iterator[Server]:
+    """A ready ``placement-api`` on a database, stopped at the end."""
+    server = launch(database_url, directory, workers=workers, threads=threads, environment=environment)
+    try:
+        server.wait_until_ready()
+        yield server
+    finally:
+        server.stop()
+
+
+def free_port() -> int:
+    """A TCP port of the loopback interface that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(('127.0.0.1', 0))
+        return int(probe.getsockname()[1])
+
+
+def _answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=5) as answer:
+            return bool(answer.status == 200)
+    except (OSError, urllib.error.URLError):
+        return False

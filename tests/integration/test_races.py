@@ -1,0 +1,71 @@
+"""Races and random load on PostgreSQL and MariaDB, at every isolation level that an operator may have set."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+import sqlalchemy as sa
+
+from tests.integration import assertions, databases, races, servers
+from tests.integration.history import report
+from tests.integration.history.workload import Load
+
+ROUNDS = 20
+
+pytestmark = pytest.mark.parametrize(
+    'setting', databases.parameters(*databases.settings()), indirect=True, scope='module'
+)
+
+
+def test_setting_reaches_the_sessions(setting: databases.Setting, database: sa.URL) -> None:
+    """What the following tests claim to test is really in force."""
+    engine = sa.create_engine(setting.session_url(database), poolclass=sa.NullPool)
+    if setting.server == 'postgresql':
+        query = 'SHOW transaction_isolation'
+    elif setting.isolation:
+        query = 'SELECT @@tx_isolation'
+    else:
+        query = 'SELECT @@innodb_snapshot_isolation'
+    with engine.connect() as connection:
+        value = str(connection.execute(sa.text(query)).scalar())
+    assert value.upper().replace('-', ' ') == (setting.isolation or '1')
+
+
+def test_forty_callers_on_ten_units(server: servers.Server) -> None:
+    with races.callers([server.url]) as racing:
+        for _ in range(ROUNDS):
+            assertions.exactly_ten_won(*races.for_the_last_units(racing))
+
+
+@pytest.mark.parametrize('existing', [True, False])
+def test_one_consumer_generation(server: servers.Server, existing: bool) -> None:
+    with races.callers([server.url], 16) as racing:
+        for _ in range(5):
+            replies, generation = races.for_one_generation(racing, existing=existing)
+            assertions.exactly_one_won(replies, generation, expected=2 if existing else 1)
+
+
+def test_opposite_lock_orders(server: servers.Server) -> None:
+    with races.callers([server.url], 8) as racing:
+        assertions.made_progress(races.in_opposite_orders(racing, 10))
+
+
+def test_history(
+    setting: databases.Setting, database: sa.URL, server: servers.Server, record_property: Callable[[str, str], None]
+) -> None:
+    load = Load.start([server.url], clients=10)
+    time.sleep(6)
+    history = load.finish()
+    judged = report.of(
+        history,
+        unsent=load.unsent,
+        retries=server.retries(),
+        databases=[database.render_as_string(hide_password=False)],
+    )
+    record_property('history', f'{setting.server} {setting.name}\n{judged.text()}')
+    assert judged.violations == []
+    assert judged.server_errors == 0
+    assert judged.unknown == 0
+    assert judged.accepted > 100

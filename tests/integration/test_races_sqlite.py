@@ -1,0 +1,65 @@
+"""Races, random load and a rush of first starts on SQLite with four worker processes, as part of the default suite."""
+
+from __future__ import annotations
+
+import pathlib
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.integration import assertions, races, servers
+from tests.integration.history import report
+from tests.integration.history.workload import Load
+
+ROUNDS = 20
+
+
+@pytest.fixture(scope='module')
+def directory(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """Where the database file and the logs are."""
+    return tmp_path_factory.mktemp('sqlite')
+
+
+@pytest.fixture(scope='module')
+def server(directory: pathlib.Path) -> Iterator[servers.Server]:
+    """Four worker processes on one database file."""
+    with servers.serving(f'sqlite:///{directory}/placement.db', directory, workers=4, threads=4) as running:
+        yield running
+
+
+def test_forty_callers_on_ten_units(server: servers.Server) -> None:
+    with races.callers([server.url]) as racing:
+        for _ in range(ROUNDS):
+            assertions.exactly_ten_won(*races.for_the_last_units(racing))
+
+
+@pytest.mark.parametrize('existing', [True, False])
+def test_one_consumer_generation(server: servers.Server, existing: bool) -> None:
+    with races.callers([server.url], 16) as racing:
+        for _ in range(5):
+            replies, generation = races.for_one_generation(racing, existing=existing)
+            assertions.exactly_one_won(replies, generation, expected=2 if existing else 1)
+
+
+def test_opposite_lock_orders(server: servers.Server) -> None:
+    with races.callers([server.url], 8) as racing:
+        assertions.made_progress(races.in_opposite_orders(racing, 10))
+
+
+def test_history(server: servers.Server, directory: pathlib.Path, record_property: Callable[[str, str], None]) -> None:
+    load = Load.start([server.url], clients=10)
+    time.sleep(6)
+    history = load.finish()
+    judged = report.of(
+        history, unsent=load.unsent, retries=server.retries(), databases=[f'sqlite:///{directory}/placement.db']
+    )
+    record_property('history', f'sqlite\n{judged.text()}')
+    assert judged.violations == []
+    assert judged.server_errors == 0
+    assert judged.unknown == 0
+    assert judged.accepted > 100
+
+
+def test_ten_first_starts(tmp_path: pathlib.Path) -> None:
+    assertions.all_came_up(f'sqlite:///{tmp_path}/placement.db', tmp_path)
