@@ -10,7 +10,6 @@ from collections.abc import Sequence
 
 from oslo_config import cfg
 
-
 from placement import conf as placement_conf
 from placement import exception
 from placement.db.api import Database
