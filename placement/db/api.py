@@ -19,6 +19,7 @@ from oslo_db.sqlalchemy import enginefacade
 
 from placement import exception
 from placement.db import errors, names, sqlite, tables
+from placement.observability import metrics
 
 T = TypeVar('T')
 
@@ -68,8 +69,8 @@ class Database:
         self._keeper: sqlite.Keeper | None = None
         self.resource_classes = names.NameCache(tables.resource_classes)
         self.traits = names.NameCache(tables.traits)
-        #: Called with the reason whenever a transaction is tried again. Set by whoever counts.
-        self.on_retry: Callable[[str], None] = _uncounted
+        #: What counts the retries, the claims and the searches of this application; nothing unless configured.
+        self.metrics = metrics.create(conf)
 
     @property
     def engine(self) -> sa.Engine:
@@ -120,7 +121,7 @@ class Database:
                     return work(tx)
             except Exception as error:
                 if isinstance(error, TryAgain) or errors.is_conflict(error):
-                    self.on_retry(type(error).__name__)
+                    self.metrics.retried(type(error).__name__)
                 raise
 
         retrying = oslo_db_api.wrap_db_retry(
@@ -170,7 +171,3 @@ def _speaking_of_outages() -> Iterator[None]:
         if errors.is_away(error):
             raise exception.DatabaseUnavailable from error
         raise
-
-
-def _uncounted(_reason: str) -> None:
-    """Count nothing."""

@@ -80,7 +80,8 @@ def replace_allocations(context: Any, claims: Sequence[ConsumerClaim]) -> None:
     :raises AllocationCapacityExceeded: there is no room.
     :raises ConcurrentUpdate: conflicts with other writers outlasted the retries.
     """
-    context.db.write(lambda tx: _replace(context.db, tx, claims))
+    with context.db.metrics.claim():
+        context.db.write(lambda tx: _replace(context.db, tx, claims))
 
 
 def delete_allocations(context: Any, consumer_uuid: str) -> None:
