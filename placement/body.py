@@ -33,10 +33,10 @@ class BodyHeaders:
         return self._application(environ, start_response)
 
     def _check(self, environ: dict[str, Any]) -> exc.HTTPError | None:
-        length = environ.get('CONTENT_LENGTH') or None
-        if length is None:
-            # A chunked body: nobody knows its length before it has been read.
-            environ['wsgi.input'] = _Bounded(environ['wsgi.input'], self._max_size)
+        # Of a chunked body nobody knows the length before it has been read.
+        environ['wsgi.input'] = _Bounded(environ['wsgi.input'], self._max_size)
+        length = environ.get('CONTENT_LENGTH')
+        if not length:
             return None
         if not _INTEGER.fullmatch(length):
             return exc.HTTPBadRequest('content-length header must be an integer')
@@ -48,7 +48,7 @@ class BodyHeaders:
 
 
 class _Bounded:
-    """A body of unknown length that can be read up to a number of bytes."""
+    """A body that can be read up to a number of bytes; what is wrong with it is an HTTP error."""
 
     def __init__(self, stream: BinaryIO, size: int) -> None:
         self._stream = stream
@@ -72,8 +72,7 @@ class _Bounded:
     def _count(self, read: Callable[[int], bytes], wanted: int) -> bytes:
         try:
             data = read(wanted)
-        except OSError as error:
-            # gunicorn's way to say that chunks are malformed or the client has gone.
+        except Exception as error:  # Each server has its own for malformed chunks and for clients that have gone.
             raise exc.HTTPBadRequest('The request body could not be read.') from error
         self._left -= len(data)
         if self._left < 0:

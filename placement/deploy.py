@@ -6,7 +6,9 @@ import functools
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import sqlalchemy as sa
 from oslo_config import cfg
+from oslo_db import exception as db_exc
 from oslo_middleware import base, cors, http_proxy_to_wsgi, request_id
 
 from placement import auth, body, context, exception, fault_wrap, handler, microversion_middleware, policy, requestlog
@@ -41,18 +43,37 @@ def loadapp(conf: cfg.ConfigOpts) -> Application:
     :raises ConfigurationInvalid: the configuration or the policy file makes no sense.
     :raises DatabaseUnavailable: [placement_database] sync_on_startup is set and the database cannot be reached.
     """
-    if not conf.placement_database.connection:
-        raise exception.ConfigurationInvalid(
-            reason='[placement_database] connection is not set (in the environment: OS_PLACEMENT_DATABASE__CONNECTION).'
-        )
+    _check_connection(conf.placement_database.connection)
     enforcer = policy.Enforcer(conf)
     db = Database(conf)
     if conf.placement_database.sync_on_startup:
-        db.sync()
+        _sync(db)
     application: WSGIApplication = handler.PlacementHandler()
     for middleware in reversed(_pipeline(conf, db, enforcer)):
         application = middleware(application)
     return Application(application, db)
+
+
+def _check_connection(url: str | None) -> None:
+    """Refuse a URL that no attempt to connect could make good."""
+    if not url:
+        raise exception.ConfigurationInvalid(
+            reason='[placement_database] connection is not set (in the environment: OS_PLACEMENT_DATABASE__CONNECTION).'
+        )
+    try:
+        sa.make_url(url).get_dialect().import_dbapi()
+    except (sa.exc.ArgumentError, ImportError) as error:
+        raise exception.ConfigurationInvalid(
+            reason=f'[placement_database] connection cannot be used: {error}'
+        ) from error
+
+
+def _sync(db: Database) -> None:
+    try:
+        db.sync()
+    except (sa.exc.SQLAlchemyError, db_exc.DBError) as error:
+        reason = str(error.__cause__ or error).splitlines()[0]
+        raise exception.ConfigurationInvalid(reason=f'The database cannot be used: {reason}') from error
 
 
 def _pipeline(conf: cfg.ConfigOpts, db: Database, enforcer: policy.Enforcer) -> list[Middleware]:

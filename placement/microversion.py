@@ -14,7 +14,7 @@ from webob import exc
 
 SERVICE_TYPE = 'placement'
 ENVIRON_KEY = 'placement.microversion'
-HEADER = microversion_parse.STANDARD_HEADER
+HEADER = 'OpenStack-API-Version'
 
 #: Every microversion, oldest first. What each changed is in api-ref/microversions.md.
 VERSIONS = [f'1.{minor}' for minor in range(30)]
@@ -66,7 +66,7 @@ def negotiate(header: str | None) -> microversion_parse.Version:
     :raises HTTPBadRequest: what it wants is not a version.
     :raises UnacceptableVersion: it is one that is not served.
     """
-    text = microversion_parse.get_version({HEADER: header or ''}, SERVICE_TYPE) or min_version_string()
+    text = microversion_parse.get_version({HEADER.lower(): header or ''}, SERVICE_TYPE) or min_version_string()
     if text == 'latest':
         text = max_version_string()
     try:
@@ -84,7 +84,7 @@ def stamp(headers: Iterable[tuple[str, str]], version: microversion_parse.Versio
     """``headers`` of a response, and what says that it was made for ``version``."""
     stamped = [(name, value) for name, value in headers if name.lower() != 'vary']
     vary = [value for name, value in headers if name.lower() == 'vary']
-    return [*stamped, (HEADER, f'{SERVICE_TYPE} {version}'), ('Vary', ', '.join([*vary, HEADER]))]
+    return [*stamped, (HEADER, f'{SERVICE_TYPE} {version}'), ('Vary', ', '.join([*vary, HEADER.lower()]))]
 
 
 class _Window(NamedTuple):

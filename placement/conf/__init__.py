@@ -125,6 +125,8 @@ def _register(conf: cfg.ConfigOpts) -> None:
     for name, default in _CORS_DEFAULTS.items():
         conf.set_default(name, default, group='cors')
     log.register_options(conf)
+    # Alembic reports each of its plug-ins.
+    conf.set_default('default_log_levels', [*log.get_default_log_levels(), 'alembic=WARN'])
 
 
 def _options(conf: cfg.ConfigOpts) -> Iterator[tuple[str | None, str, Any]]:

@@ -14,7 +14,7 @@ OPTS = [
             ('keystone', 'Tokens are validated by Keystone, as configured in [keystone_authtoken].'),
             (
                 'noauth2',
-                'For tests and development: the token is taken for USER or USER:PROJECT, and user admin has role admin.',
+                'For tests and development: the token is USER or USER:PROJECT, and user admin has the role admin.',
             ),
         ],
         help='How callers are authenticated. With noauth2 anybody who can reach the service is whoever they say.',

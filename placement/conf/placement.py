@@ -12,8 +12,8 @@ OPTS = [
     cfg.BoolOpt(
         'randomize_allocation_candidates',
         default=False,
-        help='Whether allocation candidates are visited and answered in random order. Then a limit takes a uniform sample'
-        ' of the candidates, which spreads load over hosts; otherwise the order is the same each time, which packs.',
+        help='Whether allocation candidates are visited and answered in random order. Then a limit takes a uniform'
+        ' sample of the candidates, which spreads load over hosts; otherwise the order is the same each time, which packs.',
     ),
     cfg.StrOpt(
         'incomplete_consumer_project_id',

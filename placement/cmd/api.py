@@ -1,0 +1,263 @@
+"""placement-api: serves the API with gunicorn, from a configuration or, with --dev, from nothing."""
+
+from __future__ import annotations
+
+import argparse
+import ipaddress
+import os
+import pathlib
+import socket
+import sys
+from collections.abc import Sequence
+from typing import Any, Optional
+
+import sqlalchemy as sa
+from gunicorn import util as gunicorn_util
+from gunicorn.app.base import BaseApplication
+from gunicorn.systemd import SD_LISTEN_FDS_START
+from oslo_config import cfg
+from oslo_log import log
+
+from placement import conf as configuration
+from placement import deploy, exception
+
+LOG = log.getLogger(__name__)
+
+DEFAULT_BIND = '127.0.0.1:8778'
+DEFAULT_DATABASE = 'placement-dev.sqlite'
+
+#: Connections that the kernel holds until a worker takes them.
+BACKLOG = 2048
+
+#: Host and port, with IPv6 flow and scope; None for a Unix socket.
+_Address = Optional[tuple[Any, ...]]  # noqa: UP045
+
+_DESCRIPTION = """\
+Serves the Placement API. The configuration is placement.conf in the directory that OS_PLACEMENT_CONFIG_DIR names
+(/etc/placement), and the environment: OS_<GROUP>__<OPTION>, such as OS_PLACEMENT_DATABASE__CONNECTION.
+SIGTERM stops it when the requests in flight are answered; SIGHUP makes it read its configuration again."""
+
+_DEV_GREETING = """\
+Placement listens on {url}
+Its data is in {database}
+There is no authentication: a token is taken for a user name, and user admin may do everything. Try:
+
+  curl -s -H 'X-Auth-Token: admin' {url}/resource_providers
+
+Stop with Ctrl-C."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Serve until told to stop.
+
+    :param argv: arguments; None takes those of the process.
+    :returns: the exit status, 1 when the service cannot start; the reason is one line on standard error.
+    """
+    arguments = _parser().parse_args(argv)
+    try:
+        server = _Server(arguments)
+    except (exception.PlacementError, log.LogConfigError) as error:
+        print(f'placement-api: {error}', file=sys.stderr)
+        return 1
+    server.run()
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        'placement-api', description=_DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        '--dev',
+        action='store_true',
+        help='need no configuration and read no file: data in SQLite, no authentication, this machine only',
+    )
+    parser.add_argument(
+        '--database',
+        metavar='PATH',
+        type=pathlib.Path,
+        help=f'SQLite file of --dev, created when missing (default: {DEFAULT_DATABASE} in the current directory)',
+    )
+    parser.add_argument(
+        '--bind',
+        metavar='ADDRESS',
+        default=DEFAULT_BIND,
+        help='HOST:PORT, [IPV6]:PORT or unix:PATH to listen on (default: %(default)s); a socket passed on by systemd'
+        ' is used instead',
+    )
+    parser.add_argument(
+        '--workers', metavar='N', type=_positive, help='processes (default: 1 with --dev, else one per processor)'
+    )
+    parser.add_argument('--threads', metavar='N', type=_positive, default=8, help='threads of each (default: 8)')
+    parser.add_argument(
+        '--allow-insecure-noauth',
+        action='store_true',
+        help='serve with auth_strategy noauth2 (or --dev) on an address that other machines reach: anybody who can'
+        ' connect is administrator',
+    )
+    return parser
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError('must be at least 1')
+    return number
+
+
+class _Server(BaseApplication):  # type: ignore[misc]
+    """gunicorn with our settings.
+
+    The master builds an application once, which checks the configuration and brings the schema up to date, and lets go
+    of it. Each worker builds its own, so no connection is shared between processes.
+    """
+
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        if arguments.database and not arguments.dev:
+            raise exception.ConfigurationInvalid(reason='--database goes with --dev only.')
+        self._arguments = arguments
+        self._inherited = _inherited_sockets()
+        self._addresses = [_name_of(fd) for fd in self._inherited] or _resolve(arguments.bind)
+        self._conf = self._load()
+        log.setup(self._conf, 'placement')
+        self._bind = self._url = arguments.bind
+        if not self._inherited:
+            self._listen()
+        self._try_out(self._conf)
+        super().__init__(prog='placement-api')
+
+    def load_config(self) -> None:
+        """Set gunicorn's options."""
+        for name, value in self._settings().items():
+            # Not every release of gunicorn has every option.
+            if name in self.cfg.settings:
+                self.cfg.set(name, value)
+
+    def load(self) -> deploy.Application:
+        """Build the application of a worker."""
+        return deploy.loadapp(self._conf)
+
+    def reload(self) -> None:
+        """Take over a changed configuration; one that makes no sense is reported and changes nothing."""
+        try:
+            conf = self._load()
+            self._try_out(conf)
+        except exception.PlacementError as error:
+            LOG.error('The configuration stays as it was: %s', error)
+        else:
+            self._conf = conf
+        super().reload()
+
+    def _settings(self) -> dict[str, Any]:
+        dev = self._arguments.dev
+        return {
+            'bind': self._bind,
+            'worker_class': 'gthread',
+            'workers': self._arguments.workers or (1 if dev else os.cpu_count() or 1),
+            'threads': self._arguments.threads,
+            'loglevel': 'warning' if dev else 'info',
+            'proc_name': 'placement-api',
+            # The longest that gunicorn allows: queries for candidates can be long.
+            'limit_request_line': 8190,
+            # What proxies say in headers is for oslo.middleware to believe or not.
+            'secure_scheme_headers': {},
+            'forwarder_headers': '',
+            'control_socket_disable': True,
+            'when_ready': self._greet,
+        }
+
+    def _load(self) -> cfg.ConfigOpts:
+        if self._arguments.dev:
+            conf = configuration.load(config_files=[], overrides=self._dev_overrides())
+        else:
+            conf = configuration.load()
+        insecure = conf.api.auth_strategy == 'noauth2' and not self._arguments.allow_insecure_noauth
+        if insecure and not all(map(_is_local, self._addresses)):
+            raise exception.ConfigurationInvalid(
+                reason='Refusing to serve without authentication (auth_strategy noauth2) on an address that other'
+                f' machines may reach ({self._arguments.bind}). Use a loopback address, or --allow-insecure-noauth if you'
+                ' mean it.'
+            )
+        return conf
+
+    def _dev_overrides(self) -> dict[str, dict[str, Any]]:
+        url = sa.URL.create('sqlite', database=str(self._database()))
+        return {
+            'placement_database': {'connection': url.render_as_string(), 'sync_on_startup': True},
+            'api': {'auth_strategy': 'noauth2'},
+        }
+
+    def _database(self) -> pathlib.Path:
+        return (self._arguments.database or pathlib.Path(DEFAULT_DATABASE)).absolute()
+
+    def _listen(self) -> None:
+        """Listen on the address and leave the socket to gunicorn.
+
+        gunicorn would try five times, a second apart, and write ten lines about it.
+
+        :raises ConfigurationInvalid: the address cannot be had, such as a port that another process has.
+        """
+        if (address := self._addresses[0]) is None:
+            return
+        host, port = address[:2]
+        family = socket.AF_INET6 if ':' in host else socket.AF_INET
+        try:
+            listener = socket.create_server((host, port), family=family, backlog=BACKLOG)
+        except (OSError, OverflowError) as error:
+            reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else error
+            raise exception.ConfigurationInvalid(reason=f'Cannot listen on {self._bind}: {reason}.') from error
+        port = listener.getsockname()[1]
+        self._url = f'http://[{host}]:{port}' if ':' in host else f'http://{host}:{port}'
+        self._bind = f'fd://{listener.detach()}'
+
+    @staticmethod
+    def _try_out(conf: cfg.ConfigOpts) -> None:
+        deploy.loadapp(conf).db.dispose()
+        conf.set_override('sync_on_startup', False, group='placement_database')
+
+    def _greet(self, _arbiter: object) -> None:
+        if not self._arguments.dev:
+            return
+        print(_DEV_GREETING.format(url=self._url, database=self._database()), flush=True)
+
+
+def _inherited_sockets() -> list[int]:
+    """Listening sockets that systemd or an earlier gunicorn passed on; gunicorn takes them instead of binding."""
+    if os.environ.get('LISTEN_PID') == str(os.getpid()):
+        return list(range(SD_LISTEN_FDS_START, SD_LISTEN_FDS_START + int(os.environ.get('LISTEN_FDS', '0'))))
+    return [int(fd) for fd in os.environ.get('GUNICORN_FD', '').split(',') if fd]
+
+
+def _name_of(fd: int) -> _Address:
+    with socket.socket(fileno=os.dup(fd)) as inherited:
+        name = inherited.getsockname()
+    return name if isinstance(name, tuple) else None
+
+
+def _parse(bind: str) -> _Address:
+    """Host and port of an address to listen on; None for the path of a Unix socket."""
+    try:
+        parsed = gunicorn_util.parse_address(bind, default_port='8778')
+    except RuntimeError as error:
+        raise exception.ConfigurationInvalid(reason=f'--bind {bind}: {error}') from error
+    return parsed if isinstance(parsed, tuple) else None
+
+
+def _resolve(bind: str) -> list[_Address]:
+    """What ``bind`` stands for: addresses and ports, or None for the path of a Unix socket."""
+    address = _parse(bind)
+    if address is None:
+        return [None]
+    try:
+        found = socket.getaddrinfo(*address[:2], type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except OSError as error:
+        raise exception.ConfigurationInvalid(reason=f'--bind {bind}: {error.strerror}') from error
+    return [(str(name[0]), int(name[1])) for *_kind, name in found]
+
+
+def _is_local(address: _Address) -> bool:
+    return address is None or ipaddress.ip_address(str(address[0]).partition('%')[0]).is_loopback
+
+
+if __name__ == '__main__':
+    sys.exit(main())
