@@ -34,7 +34,7 @@ def _walk() -> list[tuple[str, str]]:
 
 def _interpret(line: str) -> str:
     """What ``curl`` would print: for machines without it. Knows the options that the README uses, and no others."""
-    words = iter(shlex.split(line)[1:])
+    words = iter(shlex.split(line.replace('\\\n', ' '))[1:])
     method, data, report, url = 'GET', None, '', ''
     headers: dict[str, str] = {}
     for word in words:

@@ -81,13 +81,12 @@ def test_query_that_is_not_utf8_is_refused(world: World, path: str, query: str) 
     assert (answer.status, 'Invalid query string parameters' in answer.detail) == (400, True)
 
 
-@pytest.mark.parametrize('path', [path or '/' for path in handler.ROUTE_DECLARATIONS])
+@pytest.mark.parametrize('path', sorted(handler.ROUTE_DECLARATIONS))
 def test_head_and_unknown_methods_are_not_allowed(world: World, path: str) -> None:
     for method in ('HEAD', 'PATCH', 'OPTIONS', 'BREW'):
         answer = world.attack(Request(method, path.replace('{', '').replace('}', '')))
         assert answer.status == 405
-        declared = handler.ROUTE_DECLARATIONS.get(path) or handler.ROUTE_DECLARATIONS['']
-        assert {name.strip() for name in answer.headers['allow'].split(',')} == set(declared)
+        assert answer.headers['allow'].split(', ') == list(handler.ROUTE_DECLARATIONS[path])
 
 
 @pytest.mark.parametrize('text', ['a%0d%0aX-Evil: 1', 'a%0aX-Evil: 1', '%0d%0a%0d%0a<script>'])

@@ -36,7 +36,7 @@ def _first_column(page: Path) -> list[str]:
 
 
 def test_every_route_is_documented_and_every_documented_route_exists() -> None:
-    declared = {f'{method} {path or "/"}' for path, methods in handler.ROUTE_DECLARATIONS.items() for method in methods}
+    declared = {f'{method} {path}' for path, methods in handler.ROUTE_DECLARATIONS.items() for method in methods}
     assert set(_sections()) == declared
 
 
