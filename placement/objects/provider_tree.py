@@ -6,6 +6,9 @@ foreign keys on parent and root back this up on a cluster, where locks of two no
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+
 import sqlalchemy as sa
 from oslo_db import exception as db_exc
 
@@ -26,9 +29,10 @@ def insert(tx: sa.Connection, *, name: str, uuid: str, parent_uuid: str | None) 
     if parent_uuid is not None:
         parent_id = _id_of(tx, parent_uuid)
         root_id = _lock_root_of(tx, parent_id)
-    made = tx.execute(
-        _providers.insert().values(name=name, uuid=uuid, parent_provider_id=parent_id, root_provider_id=root_id)
-    )
+    with _parent_may_vanish():
+        made = tx.execute(
+            _providers.insert().values(name=name, uuid=uuid, parent_provider_id=parent_id, root_provider_id=root_id)
+        )
     if root_id is None:
         own_id = statements.new_id(made)
         tx.execute(_unstamped(_providers.c.id == own_id).values(root_provider_id=own_id))
@@ -95,11 +99,21 @@ def _join(tx: sa.Connection, root_id: int, parent_id: int) -> None:
     for id_ in sorted((root_id, new_root_id)):
         _lock_root(tx, id_)
     tx.execute(_providers.update().where(_providers.c.root_provider_id == root_id).values(root_provider_id=new_root_id))
-    tx.execute(
-        _providers.update()
-        .where(_providers.c.id == root_id)
-        .values(parent_provider_id=parent_id, root_provider_id=new_root_id)
-    )
+    with _parent_may_vanish():
+        tx.execute(
+            _providers.update()
+            .where(_providers.c.id == root_id)
+            .values(parent_provider_id=parent_id, root_provider_id=new_root_id)
+        )
+
+
+@contextlib.contextmanager
+def _parent_may_vanish() -> Iterator[None]:
+    """Start over when the parent was deleted since we looked; the next attempt says so."""
+    try:
+        yield
+    except db_exc.DBReferenceError as error:
+        raise db_api.TryAgain(exception.ParentProviderNotFound()) from error
 
 
 def _lock_root_of(tx: sa.Connection, provider_id: int) -> int:

@@ -17,7 +17,7 @@ from placement.db import tables
 if TYPE_CHECKING:
     from placement.objects.claim import Slot, Wish
 
-_inventories = tables.inventories
+_inventories, _providers = tables.inventories, tables.resource_providers
 
 #: No inventory can allow a larger amount: ``max_unit`` ends here.
 LARGEST_AMOUNT = 2**31 - 1
@@ -34,7 +34,8 @@ def explain(
     """
     records = _read(tx, wishes)
     return (
-        _provider_without_inventory(wishes, records)
+        _provider_gone(tx, wishes)
+        or _provider_without_inventory(wishes, records)
         or _first_broken(wishes, records, held, applied)
         or db_api.TryAgain(exception.ConcurrentProviderUpdate())
     )
@@ -49,6 +50,13 @@ def _read(tx: sa.Connection, wishes: Sequence[Wish]) -> dict[Slot, sa.Row[Any]]:
         .with_for_update(read=True)
     )
     return {(row.resource_provider_id, row.resource_class_id): row for row in rows}
+
+
+def _provider_gone(tx: sa.Connection, wishes: Sequence[Wish]) -> db_api.TryAgain | None:
+    """Start over when a provider was deleted since we looked; the next attempt says so."""
+    ids = {wish.slot[0] for wish in wishes}
+    found = tx.scalar(sa.select(sa.func.count()).select_from(_providers).where(_providers.c.id.in_(sorted(ids))))
+    return None if found == len(ids) else db_api.TryAgain()
 
 
 def _provider_without_inventory(
