@@ -33,10 +33,11 @@ class BodyHeaders:
         return self._application(environ, start_response)
 
     def _check(self, environ: dict[str, Any]) -> exc.HTTPError | None:
-        # Of a chunked body nobody knows the length before it has been read.
-        environ['wsgi.input'] = _Bounded(environ['wsgi.input'], self._max_size)
         length = environ.get('CONTENT_LENGTH')
         if not length:
+            if environ.get('wsgi.input_terminated'):
+                # A chunked body: nobody knows its length before it has been read.
+                environ['wsgi.input'] = _Bounded(environ['wsgi.input'], self._max_size)
             return None
         if not _INTEGER.fullmatch(length):
             return exc.HTTPBadRequest('content-length header must be an integer')
@@ -48,7 +49,7 @@ class BodyHeaders:
 
 
 class _Bounded:
-    """A body that can be read up to a number of bytes; what is wrong with it is an HTTP error."""
+    """A body of unknown length that can be read up to a number of bytes; what is wrong with it is an HTTP error."""
 
     def __init__(self, stream: BinaryIO, size: int) -> None:
         self._stream = stream

@@ -129,7 +129,7 @@ class PlacementHandler:
         variables = self._mapper.match(path)
         # Routes also matches with a trailing slash or line end. What has been matched must spell the path exactly.
         if not variables or (route := variables.pop('route')).format(**variables) != path:
-            raise exc.HTTPNotFound()
+            raise exc.HTTPNotFound
         environ['placement.route'] = route
         methods = self._declarations[route]
         if environ['REQUEST_METHOD'] not in methods:
@@ -150,7 +150,7 @@ def _decoded_path(environ: Mapping[str, Any]) -> str:
     """
     raw = environ.get('RAW_URI') or environ.get('REQUEST_URI') or ''
     if '%2f' in raw.partition('?')[0].lower():
-        raise exc.HTTPNotFound()
+        raise exc.HTTPNotFound
     # No stored name holds the replacement character, so what is not UTF-8 or cannot be stored just finds nothing.
     path = environ.get('PATH_INFO', '').encode('latin-1', 'replace').decode(errors='replace')
     return path.replace('\0', '\N{REPLACEMENT CHARACTER}') or '/'

@@ -175,8 +175,8 @@ class _Server(BaseApplication):  # type: ignore[misc]
         if insecure and not all(map(_is_local, self._addresses)):
             raise exception.ConfigurationInvalid(
                 reason='Refusing to serve without authentication (auth_strategy noauth2) on an address that other'
-                f' machines may reach ({self._arguments.bind}). Use a loopback address, or --allow-insecure-noauth if you'
-                ' mean it.'
+                f' machines may reach ({self._arguments.bind}). Use a loopback address, or --allow-insecure-noauth if'
+                ' you mean it.'
             )
         return conf
 

@@ -13,7 +13,8 @@ OPTS = [
         'randomize_allocation_candidates',
         default=False,
         help='Whether allocation candidates are visited and answered in random order. Then a limit takes a uniform'
-        ' sample of the candidates, which spreads load over hosts; otherwise the order is the same each time, which packs.',
+        ' sample of the candidates, which spreads load over hosts. Otherwise the order is the same each time, which'
+        ' fills one host after the other.',
     ),
     cfg.StrOpt(
         'incomplete_consumer_project_id',
