@@ -1,0 +1,1 @@
+"""Tests that drive the whole application through its WSGI door."""
