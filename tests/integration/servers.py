@@ -51,10 +51,13 @@ class Server:
         lines = [line.split(maxsplit=1) for line in listed.stdout.splitlines()]
         return [int(pid) for pid, arguments in lines if 'exporter' not in arguments]
 
-    def retries(self) -> int:
-        """How many transactions all workers have begun again."""
-        with urllib.request.urlopen(self.metrics_url, timeout=10) as answer:
-            text = answer.read().decode()
+    def retries(self) -> int | None:
+        """How many transactions all workers have begun again; None when the metrics are not served."""
+        try:
+            with urllib.request.urlopen(self.metrics_url, timeout=10) as answer:
+                text = answer.read().decode()
+        except urllib.error.URLError:
+            return None
         return int(sum(float(value) for value in re.findall(r'^\w*retries_total(?:{.*})? (\S+)$', text, re.MULTILINE)))
 
     def tail(self, lines: int = 40) -> str:
@@ -81,6 +84,7 @@ def launch(
     *,
     workers: int = 2,
     threads: int = 8,
+    metrics: bool = True,
     environment: Mapping[str, str] | None = None,
 ) -> Server:
     """Start ``placement-api`` on a database; does not wait. ``directory`` keeps its log."""
@@ -91,7 +95,7 @@ def launch(
         'OS_PLACEMENT_DATABASE__CONNECTION': database_url,
         'OS_PLACEMENT_DATABASE__SYNC_ON_STARTUP': 'true',
         'OS_API__AUTH_STRATEGY': 'noauth2',
-        'OS_METRICS__BIND': f'127.0.0.1:{metrics_port}',
+        **({'OS_METRICS__BIND': f'127.0.0.1:{metrics_port}'} if metrics else {}),
         **(environment or {}),
     }
     bind = f'127.0.0.1:{port}'
