@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import strategies as st
 
 from placement.candidates.request import CandidateRequest, RequestGroup
@@ -80,16 +82,18 @@ def request_of(query: Query) -> CandidateRequest:
 
 def records() -> st.SearchStrategy[dict]:
     """Small inventories, often roomy, now and then full or with awkward units."""
-    return st.builds(
+    plain = st.builds(record, total=st.integers(1, 8))
+    awkward = st.builds(
         record,
         total=st.integers(1, 8),
-        reserved=st.sampled_from([0, 0, 0, 1, 2]),
-        min_unit=st.sampled_from([1, 1, 1, 2]),
-        max_unit=st.sampled_from([2147483647, 2147483647, 1, 2, 3]),
-        step_size=st.sampled_from([1, 1, 1, 2]),
-        allocation_ratio=st.sampled_from([1.0, 1.0, 1.5, 0.7]),
-        used=st.sampled_from([0, 0, 0, 1, 2]),
+        reserved=st.sampled_from([0, 0, 1, 2]),
+        min_unit=st.sampled_from([1, 1, 2]),
+        max_unit=st.sampled_from([2147483647, 1, 2, 3]),
+        step_size=st.sampled_from([1, 1, 2]),
+        allocation_ratio=st.sampled_from([1.0, 1.5, 0.7]),
+        used=st.sampled_from([0, 0, 1, 2]),
     )
+    return st.one_of(plain, awkward)
 
 
 @st.composite
@@ -98,14 +102,14 @@ def worlds(draw: st.DrawFn, most: int = 7) -> list[RP]:
     world: list[RP] = []
     for number in range(draw(st.integers(1, most))):
         earlier = [None, None, *(rp.name for rp in world)]
-        traits = draw(st.sets(st.sampled_from(TRAITS), max_size=2))
+        traits = draw(st.sets(st.sampled_from(TRAITS)))
         if draw(st.integers(0, 9)) < 3:
             traits.add(SHARES)
         world.append(
             RP(
                 name=f'p{number}',
                 parent=draw(st.sampled_from(earlier)),
-                inventory=draw(st.dictionaries(st.sampled_from(CLASSES), records(), max_size=3)),
+                inventory={rc: draw(records()) for rc in CLASSES if draw(st.integers(0, 2))},
                 traits=traits,
                 aggregates=draw(st.sets(st.sampled_from(AGGREGATES), max_size=2)),
             )
@@ -116,11 +120,13 @@ def worlds(draw: st.DrawFn, most: int = 7) -> list[RP]:
 @st.composite
 def groups(draw: st.DrawFn, number: str, minor: int) -> Group:
     """A request group with the parameters that exist at this microversion."""
-    resources = draw(st.dictionaries(st.sampled_from(CLASSES), st.integers(1, 3), min_size=1, max_size=3))
-    required = draw(st.sets(st.sampled_from([*TRAITS, SHARES]), max_size=1)) if minor >= 17 else set()
-    forbidden = draw(st.sets(st.sampled_from([*TRAITS, SHARES]), max_size=1)) if minor >= 22 else set()
+    amounts = st.sampled_from([1, 1, 1, 2, 3])
+    resources = draw(st.dictionaries(st.sampled_from(CLASSES), amounts, min_size=1, max_size=2 if number else 3))
+    traits = st.one_of(st.just(set()), st.sets(st.sampled_from([*TRAITS, SHARES]), max_size=2 - bool(number)))
+    required = draw(traits) if minor >= 17 else set()
+    forbidden = draw(traits) if minor >= 22 else set()
     values = st.lists(st.sets(st.sampled_from([*AGGREGATES, 'nowhere']), min_size=1, max_size=2), max_size=2)
-    member_of = draw(values) if minor >= 21 else []
+    member_of = draw(st.one_of(st.just([]), values)) if minor >= 21 else []
     return Group(number, resources, required, forbidden - required, member_of if minor >= 24 else member_of[:1])
 
 
@@ -128,8 +134,10 @@ def groups(draw: st.DrawFn, number: str, minor: int) -> Group:
 def queries(draw: st.DrawFn, minors: tuple[int, ...] = (29,), most: int = 3) -> Query:
     """A query that is valid at a microversion out of ``minors``."""
     minor = draw(st.sampled_from(minors))
-    numbers = draw(st.lists(st.sampled_from(['1', '2', '3']), unique=True, max_size=most)) if minor >= 25 else []
+    numbers = list('123456'[: draw(st.integers(0, most))]) if minor >= 25 else []
     unnumbered = [''] if not numbers or draw(st.booleans()) else []
     chosen = [draw(groups(number, minor)) for number in [*numbers, *unnumbered]]
+    if len(numbers) > 1 and draw(st.booleans()):
+        chosen[1] = replace(chosen[0], number=numbers[1])
     policy = draw(st.sampled_from(['none', 'isolate'])) if len(numbers) > 1 else None
     return Query(chosen, policy, None, minor)
