@@ -15,6 +15,15 @@ from . import services
 LOG = 'placement-api.log'
 BIN = pathlib.Path(sys.executable).parent
 
+#: Becomes the program in its arguments, with a socket as systemd's first: number 3, and the id of the process said.
+HAND_OVER = """
+import os, sys
+os.dup2(int(sys.argv[1]), 3)
+os.close(int(sys.argv[1]))
+os.environ |= {'LISTEN_FDS': '1', 'LISTEN_PID': str(os.getpid())}
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+
 
 def write_configuration(directory: pathlib.Path, **groups: Mapping[str, Any]) -> pathlib.Path:
     """Write ``placement.conf`` into a directory, and return the directory.
@@ -53,8 +62,7 @@ def served(directory: pathlib.Path, *arguments: str) -> Iterator[tuple[str, subp
 def served_on(listener: socket.socket, directory: pathlib.Path, *arguments: str) -> Iterator[None]:
     """Run ``placement-api`` on a socket that is listening already, handed over as systemd does it."""
     host, port = listener.getsockname()
-    script = f'LISTEN_FDS=1 LISTEN_PID=$$ exec "$0" "$@" 3<&{listener.fileno()}'
-    command = ['sh', '-c', script, str(BIN / 'placement-api'), *arguments]
+    command = [sys.executable, '-c', HAND_OVER, str(listener.fileno()), str(BIN / 'placement-api'), *arguments]
     with services.running(
         command, f'http://{host}:{port}', directory / LOG, environ(directory), pass_fds=(listener.fileno(),)
     ):

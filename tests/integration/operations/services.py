@@ -145,11 +145,18 @@ def _wait_until_it_answers(
     deadline = time.monotonic() + START_SECONDS
     with httpx.Client(transport=httpx.HTTPTransport(uds=str(uds) if uds else None)) as client:
         while process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.1)
+            if uds is not None and not _is_listening(uds):
+                continue
             with contextlib.suppress(httpx.TransportError):
                 client.get(url)
                 return
-            time.sleep(0.1)
     pytest.fail(f'{process.args!r} does not answer at {url}:\n{log.read_text()[-4000:]}')
+
+
+def _is_listening(uds: pathlib.Path) -> bool:
+    with socket.socket(socket.AF_UNIX) as probe:
+        return probe.connect_ex(str(uds)) == 0
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -66,12 +66,6 @@ def test_long_queries_pass(url: str) -> None:
     assert httpx.get(f'{url}/allocation_candidates', params=query, headers=HEADERS).status_code == 200
 
 
-def test_bodies_that_are_too_long_are_refused(url: str) -> None:
-    body = b'{"name": "' + b'x' * 2**20 + b'"}'
-    headers = HEADERS | {'Content-Type': 'application/json'}
-    assert httpx.post(f'{url}/resource_providers', content=body, headers=headers).status_code == 413
-
-
 @pytest.mark.usefixtures('url')
 def test_nothing_is_wrong_at_start(home: pathlib.Path) -> None:
     log = (home / 'uwsgi.log').read_text()
