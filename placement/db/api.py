@@ -16,6 +16,7 @@ from oslo_config import cfg
 from oslo_db import api as oslo_db_api
 from oslo_db import exception as db_exc
 from oslo_db.sqlalchemy import enginefacade
+from sqlalchemy import exc as sa_exc
 from sqlalchemy.engine.interfaces import IsolationLevel
 
 from placement import exception
@@ -54,7 +55,8 @@ class Database:
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         self._options = conf.placement_database
         self._facade = enginefacade.transaction_context()
-        url = engine_url(self._options.connection)
+        with _speaking_of_configuration():
+            url = engine_url(self._options.connection)
         # oslo.db opens a SQLite file anew for each transaction.
         passed_on = _ENGINE_OPTIONS if url.get_backend_name() == 'sqlite' else _ENGINE_OPTIONS + _POOL_OPTIONS
         self._facade.configure(
@@ -75,9 +77,12 @@ class Database:
 
     @property
     def engine(self) -> sa.Engine:
-        """The SQLAlchemy engine, made on first use."""
+        """The SQLAlchemy engine, made on first use.
+
+        :raises ConfigurationInvalid: the URL is of no known database, or its driver is not installed.
+        """
         if self._prepared is None:
-            with self._lock:
+            with self._lock, _speaking_of_configuration():
                 engine = self._facade.writer.get_engine()
                 if self._prepared is None and engine.dialect.name == 'sqlite':
                     self._keeper = sqlite.prepare(engine, self._options.sqlite_busy_timeout)
@@ -149,6 +154,23 @@ class Database:
             migration.sync(self.engine)
         self.write(standards.insert_missing)
 
+    def schema_version(self) -> str | None:
+        """The version of the schema, None where there is none of ours."""
+        from placement.db import migration
+
+        with _speaking_of_outages():
+            return migration.version(self.engine)
+
+    def stamp(self, revision: str) -> None:
+        """Declare the version of the schema, changing nothing else.
+
+        :raises UnknownRevision: there is no such version.
+        """
+        from placement.db import migration
+
+        with _speaking_of_outages():
+            migration.stamp(self.engine, revision)
+
     def dispose(self) -> None:
         """Close all pooled connections."""
         if self._prepared is not None:
@@ -177,6 +199,14 @@ def _begun(connection: sa.Connection, level: IsolationLevel) -> Iterator[None]:
             # For this transaction only. SQLAlchemy's own way costs four round trips instead of one.
             connection.exec_driver_sql(f'SET TRANSACTION ISOLATION LEVEL {level}')
         yield
+
+
+@contextlib.contextmanager
+def _speaking_of_configuration() -> Iterator[None]:
+    try:
+        yield
+    except (sa_exc.ArgumentError, ImportError) as error:
+        raise exception.ConfigurationInvalid(reason=f'[placement_database] connection: {error}') from error
 
 
 @contextlib.contextmanager

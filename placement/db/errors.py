@@ -36,7 +36,7 @@ def is_conflict(error: BaseException) -> bool:
 
 def is_away(error: BaseException) -> bool:
     """Whether ``error`` says that the database cannot be reached at the moment."""
-    if isinstance(error, db_exc.DBConnectionError | sa_exc.TimeoutError):
+    if isinstance(error, db_exc.DBConnectionError | db_exc.DBNonExistentDatabase | sa_exc.TimeoutError):
         return True
     if getattr(error, 'connection_invalidated', False):
         return True

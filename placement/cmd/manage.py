@@ -1,0 +1,68 @@
+"""``placement-manage``: what an operator does to the database and its contents."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from placement import conf as placement_conf
+from placement import exception
+from placement.cmd import manage_db
+from placement.db.api import Database
+
+#: Exit code of a command that could not do what it was asked.
+FAILED = 127
+
+#: One module for each command; each has ``add_parser(subparsers)``, which sets ``run(args, conf, db) -> exit code``.
+_COMMANDS = (manage_db,)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command.
+
+    :param argv: the arguments after the program's name; None for those of this process.
+    :returns: the exit code, 0 when all is well, 127 when the command failed; others belong to the commands.
+    """
+    args = _parser().parse_args(argv)
+    try:
+        conf = placement_conf.load(argv=['--config-file', args.config_file] if args.config_file else [])
+        db = Database(conf)
+        try:
+            code: int = args.run(args, conf, db)
+        finally:
+            db.dispose()
+    except exception.DatabaseUnavailable as error:
+        # What the driver said is kept from the clients of the API, but is of use to whoever sits here.
+        reason, *_ = str(error.__cause__).splitlines()
+        print(f'placement-manage: {error} {reason}', file=sys.stderr)
+        return FAILED
+    except exception.PlacementError as error:
+        print(f'placement-manage: {error}', file=sys.stderr)
+        return FAILED
+    except KeyboardInterrupt:
+        print('placement-manage: interrupted', file=sys.stderr)
+        return FAILED
+    return code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog='placement-manage',
+        description='Manage the database of the placement service and look at what is in it.',
+        epilog='The database is the one of [placement_database] connection in the configuration file, or of the'
+        ' environment variable OS_PLACEMENT_DATABASE__CONNECTION.',
+    )
+    parser.add_argument(
+        '--config-file',
+        metavar='FILE',
+        help='configuration file (default: placement.conf in $OS_PLACEMENT_CONFIG_DIR or /etc/placement, if it exists)',
+    )
+    commands = parser.add_subparsers(title='commands', metavar='COMMAND', required=True)
+    for module in _COMMANDS:
+        module.add_parser(commands)
+    return parser
+
+
+if __name__ == '__main__':
+    sys.exit(main())

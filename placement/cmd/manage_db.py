@@ -1,0 +1,54 @@
+"""``placement-manage db``: the schema of the database."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from oslo_config import cfg
+
+from placement.db import migration
+from placement.db.api import Database
+
+
+def add_parser(commands: Any) -> None:
+    """Add ``db`` and its own commands to the parser of ``placement-manage``."""
+    parser = commands.add_parser('db', help='the schema of the database', description='Manage the database schema.')
+    actions = parser.add_subparsers(title='commands', metavar='COMMAND', required=True)
+
+    sync = actions.add_parser(
+        'sync',
+        help='create the schema or bring it to the newest version',
+        description='Create the schema or bring it to the newest version, and insert the standard resource classes'
+        ' and traits that are missing. Safe to run again, and by several hosts at once.',
+    )
+    sync.set_defaults(run=_sync)
+
+    version = actions.add_parser('version', help='print the version of the schema')
+    version.set_defaults(run=_version)
+
+    stamp = actions.add_parser(
+        'stamp',
+        help='declare the version of the schema without changing anything',
+        description='Declare that the schema is at REVISION without changing anything else. Only for a schema'
+        ' that was brought there by hand.',
+    )
+    stamp.add_argument('revision', metavar='REVISION', help='a version, or "head" for the newest')
+    stamp.set_defaults(run=_stamp)
+
+
+def _sync(_args: argparse.Namespace, _conf: cfg.ConfigOpts, db: Database) -> int:
+    db.sync()
+    print(f'The schema is at version {migration.head()}, with all standard resource classes and traits.')
+    return 0
+
+
+def _version(_args: argparse.Namespace, _conf: cfg.ConfigOpts, db: Database) -> int:
+    print(db.schema_version() or 'The database has no schema of this service yet: placement-manage db sync')
+    return 0
+
+
+def _stamp(args: argparse.Namespace, _conf: cfg.ConfigOpts, db: Database) -> int:
+    db.stamp(args.revision)
+    print(f'The schema is now said to be at version {db.schema_version()}.')
+    return 0
