@@ -28,7 +28,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument('--config-file', action='append', help='configuration file; may be repeated')
     arguments = parser.parse_args(argv)
     try:
-        conf = placement_conf.load(environ=os.environ, config_files=arguments.config_file)
+        conf = placement_conf.load(config_files=arguments.config_file)
         bind = conf.metrics.bind
     except exception.ConfigurationInvalid as error:
         return _failed(str(error))

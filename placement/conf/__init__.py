@@ -117,7 +117,8 @@ def _log_opts() -> list[tuple[str | None, list[cfg.Opt]]]:
 
 def _register(conf: cfg.ConfigOpts) -> None:
     for module in _MODULES:
-        conf.register_opts(module.OPTS, group=module.GROUP)
+        # oslo.config keeps the options and their values inside the group, also when several ConfigOpts share it.
+        conf.register_opts(module.OPTS, group=copy.deepcopy(module.GROUP))
     for group, opts in policy_opts.list_opts():
         conf.register_opts(opts, group=group)
     conf.register_opts(http_proxy_to_wsgi.OPTS, group='oslo_middleware')

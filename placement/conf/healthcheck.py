@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oslo_config import cfg, types
 
-GROUP = cfg.OptGroup('healthcheck', title='Health checks')
+GROUP = 'healthcheck'
 
 OPTS = [
     cfg.Opt(

@@ -13,6 +13,10 @@ from placement.db import tables
 from placement.db.api import Database
 
 
+#: What reading raises when the database is away, or is not ours.
+TROUBLES = (exception.DatabaseUnavailable, db_exc.DBError, sa_exc.SQLAlchemyError)
+
+
 class ClassTotals(NamedTuple):
     """The sums over all inventories of one resource class."""
 
@@ -30,9 +34,9 @@ def trouble(db: Database) -> str | None:
     try:
         with db.reader() as connection:
             connection.execute(sa.select(tables.resource_providers.c.id).limit(1))
-    except exception.DatabaseUnavailable:
+    except (exception.DatabaseUnavailable, db_exc.DBNonExistentDatabase):
         return 'The database cannot be reached.'
-    except (db_exc.DBError, sa_exc.SQLAlchemyError):
+    except TROUBLES:
         return 'The database does not have the expected tables.'
     return None
 
@@ -40,7 +44,7 @@ def trouble(db: Database) -> str | None:
 def totals_by_class(db: Database) -> list[ClassTotals]:
     """Sums of ``total``, ``reserved`` and ``used`` for each class that has inventory: one grouped query.
 
-    :raises DatabaseUnavailable: the database cannot be reached.
+    :raises TROUBLES: the database cannot be read.
     """
     inventories, classes = tables.inventories.c, tables.resource_classes.c
     columns = (sa.cast(sa.func.sum(inventories[name]), sa.BigInteger) for name in ('total', 'reserved', 'used'))

@@ -14,7 +14,6 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.exposition import make_wsgi_app
 from prometheus_client.registry import Collector
 
-from placement import exception
 from placement.db.api import Database
 from placement.objects import vital_signs
 from placement.observability.health import HealthCheck
@@ -48,7 +47,7 @@ class DatabaseCollector(Collector):
         up, units = self.describe()
         try:
             totals = vital_signs.totals_by_class(self._db)
-        except exception.DatabaseUnavailable:
+        except vital_signs.TROUBLES:
             up.add_metric((), 0)
             yield up
             return

@@ -81,4 +81,4 @@ def test_metrics_and_their_labels_are_documented(db: Database) -> None:
 
 
 def test_reasons_to_refuse_a_claim_are_documented() -> None:
-    assert _first_cells(_section('observability.md', 'Reasons')) == [word for _, word in REFUSALS]
+    assert _first_cells(_section('observability.md', 'Reasons')) == ['reason', *(word for _, word in REFUSALS)]
