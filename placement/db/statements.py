@@ -7,7 +7,6 @@ from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql, postgresql, sqlite
-from sqlalchemy.sql.elements import Grouping
 
 #: How many conditions stand side by side. SQLite refuses expressions nested deeper than 1,000, and a chain of ANDs is
 #: as deep as it is long.
@@ -28,7 +27,8 @@ def all_of(conditions: Iterable[sa.ColumnElement[bool]]) -> sa.ColumnElement[boo
     level: Sequence[sa.ColumnElement[bool]] = list(conditions)
     while len(level) > _CHUNK:
         chunks = [level[start : start + _CHUNK] for start in range(0, len(level), _CHUNK)]
-        level = [Grouping(sa.and_(*chunk)) for chunk in chunks]
+        # As operands of IS the chunks stay what they are; SQLAlchemy makes one chain of anything else.
+        level = [sa.and_(*chunk).is_(sa.true()) for chunk in chunks]
     return sa.and_(sa.true(), *level)
 
 
