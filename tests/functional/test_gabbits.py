@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import pytest
-from gabbi import handlers, suitemaker, utils
+from gabbi import case, handlers, suitemaker, utils
 
 from placement import conf as placement_conf
 from placement import deploy
@@ -21,14 +21,12 @@ from placement import deploy
 ROOT = pathlib.Path(__file__).parents[2] / 'gabbits'
 HOST = 'placement.example.com'
 
-Overrides = Mapping[str, Mapping[str, Any]]
-
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
     """What a suite needs of its application: configuration overrides and the path it is mounted below."""
 
-    overrides: Overrides = dataclasses.field(default_factory=dict)
+    overrides: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
     prefix: str = ''
 
 
@@ -39,35 +37,36 @@ CONFIGURED = {
 
 
 class Suite:
-    """One YAML file, its requests, and the application that answers them while the ``suite`` fixture is up."""
+    """One YAML file: its requests in order, and the application that answers them once ``app`` is set."""
 
     def __init__(self, path: pathlib.Path) -> None:
         self.name = str(path.relative_to(ROOT).with_suffix(''))
         self.setting = CONFIGURED[path.stem] if path.parent.name == 'configured' else Setting()
         self.app: Any = None
-        self.cases = self._load(path)
+        self.cases: list[case.HTTPTestCase] = self._load(path)
 
-    def _load(self, path: pathlib.Path) -> list[unittest.TestCase]:
-        """The requests of the file as gabbi test cases, in order; nothing is sent yet."""
-        built = suitemaker.test_suite_from_dict(
-            loader=unittest.TestLoader(),
-            test_base_name=path.stem,
-            suite_dict=utils.load_yaml(yaml_file=str(path)),
-            test_directory=str(path.parent),
-            host=HOST,
-            port=80,
-            fixture_module=None,
-            intercept=lambda: self._respond,
-            prefix=self.setting.prefix,
-            handlers=[handler() for handler in handlers.RESPONSE_HANDLERS],
-            test_loader_name=__name__,
+    def _load(self, path: pathlib.Path) -> list[case.HTTPTestCase]:
+        """The requests of the file as gabbi test cases; nothing is sent yet."""
+        return list(
+            suitemaker.test_suite_from_dict(
+                loader=unittest.TestLoader(),
+                test_base_name=path.stem,
+                suite_dict=utils.load_yaml(yaml_file=str(path)),
+                test_directory=str(path.parent),
+                host=HOST,
+                port=80,
+                fixture_module=None,
+                intercept=lambda: self._answer,
+                prefix=self.setting.prefix,
+                handlers=[handler() for handler in handlers.RESPONSE_HANDLERS],
+                test_loader_name=__name__,
+            )
         )
-        return list(built)
 
-    def _respond(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+    def _answer(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         """Pass a request on to the application, with the path spelled as PEP 3333 wants it.
 
-        httpx leaves the mount prefix in PATH_INFO, and leaves the path as text instead of latin-1 decoded bytes.
+        httpx leaves the mount prefix in PATH_INFO, and the path as text instead of bytes read as latin-1.
         """
         path = environ['PATH_INFO'].removeprefix(environ['SCRIPT_NAME'])
         environ['PATH_INFO'] = path.encode('utf-8').decode('latin-1')
@@ -75,41 +74,67 @@ class Suite:
         return answer
 
     def run(self, index: int) -> unittest.TestResult:
-        """Send request ``index``, after those before it that have not been sent (a selection of tests, or xdist)."""
+        """Send request ``index``, and first those before it that were not sent because only some tests were selected."""
         for earlier in self.cases[:index]:
-            if not earlier.has_run:  # type: ignore[attr-defined]
+            if not earlier.has_run:
                 earlier.run(unittest.TestResult())
         result = unittest.TestResult()
         self.cases[index].run(result)
         return result
 
 
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """One test per request of every file, named by file and by the sentence in the YAML."""
-    if 'suite' not in metafunc.fixturenames:
-        return
-    suites = [Suite(path) for path in sorted(ROOT.rglob('*.yaml'))]
-    requests = [(suite, index) for suite in suites for index in range(len(suite.cases))]
-    ids = [f'{suite.name}: {suite.cases[index].test_data["name"]}' for suite, index in requests]  # type: ignore[attr-defined]
-    metafunc.parametrize(('suite', 'index'), requests, ids=ids, indirect=['suite'], scope='module')
+class Stage:
+    """Holds the application of one suite at a time, on an empty database in ``directory``."""
+
+    def __init__(self, directory: pathlib.Path) -> None:
+        self.directory = directory
+        self.suite: Suite | None = None
+
+    def enter(self, suite: Suite) -> None:
+        """Make ``suite`` the one that can be run."""
+        if suite is not self.suite:
+            self.clear()
+            suite.app = deploy.loadapp(placement_conf.load(environ={}, overrides=self._overrides(suite)))
+            self.suite = suite
+
+    def clear(self) -> None:
+        """Close the database of the suite before."""
+        if self.suite is not None:
+            self.suite.app.db.dispose()
+            self.suite = None
+
+    def _overrides(self, suite: Suite) -> dict[str, Mapping[str, Any]]:
+        database = self.directory / f'{suite.name.replace("/", "-")}.sqlite'
+        return {
+            'placement_database': {'connection': f'sqlite:///{database}', 'sync_on_startup': True},
+            'api': {'auth_strategy': 'noauth2'},
+            **suite.setting.overrides,
+        }
 
 
 @pytest.fixture(scope='module')
-def suite(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Suite]:
-    """The suite of the test, its application up on an empty database."""
-    suite: Suite = request.param
-    database = tmp_path_factory.mktemp('gabbits') / 'placement.sqlite'
-    overrides: dict[str, Mapping[str, Any]] = {
-        'placement_database': {'connection': f'sqlite:///{database}', 'sync_on_startup': True},
-        'api': {'auth_strategy': 'noauth2'},
-        **suite.setting.overrides,
-    }
-    suite.app = deploy.loadapp(placement_conf.load(environ={}, overrides=overrides))
-    yield suite
-    suite.app.db.dispose()
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    """The one stage of all suites: they come one after the other."""
+    stage = Stage(tmp_path_factory.mktemp('gabbits'))
+    yield stage
+    stage.clear()
 
 
-def test_gabbits(suite: Suite, index: int) -> None:
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """One test per request of every file, named by the file and by the sentence in the YAML."""
+    suites = [Suite(path) for path in sorted(ROOT.rglob('*.yaml'))]
+    metafunc.parametrize(
+        ('suite', 'index'),
+        [
+            pytest.param(suite, index, id=f'{suite.name}: {request.test_data["name"]}')
+            for suite in suites
+            for index, request in enumerate(suite.cases)
+        ],
+    )
+
+
+def test_gabbits(stage: Stage, suite: Suite, index: int) -> None:
+    stage.enter(suite)
     result = suite.run(index)
     problems = [text for _, text in result.failures + result.errors]
     if problems:
