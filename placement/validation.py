@@ -35,7 +35,10 @@ def parse_json(body: bytes) -> Any:
     data = orjson.loads(body)
     if _LONG_NUMBER.search(body):
         # The text has been found good. json reads integers of any size, orjson those of 64 bits.
-        data = json.loads(body)
+        try:
+            data = json.loads(body)
+        except RecursionError:
+            raise ValueError('nested too deeply') from None
     return data
 
 
