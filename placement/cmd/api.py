@@ -20,6 +20,7 @@ from oslo_log import log
 
 from placement import conf as configuration
 from placement import deploy, exception
+from placement.cmd import exporter
 
 LOG = log.getLogger(__name__)
 
@@ -123,6 +124,7 @@ class _Server(BaseApplication):  # type: ignore[misc]
         self._bind = self._url = arguments.bind
         if not self._inherited:
             self._listen()
+        self._companion = exporter.Companion() if self._conf.metrics.bind else None
         self._try_out(self._conf)
         super().__init__(prog='placement-api')
 
@@ -164,6 +166,7 @@ class _Server(BaseApplication):  # type: ignore[misc]
             'forwarder_headers': '',
             'control_socket_disable': True,
             'when_ready': self._greet,
+            'on_exit': self._leave,
         }
 
     def _load(self) -> cfg.ConfigOpts:
@@ -185,6 +188,7 @@ class _Server(BaseApplication):  # type: ignore[misc]
         return {
             'placement_database': {'connection': url.render_as_string(), 'sync_on_startup': True},
             'api': {'auth_strategy': 'noauth2'},
+            'metrics': {'bind': None},
         }
 
     def _database(self) -> pathlib.Path:
@@ -215,7 +219,13 @@ class _Server(BaseApplication):  # type: ignore[misc]
         deploy.loadapp(conf).db.dispose()
         conf.set_override('sync_on_startup', False, group='placement_database')
 
+    def _leave(self, _arbiter: object) -> None:
+        if self._companion is not None:
+            self._companion.stop()
+
     def _greet(self, _arbiter: object) -> None:
+        if self._companion is not None:
+            self._companion.start()
         if not self._arguments.dev:
             return
         print(_DEV_GREETING.format(url=self._url, database=self._database()), flush=True)

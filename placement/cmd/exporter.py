@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 
 from oslo_config import cfg
@@ -15,6 +17,7 @@ from placement import exception
 from placement.db.api import Database
 
 PROGRAM = 'placement.cmd.exporter'
+VARIABLE = 'PROMETHEUS_MULTIPROC_DIR'
 DESCRIPTION = """
 Serve /metrics (for Prometheus), /healthcheck and /healthcheck/ready on the address in [metrics] bind.
 placement-api starts this by itself. Under another WSGI server run it beside the server, with the same configuration
@@ -25,17 +28,16 @@ and the same PROMETHEUS_MULTIPROC_DIR. It ends when the process that started it 
 def main(argv: Sequence[str] | None = None) -> int:
     """Serve until the parent process is gone. Exit code 1, after one line on stderr, when that cannot be done."""
     parser = argparse.ArgumentParser(prog=f'python -m {PROGRAM}', description=DESCRIPTION)
-    parser.add_argument('--config-file', action='append', help='configuration file; may be repeated')
-    arguments = parser.parse_args(argv)
+    parser.parse_args(argv)
     try:
-        conf = placement_conf.load(config_files=arguments.config_file)
+        conf = placement_conf.load()
         bind = conf.metrics.bind
     except exception.ConfigurationInvalid as error:
         return _failed(str(error))
     if not bind:
         return _failed('[metrics] bind is not set.')
-    if not os.path.isdir(os.environ.get('PROMETHEUS_MULTIPROC_DIR', '')):
-        return _failed('PROMETHEUS_MULTIPROC_DIR does not name the directory in which the service keeps its counts.')
+    if not os.path.isdir(os.environ.get(VARIABLE, '')):
+        return _failed(f'{VARIABLE} does not name the directory in which the service keeps its counts.')
     try:
         _serve(conf)
     except OSError as error:
@@ -54,11 +56,29 @@ def _serve(conf: cfg.ConfigOpts) -> None:
         database.dispose()
 
 
-def start(config_files: Sequence[str]) -> subprocess.Popen[bytes]:
-    """Start this as a process beside the calling one, which it does not outlive. It inherits the environment."""
-    arguments = [f'--config-file={name}' for name in config_files]
-    command = [sys.executable, '-m', PROGRAM, *arguments]
-    return subprocess.Popen(command, stdin=subprocess.DEVNULL)  # noqa: S603 (our own program)
+class Companion:
+    """The exporter as a process beside a server, and the directory in which the server's processes keep their counts.
+
+    Make it before anything is counted: the directory is told by the environment.
+    """
+
+    def __init__(self) -> None:
+        self._directory = tempfile.mkdtemp(prefix='placement-metrics-')
+        self._process: subprocess.Popen[bytes] | None = None
+        os.environ[VARIABLE] = self._directory
+
+    def start(self) -> None:
+        """Run it. What it has to say, such as that its port is taken, it says on standard error."""
+        command = [sys.executable, '-m', PROGRAM]
+        # A session of its own, so that Ctrl-C is for the server to act on.
+        self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)  # noqa: S603
+
+    def stop(self) -> None:
+        """End it and forget the counts. Its port is free when this returns."""
+        if self._process is not None:
+            self._process.terminate()
+            self._process.wait()
+        shutil.rmtree(self._directory, ignore_errors=True)
 
 
 def _failed(reason: str) -> int:

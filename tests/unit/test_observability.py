@@ -148,7 +148,7 @@ def test_a_refusal_is_counted_under_its_reason(kind: type[exception.PlacementErr
 def test_an_error_that_is_no_verdict_is_not_counted() -> None:
     counts = PrometheusMetrics()
     with pytest.raises(exception.DatabaseUnavailable), counts.claim():
-        raise exception.DatabaseUnavailable()
+        raise exception.DatabaseUnavailable
     assert counts.registry.get_sample_value('placement_claims_accepted_total') == 0
     assert [family.samples for family in counts.registry.collect() if family.name == 'placement_claims_refused'] == [[]]
 
@@ -164,7 +164,10 @@ def test_without_configuration_nothing_is_counted_and_the_library_is_not_loaded(
     assert type(metrics.create(load())) is metrics.Metrics
     code = 'import sys, placement.wsgi; sys.exit("prometheus_client" in sys.modules)'
     environ = {name: value for name, value in os.environ.items() if not name.startswith('OS_')}
-    environ |= {'OS_PLACEMENT_DATABASE__CONNECTION': f'sqlite:///{tmp_path}/x.sqlite', 'OS_API__AUTH_STRATEGY': 'noauth2'}
+    environ |= {
+        'OS_PLACEMENT_DATABASE__CONNECTION': f'sqlite:///{tmp_path}/x.sqlite',
+        'OS_API__AUTH_STRATEGY': 'noauth2',
+    }
     assert subprocess.run([sys.executable, '-c', code], check=False, env=environ, timeout=60).returncode == 0
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import collections
 import contextlib
 import threading
-import time
 import uuid
 from collections.abc import Iterator
 
 import requests
+
+from . import services
 
 HEADERS = {'X-Auth-Token': 'admin', 'OpenStack-API-Version': 'placement 1.29'}
 CLIENTS = 4
@@ -45,10 +46,7 @@ class Load:
     def wait_for_more(self, count: int) -> None:
         """Return once the clients have had ``count`` more answers than now."""
         goal = self.outcomes.total() + count
-        deadline = time.monotonic() + 60
-        while self.outcomes.total() < goal:
-            assert time.monotonic() < deadline, f'only {self.outcomes.total()} of {goal} answers came'
-            time.sleep(0.02)
+        services.wait_until(lambda: self.outcomes.total() >= goal, 'the answers stopped coming')
 
     def _work(self) -> None:
         with requests.Session() as session:

@@ -14,6 +14,7 @@ from . import services
 
 LOG = 'placement-api.log'
 BIN = pathlib.Path(sys.executable).parent
+UWSGI_SAMPLE = pathlib.Path(__file__).parents[3] / 'etc' / 'uwsgi' / 'placement.ini'
 
 #: Becomes the program in its arguments, with a socket as systemd's first: number 3, and the id of the process said.
 HAND_OVER = """
@@ -67,3 +68,16 @@ def served_on(listener: socket.socket, directory: pathlib.Path, *arguments: str)
         command, f'http://{host}:{port}', directory / LOG, environ(directory), pass_fds=(listener.fileno(),)
     ):
         yield
+
+
+def uwsgi_ini(home: pathlib.Path, port: int) -> pathlib.Path:
+    """The sample with HTTP on a port of the test instead of its own protocol on a socket, and nothing else changed."""
+    text = UWSGI_SAMPLE.read_text()
+    for sample, ours in (
+        ('socket = /run/placement/uwsgi.sock\nchmod-socket = 660\n', f'http-socket = 127.0.0.1:{port}\n'),
+        ('/run/placement/uwsgi.fifo', f'{home}/uwsgi.fifo'),
+    ):
+        assert text.count(sample) == 1, sample
+        text = text.replace(sample, ours)
+    home.joinpath('placement.ini').write_text(text)
+    return home / 'placement.ini'

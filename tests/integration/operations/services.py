@@ -12,7 +12,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import httpx
 import pytest
@@ -79,6 +79,22 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(('127.0.0.1', 0))
         return int(probe.getsockname()[1])
+
+
+@contextlib.contextmanager
+def taken_port() -> Iterator[int]:
+    """A TCP port of the loopback interface that is listened on while the block runs."""
+    with socket.create_server(('127.0.0.1', 0)) as listener:
+        yield int(listener.getsockname()[1])
+
+
+def wait_until(condition: Callable[[], bool], complaint: str) -> None:
+    """Return once ``condition()`` is true. The test fails with ``complaint`` when that takes a minute."""
+    deadline = time.monotonic() + START_SECONDS
+    while not condition():
+        if time.monotonic() > deadline:
+            pytest.fail(complaint)
+        time.sleep(0.05)
 
 
 def clean_environ(**extra: str) -> dict[str, str]:

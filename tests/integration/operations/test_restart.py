@@ -4,42 +4,38 @@ from __future__ import annotations
 
 import contextlib
 import pathlib
-import re
 import signal
 import socket
-import time
+import subprocess
 
 import pytest
 
-from . import load, placement_server
+from . import load, placement_server, services
 
 ENOUGH = 40
+WORKERS = 2
 
 
-def _boots(directory: pathlib.Path) -> int:
-    """How many workers have come up so far."""
-    return len(re.findall('Booting worker', (directory / 'placement-api.log').read_text()))
-
-
-def _wait_for_boots(directory: pathlib.Path, count: int) -> None:
-    deadline = time.monotonic() + 60
-    while _boots(directory) < count:
-        assert time.monotonic() < deadline, 'no new workers came up'
-        time.sleep(0.05)
+def _reload(directory: pathlib.Path, process: subprocess.Popen[bytes]) -> None:
+    """Have the workers replaced, and wait until the old ones are gone."""
+    log = directory / placement_server.LOG
+    ended = log.read_text().count('Worker exiting')
+    process.send_signal(signal.SIGHUP)
+    services.wait_until(
+        lambda: log.read_text().count('Worker exiting') == ended + WORKERS, 'the old workers did not end'
+    )
 
 
 @pytest.mark.parametrize('keep_alive', [True, False], ids=['kept connections', 'new connections'])
 def test_reload_loses_no_request(tmp_path: pathlib.Path, keep_alive: bool) -> None:
     placement_server.write_configuration(tmp_path)
     with (
-        placement_server.served(tmp_path, '--workers', '2') as (url, process),
+        placement_server.served(tmp_path, f'--workers={WORKERS}') as (url, process),
         load.applied(url, keep_alive) as requests,
     ):
         for _ in range(3):
             requests.wait_for_more(ENOUGH)
-            boots = _boots(tmp_path)
-            process.send_signal(signal.SIGHUP)
-            _wait_for_boots(tmp_path, boots + 2)
+            _reload(tmp_path, process)
             requests.wait_for_more(ENOUGH)
         requests.stop()
         load.assert_nothing_lost(url, requests)
@@ -51,11 +47,11 @@ def test_restart_behind_a_kept_socket_loses_no_request(tmp_path: pathlib.Path, k
     placement_server.write_configuration(tmp_path)
     with socket.create_server(('127.0.0.1', 0), backlog=128) as listener, contextlib.ExitStack() as first_life:
         url = f'http://127.0.0.1:{listener.getsockname()[1]}'
-        first_life.enter_context(placement_server.served_on(listener, tmp_path, '--workers', '2'))
+        first_life.enter_context(placement_server.served_on(listener, tmp_path, f'--workers={WORKERS}'))
         with load.applied(url, keep_alive) as requests:
             requests.wait_for_more(ENOUGH)
             first_life.close()
-            with placement_server.served_on(listener, tmp_path, '--workers', '2'):
+            with placement_server.served_on(listener, tmp_path, f'--workers={WORKERS}'):
                 requests.wait_for_more(ENOUGH)
                 requests.stop()
                 load.assert_nothing_lost(url, requests)

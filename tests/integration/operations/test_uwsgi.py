@@ -11,7 +11,6 @@ import pytest
 
 from . import placement_server, services
 
-SAMPLE = pathlib.Path(__file__).parents[3] / 'etc' / 'uwsgi' / 'placement.ini'
 HEADERS = {'X-Auth-Token': 'admin', 'OpenStack-API-Version': 'placement 1.29'}
 
 
@@ -21,19 +20,6 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     return placement_server.write_configuration(tmp_path_factory.mktemp('uwsgi'))
 
 
-def _ini(home: pathlib.Path, port: int) -> pathlib.Path:
-    """The sample with HTTP on a port of the test instead of its own protocol on a socket, and nothing else changed."""
-    text = SAMPLE.read_text()
-    for sample, ours in (
-        ('socket = /run/placement/uwsgi.sock\nchmod-socket = 660\n', f'http-socket = 127.0.0.1:{port}\n'),
-        ('/run/placement/uwsgi.fifo', f'{home}/uwsgi.fifo'),
-    ):
-        assert text.count(sample) == 1, sample
-        text = text.replace(sample, ours)
-    home.joinpath('placement.ini').write_text(text)
-    return home / 'placement.ini'
-
-
 @pytest.fixture(scope='module')
 def url(home: pathlib.Path) -> Iterator[str]:
     """The address of the mount point."""
@@ -41,7 +27,7 @@ def url(home: pathlib.Path) -> Iterator[str]:
     port = services.free_port()
     # The server has an environment of its own; what it serves is in ours.
     environ = placement_server.environ(home, PYTHONPATH=services.import_path())
-    command = [str(programs / 'uwsgi'), '--ini', str(_ini(home, port))]
+    command = [str(programs / 'uwsgi'), '--ini', str(placement_server.uwsgi_ini(home, port))]
     with services.running(command, f'http://127.0.0.1:{port}/placement', home / 'uwsgi.log', environ):
         yield f'http://127.0.0.1:{port}/placement'
 

@@ -1,0 +1,104 @@
+"""Metrics of several workers on a listener of their own, next to ``placement-api`` and next to uWSGI."""
+
+from __future__ import annotations
+
+import pathlib
+import signal
+import sys
+
+import httpx
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from . import placement_server, services
+from .load import HEADERS
+
+TRAITS = {'route': '/traits', 'method': 'GET', 'microversion': '1.29', 'status': '200'}
+
+
+def _value(listener: str, name: str, labels: dict[str, str]) -> float:
+    """One sample of a scrape; 0 when it is not there."""
+    families = text_string_to_metric_families(httpx.get(f'{listener}/metrics').text)
+    samples = {
+        (sample.name, *sorted(sample.labels.items())): sample.value for family in families for sample in family.samples
+    }
+    return samples.get((name, *sorted(labels.items())), 0)
+
+
+def _is_open(listener: str) -> bool:
+    try:
+        return httpx.get(f'{listener}/healthcheck').text == 'OK\n'
+    except httpx.TransportError:
+        return False
+
+
+def _wait_for(listener: str) -> None:
+    services.wait_until(lambda: _is_open(listener), 'the listener does not answer')
+
+
+def _ask(url: str, times: int) -> None:
+    for _ in range(times):
+        assert httpx.get(f'{url}/traits', headers=HEADERS).status_code == 200
+
+
+def test_counts_of_all_workers_survive_a_reload_and_end_with_the_service(tmp_path: pathlib.Path) -> None:
+    bind = f'127.0.0.1:{services.free_port()}'
+    listener = f'http://{bind}'
+    placement_server.write_configuration(tmp_path, metrics={'bind': bind})
+    with placement_server.served(tmp_path, '--workers', '3') as (url, process):
+        _wait_for(listener)
+        _ask(url, 30)
+        assert _value(listener, 'placement_requests_total', TRAITS) == 30
+        assert _value(listener, 'placement_database_up', {}) == 1
+        process.send_signal(signal.SIGHUP)
+        _ask(url, 30)
+        assert _value(listener, 'placement_requests_total', TRAITS) == 60
+        seconds = {'route': '/traits', 'method': 'GET'}
+        assert _value(listener, 'placement_request_seconds_count', seconds) == 60
+        assert httpx.get(f'{url}/metrics', headers=HEADERS).status_code == 404
+    assert not _is_open(listener)
+
+
+def test_listener_does_not_outlive_a_killed_service(tmp_path: pathlib.Path) -> None:
+    bind = f'127.0.0.1:{services.free_port()}'
+    placement_server.write_configuration(tmp_path, metrics={'bind': bind})
+    with placement_server.served(tmp_path) as (_, process):
+        _wait_for(f'http://{bind}')
+        process.kill()
+        services.wait_until(lambda: not _is_open(f'http://{bind}'), 'the listener is still there')
+
+
+def test_a_taken_port_is_said_and_does_not_stop_the_service(tmp_path: pathlib.Path) -> None:
+    with services.taken_port() as port:
+        placement_server.write_configuration(tmp_path, metrics={'bind': f'127.0.0.1:{port}'})
+        with placement_server.served(tmp_path) as (url, _):
+            log, words = tmp_path / placement_server.LOG, f'Cannot listen on 127.0.0.1:{port}'
+            services.wait_until(lambda: words in log.read_text(), 'nothing was said')
+            _ask(url, 1)
+
+
+def test_counts_of_uwsgi_processes(tmp_path: pathlib.Path) -> None:
+    programs = services.environment('uwsgi', ('pyuwsgi',))
+    bind, port = f'127.0.0.1:{services.free_port()}', services.free_port()
+    counts = tmp_path / 'counts'
+    counts.mkdir()
+    placement_server.write_configuration(tmp_path, metrics={'bind': bind})
+    environ = placement_server.environ(
+        tmp_path, PYTHONPATH=services.import_path(), PROMETHEUS_MULTIPROC_DIR=str(counts)
+    )
+    server = [str(programs / 'uwsgi'), '--ini', str(placement_server.uwsgi_ini(tmp_path, port))]
+    url = f'http://127.0.0.1:{port}/placement'
+    exporter = [sys.executable, '-m', 'placement.cmd.exporter']
+    with (
+        services.running(server, url, tmp_path / 'uwsgi.log', environ),
+        services.running(exporter, f'http://{bind}/healthcheck', tmp_path / 'exporter.log', environ),
+    ):
+        _ask(url, 20)
+        assert _value(f'http://{bind}', 'placement_requests_total', TRAITS) == 20
+
+
+@pytest.mark.parametrize('path', ['/healthcheck', '/healthcheck/ready'])
+def test_health_paths_of_the_api_port(tmp_path: pathlib.Path, path: str) -> None:
+    placement_server.write_configuration(tmp_path, healthcheck={'path': '/healthcheck'})
+    with placement_server.served(tmp_path) as (url, _):
+        assert httpx.get(f'{url}{path}').text == 'OK\n'
