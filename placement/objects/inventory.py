@@ -187,7 +187,7 @@ def _warn_of_overcommitment(provider: Any, pairs: Iterable[tuple[Inventory, int]
     over = [
         f'{record.resource_class} ({used} used of {record.capacity})'
         for record, used in pairs
-        if used > record.capacity
+        if used > max(record.capacity, 0)
     ]
     if over:
         LOG.warning('Resource provider %s is now over-committed: %s', provider.uuid, ', '.join(over))

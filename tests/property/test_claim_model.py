@@ -1,0 +1,206 @@
+"""Claims against a model of the rules that is too simple to be wrong (contract B 3).
+
+Hypothesis invents inventories, changes of them, and requests that name several consumers; after each step the answer
+and everything that is stored must be what the model says.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import uuid
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from placement import exception
+from placement.context import RequestContext
+from placement.db import tables
+from placement.db.api import Database
+from placement.objects import allocation, claim
+from placement.objects.inventory import Inventory
+from placement.objects.resource_provider import ResourceProvider
+
+PROVIDERS = ('press', 'anvil')
+CLASSES = ('VCPU', 'MEMORY_MB')
+CONSUMERS = tuple(str(uuid.UUID(int=number)) for number in range(1, 4))
+
+Slot = tuple[str, str]
+Holding = dict[Slot, int]
+
+
+@dataclasses.dataclass(frozen=True)
+class Record:
+    """An inventory, as a request gives it."""
+
+    total: int
+    reserved: int
+    allocation_ratio: float
+    min_unit: int
+    max_unit: int
+    step_size: int
+
+    def allows(self, amount: int) -> bool:
+        return self.min_unit <= amount <= self.max_unit and amount % self.step_size == 0
+
+    @property
+    def limit(self) -> float:
+        return (self.total - self.reserved) * self.allocation_ratio
+
+
+@dataclasses.dataclass
+class Model:
+    """What is there and who holds what."""
+
+    inventories: dict[Slot, Record] = dataclasses.field(default_factory=dict)
+    holdings: dict[str, Holding] = dataclasses.field(default_factory=dict)
+    generations: dict[str, int] = dataclasses.field(default_factory=dict)
+
+    def used(self, slot: Slot, without: frozenset[str] = frozenset()) -> int:
+        return sum(held.get(slot, 0) for who, held in self.holdings.items() if who not in without)
+
+    def refusal(self, request: dict[str, Holding]) -> type[exception.PlacementError] | None:
+        wishes = [(slot, amount) for wanted in request.values() for slot, amount in wanted.items()]
+        classes = {name for (_provider, name), _amount in wishes}
+        for (provider, _name), _amount in wishes:
+            if not any((provider, name) in self.inventories for name in classes):
+                return exception.InvalidAllocationInventory
+        running: dict[Slot, int] = {}
+        for slot, amount in wishes:
+            if slot not in self.inventories:
+                return exception.InvalidAllocationInventory
+            if not self.inventories[slot].allows(amount):
+                return exception.AllocationConstraintsViolated
+            running[slot] = running.get(slot, 0) + amount
+            total = self.used(slot, without=frozenset(request)) + running[slot]
+            if total > self.inventories[slot].limit and total > self.used(slot):
+                return exception.AllocationCapacityExceeded
+        return None
+
+    def carry_out(self, request: dict[str, Holding]) -> None:
+        for consumer, wanted in request.items():
+            if wanted:
+                self.holdings[consumer] = dict(wanted)
+                self.generations[consumer] = self.generations.get(consumer, 0) + 1
+            else:
+                self.holdings.pop(consumer, None)
+                self.generations.pop(consumer, None)
+
+
+records = st.builds(
+    Record,
+    total=st.integers(1, 12),
+    reserved=st.integers(0, 3),
+    allocation_ratio=st.sampled_from([0.5, 1.0, 1.15, 2.0]),
+    min_unit=st.integers(1, 2),
+    max_unit=st.integers(3, 12),
+    step_size=st.sampled_from([1, 1, 2, 3]),
+)
+slots = st.tuples(st.sampled_from(PROVIDERS), st.sampled_from(CLASSES))
+holdings = st.dictionaries(slots, st.integers(1, 8), max_size=3)
+steps = st.one_of(
+    st.tuples(st.just('inventory'), st.sampled_from(PROVIDERS), st.dictionaries(st.sampled_from(CLASSES), records)),
+    st.tuples(st.just('claim'), st.dictionaries(st.sampled_from(CONSUMERS), holdings, min_size=1)),
+    st.tuples(st.just('delete'), st.sampled_from(CONSUMERS)),
+)
+
+
+def by_provider(wanted: Holding) -> Holding:
+    """The same amounts, those of the provider that comes first before all others."""
+    order = list(dict.fromkeys(provider for provider, _class in wanted))
+    return dict(sorted(wanted.items(), key=lambda item: order.index(item[0][0])))
+
+
+class World:
+    """The database and the model side by side."""
+
+    def __init__(self, context: RequestContext) -> None:
+        self.context = context
+        self.model = Model()
+        self.uuids = {name: str(uuid.uuid4()) for name in PROVIDERS}
+        for name, uuid_ in self.uuids.items():
+            ResourceProvider.create(context, name=uuid_, uuid=uuid_)
+            self.step_inventory(name, {'VCPU': Record(8, 0, 1.0, 1, 8, 1)})
+
+    def step_inventory(self, name: str, wanted: dict[str, Record]) -> None:
+        provider = ResourceProvider.get_by_uuid(self.context, self.uuids[name])
+        vanishing = [slot for slot in self.model.inventories if slot[0] == name and slot[1] not in wanted]
+        in_use = [slot for slot in vanishing if self.model.used(slot)]
+        try:
+            provider.set_inventories(
+                [Inventory.from_request(class_, dataclasses.asdict(record)) for class_, record in wanted.items()]
+            )
+        except exception.InventoryInUse:
+            assert in_use
+            return
+        assert not in_use
+        for slot in vanishing:
+            del self.model.inventories[slot]
+        self.model.inventories.update({(name, class_): record for class_, record in wanted.items()})
+
+    def step_claim(self, request: dict[str, Holding]) -> None:
+        # The amounts of one provider stand together in a body, so the rules are looked at in that order.
+        request = {who: by_provider(wanted) for who, wanted in request.items()}
+        expected = self.model.refusal(request)
+        claims = [self.claim_of(who, wanted) for who, wanted in request.items()]
+        if expected is None:
+            claim.replace_allocations(self.context, claims)
+            self.model.carry_out(request)
+        else:
+            with pytest.raises(expected):
+                claim.replace_allocations(self.context, claims)
+
+    def claim_of(self, consumer: str, wanted: Holding) -> claim.ConsumerClaim:
+        allocations: dict[str, dict[str, int]] = {}
+        for (provider, class_), amount in wanted.items():
+            allocations.setdefault(self.uuids[provider], {})[class_] = amount
+        return claim.ConsumerClaim(consumer, 'project', 'user', allocations, self.model.generations.get(consumer))
+
+    def step_delete(self, consumer: str) -> None:
+        try:
+            claim.delete_allocations(self.context, consumer)
+        except exception.AllocationsNotFound:
+            assert consumer not in self.model.holdings
+        else:
+            assert consumer in self.model.holdings
+        self.model.carry_out({consumer: {}})
+
+    def compare(self) -> None:
+        names = {uuid_: name for name, uuid_ in self.uuids.items()}
+        for consumer in CONSUMERS:
+            held = allocation.AllocationList.get_all_by_consumer(self.context, consumer)
+            found = {(names[each.resource_provider_uuid], each.resource_class): each.used for each in held}
+            assert found == self.model.holdings.get(consumer, {})
+            assert {each.consumer_generation for each in held} <= {self.model.generations.get(consumer)}
+        assert self.stored_usage() == {slot: self.model.used(slot) for slot in self.model.inventories}
+
+    def stored_usage(self) -> dict[Slot, int]:
+        """``inventories.used`` of our providers."""
+        inventories, providers, classes = tables.inventories, tables.resource_providers, tables.resource_classes
+        query = (
+            sa.select(providers.c.uuid, classes.c.name, inventories.c.used)
+            .join(providers, providers.c.id == inventories.c.resource_provider_id)
+            .join(classes, classes.c.id == inventories.c.resource_class_id)
+            .where(providers.c.uuid.in_(self.uuids.values()))
+        )
+        names = {uuid_: name for name, uuid_ in self.uuids.items()}
+        with self.context.db.reader() as tx:
+            return {(names[row.uuid], row.name): row.used for row in tx.execute(query)}
+
+    def clear(self) -> None:
+        for consumer in list(self.model.holdings):
+            claim.delete_allocations(self.context, consumer)
+        for uuid_ in self.uuids.values():
+            ResourceProvider.destroy(self.context, uuid_)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(history=st.lists(steps, min_size=1, max_size=8))
+def test_claims_do_what_the_model_says(context: RequestContext, db: Database, history: list[tuple[Any, ...]]) -> None:
+    world = World(context)
+    for kind, *arguments in history:
+        getattr(world, f'step_{kind}')(*arguments)
+        world.compare()
+    world.clear()
