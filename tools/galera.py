@@ -100,7 +100,7 @@ class Node:
             pid = int((self.home / 'mariadbd.pid').read_text())
         except (OSError, ValueError):
             return None
-        command = ['ps', '-o', 'stat=,args=', '-p', str(pid)]
+        command = ['ps', '-ww', '-o', 'stat=,args=', '-p', str(pid)]
         listed = subprocess.run(command, check=False, capture_output=True, text=True)
         alive = str(self.configuration) in listed.stdout and not listed.stdout.lstrip().startswith('Z')
         return pid if alive else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import pathlib
 from collections import Counter
+from collections.abc import Iterable
 
 import os_resource_classes
 import os_traits
@@ -43,20 +44,15 @@ def nobody_waited(replies: list[Reply]) -> None:
     assert max(reply.seconds for reply in replies) < races.PATIENCE
 
 
-def all_came_up(database_url: str, directory: pathlib.Path) -> None:
-    """Ten servers that start at once on an empty database all come up, with the same standard names."""
-    started = [servers.launch(database_url, directory, workers=1, threads=2, metrics=False) for _ in range(10)]
-    try:
-        for server in started:
-            server.wait_until_ready()
-        traits, classes = set(), set()
+def all_came_up(database_urls: Iterable[str], directory: pathlib.Path) -> None:
+    """Servers that start at once on an empty database, one for each URL, all come up, with the same standard names."""
+    started = [servers.launch(url, directory, workers=1, threads=2, metrics=False) for url in database_urls]
+    traits, classes = set(), set()
+    with servers.ready(started):
         for server in started:
             with contextlib.closing(Client([server.url], token='admin')) as client:
                 traits.add(tuple(sorted(fleet.demand(client, 'GET', '/traits')['traits'])))
                 listed = fleet.demand(client, 'GET', '/resource_classes')['resource_classes']
                 classes.add(tuple(one['name'] for one in listed))
-    finally:
-        for server in started:
-            server.stop()
     assert traits == {tuple(sorted(os_traits.get_traits()))}
     assert classes == {tuple(os_resource_classes.STANDARDS)}

@@ -14,7 +14,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 START_SECONDS = 60
 STOP_SECONDS = 20
@@ -46,7 +46,10 @@ class Server:
     def workers(self) -> list[int]:
         """The process ids of the workers."""
         listed = subprocess.run(
-            ['ps', '-o', 'pid=,args=', '--ppid', str(self.process.pid)], check=False, capture_output=True, text=True
+            ['ps', '-ww', '-o', 'pid=,args=', '--ppid', str(self.process.pid)],
+            check=False,
+            capture_output=True,
+            text=True,
         )
         lines = [line.split(maxsplit=1) for line in listed.stdout.splitlines()]
         return [int(pid) for pid, arguments in lines if 'exporter' not in arguments]
@@ -123,11 +126,19 @@ def serving(
 ) -> Iterator[Server]:
     """A ready ``placement-api`` on a database, stopped at the end."""
     server = launch(database_url, directory, workers=workers, threads=threads, environment=environment)
-    try:
-        server.wait_until_ready()
+    with ready([server]):
         yield server
-    finally:
-        server.stop()
+
+
+@contextlib.contextmanager
+def ready(started: Sequence[Server]) -> Iterator[None]:
+    """Wait until all of ``started`` are ready, and stop every one of them at the end."""
+    with contextlib.ExitStack() as stack:
+        for server in started:
+            stack.callback(server.stop)
+        for server in started:
+            server.wait_until_ready()
+        yield
 
 
 def free_port() -> int:

@@ -62,4 +62,4 @@ def test_history(server: servers.Server, directory: pathlib.Path, record_propert
 
 
 def test_ten_first_starts(tmp_path: pathlib.Path) -> None:
-    assertions.all_came_up(f'sqlite:///{tmp_path}/placement.db', tmp_path)
+    assertions.all_came_up([f'sqlite:///{tmp_path}/placement.db'] * 10, tmp_path)

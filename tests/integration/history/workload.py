@@ -38,6 +38,8 @@ _INVENTORIES: dict[str, dict[str, Any]] = {
 }
 #: A client that holds more than this many consumers of its own gives one back.
 _ENOUGH = 6
+#: How often a client moves on to the next address, so that one that was away is used again.
+_WANDERLUST = 0.03
 _OWNER = {'project_id': 'history', 'user_id': 'history'}
 
 
@@ -137,7 +139,9 @@ class _Caller:
         }
 
     def step(self) -> None:
-        """Do one thing; wait a little when nothing takes connections."""
+        """Do one thing; wait a little when nothing takes connections, and now and then go to the next address."""
+        if self._choose.random() < _WANDERLUST:
+            self._client.close()
         action = self._choose.choices(list(self._habits), list(self._habits.values()))[0]
         if len(self._own) > _ENOUGH:
             action = self._delete
@@ -253,6 +257,7 @@ class _Caller:
     def _send(self, action: Action, method: str, path: str, body: Any = None, *, version: str = '1.29') -> Event:
         event = self._load.record(self._number, action, self._client.request(method, path, body, version=version))
         if event.outcome is Outcome.UNKNOWN:
+            self._client.close()
             time.sleep(0.05)
         return event
 

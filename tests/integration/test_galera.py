@@ -1,0 +1,149 @@
+"""Several servers on a three-node Galera cluster: races across nodes, and what happens when nodes and workers die."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import pathlib
+import signal
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+import sqlalchemy as sa
+
+from tests.integration import assertions, databases, races, servers
+from tests.integration.history import fleet, report
+from tests.integration.history.client import Client
+from tests.integration.history.workload import Load
+
+if TYPE_CHECKING:
+    from tools import galera
+
+pytestmark = pytest.mark.galera
+
+ROUNDS = 20
+#: What operators are told to set: reads wait until this node has applied what the others have committed.
+SETTINGS = {'OS_PLACEMENT_DATABASE__MYSQL_WSREP_SYNC_WAIT': '1'}
+
+
+@pytest.fixture(scope='module')
+def cluster() -> Iterator[galera.Cluster]:
+    """Three nodes, ready."""
+    if importlib.util.find_spec('pymysql') is None:
+        databases.unavailable('galera', 'the driver pymysql is not installed')
+    from tools import galera
+
+    reason = galera.missing()
+    if reason is not None:
+        databases.unavailable('galera', reason)
+    with galera.running() as started:
+        yield started
+
+
+@pytest.fixture(scope='module')
+def node_urls(cluster: galera.Cluster) -> Iterator[list[sa.URL]]:
+    """One empty database, as seen through each node."""
+    with databases.fresh(sa.make_url(cluster.nodes[0].url())) as url:
+        yield [sa.make_url(node.url(url.database or '')) for node in cluster.nodes]
+
+
+@pytest.fixture(scope='module')
+def fleet_of_servers(
+    node_urls: list[sa.URL], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[list[servers.Server]]:
+    """A server with two workers on each node; the first has made the schema when the others start."""
+    directory: pathlib.Path = tmp_path_factory.mktemp('placement-api')
+    first, *others = (url.render_as_string(hide_password=False) for url in node_urls)
+    with servers.serving(first, directory, environment=SETTINGS) as leader:
+        followers = [servers.launch(url, directory, environment=SETTINGS) for url in others]
+        with servers.ready(followers):
+            yield [leader, *followers]
+
+
+def test_first_starts_on_different_nodes(cluster: galera.Cluster, tmp_path: pathlib.Path) -> None:
+    with databases.fresh(sa.make_url(cluster.nodes[0].url())) as url:
+        assertions.all_came_up([cluster.nodes[number % 3].url(url.database or '') for number in range(6)], tmp_path)
+
+
+@pytest.fixture
+def urls(fleet_of_servers: list[servers.Server]) -> list[str]:
+    """Where the servers listen."""
+    return [server.url for server in fleet_of_servers]
+
+
+def test_forty_callers_on_ten_units(urls: list[str]) -> None:
+    with races.callers(urls) as racing:
+        for _ in range(ROUNDS):
+            assertions.exactly_ten_won(*races.for_the_last_units(racing))
+
+
+@pytest.mark.parametrize('existing', [True, False])
+def test_one_consumer_generation(urls: list[str], existing: bool) -> None:
+    with races.callers(urls, 15) as racing:
+        for _ in range(5):
+            replies, generation = races.for_one_generation(racing, existing=existing)
+            assertions.exactly_one_won(replies, generation, expected=2 if existing else 1)
+
+
+def test_opposite_lock_orders(urls: list[str]) -> None:
+    with races.callers(urls, 9) as racing:
+        assertions.made_progress(races.in_opposite_orders(racing, 10))
+
+
+def test_reading_on_one_node_what_was_written_on_another(urls: list[str]) -> None:
+    with contextlib.ExitStack() as stack:
+        clients = [stack.enter_context(contextlib.closing(Client([url], token='admin'))) for url in urls]
+        target = races.provider(clients[0], 1000)
+        for number in range(60):
+            writer, reader = clients[number % 3], clients[(number + 1) % 3]
+            consumer = str(uuid.uuid4())
+            fleet.demand(writer, 'PUT', f'/allocations/{consumer}', races.claim([target], None))
+            assert fleet.demand(reader, 'GET', f'/allocations/{consumer}')['consumer_generation'] == 1
+
+
+def test_history_with_a_node_and_a_worker_killed(
+    cluster: galera.Cluster,
+    node_urls: list[sa.URL],
+    fleet_of_servers: list[servers.Server],
+    record_property: Callable[[str, str], None],
+) -> None:
+    load = Load.start([server.url for server in fleet_of_servers], clients=9)
+    try:
+        time.sleep(4)
+        cluster.kill(3)
+        time.sleep(6)
+        cluster.restart(3)
+        _wait_until_it_writes(fleet_of_servers[2].url)
+        os.kill(fleet_of_servers[0].workers()[0], signal.SIGKILL)
+        time.sleep(4)
+    finally:
+        load.stop()
+    history = load.finish(settle=3)
+    judged = report.of(
+        history,
+        unsent=load.unsent,
+        retries=_sum(server.retries() for server in fleet_of_servers),
+        databases=[url.render_as_string(hide_password=False) for url in node_urls],
+    )
+    record_property('history', f'galera, a node and a worker killed\n{judged.text()}')
+    assert judged.violations == []
+    assert judged.server_errors == 0
+    assert judged.accepted > 100
+
+
+def _wait_until_it_writes(url: str) -> None:
+    """Return when the server takes writes again by itself, which it must within half a minute."""
+    deadline = time.monotonic() + 30
+    with contextlib.closing(Client([url], token='admin')) as client:
+        while client.request('PUT', f'/traits/CUSTOM_{uuid.uuid4().hex.upper()}').status != 201:
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+
+
+def _sum(counts: Iterator[int | None]) -> int | None:
+    known = [count for count in counts if count is not None]
+    return sum(known) if known else None
