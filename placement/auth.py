@@ -83,9 +83,8 @@ class KeystoneAuth(_Authentication):
         from keystonemiddleware import auth_token
 
         super().__init__(application)
-        self._validate = auth_token.AuthProtocol(
-            _accept, {'oslo_config_config': conf, 'delay_auth_decision': False, 'log_name': auth_token.__name__}
-        )
+        # Deferring the decision would turn a Keystone that is away into a token that is bad.
+        self._validate = auth_token.AuthProtocol(_accept, {'oslo_config_config': conf, 'delay_auth_decision': False})
 
     def _identify(self, environ: dict[str, Any]) -> dict[str, Any]:
         try:

@@ -160,7 +160,10 @@ def resource_class_url(environ: Mapping[str, Any], name: str) -> str:
 
 
 def _url(environ: Mapping[str, Any], *segments: str) -> str:
-    prefix = environ.get('SCRIPT_NAME', '').rstrip('/')
-    if not prefix.isascii() or '%' in prefix:
-        prefix = parse.quote(prefix.encode('latin-1', 'replace'))
+    prefix = _quoted_prefix(environ.get('SCRIPT_NAME', ''))
     return '/'.join([prefix, *(parse.quote(segment, safe='') for segment in segments)])
+
+
+@functools.lru_cache(maxsize=16)
+def _quoted_prefix(script_name: str) -> str:
+    return parse.quote(script_name.rstrip('/').encode('latin-1', 'replace'))

@@ -6,6 +6,7 @@ the command line, and the caller of ``load``.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import os
 import pathlib
@@ -130,32 +131,46 @@ def _register(conf: cfg.ConfigOpts) -> None:
     conf.set_default('default_log_levels', [*log.get_default_log_levels(), 'alembic=WARN'])
 
 
-def _options(conf: cfg.ConfigOpts) -> Iterator[tuple[str | None, str, Any]]:
-    """Group, name and value of everything registered; reading a value checks it."""
+def _options(conf: cfg.ConfigOpts) -> Iterator[tuple[str, str]]:
+    """Group and name of every option."""
     for name in conf:
-        value = conf[name]
-        if isinstance(value, Mapping):
-            yield from ((name, option, value[option]) for option in value)
+        # Groups and options without a group share a namespace, and telling which is which reads the option.
+        with _naming('DEFAULT', name):
+            member = conf[name]
+        if isinstance(member, Mapping):
+            yield from ((name, option) for option in member)
         else:
-            yield None, name, value
+            yield 'DEFAULT', name
 
 
 def _check(conf: cfg.ConfigOpts) -> None:
-    for _option in _options(conf):
-        pass
+    """Read every value, which is when oslo.config looks at what environment and files say."""
+    for group, name in _options(conf):
+        with _naming(group, name):
+            _ = conf[name] if group == 'DEFAULT' else conf[group][name]
+
+
+@contextlib.contextmanager
+def _naming(group: str, name: str) -> Iterator[None]:
+    """Say of which option a value is bad; oslo.config does not when it comes from the environment."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f'[{group}] {name}: {error}') from error
 
 
 def _from_environment(conf: cfg.ConfigOpts, environ: Mapping[str, str]) -> dict[str, dict[str, str]]:
     """What ``environ`` says, named as oslo.config names the variables of the process's own environment."""
     found: dict[str, dict[str, str]] = {}
-    for group, name, _value in _options(conf) if environ else ():
-        variable = f'OS_{(group or "DEFAULT").upper()}__{name.upper()}'
+    for group, name in _options(conf) if environ else ():
+        variable = f'OS_{group.upper()}__{name.upper()}'
         if variable in environ:
-            found.setdefault(group or 'DEFAULT', {})[name] = environ[variable]
+            found.setdefault(group, {})[name] = environ[variable]
     return found
 
 
 def _override(conf: cfg.ConfigOpts, values: Mapping[str, Mapping[str, Any]]) -> None:
     for group, options in values.items():
         for name, value in options.items():
-            conf.set_override(name, value, group=None if group == 'DEFAULT' else group)
+            with _naming(group, name):
+                conf.set_override(name, value, group=None if group == 'DEFAULT' else group)

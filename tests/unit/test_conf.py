@@ -1,0 +1,112 @@
+"""Configuration: where values come from, which wins, and what a bad one does."""
+
+from __future__ import annotations
+
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from placement import conf as configuration
+from placement import exception
+
+
+def test_the_environment_needs_no_file() -> None:
+    conf = configuration.load(
+        environ={
+            'OS_PLACEMENT_DATABASE__CONNECTION': 'sqlite://',
+            'OS_PLACEMENT_DATABASE__SYNC_ON_STARTUP': 'true',
+            'OS_API__AUTH_STRATEGY': 'noauth2',
+            'OS_CORS__ALLOWED_ORIGIN': 'https://a.example.com,https://b.example.com',
+        },
+        config_files=[],
+    )
+    assert conf.placement_database.connection == 'sqlite://'
+    assert conf.placement_database.sync_on_startup is True
+    assert conf.api.auth_strategy == 'noauth2'
+    assert conf.cors.allowed_origin == ['https://a.example.com', 'https://b.example.com']
+
+
+def test_the_process_environment_counts_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv('OS_PLACEMENT__MAX_REQUEST_GROUPS', '7')
+    assert configuration.load(config_files=[]).placement.max_request_groups == 7
+    assert configuration.load(environ={}, config_files=[]).placement.max_request_groups == 256
+
+
+def test_overrides_win_over_environment_and_environment_over_file(tmp_path: pathlib.Path) -> None:
+    (tmp_path / 'placement.conf').write_text(
+        '[placement]\nmax_request_groups = 1\nmax_query_length = 2000\nmax_allocation_candidates = 3\n'
+    )
+    conf = configuration.load(
+        environ={
+            'OS_PLACEMENT_CONFIG_DIR': str(tmp_path),
+            'OS_PLACEMENT__MAX_QUERY_LENGTH': '4000',
+            'OS_PLACEMENT__MAX_ALLOCATION_CANDIDATES': '5',
+        },
+        overrides={'placement': {'max_allocation_candidates': 6}},
+    )
+    assert conf.placement.max_request_groups == 1
+    assert conf.placement.max_query_length == 4000
+    assert conf.placement.max_allocation_candidates == 6
+
+
+def test_two_configurations_know_nothing_of_each_other() -> None:
+    one = configuration.load(environ={}, config_files=[], overrides={'api': {'auth_strategy': 'noauth2'}})
+    other = configuration.load(environ={}, config_files=[], overrides={'cors': {'allowed_origin': ['*']}})
+    assert (one.api.auth_strategy, one.cors.allowed_origin) == ('noauth2', None)
+    assert (other.api.auth_strategy, other.cors.allowed_origin) == ('keystone', ['*'])
+
+
+@pytest.mark.parametrize(
+    ('text', 'word'),
+    [
+        ('[api]\nauth_strategy = none\n', 'auth_strategy'),
+        ('[api]\nmax_request_body_size = lots\n', 'max_request_body_size'),
+        ('[placement\n', 'placement.conf'),
+        ('[healthcheck]\npath = healthcheck\n', 'path'),
+    ],
+)
+def test_a_bad_file_is_one_line_that_names_what_is_bad(tmp_path: pathlib.Path, text: str, word: str) -> None:
+    file = tmp_path / 'placement.conf'
+    file.write_text(text)
+    with pytest.raises(exception.ConfigurationInvalid, match=word) as caught:
+        configuration.load(environ={'OS_PLACEMENT_CONFIG_DIR': str(tmp_path)})
+    assert '\n' not in str(caught.value)
+
+
+def test_a_bad_variable_is_told_like_a_bad_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(exception.ConfigurationInvalid, match='max_request_groups'):
+        configuration.load(environ={'OS_PLACEMENT__MAX_REQUEST_GROUPS': 'many'}, config_files=[])
+    monkeypatch.setenv('OS_PLACEMENT__MAX_REQUEST_GROUPS', 'many')
+    with pytest.raises(exception.ConfigurationInvalid, match='max_request_groups'):
+        configuration.load(config_files=[])
+
+
+def test_the_policy_file_lies_beside_the_configuration(tmp_path: pathlib.Path) -> None:
+    file = tmp_path / 'elsewhere' / 'placement.conf'
+    file.parent.mkdir()
+    file.write_text('')
+    conf = configuration.load(environ={}, config_files=[str(file)])
+    assert conf.placement.policy_file == str(tmp_path / 'elsewhere' / 'placement-policy.yaml')
+
+
+def test_every_option_of_ours_is_explained() -> None:
+    unexplained = [
+        f'[{group}] {option.name}'
+        for group, options in configuration.list_opts()
+        for option in options
+        if not option.help or len(option.help) < 20
+    ]
+    ours = ('[api]', '[placement]', '[placement_database]')
+    assert [name for name in unexplained if name.startswith(ours)] == []
+
+
+def test_the_sample_file_can_be_generated_and_has_every_group(tmp_path: pathlib.Path) -> None:
+    sample = tmp_path / 'sample.conf'
+    program = pathlib.Path(sys.executable).with_name('oslo-config-generator')
+    subprocess.run([program, '--namespace', 'placement', '--output-file', sample], check=True, timeout=120)
+    text = sample.read_text()
+    for group in ('DEFAULT', 'api', 'placement', 'placement_database', 'cors', 'oslo_policy', 'keystone_authtoken'):
+        assert f'\n[{group}]\n' in f'\n{text}'
+    assert 'X-Identity-Status' in text

@@ -1,0 +1,156 @@
+"""Policy: the rules, the operator's file, and what happens when it changes (contract A 7)."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+from oslo_config import cfg
+
+from placement import conf as configuration
+from placement import exception, policies, policy
+from placement.context import RequestContext
+from placement.db.api import Database
+
+OPERATIONS = [rule.name for rule in policies.list_rules() if rule.name.startswith('placement:')]
+
+
+def _load(tmp_path: pathlib.Path, **environ: str) -> cfg.ConfigOpts:
+    (tmp_path / 'placement.conf').touch()
+    return configuration.load(
+        environ={
+            'OS_PLACEMENT_CONFIG_DIR': str(tmp_path),
+            'OS_PLACEMENT_DATABASE__CONNECTION': 'sqlite://',
+            **environ,
+        }
+    )
+
+
+def _context(conf: cfg.ConfigOpts, enforcer: policy.Enforcer, *roles: str) -> RequestContext:
+    return RequestContext(
+        conf=conf, db=Database(conf), enforcer=enforcer, roles=list(roles), user_id='u', project_id='p'
+    )
+
+
+def test_there_is_a_rule_for_each_operation() -> None:
+    assert len(OPERATIONS) == 32
+    assert len(set(OPERATIONS)) == 32
+    for rule in policies.list_rules():
+        assert rule.scope_types == ['system']
+        assert rule.check_str == ('rule:admin_api' if rule.name in OPERATIONS else 'role:admin')
+
+
+def test_administrators_may_do_everything_and_nobody_else_anything(tmp_path: pathlib.Path) -> None:
+    conf = _load(tmp_path)
+    enforcer = policy.Enforcer(conf)
+    admin, member = _context(conf, enforcer, 'Admin'), _context(conf, enforcer, 'member', 'administrator')
+    for rule in OPERATIONS:
+        admin.can(rule)
+        with pytest.raises(exception.PolicyNotAuthorized) as caught:
+            member.can(rule)
+        assert str(caught.value) == f'Policy does not allow {rule} to be performed'
+
+
+@pytest.mark.parametrize('rule', OPERATIONS)
+def test_each_rule_can_be_overridden_in_both_directions(tmp_path: pathlib.Path, rule: str) -> None:
+    (tmp_path / 'placement-policy.yaml').write_text(f'"{rule}": "role:member"\n')
+    conf = _load(tmp_path)
+    enforcer = policy.Enforcer(conf)
+    _context(conf, enforcer, 'member').can(rule)
+    with pytest.raises(exception.PolicyNotAuthorized):
+        _context(conf, enforcer, 'admin').can(rule)
+    for other in OPERATIONS:
+        if other != rule:
+            _context(conf, enforcer, 'admin').can(other)
+
+
+def test_the_target_is_the_callers_own_project(tmp_path: pathlib.Path) -> None:
+    (tmp_path / 'placement-policy.yaml').write_text('"placement:usages": "project_id:%(project_id)s"\n')
+    conf = _load(tmp_path)
+    context = _context(conf, policy.Enforcer(conf))
+    context.can('placement:usages')
+    with pytest.raises(exception.PolicyNotAuthorized):
+        context.can('placement:usages', {'project_id': 'another'})
+
+
+def test_the_file_is_read_again_when_it_changes_and_kept_when_it_breaks(
+    tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / 'placement-policy.yaml'
+    conf = _load(tmp_path)
+    context = _context(conf, policy.Enforcer(conf), 'reader')
+    with pytest.raises(exception.PolicyNotAuthorized):
+        context.can('placement:traits:list')
+    file.write_text('"placement:traits:list": "role:reader"\n')
+    context.can('placement:traits:list')
+    file.write_text('"placement:traits:list": "role:reader or ("\n')
+    context.can('placement:traits:list')
+    assert 'cannot be understood' in caplog.text
+    file.write_text('"placement:traits:list": "role:nobody"\n')
+    with pytest.raises(exception.PolicyNotAuthorized):
+        context.can('placement:traits:list')
+    file.unlink()
+    _context(conf, context.policy, 'admin').can('placement:traits:list')
+
+
+@pytest.mark.parametrize(
+    ('text', 'word'),
+    [
+        ('a: [', 'invalid'),
+        ('- a\n- b\n', 'invalid'),
+        ('"placement:usages": "role:admin or ("\n', 'placement:usages'),
+        ('"placement:usages": "administrators"\n', 'placement:usages'),
+        ('"placement:usages": "rule:nowhere"\n', 'placement:usages'),
+        ('"placement:usages": "rule:placement:usages"\n', 'placement:usages'),
+        ('"placement:usages": 5\n', 'invalid'),
+    ],
+)
+def test_an_invalid_file_stops_the_start_with_one_line(tmp_path: pathlib.Path, text: str, word: str) -> None:
+    (tmp_path / 'placement-policy.yaml').write_text(text)
+    with pytest.raises(exception.ConfigurationInvalid, match=word) as caught:
+        policy.Enforcer(_load(tmp_path))
+    assert '\n' not in str(caught.value)
+    assert 'placement-policy.yaml' in str(caught.value)
+
+
+def test_never_is_a_rule_like_any_other(tmp_path: pathlib.Path) -> None:
+    (tmp_path / 'placement-policy.yaml').write_text('"placement:usages": "!"\n"placement:traits:list": ""\n')
+    conf = _load(tmp_path)
+    enforcer = policy.Enforcer(conf)
+    _context(conf, enforcer).can('placement:traits:list')
+    with pytest.raises(exception.PolicyNotAuthorized):
+        _context(conf, enforcer, 'admin').can('placement:usages')
+
+
+@pytest.mark.parametrize('variable', ['OS_OSLO_POLICY__POLICY_FILE', 'OS_PLACEMENT__POLICY_FILE'])
+def test_a_file_that_was_named_must_be_there(tmp_path: pathlib.Path, variable: str) -> None:
+    with pytest.raises(exception.ConfigurationInvalid, match='does not exist'):
+        policy.Enforcer(_load(tmp_path, **{variable: 'rules.yaml'}))
+
+
+def test_oslo_policys_option_goes_before_ours_and_both_are_beside_the_configuration(tmp_path: pathlib.Path) -> None:
+    (tmp_path / 'ours.yaml').write_text('"placement:usages": "role:ours"\n')
+    (tmp_path / 'oslo.yaml').write_text('"placement:usages": "role:oslo"\n')
+    conf = _load(tmp_path, OS_PLACEMENT__POLICY_FILE='ours.yaml')
+    _context(conf, policy.Enforcer(conf), 'ours').can('placement:usages')
+    conf = _load(tmp_path, OS_PLACEMENT__POLICY_FILE='ours.yaml', OS_OSLO_POLICY__POLICY_FILE='oslo.yaml')
+    _context(conf, policy.Enforcer(conf), 'oslo').can('placement:usages')
+
+
+def test_a_rule_nothing_refers_to_is_reported(tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / 'placement-policy.yaml').write_text('"placement": "role:operator"\n')
+    policy.Enforcer(_load(tmp_path))
+    assert 'nothing refers to' in caplog.text
+
+
+def test_the_sample_file_can_be_generated(tmp_path: pathlib.Path) -> None:
+    sample = tmp_path / 'sample.yaml'
+    program = pathlib.Path(sys.executable).with_name('oslopolicy-sample-generator')
+    subprocess.run(
+        [program, '--namespace', 'placement', '--output-file', sample], check=True, timeout=120, env={**os.environ}
+    )
+    text = sample.read_text()
+    assert [rule for rule in OPERATIONS if f'#"{rule}": "rule:admin_api"' not in text] == []

@@ -1,0 +1,74 @@
+"""The request log: one line per request, with nothing in it that a client could abuse."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import webob
+
+Lines = Callable[[], list[str]]
+
+
+@pytest.fixture
+def lines(caplog: pytest.LogCaptureFixture) -> Lines:
+    """The lines logged so far."""
+    caplog.set_level(logging.INFO, 'placement.requestlog')
+    return lambda: [record.getMessage() for record in caplog.records if record.name == 'placement.requestlog']
+
+
+def _ask(app: Any, path: str, method: str = 'GET', token: str | None = 'admin', **environ: str) -> webob.Response:
+    req = webob.Request.blank(path, method=method, environ={'REMOTE_ADDR': '192.0.2.1', **environ})
+    if token is not None:
+        req.headers['X-Auth-Token'] = token
+    return req.get_response(app)
+
+
+def test_a_line_says_what_was_asked_and_answered(app: Any, lines: Lines) -> None:
+    response = _ask(app, '/resource_providers?name=a', HTTP_OPENSTACK_API_VERSION='placement 1.4')
+    (line,) = lines()
+    assert re.fullmatch(
+        r'192\.0\.2\.1 "GET /resource_providers\?name=a" status: 200 len: (\d+) microversion: 1\.4 time: \d+\.\d{6}',
+        line,
+    )
+    assert f'len: {response.content_length} ' in line
+
+
+@pytest.mark.parametrize(
+    ('path', 'method', 'token', 'status'),
+    [
+        ('/', 'GET', None, 200),
+        ('/traits', 'GET', None, 401),
+        ('/resource_providers', 'GET', 'user', 403),
+        ('/nowhere', 'GET', 'admin', 404),
+        ('/traits', 'HEAD', 'admin', 405),
+    ],
+)
+def test_refusals_are_logged_too(
+    app: Any, lines: Lines, path: str, method: str, token: str | None, status: int
+) -> None:
+    _ask(app, path, method, token)
+    (line,) = lines()
+    assert f'"{method} {path}" status: {status} ' in line
+
+
+def test_a_request_cannot_forge_a_line(app: Any, lines: Lines) -> None:
+    _ask(app, '/a%0Ab%22%1b', 'GE\nT', QUERY_STRING='x=\r\n"')
+    (line,) = lines()
+    assert '"GE%0AT /a%0Ab%22%1B?x=%0D%0A%22"' in line
+
+
+def test_a_line_has_a_bounded_length_and_no_token(app: Any, lines: Lines) -> None:
+    _ask(app, '/' + 'x' * 100_000, token='secret')
+    (line,) = lines()
+    assert len(line) < 3000
+    assert 'secret' not in line
+
+
+def test_nothing_is_logged_above_info(app: Any, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING, 'placement.requestlog')
+    assert _ask(app, '/').status_code == 200
+    assert caplog.records == []

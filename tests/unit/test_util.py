@@ -1,0 +1,112 @@
+"""What handlers share: bodies, media types, Accept, links, and headers of responses."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+import pytest
+import webob
+from webob import exc
+
+from placement import microversion, util
+
+SCHEMA = {'type': 'object', 'properties': {'name': {'type': 'string'}}, 'additionalProperties': False}
+
+
+def _request(path: str = '/', version: str = '1.29', **options: Any) -> webob.Request:
+    req = webob.Request.blank(path, **options)
+    req.environ[microversion.ENVIRON_KEY] = microversion.parse_version_string(version)
+    return req
+
+
+def _answer(_req: webob.Request) -> webob.Response:
+    return webob.Response('reached')
+
+
+def test_extract_json_tells_bad_json_from_a_bad_shape() -> None:
+    assert util.extract_json(b'{"name": "a"}', SCHEMA) == {'name': 'a'}
+    with pytest.raises(exc.HTTPBadRequest, match=r'^Malformed JSON: '):
+        util.extract_json(b'', SCHEMA)
+    with pytest.raises(exc.HTTPBadRequest, match=r'^JSON does not validate: Additional properties are not allowed'):
+        util.extract_json(b'{"nam": "a"}', SCHEMA)
+
+
+@pytest.mark.parametrize('query', ['nam=a', 'name=%FF', 'name=%00', '%C3=a'])
+def test_a_bad_query_is_told_as_one(query: str) -> None:
+    with pytest.raises(exc.HTTPBadRequest, match=r'^Invalid query string parameters: '):
+        util.validate_query_params(_request(f'/?{query}'), SCHEMA)
+
+
+def test_of_a_repeated_key_the_last_value_counts() -> None:
+    params = util.validate_query_params(_request('/?name=a&name=b'), SCHEMA)
+    assert params['name'] == 'b'
+    assert params.getall('name') == ['a', 'b']
+
+
+@pytest.mark.parametrize('sent', ['application/json', 'application/json; charset=utf-8', 'application/json ;x=y'])
+def test_parameters_of_the_media_type_do_not_matter(sent: str) -> None:
+    checked = util.require_content('application/json')(_answer)
+    assert checked(_request(environ={'CONTENT_TYPE': sent})).text == 'reached'
+
+
+@pytest.mark.parametrize(
+    ('sent', 'told'), [('text/plain', 'text/plain'), ('', 'None'), ('Application/JSON', 'Application/JSON')]
+)
+def test_another_media_type_is_not_supported(sent: str, told: str) -> None:
+    checked = util.require_content('application/json')(_answer)
+    with pytest.raises(exc.HTTPUnsupportedMediaType) as caught:
+        checked(_request(environ={'CONTENT_TYPE': sent}))
+    assert caught.value.detail == f'The media type {told} is not supported, use application/json'
+
+
+@pytest.mark.parametrize('accept', ['application/json', '*/*', 'application/*;q=0.1', 'text/html, */*', 'not a header'])
+def test_accept_that_allows_json(accept: str) -> None:
+    checked = util.check_accept('application/json')(_answer)
+    assert checked(_request(headers={'Accept': accept})).text == 'reached'
+
+
+@pytest.mark.parametrize('accept', ['text/html', 'application/json;q=0', 'application/xml, text/*', '*/*;q=0'])
+def test_accept_that_excludes_json(accept: str) -> None:
+    checked = util.check_accept('application/json')(_answer)
+    with pytest.raises(exc.HTTPNotAcceptable) as caught:
+        checked(_request(headers={'Accept': accept}))
+    assert caught.value.detail == 'Only application/json is provided'
+
+
+def test_cache_headers_come_with_1_15() -> None:
+    modified = datetime.datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=datetime.timezone(datetime.timedelta(hours=1)))
+    old = util.json_response(_request(version='1.14'), {}, last_modified=modified)
+    assert 'Last-Modified' not in old.headers
+    assert 'Cache-Control' not in old.headers
+    for new in (
+        util.json_response(_request(version='1.15'), {}, last_modified=modified),
+        util.empty_response(_request(version='1.15'), 204, last_modified=modified),
+    ):
+        assert new.headers['Last-Modified'] == 'Fri, 02 Jan 2026 02:04:05 GMT'
+        assert new.headers['Cache-Control'] == 'no-cache'
+
+
+def test_a_json_response_has_no_charset() -> None:
+    response = util.json_response(_request(), {'name': 'é'}, status=201)
+    assert response.status == '201 Created'
+    assert response.headers['Content-Type'] == 'application/json'
+    assert response.body == '{"name":"é"}'.encode()
+
+
+def test_an_empty_response_has_no_content_type() -> None:
+    response = util.empty_response(_request(base_url='https://h.example.com:8/p'), 201, location='/p/x')
+    assert 'Content-Type' not in response.headers
+    assert response.headers['Location'] == 'https://h.example.com:8/p/x'
+    assert response.body == b''
+
+
+@pytest.mark.parametrize(
+    ('prefix', 'start'), [('', ''), ('/placement', '/placement'), ('/p/', '/p'), ('/a b', '/a%20b')]
+)
+def test_links_carry_the_mount_prefix(prefix: str, start: str) -> None:
+    environ = {'SCRIPT_NAME': prefix}
+    assert util.resource_provider_url(environ, 'u') == f'{start}/resource_providers/u'
+    assert util.inventory_url(environ, 'u', 'VCPU') == f'{start}/resource_providers/u/inventories/VCPU'
+    assert util.trait_url(environ, 'T') == f'{start}/traits/T'
+    assert util.resource_class_url(environ, 'C') == f'{start}/resource_classes/C'

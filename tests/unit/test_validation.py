@@ -1,0 +1,205 @@
+"""What clients send: JSON, query strings, uuids, and schemas (contract A 1.9 and 1.10)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from placement import validation
+
+UUID = 'c47b0a2e-5d3f-4a60-8b1c-9d2e3f405162'
+
+
+@pytest.mark.parametrize('number', [10**18, 10**30, -(10**25), 2**64, 2**53 + 1, 10**400])
+def test_integers_are_exact_or_refused(number: int) -> None:
+    body = json.dumps({'a': number}).encode()
+    if number == 10**400:
+        with pytest.raises(ValueError, match=r'.'):
+            validation.parse_json(body)
+    else:
+        assert validation.parse_json(body) == {'a': number}
+
+
+@pytest.mark.parametrize(
+    'body',
+    [
+        b'',
+        b'{',
+        b'NaN',
+        b'[Infinity]',
+        b'[-Infinity]',
+        b'1e999',
+        b'[12345678901234567890, NaN]',
+        b'[12345678901234567890, 1e999]',
+        b'"\xff"',
+        b'"\\ud800"',
+        b'["\\udc00", 12345678901234567890]',
+        b'\xef\xbb\xbf{}',
+        b'[' * 100_000,
+        b'[' * 5000 + b']' * 5000,
+        b'1' * 5000,
+        b"{'a': 1}",
+        b'{"a": 1,}',
+    ],
+)
+def test_what_is_not_json_is_a_value_error(body: bytes) -> None:
+    with pytest.raises(ValueError, match=r'.'):
+        validation.parse_json(body)
+
+
+def test_the_last_of_repeated_keys_counts() -> None:
+    assert validation.parse_json(b'{"a": 1, "a": 2}') == {'a': 2}
+    assert validation.parse_json(b'{"a": 1, "a": 20000000000000000000}') == {'a': 2 * 10**19}
+
+
+@pytest.mark.parametrize(
+    ('text', 'pairs'),
+    [
+        ('', []),
+        ('a=1&b=2&a=3', [('a', '1'), ('b', '2'), ('a', '3')]),
+        ('a+b=c+d%2B', [('a b', 'c d+')]),
+        ('a&b=', [('a', ''), ('b', '')]),
+        ('a=%C3%A9', [('a', 'é')]),
+        ('a=\xc3\xa9', [('a', 'é')]),
+        ('a=b=c;d', [('a', 'b=c;d')]),
+        ('&&a=%', [('a', '%')]),
+    ],
+)
+def test_query_strings(text: str, pairs: list[tuple[str, str]]) -> None:
+    assert validation.parse_query(text) == pairs
+
+
+@pytest.mark.parametrize('text', ['a=%FF', '%80=1', 'a=%ED%A0%80', 'a=\xff'])
+def test_a_query_that_is_not_utf8_is_a_unicode_error(text: str) -> None:
+    with pytest.raises(UnicodeError):
+        validation.parse_query(text)
+
+
+@pytest.mark.parametrize(
+    'spelling',
+    [
+        UUID,
+        UUID.upper(),
+        UUID.replace('-', ''),
+        f'{{{UUID}}}',
+        f'urn:uuid:{UUID}',
+        f'uuid:{UUID}',
+        f'urn:{UUID}',
+    ],
+)
+def test_spellings_of_a_uuid(spelling: str) -> None:
+    assert validation.is_uuid(spelling)
+    assert validation.canonical_uuid(spelling) == UUID
+
+
+@pytest.mark.parametrize(
+    'text',
+    [
+        '',
+        'foo',
+        UUID[:-1],
+        UUID + '0',
+        UUID + '\n',
+        ' ' + UUID,
+        UUID.replace('c', 'g'),
+        UUID.replace('4', '４'),
+        '-' * 36,
+    ],
+)
+def test_what_is_no_uuid_stays_as_it_is(text: str) -> None:
+    assert not validation.is_uuid(text)
+    assert validation.canonical_uuid(text) == text
+
+
+def test_something_that_is_not_text_is_no_uuid() -> None:
+    assert not validation.is_uuid(5)
+
+
+INVENTORY: dict[str, Any] = {
+    'type': 'object',
+    'properties': {
+        'total': {'type': 'integer', 'minimum': 1, 'maximum': 2147483647},
+        'ratio': {'type': 'number'},
+        'name': {'type': 'string', 'maxLength': 200},
+        'kind': {'type': 'string', 'pattern': r'^[A-Z]+\Z'},
+        'id': {'type': 'string', 'format': 'uuid'},
+        'tags': {'type': 'array', 'items': {'type': 'string'}, 'uniqueItems': True},
+    },
+    'required': ['total'],
+    'additionalProperties': False,
+}
+
+
+@pytest.mark.parametrize(
+    ('data', 'phrases'),
+    [
+        ({}, ["'total' is a required property"]),
+        ({'total': 1, 'x': 2}, ['Additional properties are not allowed']),
+        ({'total': 'x'}, ["'x' is not of type 'integer'"]),
+        ({'total': True}, ["True is not of type 'integer'"]),
+        ({'total': 2.0}, ["2.0 is not of type 'integer'"]),
+        ({'total': 1, 'ratio': False}, ["False is not of type 'number'"]),
+        (
+            {'total': 0},
+            ['0 is less than the minimum of 1', "Failed validating 'minimum' in schema['properties']['total']"],
+        ),
+        ({'total': 10**30}, ['is greater than the maximum of 2147483647', "Failed validating 'maximum'"]),
+        ({'total': 1, 'name': 'x' * 201}, ["Failed validating 'maxLength'"]),
+        ({'total': 1, 'kind': 'A\n'}, ["Failed validating 'pattern'"]),
+        ({'total': 1, 'id': 'foo'}, ["'foo' is not a 'uuid'", "Failed validating 'format'"]),
+        ({'total': 1, 'tags': ['a', 'b', 'a']}, ["['a', 'b', 'a'] has non-unique elements"]),
+        ([], ["[] is not of type 'object'"]),
+        ({'total': 1, 'name': 'a\0b'}, ['NUL']),
+        ({'total': 1, 'tags': ['a\0']}, ['NUL']),
+    ],
+)
+def test_violations_are_told_in_the_words_of_the_contract(data: Any, phrases: list[str]) -> None:
+    with pytest.raises(validation.ValidationError) as caught:
+        validation.validate(data, INVENTORY)
+    for phrase in phrases:
+        assert phrase in str(caught.value)
+
+
+def test_nul_in_a_key_is_refused() -> None:
+    with pytest.raises(validation.ValidationError, match='NUL'):
+        validation.validate({'a\0': 1}, {'type': 'object'})
+
+
+@pytest.mark.parametrize(
+    ('data', 'phrase'),
+    [
+        ({'total': 1, 'name': 'x' * 1_000_000}, "Failed validating 'maxLength'"),
+        ({'total': 1, 'x' * 1_000_000: 1}, 'Additional properties are not allowed'),
+        ({'total': 'x' * 1_000_000}, "is not of type 'integer'"),
+        ({'total': 1, 'id': 'x' * 1_000_000}, "is not a 'uuid'"),
+        ({'total': 1, 'tags': ['x' * 1_000_000] * 2}, 'has non-unique elements'),
+    ],
+)
+def test_a_megabyte_is_not_repeated(data: Any, phrase: str) -> None:
+    with pytest.raises(validation.ValidationError) as caught:
+        validation.validate(data, INVENTORY)
+    assert phrase in str(caught.value)
+    assert len(str(caught.value)) < 4000
+
+
+@pytest.mark.timeout(120)  # Comparing each element with each other takes hours.
+def test_many_elements_of_mixed_types_are_not_compared_pair_by_pair() -> None:
+    mixed = [number if number % 2 else str(number) for number in range(100_000)]
+    schema = {'type': 'array', 'uniqueItems': True}
+    validation.validate(mixed, schema)
+    with pytest.raises(validation.ValidationError, match='non-unique'):
+        validation.validate([*mixed, '0'], schema)
+
+
+def test_deep_nesting_is_a_validation_error() -> None:
+    deep: Any = []
+    for _ in range(1020):
+        deep = [deep]
+    schema: dict[str, Any] = {'type': 'array', 'items': {}}
+    schema['items'] = {'$ref': '#'}
+    with pytest.raises(validation.ValidationError, match='nested too deeply'):
+        validation.validate(deep, schema)
+    with pytest.raises(validation.ValidationError, match='nested too deeply'):
+        validation.validate(deep, INVENTORY)
