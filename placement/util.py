@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import functools
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -99,7 +99,7 @@ def wsgi_path_item(environ: Mapping[str, Any], name: str) -> str:
 
 
 def json_response(
-    req: webob.Request, payload: Any, status: int = 200, last_modified: datetime.datetime | None = None
+    req: webob.Request, payload: Any, status: int = 200, last_modified: dt.datetime | None = None
 ) -> webob.Response:
     """Make a response with a JSON body.
 
@@ -114,7 +114,7 @@ def json_response(
 
 
 def empty_response(
-    req: webob.Request, status: int, location: str | None = None, last_modified: datetime.datetime | None = None
+    req: webob.Request, status: int, location: str | None = None, last_modified: dt.datetime | None = None
 ) -> webob.Response:
     """Make a response without a body.
 
@@ -129,10 +129,10 @@ def empty_response(
     return response
 
 
-def _set_cache_headers(req: webob.Request, response: webob.Response, last_modified: datetime.datetime | None) -> None:
+def _set_cache_headers(req: webob.Request, response: webob.Response, last_modified: dt.datetime | None) -> None:
     """Say since when the answer holds, from 1.15 on (contract A 1.12)."""
     if last_modified is not None and microversion.wanted(req) >= (1, 15):
-        response.last_modified = last_modified.astimezone(datetime.timezone.utc)
+        response.last_modified = last_modified.astimezone(dt.timezone.utc)
         response.cache_control = 'no-cache'
 
 

@@ -106,7 +106,7 @@ def _positive(text: str) -> int:
     return number
 
 
-class _Server(BaseApplication):  # type: ignore[misc]
+class _Server(BaseApplication):
     """gunicorn with our settings.
 
     The master builds an application once, which checks the configuration and brings the schema up to date, and lets go
@@ -125,7 +125,11 @@ class _Server(BaseApplication):  # type: ignore[misc]
         if not self._inherited:
             self._listen()
         self._companion = exporter.Companion() if self._conf.metrics.bind else None
-        self._try_out(self._conf)
+        try:
+            self._try_out(self._conf)
+        except exception.PlacementError:
+            self._leave()
+            raise
         super().__init__(prog='placement-api')
 
     def load_config(self) -> None:
@@ -219,7 +223,7 @@ class _Server(BaseApplication):  # type: ignore[misc]
         deploy.loadapp(conf).db.dispose()
         conf.set_override('sync_on_startup', False, group='placement_database')
 
-    def _leave(self, _arbiter: object) -> None:
+    def _leave(self, _arbiter: object = None) -> None:
         if self._companion is not None:
             self._companion.stop()
 
@@ -259,7 +263,7 @@ def _resolve(bind: str) -> list[_Address]:
     if address is None:
         return [None]
     try:
-        found = socket.getaddrinfo(*address[:2], type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        found = socket.getaddrinfo(address[0], address[1], type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as error:
         raise exception.ConfigurationInvalid(reason=f'--bind {bind}: {error.strerror}') from error
     return [(str(name[0]), int(name[1])) for *_kind, name in found]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import datetime
+import datetime as dt
 import json
 import pathlib
 import subprocess
@@ -91,8 +91,7 @@ class _Keystone(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         subject = self.headers.get('X-Subject-Token')
         if subject is None:
-            host, port = self.server.server_address[:2]
-            link = [{'rel': 'self', 'href': f'http://{host!s}:{port}/v3/'}]
+            link = [{'rel': 'self', 'href': f'{self._url()}/v3/'}]
             version = {'id': 'v3.14', 'status': 'stable', 'links': link, 'media-types': []}
             single = self.path.startswith('/v3')
             self._send(200, {'version': version} if single else {'versions': {'values': [version]}})
@@ -103,14 +102,16 @@ class _Keystone(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers['Content-Length']))
-        host, port = self.server.server_address[:2]
         endpoints = [
-            {'id': face, 'interface': face, 'region_id': 'R', 'url': f'http://{host!s}:{port}'}
+            {'id': face, 'interface': face, 'region_id': 'R', 'url': self._url()}
             for face in ('public', 'internal', 'admin')
         ]
         token = _token('service', ['service'])
         token['catalog'] = [{'id': 'k', 'type': 'identity', 'name': 'keystone', 'endpoints': endpoints}]
         self._send(201, {'token': token}, {'X-Subject-Token': 'service-token'})
+
+    def _url(self) -> str:
+        return f'http://{self.headers["Host"]}'
 
     def _send(self, status: int, content: dict[str, Any], headers: Mapping[str, str] | None = None) -> None:
         body = json.dumps(content).encode()
@@ -129,7 +130,7 @@ class _Keystone(BaseHTTPRequestHandler):
 
 
 def _token(name: str, roles: list[str]) -> dict[str, Any]:
-    now = datetime.datetime.now(datetime.timezone.utc)
+    now = dt.datetime.now(dt.timezone.utc)
     domain = {'id': 'default', 'name': 'Default'}
     return {
         'methods': ['password'],
@@ -137,7 +138,7 @@ def _token(name: str, roles: list[str]) -> dict[str, Any]:
         'project': {'id': 'project-id', 'name': 'project', 'domain': domain},
         'roles': [{'id': role, 'name': role} for role in roles],
         'issued_at': now.strftime('%Y-%m-%dT%H:%M:%S.%fZ'),
-        'expires_at': (now + datetime.timedelta(hours=1)).strftime('%Y-%m-%dT%H:%M:%S.%fZ'),
+        'expires_at': (now + dt.timedelta(hours=1)).strftime('%Y-%m-%dT%H:%M:%S.%fZ'),
         'catalog': [],
     }
 

@@ -26,7 +26,7 @@ def load(tmp_path: pathlib.Path) -> Iterator[Load]:
 
         def build(**overrides: dict[str, Any]) -> deploy.Application:
             database = tmp_path / f'{len(made)}.sqlite'
-            values = {
+            values: dict[str, dict[str, Any]] = {
                 'placement_database': {'connection': f'sqlite:///{database}', 'sync_on_startup': True},
                 'api': {'auth_strategy': 'noauth2'},
             }
@@ -337,7 +337,10 @@ def test_proxy_headers_count_only_when_enabled(load: Load) -> None:
 
 @pytest.mark.parametrize('url', [None, 'nonsense', 'nosuch://host/db', 'postgresql+nosuch://host/db'])
 def test_a_connection_that_can_never_work_stops_the_start(url: str | None) -> None:
-    overrides = {'placement_database': {'connection': url}, 'api': {'auth_strategy': 'noauth2'}}
+    overrides: dict[str, dict[str, Any]] = {
+        'placement_database': {'connection': url},
+        'api': {'auth_strategy': 'noauth2'},
+    }
     conf = configuration.load(environ={}, config_files=[], overrides=overrides)
     with pytest.raises(exception.ConfigurationInvalid, match=r'\[placement_database\] connection'):
         deploy.loadapp(conf)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 import webob
@@ -41,7 +41,10 @@ def test_the_last_pair_for_placement_counts(header: str | None, version: tuple[i
     assert microversion.negotiate(header) == version
 
 
-@pytest.mark.parametrize('text', ['pony.horse', '1', '1.2.3', 'v1.5', 'LATEST', '1.', '.5', '1_0.5', '١.٢', 'latest x'])
+@pytest.mark.parametrize(
+    'text',
+    ['pony.horse', '1', '1.2.3', 'v1.5', 'LATEST', '1.', '.5', '1_0.5', '\N{ARABIC-INDIC DIGIT ONE}.2', 'latest x'],
+)
 def test_what_is_no_version_is_a_bad_request(text: str) -> None:
     with pytest.raises(exc.HTTPBadRequest) as caught:
         microversion.negotiate(f'placement {text}')
@@ -66,30 +69,30 @@ def test_stamp_keeps_what_vary_listed() -> None:
 
 
 @pytest.fixture
-def module() -> types.ModuleType:
+def module() -> Iterator[types.ModuleType]:
     """A module to define handlers in, as a handlers module does."""
     made = types.ModuleType('placement_test_windows')
     sys.modules[made.__name__] = made
-    yield made  # type: ignore[misc]
+    yield made
     del sys.modules[made.__name__]
 
 
-def _define(module: types.ModuleType, text: str, *window: str, status: int = 404) -> Handler:
+def _define(module: types.ModuleType, text: str, since: str, until: str | None = None, status: int = 404) -> Handler:
     """Define a handler named ``show`` in the module, as its source would do one after the other."""
 
     def show(_req: webob.Request) -> webob.Response:
         return webob.Response(text)
 
     show.__module__ = module.__name__
-    decorated = util.check_accept('text/html')(microversion.version_handler(*window, status_code=status)(show))
-    module.show = decorated  # type: ignore[attr-defined]
+    decorated = util.check_accept('text/html')(microversion.version_handler(since, until, status)(show))
+    vars(module)['show'] = decorated
     return decorated
 
 
 def _text(module: types.ModuleType, version: str) -> str:
     req = webob.Request.blank('/')
     req.environ[microversion.ENVIRON_KEY] = microversion.parse_version_string(version)
-    text: str = module.show(req).text  # type: ignore[attr-defined]
+    text: str = module.show(req).text
     return text
 
 

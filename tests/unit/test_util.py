@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 from typing import Any
 
 import pytest
@@ -75,7 +75,7 @@ def test_accept_that_excludes_json(accept: str) -> None:
 
 
 def test_cache_headers_come_with_1_15() -> None:
-    modified = datetime.datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=datetime.timezone(datetime.timedelta(hours=1)))
+    modified = dt.datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=dt.timezone(dt.timedelta(hours=1)))
     old = util.json_response(_request(version='1.14'), {}, last_modified=modified)
     assert 'Last-Modified' not in old.headers
     assert 'Cache-Control' not in old.headers

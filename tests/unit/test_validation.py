@@ -104,7 +104,7 @@ def test_spellings_of_a_uuid(spelling: str) -> None:
         UUID + '\n',
         ' ' + UUID,
         UUID.replace('c', 'g'),
-        UUID.replace('4', '４'),
+        UUID.replace('4', '\N{FULLWIDTH DIGIT FOUR}'),
         '-' * 36,
     ],
 )
