@@ -62,14 +62,11 @@ class Provider:
     aggregates: frozenset[str] | set[str]
 
 
-@dataclass(eq=False)
-class Anchor:
+class Anchor(NamedTuple):
     """Where a candidate is built: one tree, root first, and the sharing providers of other trees that reach it.
 
     A *bridge* has no tree of its own: it stands for roots whose only merit is that several sharing providers meet there.
     """
-
-    __slots__ = ('sharing', 'tree')
 
     tree: tuple[Provider, ...]
     sharing: tuple[Provider, ...]

@@ -100,10 +100,11 @@ def records() -> st.SearchStrategy[dict]:
 def worlds(draw: st.DrawFn, most: int = 7) -> list[RP]:
     """A few trees with sharing roots and sharing children."""
     world: list[RP] = []
+    sharing = draw(st.sampled_from([2, 6]))
     for number in range(draw(st.integers(1, most))):
         earlier = [None, None, *(rp.name for rp in world)]
         traits = draw(st.sets(st.sampled_from(TRAITS)))
-        if draw(st.integers(0, 9)) < 3:
+        if draw(st.integers(0, 9)) < sharing:
             traits.add(SHARES)
         world.append(
             RP(
@@ -111,7 +112,7 @@ def worlds(draw: st.DrawFn, most: int = 7) -> list[RP]:
                 parent=draw(st.sampled_from(earlier)),
                 inventory={rc: draw(records()) for rc in CLASSES if draw(st.integers(0, 2))},
                 traits=traits,
-                aggregates=draw(st.sets(st.sampled_from(AGGREGATES), max_size=2)),
+                aggregates=draw(st.sets(st.sampled_from(AGGREGATES), min_size=sharing > 5, max_size=2)),
             )
         )
     return world

@@ -1,0 +1,92 @@
+"""Allocation candidates: who could serve a request right now (contract B 5)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import webob
+from oslo_log import log
+from oslo_utils import timeutils
+from webob import exc
+
+from placement import exception, microversion, util, wsgi_wrapper
+from placement.candidates.request import CandidateRequest
+from placement.candidates.rows import Inventory, Provider
+from placement.handlers import candidate_query, faults
+from placement.handlers.faults import Answer
+from placement.objects.allocation_candidate import AllocationCandidates, AllocationRequest
+from placement.policies import allocation_candidate as policies
+
+LOG = log.getLogger(__name__)
+
+_LARGEST_JSON_INTEGER = 2**63 - 1
+
+
+@wsgi_wrapper.PlacementWsgify
+@microversion.version_handler('1.10')
+@util.check_accept('application/json')
+@faults.answered(
+    Answer(
+        exception.ResourceClassNotFound,
+        'Invalid resource class in resources parameter: {error}',
+        exc.HTTPBadRequest,
+    ),
+    Answer(exception.TraitNotFound, '{error}', exc.HTTPBadRequest),
+)
+def list_allocation_candidates(req: webob.Request) -> webob.Response:
+    """Find the candidates for the request in the query string."""
+    context = req.environ['placement.context']
+    context.can(policies.LIST)
+    request = candidate_query.parse(req, context.conf.placement)
+    found = AllocationCandidates.get_by_request(context, request)
+    _log(req, found, context.conf.placement.max_allocation_candidates)
+    version = microversion.wanted(req)
+    as_list = version < (1, 12)
+    body = {
+        'allocation_requests': [_allocation_request(one, as_list) for one in found.allocation_requests],
+        'provider_summaries': _summaries(found, request, version),
+    }
+    return util.json_response(req, body, last_modified=timeutils.utcnow(with_timezone=True))
+
+
+def _log(req: webob.Request, found: AllocationCandidates, most: int) -> None:
+    if found.capped:
+        LOG.warning('Stopped at max_allocation_candidates = %d candidates for %s', most, req.query_string)
+
+
+def _allocation_request(allocations: AllocationRequest, as_list: bool) -> dict[str, Any]:
+    if as_list:
+        entries = [
+            {'resource_provider': {'uuid': uuid}, 'resources': resources} for uuid, resources in allocations.items()
+        ]
+        return {'allocations': entries}
+    return {'allocations': {uuid: {'resources': resources} for uuid, resources in allocations.items()}}
+
+
+def _summaries(found: AllocationCandidates, request: CandidateRequest, version: Any) -> dict[str, Any]:
+    classes = None if version >= (1, 27) else request.classes
+    summaries = {}
+    for provider in found.providers:
+        summary = summaries[provider.uuid] = {'resources': _resources(provider, classes)}
+        if version >= (1, 17):
+            summary['traits'] = list(provider.traits)
+        if version >= (1, 29):
+            parent_id = provider.parent_id
+            summary['parent_provider_uuid'] = None if parent_id is None else found.uuids[parent_id]
+            summary['root_provider_uuid'] = found.uuids[provider.root_id]
+    return summaries
+
+
+def _resources(provider: Provider, classes: frozenset[str] | None) -> dict[str, Any]:
+    return {
+        name: {'capacity': _capacity(inventory), 'used': inventory.used}
+        for name, inventory in provider.inventories.items()
+        if classes is None or name in classes
+    }
+
+
+def _capacity(inventory: Inventory) -> Any:
+    capacity = inventory.capacity
+    # A ratio may be as large as 3.4e38, and orjson encodes integers of 64 bits.
+    return capacity if capacity <= _LARGEST_JSON_INTEGER else orjson.Fragment(str(capacity))

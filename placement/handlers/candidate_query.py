@@ -1,0 +1,144 @@
+"""The query string of GET /allocation_candidates as a typed request, checked row by row (contract B 5.2)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import webob
+from oslo_config import cfg
+
+from placement import microversion, query, schemas, validation
+from placement.candidates.request import CandidateRequest, RequestGroup
+from placement.query import BadQuery
+from placement.schemas import allocation_candidate as schema
+
+_GROUP_KEY = re.compile(r'(resources|required|member_of)([1-9][0-9]*)?')
+
+#: A larger limit is no limit; Python refuses to convert numerals of thousands of digits.
+_LARGEST_LIMIT = 10**18
+
+_NO_RESOURCES_FOR_TRAITS = (
+    'All traits parameters must be associated with resources.  Found the following orphaned traits keys: {keys}'
+)
+_NO_RESOURCES_FOR_MEMBER_OF = (
+    'All member_of parameters must be associated with resources. Found the following orphaned member_of keys: {keys}'
+)
+_CONFLICTING = 'Conflicting required and forbidden traits found in the following traits keys: {keys}'
+_NO_POLICY = 'The "group_policy" parameter is required when specifying more than one "resources{N}" parameter.'
+_NO_GROUP = 'At least one request group (`resources` or `resources{N}`) is required.'
+
+Values = Mapping[str, Sequence[str]]
+
+
+class _Version(NamedTuple):
+    major: int
+    minor: int
+
+
+def parse(req: webob.Request, options: cfg.GroupAttr) -> CandidateRequest:
+    """Read the query string of ``req`` at its microversion.
+
+    :param options: the group ``placement`` of the configuration; bounds the length and the number of groups.
+    :raises BadQuery: with the phrase of the first row of contract B 5.2 that applies (rows 3 to 14).
+    """
+    version = _Version(*microversion.wanted(req)[:2])
+    values = _values(req.environ.get('QUERY_STRING', ''), options.max_query_length)
+    _check_keys(values, version)
+    suffixes = _suffixes(values)
+    if len(suffixes) > options.max_request_groups:
+        raise BadQuery(f'Invalid query string parameters: more than {options.max_request_groups} request groups.')
+    groups = [_group(suffix, values, version) for suffix in suffixes]
+    _check_groups(groups, version)
+    policy = values.get('group_policy', [None])[0]
+    if policy is None and sum(group.use_same_provider for group in groups) > 1:
+        raise BadQuery(_NO_POLICY)
+    return CandidateRequest(
+        groups=tuple(groups),
+        group_policy=policy,
+        limit=_limit(values),
+        nested_aware=version >= (1, 29),
+        with_traits=version >= (1, 17),
+    )
+
+
+def _values(text: str, longest: int) -> Values:
+    """The values of each key, in the order of the URL."""
+    if len(text) > longest:
+        raise BadQuery(f'Invalid query string parameters: longer than {longest} bytes.')
+    values: dict[str, list[str]] = {}
+    try:
+        for key, value in validation.parse_query(text):
+            values.setdefault(key, []).append(value)
+    except UnicodeError as error:
+        raise BadQuery(f'Invalid query string parameters: {error}') from error
+    return values
+
+
+def _check_keys(values: Values, version: _Version) -> None:
+    """Judge the keys, and every occurrence of ``limit`` and ``group_policy``: of these the first bad one is shown."""
+    judged = {key: occurrences[-1] for key, occurrences in values.items()}
+    for key, good in (('limit', schema.LIMIT), ('group_policy', schema.GROUP_POLICY)):
+        judged.update((key, value) for value in values.get(key, ()) if not re.match(good, value))
+    try:
+        validation.validate(judged, schemas.for_version(schema.GET, version))
+    except validation.ValidationError as error:
+        raise BadQuery(f'Invalid query string parameters: {error}') from error
+
+
+def _suffixes(values: Values) -> list[str]:
+    """The suffixes of the request groups, in the order of the URL."""
+    keys = (_GROUP_KEY.fullmatch(key) for key in values)
+    return list(dict.fromkeys(key[2] or '' for key in keys if key))
+
+
+def _group(suffix: str, values: Values, version: _Version) -> RequestGroup:
+    member_of = query.parse_member_of(values.get(f'member_of{suffix}', ()), repeatable=version >= (1, 24))
+    resources: dict[str, int] = {}
+    for value in values.get(f'resources{suffix}', ()):
+        # The last one counts, but all of them must be well-formed.
+        resources = query.parse_resources(value)
+    traits = query.TraitFilter(frozenset(), frozenset())
+    if f'required{suffix}' in values:
+        traits = query.parse_required(values[f'required{suffix}'][-1], forbidden_allowed=version >= (1, 22))
+    return RequestGroup(
+        suffix=suffix,
+        use_same_provider=bool(suffix),
+        resources=resources,
+        required=traits.required,
+        forbidden=traits.forbidden,
+        member_of=member_of,
+    )
+
+
+def _check_groups(groups: Sequence[RequestGroup], version: _Version) -> None:
+    """Rows 9 to 13."""
+    orphans = [group for group in groups if not group.resources]
+    traits = ', '.join(f'required{group.suffix}' for group in orphans if group.required)
+    if traits:
+        raise BadQuery(_NO_RESOURCES_FOR_TRAITS.format(keys=traits))
+    member_of = ', '.join(f'member_of{group.suffix}' for group in orphans if group.member_of)
+    if member_of:
+        raise BadQuery(_NO_RESOURCES_FOR_MEMBER_OF.format(keys=member_of))
+    if orphans:
+        raise BadQuery('All request groups must specify resources.')
+    if not groups and version >= (1, 25):
+        raise BadQuery(_NO_GROUP)
+    conflicts = ', '.join(_conflicts(groups))
+    if conflicts:
+        raise BadQuery(_CONFLICTING.format(keys=conflicts))
+
+
+def _conflicts(groups: Sequence[RequestGroup]) -> Iterator[str]:
+    for group in groups:
+        both = ', '.join(sorted(group.required & group.forbidden))
+        if both:
+            yield f'required{group.suffix}: ({both})'
+
+
+def _limit(values: Values) -> int | None:
+    if 'limit' not in values:
+        return None
+    first = values['limit'][0]
+    return int(first) if len(first) < len(str(_LARGEST_LIMIT)) else _LARGEST_LIMIT

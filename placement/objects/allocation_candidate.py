@@ -1,0 +1,96 @@
+"""Allocation candidates: who could serve a request right now, as plain data ready to be serialised."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from placement.candidates.request import CandidateRequest
+from placement.candidates.rows import Candidate, Provider
+from placement.candidates.search import chosen, search
+from placement.objects import candidate_names
+from placement.objects.candidate_source import Source
+
+#: Provider uuid to class name to amount.
+AllocationRequest = Mapping[str, Mapping[str, int]]
+
+
+@dataclass(frozen=True)
+class AllocationCandidates:
+    """The answer to one request.
+
+    ``allocation_requests`` has one item per candidate. ``providers`` are those whose summaries belong to them (contract
+    B 5.7): the ones used, and from 1.29 on everything in their trees. ``uuids`` maps the ids of these to uuids.
+    ``capped`` says that ``[placement] max_allocation_candidates`` cut the answer short.
+    """
+
+    allocation_requests: Sequence[AllocationRequest]
+    providers: Sequence[Provider]
+    uuids: Mapping[int, str]
+    capped: bool = False
+
+    @classmethod
+    def get_by_request(cls, context: Any, request: CandidateRequest) -> AllocationCandidates:
+        """Search, in one snapshot of the database.
+
+        :raises ResourceClassNotFound: a class of any group does not exist.
+        :raises TraitNotFound: a trait of any group does not exist.
+        """
+        started = time.monotonic()
+        options = context.conf.placement
+        rng = random.Random() if options.randomize_allocation_candidates else None
+        with context.db.reader() as tx:
+            names = candidate_names.look_up(context.db, tx, request)
+            source = Source(tx, request, names, rng)
+            kept, capped = _find(source, request, options.max_allocation_candidates, rng)
+            answer = _answer(kept, source, request, capped)
+        context.db.metrics.candidates(len(kept), time.monotonic() - started)
+        return answer
+
+
+def _find(
+    source: Source, request: CandidateRequest, most: int, rng: random.Random | None
+) -> tuple[list[Candidate], bool]:
+    """Return the candidates to answer with, and whether there are more than ``most``, which are not looked at."""
+    candidates = search(source.anchors(), request, source.sharing.ids)
+    kept = chosen(itertools.islice(candidates, most), request.limit, rng)
+    limited = rng is None and request.limit is not None and request.limit <= most
+    return kept, not limited and next(candidates, None) is not None
+
+
+def _answer(kept: Sequence[Candidate], source: Source, request: CandidateRequest, capped: bool) -> AllocationCandidates:
+    near: dict[int, Provider] = {}
+    used: dict[int, None] = {}
+    for candidate in kept:
+        used.update((provider, None) for provider, _, _ in candidate.amounts)
+    # Many anchors have the same sharing providers, as the same tuple.
+    for providers in {id(some): some for one in kept for some in one.anchor}.values():
+        near.update((one.id, one) for one in providers)
+    uuids = {id_: near[id_].uuid for id_ in used}
+    requests = [_by_provider(candidate, uuids) for candidate in kept]
+    if not request.nested_aware:
+        return AllocationCandidates(requests, [near[id_] for id_ in used], uuids, capped)
+    whole = _whole_trees(kept, used, near, source)
+    return AllocationCandidates(requests, whole, {one.id: one.uuid for one in whole}, capped)
+
+
+def _by_provider(candidate: Candidate, uuids: Mapping[int, str]) -> AllocationRequest:
+    body: dict[str, dict[str, int]] = {}
+    for provider, name, amount in candidate.amounts:
+        body.setdefault(uuids[provider], {})[name] = amount
+    return body
+
+
+def _whole_trees(
+    kept: Iterable[Candidate], used: Iterable[int], near: Mapping[int, Provider], source: Source
+) -> list[Provider]:
+    """Return every provider of every tree that has a used one; those of sharing providers may have to be loaded."""
+    wanted = {near[id_].root_id: None for id_ in used}
+    trees = {one.anchor.tree[0].id: one.anchor.tree for one in kept if one.anchor.tree}
+    for tree in source.trees(root_id for root_id in wanted if root_id not in trees):
+        trees[tree[0].id] = tree
+    return [provider for root_id in wanted for provider in trees[root_id]]

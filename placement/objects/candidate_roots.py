@@ -1,0 +1,221 @@
+"""Which roots are worth a look, in SQL: each condition is necessary for a candidate, together they need not suffice.
+
+For every step of the request some provider of the root's tree must qualify, or a sharing provider that reaches the
+root; and the tree itself must be able to serve one of the steps. The condition that fewest rows meet leads: when one is rare,
+the roots come from its rows and the others are tested on these alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from placement.candidates.rows import Provider
+from placement.candidates.steps import Plan, Step
+from placement.db import tables
+from placement.objects.candidate_names import Names
+
+_r = tables.resource_providers.alias('r')
+_t = tables.resource_providers.alias('t')
+_inventories = tables.inventories
+_traits = tables.resource_provider_traits
+_aggregates = tables.resource_provider_aggregates
+
+#: A condition that at most so many rows meet leads.
+RARE = 1000
+
+#: How many conditions of one request go into the statement. Databases bound the size of expressions, and any subset of
+#: necessary conditions is good enough.
+_MOST_CONDITIONS = 40
+
+#: Stored units and amounts fit 32 bits; nothing beyond is ever found, and it must not reach a database.
+_LARGEST_AMOUNT = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class _Need:
+    """Something without which a root has no candidate.
+
+    It is met by a tree with a provider for which all of ``tests`` hold (conditions on ``_t``), or by a tree in one of
+    ``aggregates``, through which a sharing provider can meet it. ``rows`` selects ids of providers, all that could pass
+    ``tests`` among them, from one index.
+    """
+
+    tests: tuple[sa.ColumnElement[bool], ...]
+    aggregates: frozenset[int]
+    rows: sa.Select[Any]
+
+
+class Roots:
+    """The roots that could anchor a candidate of ``plan``.
+
+    :param sharing: the sharing providers that could take part, with their aggregates.
+    """
+
+    def __init__(self, tx: sa.Connection, plan: Plan, names: Names, sharing: Mapping[Provider, frozenset[int]]) -> None:
+        self._tx = tx
+        self._names = names
+        self._sharing = sharing
+        self._steps = list(dict.fromkeys(plan.steps))
+        self._impossible = any(amount > _LARGEST_AMOUNT for step in plan.steps for _, amount in step.resources)
+        self._needs = [] if self._impossible else list(self._all_needs(plan))[:_MOST_CONDITIONS]
+        self._among: list[int] | None = None
+        self._led = False
+
+    def after(self, root_id: int | None, count: int | None) -> Sequence[int]:
+        """Return the next ``count`` (None: all) root ids beyond ``root_id``, ascending."""
+        if self._impossible:
+            return []
+        self._lead()
+        query = sa.select(_r.c.id).where(*self._conditions()).order_by(_r.c.id).limit(count)
+        if root_id is not None:
+            query = query.where(_r.c.id > root_id)
+        return self._tx.scalars(query).all()
+
+    def meeting_points(self) -> sa.Select[Any]:
+        """Select (root id, aggregate id) of the roots that touch more than one aggregate with sharing providers."""
+        shares = _traits.alias('shares')
+        theirs = _aggregates.alias('theirs')
+        carrying = (
+            sa.select(theirs.c.aggregate_id)
+            .join(shares, shares.c.resource_provider_id == theirs.c.resource_provider_id)
+            .where(shares.c.trait_id == self._names.sharing_trait_id)
+        )
+        touching = sa.join(_t, _aggregates, _aggregates.c.resource_provider_id == _t.c.id)
+        several = (
+            sa.select(_t.c.root_provider_id)
+            .select_from(touching)
+            .where(_aggregates.c.aggregate_id.in_(carrying))
+            .group_by(_t.c.root_provider_id)
+            .having(sa.func.min(_aggregates.c.aggregate_id) < sa.func.max(_aggregates.c.aggregate_id))
+        )
+        return (
+            sa.select(_t.c.root_provider_id, _aggregates.c.aggregate_id)
+            .select_from(touching)
+            .where(_aggregates.c.aggregate_id.in_(carrying), _t.c.root_provider_id.in_(several))
+            .distinct()
+        )
+
+    # What a candidate cannot do without ---------------------------------------------------------------------
+
+    def _all_needs(self, plan: Plan) -> Iterator[_Need]:
+        for step in self._steps:
+            yield self._need_of(step)
+        unnumbered = [step for step in self._steps if not step.numbered]
+        for name in sorted(plan.collective):
+            test = _own(_traits, _traits.c.trait_id == self._names.trait_ids[name])
+            bringing = (one for step in unnumbered for one in self._serving(step) if name in one.traits)
+            yield _Need((test,), self._aggregates_of(bringing), self._rows_with_trait(name))
+
+    def _need_of(self, step: Step) -> _Need:
+        first, _amount = step.resources[0]
+        rows = sa.select(_inventories.c.resource_provider_id).where(
+            _inventories.c.resource_class_id == self._names.class_ids[first]
+        )
+        if step.required:
+            rows = self._rows_with_trait(min(step.required))
+        return _Need(tuple(self._tests(step)), self._aggregates_of(self._serving(step)), rows)
+
+    def _rows_with_trait(self, name: str) -> sa.Select[Any]:
+        return sa.select(_traits.c.resource_provider_id).where(_traits.c.trait_id == self._names.trait_ids[name])
+
+    def _serving(self, step: Step) -> Iterator[Provider]:
+        return (one for one in self._sharing if step.refusal(one, None) is None)
+
+    def _aggregates_of(self, providers: Iterable[Provider]) -> frozenset[int]:
+        return frozenset().union(*(self._sharing[one] for one in providers))
+
+    def _tests(self, step: Step) -> Iterator[sa.ColumnElement[bool]]:
+        for name, amount in step.resources[:_MOST_CONDITIONS]:
+            yield _own(_inventories, _inventories.c.resource_class_id == self._names.class_ids[name], room(amount))
+        for name in sorted(step.required)[:_MOST_CONDITIONS]:
+            yield _own(_traits, _traits.c.trait_id == self._names.trait_ids[name])
+        if step.forbidden:
+            forbidden = [self._names.trait_ids[name] for name in sorted(step.forbidden)]
+            yield ~_own(_traits, _traits.c.trait_id.in_(forbidden))
+        if step.member_of:
+            yield self._membership(step)
+
+    def _membership(self, step: Step) -> sa.ColumnElement[bool]:
+        own = sa.and_(*(self._inside(any_of, _t.c.id) for any_of in step.member_of[:_MOST_CONDITIONS]))
+        if step.numbered:
+            return own
+        return sa.or_(own, sa.and_(*(self._inside(any_of, _r.c.id) for any_of in step.member_of[:_MOST_CONDITIONS])))
+
+    def _inside(self, any_of: frozenset[str], provider_id: sa.ColumnElement[int]) -> sa.ColumnElement[bool]:
+        ids = [self._names.aggregate_ids[uuid] for uuid in sorted(any_of) if uuid in self._names.aggregate_ids]
+        inside = _aggregates.alias()
+        return sa.exists().where(inside.c.resource_provider_id == provider_id, inside.c.aggregate_id.in_(ids))
+
+    # The statement ------------------------------------------------------------------------------------------
+
+    def _conditions(self) -> Iterator[sa.ColumnElement[bool]]:
+        yield _r.c.root_provider_id == _r.c.id
+        if self._among is not None:
+            yield _r.c.id.in_(self._among)
+        for need in self._needs:
+            yield _met_by_tree(need) if not need.aggregates else sa.or_(_met_by_tree(need), _reached(need.aggregates))
+        steps = self._needs[: len(self._steps)]
+        if len(steps) == len(self._steps) and all(need.aggregates for need in steps):
+            # Sharing providers can serve everything, but then they are found at their own roots or at bridges.
+            yield sa.or_(*map(_met_by_tree, steps))
+
+    def _lead(self) -> None:
+        """Find out, once, whether one of the needs is so rare that its rows should lead."""
+        if self._led:
+            return
+        self._led = True
+        counts = [_bounded_count(need.rows, need.aggregates).label(f'need_{i}') for i, need in enumerate(self._needs)]
+        found = self._tx.execute(sa.select(*counts)).one()
+        rarest = min(range(len(found)), key=found.__getitem__)
+        if found[rarest] <= RARE:
+            need = self._needs[rarest]
+            rows = sa.union_all(need.rows, _members(need.aggregates)) if need.aggregates else need.rows
+            ids = rows.subquery()
+            roots = sa.select(_t.c.root_provider_id).where(_t.c.id.in_(sa.select(ids.c[0]))).distinct()
+            self._among = sorted(self._tx.scalars(roots))
+
+
+def room(amount: int) -> sa.ColumnElement[bool]:
+    """The room rule (contract B 1.3) for ``amount`` on a row of ``inventories``."""
+    inv = _inventories.c
+    return sa.and_(
+        inv.used + amount <= (inv.total - inv.reserved) * inv.allocation_ratio,
+        inv.min_unit <= amount,
+        inv.max_unit >= amount,
+        sa.literal(amount) % inv.step_size == 0,
+    )
+
+
+def _own(table: sa.Table, *conditions: sa.ColumnElement[bool]) -> sa.ColumnElement[bool]:
+    """Whether the provider ``_t`` has a row in ``table`` for which ``conditions`` hold."""
+    return sa.exists().where(table.c.resource_provider_id == _t.c.id, *conditions).correlate(_t, _r)
+
+
+def _met_by_tree(need: _Need) -> sa.ColumnElement[bool]:
+    return sa.exists().where(_t.c.root_provider_id == _r.c.id, *need.tests).correlate(_r)
+
+
+def _members(aggregates: frozenset[int]) -> sa.Select[Any]:
+    return sa.select(_aggregates.c.resource_provider_id).where(_aggregates.c.aggregate_id.in_(sorted(aggregates)))
+
+
+def _reached(aggregates: frozenset[int]) -> sa.ColumnElement[bool]:
+    return (
+        sa.exists()
+        .where(_t.c.root_provider_id == _r.c.id, _aggregates.c.resource_provider_id == _t.c.id)
+        .where(_aggregates.c.aggregate_id.in_(sorted(aggregates)))
+        .correlate(_r)
+    )
+
+
+def _bounded_count(rows: sa.Select[Any], aggregates: frozenset[int]) -> sa.ColumnElement[int]:
+    """Count rows, at most a little more than ``RARE`` of each kind."""
+    bounded = [rows.limit(RARE + 1).subquery()]
+    if aggregates:
+        bounded.append(_members(aggregates).limit(RARE + 1).subquery())
+    counts = [sa.select(sa.func.count()).select_from(one).scalar_subquery() for one in bounded]
+    return sum(counts[1:], counts[0])

@@ -1,0 +1,46 @@
+"""Schemas of the query of /allocation_candidates: which keys there are, and the form of the plain ones (contract B 5.1).
+
+The values of ``resources``, ``required`` and ``member_of`` have a grammar of their own, in ``placement.query``.
+"""
+
+from __future__ import annotations
+
+from placement.schemas import Schema, Windows
+
+# [0-9] and not \d, which knows other digits; \Z and not $, which a newline may follow.
+LIMIT = r'^[1-9][0-9]*\Z'
+GROUP_POLICY = r'^(none|isolate)\Z'
+
+_TEXT: Schema = {'type': 'string'}
+_LIMIT: Schema = {'type': 'string', 'pattern': LIMIT}
+
+GET_1_10: Schema = {
+    'type': 'object',
+    'properties': {'resources': _TEXT},
+    'required': ['resources'],
+    'additionalProperties': False,
+}
+
+GET_1_16: Schema = {**GET_1_10, 'properties': {**GET_1_10['properties'], 'limit': _LIMIT}}
+
+GET_1_17: Schema = {**GET_1_16, 'properties': {**GET_1_16['properties'], 'required': _TEXT}}
+
+GET_1_21: Schema = {**GET_1_17, 'properties': {**GET_1_17['properties'], 'member_of': _TEXT}}
+
+GET_1_25: Schema = {
+    'type': 'object',
+    'patternProperties': {
+        r'^(resources|required|member_of)([1-9][0-9]*)?\Z': _TEXT,
+        r'^limit\Z': _LIMIT,
+        r'^group_policy\Z': {'type': 'string', 'enum': ['none', 'isolate']},
+    },
+    'additionalProperties': False,
+}
+
+GET: Windows = (
+    ((1, 25), GET_1_25),
+    ((1, 21), GET_1_21),
+    ((1, 17), GET_1_17),
+    ((1, 16), GET_1_16),
+    ((1, 10), GET_1_10),
+)

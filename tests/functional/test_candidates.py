@@ -1,0 +1,96 @@
+"""GET /allocation_candidates through the whole application: examples, oracle, limits, claims and budgets."""
+
+from __future__ import annotations
+
+import itertools
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from placement import conf as placement_conf
+from placement import deploy
+from tests.conftest import Counter
+from tests.functional.candidates_store import Stored
+from tests.property.candidates_oracle import Oracle
+from tests.property.candidates_worlds import queries as some_queries
+from tests.property.candidates_worlds import worlds
+from tests.unit.candidates.examples import EXAMPLES, WORLDS, Example, bodies, rp
+
+MINORS = (10, 11, 12, 16, 17, 21, 22, 24, 25, 26, 27, 28, 29, 29, 29)
+
+
+@pytest.fixture(scope='module')
+def shared_app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """One application for the tests that replace its providers anyway."""
+    path = tmp_path_factory.mktemp('candidates') / 'placement.sqlite'
+    database = {'connection': f'sqlite:///{path}', 'sync_on_startup': True}
+    made = deploy.loadapp(
+        placement_conf.load(
+            environ={},
+            config_files=[],
+            overrides={'placement_database': database, 'api': {'auth_strategy': 'noauth2'}},
+        )
+    )
+    yield made
+    made.db.dispose()
+
+
+@pytest.mark.parametrize('example', EXAMPLES, ids=str)
+def test_worked_example(shared_app: Any, example: Example) -> None:
+    stored = Stored(shared_app, WORLDS[example.world])
+    answer = stored.candidates(example.query, example.minor)
+    found = stored.bodies(answer)
+    assert set(found) == bodies(example.candidates)
+    assert len(found) == len(set(found))
+    assert set(stored.summaries(answer)) == set(example.summaries.split())
+
+
+FULL_STACK = settings(
+    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+)
+
+
+@FULL_STACK
+@given(worlds(), some_queries(MINORS))
+def test_whole_application_answers_what_the_definitions_say(shared_app: Any, world: Any, query: Any) -> None:
+    stored = Stored(shared_app, world)
+    answer = stored.candidates(query)
+    found = stored.bodies(answer)
+    oracle = Oracle(world)
+    expected = oracle.candidates(query)
+    assert set(found) == expected
+    assert len(found) == len(set(found))
+    assert stored.summaries(answer) == oracle.summaries(query, expected)
+
+
+@settings(FULL_STACK, max_examples=60)
+@given(worlds(most=5), some_queries((12, 27, 28, 29, 29)))
+def test_every_candidate_can_be_claimed(shared_app: Any, world: Any, query: Any) -> None:
+    stored = Stored(shared_app, world)
+    for candidate in stored.candidates(query)['allocation_requests'][:20]:
+        path = f'/allocations/{uuid.uuid4()}'
+        body = {**candidate, 'project_id': 'project', 'user_id': 'user'}
+        if query.minor >= 28:
+            body['consumer_generation'] = None
+        assert stored.ask(path, query.minor, 'PUT', body).status_code == 204
+        assert stored.ask(path, query.minor, 'DELETE').status_code == 204
+
+
+@settings(FULL_STACK, max_examples=60)
+@given(worlds(), some_queries((28, 29)))
+def test_limited_answers_are_subsets_with_the_summaries_of_what_was_kept(
+    shared_app: Any, world: Any, query: Any
+) -> None:
+    stored = Stored(shared_app, world)
+    oracle = Oracle(world)
+    everything = oracle.candidates(query)
+    for query.limit in (1, 2, 5):
+        answer = stored.candidates(query)
+        kept = stored.bodies(answer)
+        assert set(kept) <= everything
+        assert len(kept) == len(set(kept)) == min(query.limit, len(everything))
+        assert stored.summaries(answer) == oracle.summaries(query, set(kept))
+        assert stored.candidates(query) == answer

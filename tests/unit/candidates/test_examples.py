@@ -1,0 +1,59 @@
+"""The worked examples of the contract, on the search alone and on the oracle that judges it elsewhere."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import parse_qsl
+
+import pytest
+
+from placement.candidates.search import chosen, search
+from tests.property.candidates_oracle import Group, Oracle, Query
+from tests.property.candidates_worlds import Rows, request_of
+from tests.unit.candidates.examples import EXAMPLES, WORLDS, Example, bodies
+
+
+def parsed(text: str, minor: int) -> Query:
+    """A query string of the examples; they are all valid, so nothing is checked."""
+    groups: dict[str, Group] = {}
+    query = Query([], None, None, minor)
+    for key, value in parse_qsl(text):
+        if key == 'group_policy':
+            query.policy = value
+            continue
+        kind, number = re.fullmatch(r'([a-z_]+?)(\d*)', key).groups()
+        group = groups.setdefault(number, Group(number, {}))
+        if kind == 'resources':
+            group.resources = {rc: int(n) for rc, n in (item.split(':') for item in value.split(','))}
+        elif kind == 'required':
+            group.required = {name for name in value.split(',') if name[0] != '!'}
+            group.forbidden = {name[1:] for name in value.split(',') if name[0] == '!'}
+        else:
+            group.member_of.append(set(value.removeprefix('in:').split(',')))
+    query.groups = list(groups.values())
+    return query
+
+
+@pytest.mark.parametrize('example', EXAMPLES, ids=str)
+def test_search_finds_the_candidates_of_the_table(example: Example) -> None:
+    rows = Rows(WORLDS[example.world])
+    request = request_of(parsed(example.query, example.minor))
+    found = [rows.body(one) for one in search(rows.anchors(), request, rows.sharing.ids)]
+    assert set(found) == bodies(example.candidates)
+    assert len(found) == len(set(found))
+
+
+@pytest.mark.parametrize('example', EXAMPLES, ids=str)
+def test_oracle_agrees_with_the_table(example: Example) -> None:
+    oracle = Oracle(WORLDS[example.world])
+    query = parsed(example.query, example.minor)
+    found = oracle.candidates(query)
+    assert found == bodies(example.candidates)
+    assert set(oracle.summaries(query, found)) == set(example.summaries.split())
+
+
+def test_limit_of_one_gives_one_of_the_table() -> None:
+    rows = Rows(WORLDS['X4'])
+    request = request_of(parsed('resources=SRIOV_NET_VF:1', 29))
+    [candidate] = chosen(search(rows.anchors(), request, rows.sharing.ids), 1)
+    assert rows.body(candidate) in bodies('oar0{SRIOV_NET_VF:1}; oar1{SRIOV_NET_VF:1}')
