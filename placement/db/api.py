@@ -28,6 +28,8 @@ T = TypeVar('T')
 #: Seconds of the first pause between two attempts, and of the longest. Jittered in between.
 _FIRST_PAUSE = 0.002
 _LONGEST_PAUSE = 0.25
+#: How often, about once a second, to look whether another node of a cluster is done changing the schema.
+_SYNC_RETRIES = 60
 
 #: Options of [placement_database] that oslo.db's engine takes under the same name; the second for pooled connections.
 _ENGINE_OPTIONS = ('connection_recycle_time', 'connection_debug', 'mysql_sql_mode', 'mysql_wsrep_sync_wait')
@@ -150,8 +152,16 @@ class Database:
         """Bring the schema to the newest version and insert the standard names that are missing. Idempotent."""
         from placement.db import migration, standards
 
+        # Only on a cluster can another node be in the way: the lock that keeps processes apart is each node's own.
+        patient = oslo_db_api.wrap_db_retry(
+            retry_interval=0.2,
+            max_retry_interval=1,
+            max_retries=_SYNC_RETRIES,
+            jitter=True,
+            exception_checker=errors.is_concurrent_change_of_schema,
+        )
         with _speaking_of_outages():
-            migration.sync(self.engine)
+            patient(migration.sync)(self.engine)
         self.write(standards.insert_missing)
 
     def schema_version(self) -> str | None:

@@ -14,6 +14,8 @@ from sqlalchemy import exc as sa_exc
 _MYSQL_CONFLICTS = frozenset({1205, 1213, 1020, 1317})
 #: MySQL and MariaDB: cannot connect, gone away, too many connections, shutting down, Galera node not ready, killed.
 _MYSQL_AWAY = frozenset({1040, 1047, 1053, 1158, 1159, 1160, 1161, 1203, 1927, 2002, 2003, 2006, 2013, 2055})
+#: MySQL and MariaDB: table exists, index exists, table is being changed elsewhere, wsrep refuses meanwhile.
+_MYSQL_SCHEMA_CONFLICTS = frozenset({1050, 1061, 1684, 1412})
 #: PostgreSQL: serialization failure, deadlock detected, lock not available.
 _POSTGRESQL_CONFLICTS = frozenset({'40001', '40P01', '55P03'})
 #: PostgreSQL: connection exceptions, operator intervention (shutdown, starting up), too many connections.
@@ -32,6 +34,14 @@ def is_conflict(error: BaseException) -> bool:
         or getattr(cause, 'sqlstate', None) in _POSTGRESQL_CONFLICTS
         or _is_sqlite_busy(cause)
     )
+
+
+def is_concurrent_change_of_schema(error: BaseException) -> bool:
+    """Whether ``error`` says that another node of a cluster is changing the schema at the same time."""
+    if isinstance(error, db_exc.DBDuplicateEntry) or is_conflict(error):
+        return True
+    cause = _driver_error(error)
+    return cause is not None and _number(cause) in _MYSQL_SCHEMA_CONFLICTS
 
 
 def is_away(error: BaseException) -> bool:

@@ -136,6 +136,8 @@ def _version(connection: sa.Connection) -> str | None:
 
 
 def _refuse_foreign_tables(connection: sa.Connection) -> None:
-    foreign = sorted(set(sa.inspect(connection).get_table_names()) & set(tables.metadata.tables))
-    if foreign:
+    present = set(sa.inspect(connection).get_table_names())
+    foreign = sorted(present & set(tables.metadata.tables))
+    # With a table of versions but no version in it, another node of a cluster is creating the schema right now.
+    if foreign and VERSION_TABLE not in present:
         raise ForeignSchema(tables=', '.join(foreign))

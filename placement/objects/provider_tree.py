@@ -49,18 +49,21 @@ def rename(tx: sa.Connection, provider_id: int, uuid: str, name: str) -> None:
         raise exception.ResourceProviderNotFound(uuid=uuid)
 
 
-def set_parent(tx: sa.Connection, provider_id: int, parent_uuid: str | None) -> None:
+def set_parent(tx: sa.Connection, provider_id: int, uuid: str, parent_uuid: str | None) -> None:
     """Apply the parent rules of contract A 5.3 to a provider, given the parent that a request names.
 
     :raises ParentProviderNotFound, ReparentingNotAllowed, UnparentingNotAllowed, ProviderTreeLoop:
+    :raises ResourceProviderNotFound: it is gone.
     """
     parent_id = None if parent_uuid is None else _id_of(tx, parent_uuid)
-    present = tx.scalar(sa.select(_providers.c.parent_provider_id).where(_providers.c.id == provider_id))
-    if parent_id == present:
+    present = tx.execute(sa.select(_providers.c.parent_provider_id).where(_providers.c.id == provider_id)).first()
+    if present is None:
+        raise exception.ResourceProviderNotFound(uuid=uuid)
+    if parent_id == present.parent_provider_id:
         return
     if parent_id is None:
         raise exception.UnparentingNotAllowed
-    if present is not None:
+    if present.parent_provider_id is not None:
         raise exception.ReparentingNotAllowed
     _join(tx, provider_id, parent_id)
 

@@ -104,7 +104,7 @@ class ResourceProvider(base.Timestamped):
 
         def work(tx: sa.Connection) -> ResourceProvider:
             if not isinstance(parent, Unchanged):
-                provider_tree.set_parent(tx, self.id, parent)
+                provider_tree.set_parent(tx, self.id, self.uuid, parent)
             provider_tree.rename(tx, self.id, self.uuid, name)
             return self._get(self._context, tx, self.uuid)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import sqlalchemy as sa
 from alembic import op
 
@@ -37,7 +39,9 @@ def downgrade() -> None:
         op.drop_table(name)
 
 
-def _create(name: str, *items: sa.schema.SchemaItem) -> None:
+def _create(name: str, *items: sa.schema.SchemaItem, indexes: Mapping[str, Sequence[str]] | None = None) -> None:
+    # What is there already was made by another node of a cluster at the same time, or by an attempt that was cut short
+    # where changes of the schema are not part of a transaction.
     op.create_table(
         name,
         *items,
@@ -45,9 +49,12 @@ def _create(name: str, *items: sa.schema.SchemaItem) -> None:
         sa.Column('updated_at', sa.DateTime),
         mysql_engine='InnoDB',
         mysql_charset='utf8mb4',
-        # On Galera two nodes may get here at once: the lock that keeps processes apart is each node's own.
         if_not_exists=True,
     )
+    present = {index['name'] for index in sa.inspect(op.get_bind()).get_indexes(name)}
+    for index, columns in (indexes or {}).items():
+        if index not in present:
+            op.create_index(index, name, columns)
 
 
 def _id(autoincrement: bool = True) -> sa.Column[int]:
@@ -93,8 +100,10 @@ def _create_providers() -> None:
         sa.Column('parent_provider_id', sa.Integer, sa.ForeignKey('resource_providers.id'), nullable=True),
         sa.UniqueConstraint('uuid', name='uniq_resource_providers0uuid'),
         sa.UniqueConstraint('name', name='uniq_resource_providers0name'),
-        sa.Index('resource_providers_root_provider_id_idx', 'root_provider_id'),
-        sa.Index('resource_providers_parent_provider_id_idx', 'parent_provider_id'),
+        indexes={
+            'resource_providers_root_provider_id_idx': ['root_provider_id'],
+            'resource_providers_parent_provider_id_idx': ['parent_provider_id'],
+        },
     )
     _create(
         'inventories',
@@ -111,7 +120,7 @@ def _create_providers() -> None:
         sa.UniqueConstraint(
             'resource_provider_id', 'resource_class_id', name='uniq_inventories0resource_provider_resource_class'
         ),
-        sa.Index('inventories_resource_class_id_idx', 'resource_class_id'),
+        indexes={'inventories_resource_class_id_idx': ['resource_class_id']},
     )
 
 
@@ -120,7 +129,7 @@ def _create_associations() -> None:
         'resource_provider_traits',
         sa.Column('trait_id', sa.Integer, sa.ForeignKey('traits.id'), primary_key=True, nullable=False),
         _provider(primary_key=True),
-        sa.Index('resource_provider_traits_resource_provider_trait_idx', 'resource_provider_id', 'trait_id'),
+        indexes={'resource_provider_traits_resource_provider_trait_idx': ['resource_provider_id', 'trait_id']},
     )
     _create(
         'resource_provider_aggregates',
@@ -128,7 +137,7 @@ def _create_associations() -> None:
         sa.Column(
             'aggregate_id', sa.Integer, sa.ForeignKey('placement_aggregates.id'), primary_key=True, nullable=False
         ),
-        sa.Index('resource_provider_aggregates_aggregate_id_idx', 'aggregate_id'),
+        indexes={'resource_provider_aggregates_aggregate_id_idx': ['aggregate_id']},
     )
 
 
@@ -141,8 +150,10 @@ def _create_consumers() -> None:
         sa.Column('user_id', sa.Integer, sa.ForeignKey('users.id'), nullable=False),
         sa.Column('generation', sa.Integer, nullable=False, server_default='0'),
         sa.UniqueConstraint('uuid', name='uniq_consumers0uuid'),
-        sa.Index('consumers_project_id_user_id_idx', 'project_id', 'user_id'),
-        sa.Index('consumers_user_id_idx', 'user_id'),
+        indexes={
+            'consumers_project_id_user_id_idx': ['project_id', 'user_id'],
+            'consumers_user_id_idx': ['user_id'],
+        },
     )
     _create(
         'allocations',
@@ -157,5 +168,7 @@ def _create_consumers() -> None:
             'resource_class_id',
             name='uniq_allocations0consumer_provider_class',
         ),
-        sa.Index('allocations_provider_class_used_idx', 'resource_provider_id', 'resource_class_id', 'used'),
+        indexes={
+            'allocations_provider_class_used_idx': ['resource_provider_id', 'resource_class_id', 'used'],
+        },
     )
