@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import webob
@@ -11,8 +12,16 @@ from webob import exc
 from placement import errors
 
 
+class _Request(webob.Request):
+    """A request whose body stays in memory. It is bounded, and WebOb does not close the file it would use instead."""
+
+    request_body_tempfile_limit = sys.maxsize
+
+
 class PlacementWsgify(webob.dec.wsgify):
     """``webob.dec.wsgify`` whose WebOb exceptions become the error document of contract A 1.8."""
+
+    RequestClass = _Request
 
     def call_func(self, req: webob.Request, *args: Any, **kwargs: Any) -> webob.Response:
         """Call the function; what it raises of ``webob.exc`` is the response."""
