@@ -8,14 +8,14 @@ from collections.abc import Sequence
 
 from placement import conf as placement_conf
 from placement import exception
-from placement.cmd import manage_db
+from placement.cmd import manage_audit, manage_db
 from placement.db.api import Database
 
 #: Exit code of a command that could not do what it was asked.
 FAILED = 127
 
 #: One module for each command; each has ``add_parser(subparsers)``, which sets ``run(args, conf, db) -> exit code``.
-_COMMANDS = (manage_db,)
+_COMMANDS = (manage_db, manage_audit)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

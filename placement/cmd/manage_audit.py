@@ -1,0 +1,109 @@
+"""``placement-manage audit``: find what is wrong in the database, and put it right."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+from oslo_config import cfg
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from placement.db.api import Database
+from placement.objects import audit
+
+CLEAN, FOUND, REPAIRED = 0, 3, 4
+
+#: Seconds after which a progress bar appears.
+_PATIENCE = 2.0
+
+T = TypeVar('T')
+
+_DESCRIPTION = """\
+Compare what the database records with what follows from it: usages with allocations, allocations with inventories,
+providers and consumers, roots with parents, allocations with the unit rules. Safe while the service runs."""
+_EPILOG = 'Exit code: 0 nothing wrong, 3 something is wrong, 4 everything that was wrong is repaired, 127 failed.'
+
+
+def add_parser(commands: Any) -> None:
+    """Add ``audit`` to the parser of ``placement-manage``."""
+    parser = commands.add_parser(
+        'audit', help='find what is wrong in the database', description=_DESCRIPTION, epilog=_EPILOG
+    )
+    parser.add_argument('--repair', action='store_true', help='put right what needs no decision of a person')
+    parser.add_argument('--dry-run', action='store_true', help='with --repair: only say what would be put right')
+    parser.add_argument('--format', choices=('table', 'json'), default='table', help='how to print the findings')
+    parser.set_defaults(run=_run)
+
+
+def _run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
+    # Usages are looked at after what was before them is repaired, as that changes what they should be.
+    findings: list[tuple[str, audit.Finding]] = []
+    repairs = args.repair and not args.dry_run
+    for kind in _with_progress('Looking', list(audit.CHECKS)):
+        found = audit.find(db, conf, kind)
+        if repairs:
+            for finding in _with_progress(f'Repairing {kind}', found):
+                audit.repair(db, finding)
+        findings += [(kind, finding) for finding in found]
+    if args.format == 'json':
+        print(json.dumps(_as_data(findings), indent=2))
+    else:
+        _print_table(findings, args)
+    if not findings:
+        return CLEAN
+    return REPAIRED if all(finding.repaired for _kind, finding in findings) else FOUND
+
+
+def _with_progress(what: str, things: list[T]) -> Iterable[T]:
+    """The same things, with a progress bar on standard error once they have taken a while."""
+    started = time.monotonic()
+    progress = Progress(console=Console(stderr=True), transient=True)
+    task = progress.add_task(what, total=len(things))
+    try:
+        for thing in things:
+            if not progress.live.is_started and time.monotonic() - started > _PATIENCE:
+                progress.start()
+            yield thing
+            progress.advance(task)
+    finally:
+        progress.stop()
+
+
+def _verdict(finding: audit.Finding, args: argparse.Namespace) -> str:
+    if finding.repaired:
+        return 'repaired'
+    if finding.repair is None:
+        return 'needs a decision'
+    return 'would be repaired' if args.repair else 'repair with --repair'
+
+
+def _as_data(findings: list[tuple[str, audit.Finding]]) -> dict[str, Any]:
+    return {
+        'findings': [
+            {
+                'kind': kind,
+                **finding.subject,
+                'detail': finding.detail,
+                'repairable': finding.repair is not None,
+                'repaired': finding.repaired,
+            }
+            for kind, finding in findings
+        ]
+    }
+
+
+def _print_table(findings: list[tuple[str, audit.Finding]], args: argparse.Namespace) -> None:
+    if not findings:
+        print('Nothing is wrong.')
+        return
+    table = Table('Kind', 'What', 'Finding', 'Verdict')
+    for kind, finding in findings:
+        what = '\n'.join(f'{name}: {value}' for name, value in finding.subject.items())
+        table.add_row(kind, what, finding.detail, _verdict(finding, args))
+    Console(file=sys.stdout, soft_wrap=not sys.stdout.isatty()).print(table)
