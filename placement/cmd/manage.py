@@ -14,7 +14,8 @@ from placement.db.api import Database
 #: Exit code of a command that could not do what it was asked.
 FAILED = 127
 
-#: One module for each command; each has ``add_parser(subparsers)``, which sets ``run(args, conf, db) -> exit code``.
+#: One module for each command; each has ``add_parser(subparsers)``, which sets ``run(args, conf, db) -> exit code``,
+#: and ``needs_schema=False`` if it works on a database without our schema.
 _COMMANDS = (manage_db, manage_audit)
 
 
@@ -29,6 +30,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         conf = placement_conf.load(argv=['--config-file', args.config_file] if args.config_file else [])
         db = Database(conf)
         try:
+            if args.needs_schema:
+                db.check_schema()
             code: int = args.run(args, conf, db)
         finally:
             db.dispose()
@@ -53,6 +56,7 @@ def _parser() -> argparse.ArgumentParser:
         epilog='The database is the one of [placement_database] connection in the configuration file, or of the'
         ' environment variable OS_PLACEMENT_DATABASE__CONNECTION.',
     )
+    parser.set_defaults(needs_schema=True)
     parser.add_argument(
         '--config-file',
         metavar='FILE',

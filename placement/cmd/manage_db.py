@@ -14,6 +14,7 @@ from placement.db.api import Database
 def add_parser(commands: Any) -> None:
     """Add ``db`` and its own commands to the parser of ``placement-manage``."""
     parser = commands.add_parser('db', help='the schema of the database', description='Manage the database schema.')
+    parser.set_defaults(needs_schema=False)
     actions = parser.add_subparsers(title='commands', metavar='COMMAND', required=True)
 
     sync = actions.add_parser(

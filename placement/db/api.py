@@ -171,6 +171,17 @@ class Database:
         with _speaking_of_outages():
             return migration.version(self.engine)
 
+    def check_schema(self) -> None:
+        """Make sure that the schema is the one that this code was written for.
+
+        :raises WrongSchema: it is not.
+        """
+        from placement.db import migration
+
+        present = self.schema_version()
+        if present != migration.head():
+            raise migration.WrongSchema(present=present or 'none', head=migration.head())
+
     def stamp(self, revision: str) -> None:
         """Declare the version of the schema, changing nothing else.
 

@@ -33,6 +33,12 @@ class ForeignSchema(exception.PlacementError):
     )
 
 
+class WrongSchema(exception.PlacementError):
+    template = (
+        'The schema of the database is at version {present}, not {head}. Upgrade it with: placement-manage db sync'
+    )
+
+
 class UnknownRevision(exception.PlacementError):
     template = 'There is no schema version {revision}. Known versions: {known}'
 

@@ -27,11 +27,11 @@ def usage(inventory_id: int) -> Repair:
         row = tx.execute(sa.select(_inventories).where(_inventories.c.id == inventory_id).with_for_update()).first()
         if row is None:
             return
-        held = tx.scalar(
+        held = tx.execute(
             sa.select(sa.func.coalesce(sa.func.sum(_allocations.c.used), 0))
             .where(_allocations.c.resource_provider_id == row.resource_provider_id)
             .where(_allocations.c.resource_class_id == row.resource_class_id)
-        )
+        ).scalar_one()
         tx.execute(
             _inventories.update()
             .where(_inventories.c.id == inventory_id)

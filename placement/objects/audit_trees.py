@@ -1,4 +1,4 @@
-"""What can be wrong with provider trees: parents that are gone or go round, roots that do not follow from the parents."""
+"""What can be wrong with provider trees: parents that are gone or go round, roots that do not follow from them."""
 
 from __future__ import annotations
 
