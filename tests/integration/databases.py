@@ -73,15 +73,21 @@ def server_url(server: str) -> sa.URL:
 def why_unavailable(server: str) -> str | None:
     """Why tests on ``server`` cannot run, None when they can."""
     url = server_url(server)
-    driver = {'psycopg': 'psycopg', 'pymysql': 'pymysql', 'mysqldb': 'MySQLdb'}[url.get_driver_name()]
-    if importlib.util.find_spec(driver) is None:
-        return f'the driver {driver} is not installed'
+    reason = why_no_driver(url)
+    if reason is not None:
+        return reason
     engine = sa.create_engine(url, poolclass=sa.NullPool)
     try:
         with engine.connect():
             return None
     except sa.exc.OperationalError as error:
         return f'no server answers at {url}: {error.orig}'
+
+
+def why_no_driver(url: sa.URL) -> str | None:
+    """Why ``url`` cannot be used from this Python, None when its driver is installed."""
+    driver = {'psycopg': 'psycopg', 'pymysql': 'pymysql', 'mysqldb': 'MySQLdb'}[url.get_driver_name()]
+    return None if importlib.util.find_spec(driver) else f'the driver {driver} is not installed'
 
 
 @contextlib.contextmanager

@@ -1,0 +1,116 @@
+"""A database that goes away under a running server: callers are told to come back, and service resumes by itself."""
+
+from __future__ import annotations
+
+import contextlib
+import pathlib
+import time
+import uuid
+from collections.abc import Callable, Iterator
+
+import pytest
+import sqlalchemy as sa
+
+from tests.integration import databases, private, races, servers
+from tests.integration.history import report
+from tests.integration.history.client import Client, Reply
+from tests.integration.history.workload import Load
+
+pytestmark = pytest.mark.parametrize(
+    'name',
+    [pytest.param(name, marks=getattr(pytest.mark, name)) for name in private.KINDS],
+    scope='module',
+)
+
+#: Seconds within which service has to resume.
+RECOVERY = 30
+
+
+@pytest.fixture(scope='module')
+def own(name: str) -> Iterator[private.PrivateServer]:
+    """A database server that only this module uses."""
+    reason = databases.why_no_driver(databases.server_url(name))
+    if reason is not None:
+        databases.unavailable(name, reason)
+    with private.running(name) as started:
+        yield started
+
+
+@pytest.fixture(scope='module')
+def database(own: private.PrivateServer) -> Iterator[sa.URL]:
+    """An empty database on it."""
+    with databases.fresh(own.url) as url:
+        yield url
+
+
+@pytest.fixture(scope='module')
+def server(database: sa.URL, tmp_path_factory: pytest.TempPathFactory) -> Iterator[servers.Server]:
+    """placement-api on that database."""
+    directory: pathlib.Path = tmp_path_factory.mktemp('placement-api')
+    with servers.serving(database.render_as_string(hide_password=False), directory) as running:
+        yield running
+
+
+@pytest.fixture
+def client(server: servers.Server) -> Iterator[Client]:
+    """A client of the server."""
+    with contextlib.closing(Client([server.url], token='admin')) as made:
+        yield made
+
+
+def claim_one(client: Client, provider: str) -> Reply:
+    """Claim one unit for a new consumer."""
+    return client.request('PUT', f'/allocations/{uuid.uuid4()}', races.claim([provider], None))
+
+
+def test_away_and_back(own: private.PrivateServer, client: Client) -> None:
+    provider = races.provider(client, 1000)
+    own.crash()
+    try:
+        refused = [claim_one(client, provider) for _ in range(20)]
+        refused += [client.request('GET', f'/resource_providers/{provider}') for _ in range(20)]
+        root = client.request('GET', '/')
+    finally:
+        own.start()
+    assert {reply.status for reply in refused} == {503}
+    for reply in refused:
+        assert reply.error['status'] == 503
+        assert reply.error['title'] == 'Service Unavailable'
+        assert int(reply.headers['retry-after']) > 0
+        assert 'SELECT' not in reply.error['detail']
+    assert root.status == 200
+    deadline = time.monotonic() + RECOVERY
+    while claim_one(client, provider).status != 204:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    assert [claim_one(client, provider).status for _ in range(40)] == [204] * 40
+
+
+def test_history_with_an_outage(
+    name: str,
+    own: private.PrivateServer,
+    database: sa.URL,
+    server: servers.Server,
+    record_property: Callable[[str, str], None],
+) -> None:
+    load = Load.start([server.url], clients=8)
+    try:
+        time.sleep(3)
+        own.crash()
+        time.sleep(1)
+        own.start()
+        time.sleep(3)
+    finally:
+        load.stop()
+    history = load.finish(settle=2)
+    judged = report.of(
+        history,
+        unsent=load.unsent,
+        retries=server.retries(),
+        databases=[database.render_as_string(hide_password=False)],
+    )
+    record_property('history', f'{name}, crashed and started again\n{judged.text()}')
+    assert judged.violations == []
+    assert judged.server_errors == 0
+    assert judged.unknown > 0
+    assert judged.accepted > 100
