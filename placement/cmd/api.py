@@ -254,7 +254,11 @@ def _parse(bind: str) -> _Address:
         parsed = gunicorn_util.parse_address(bind, default_port='8778')
     except RuntimeError as error:
         raise exception.ConfigurationInvalid(reason=f'--bind {bind}: {error}') from error
-    return parsed if isinstance(parsed, tuple) else None
+    if not isinstance(parsed, tuple):
+        return None
+    if not 0 <= parsed[1] < 65536:
+        raise exception.ConfigurationInvalid(reason=f'--bind {bind}: a port is a number below 65536.')
+    return parsed
 
 
 def _resolve(bind: str) -> list[_Address]:

@@ -1,0 +1,361 @@
+"""The command placement-api and the module placement.wsgi, as processes of their own."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.integration import servers
+
+PROGRAM = str(pathlib.Path(sys.executable).with_name('placement-api'))
+SECONDS = 60
+
+
+def _environment(**variables: str) -> dict[str, str]:
+    """That of this process without settings of the service, and with warnings turned into errors."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith('OS_')}
+    # gunicorn forgets to close a copy of the socket that it is handed.
+    return {**inherited, 'PYTHONWARNINGS': 'error,ignore::ResourceWarning', **variables}
+
+
+def _fails(*arguments: str, cwd: pathlib.Path, **variables: str) -> str:
+    """Run placement-api, which must not start, and return the one line that it says."""
+    ended = subprocess.run(
+        [PROGRAM, *arguments],
+        check=False,
+        cwd=cwd,
+        env=_environment(**variables),
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+    )
+    assert ended.returncode == 1
+    assert ended.stdout == ''
+    (line,) = ended.stderr.splitlines()
+    return line
+
+
+class _Service:
+    """A running placement-api and what it has written."""
+
+    def __init__(self, process: subprocess.Popen[bytes], port: int, log: pathlib.Path) -> None:
+        self.process = process
+        self.port = port
+        self.log = log
+
+    def connect(self) -> socket.socket:
+        return socket.create_connection(('127.0.0.1', self.port), timeout=SECONDS)
+
+    def send(self, request: bytes) -> bytes:
+        """Send raw bytes and return all that comes back until the service closes the connection."""
+        with self.connect() as connection:
+            # The service may answer and close before it has read everything.
+            with contextlib.suppress(OSError):
+                connection.sendall(request)
+                connection.shutdown(socket.SHUT_WR)
+            return _read(connection)
+
+    def get(self, path: str) -> bytes:
+        return self.send(_request('GET', path, b''))
+
+    def stop(self) -> int:
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(SECONDS)
+
+
+def _read(connection: socket.socket) -> bytes:
+    answer = b''
+    with contextlib.suppress(ConnectionResetError):
+        while part := connection.recv(65536):
+            answer += part
+    return answer
+
+
+def _request(method: str, path: str, body: bytes, *headers: str) -> bytes:
+    lines = [
+        f'{method} {path} HTTP/1.1',
+        'Host: localhost',
+        'X-Auth-Token: admin',
+        'OpenStack-API-Version: placement 1.29',
+        'Connection: close',
+        *(headers or (['Content-Type: application/json', f'Content-Length: {len(body)}'] if body else [])),
+        '',
+        '',
+    ]
+    return '\r\n'.join(lines).encode() + body
+
+
+def _status(answer: bytes) -> int:
+    return int(answer.split(b' ', 2)[1])
+
+
+@contextlib.contextmanager
+def _running(cwd: pathlib.Path, *arguments: str, **variables: str) -> Iterator[_Service]:
+    port = servers.free_port()
+    log = cwd / 'placement-api.log'
+    with (
+        log.open('wb') as output,
+        subprocess.Popen(
+            [PROGRAM, '--bind', f'127.0.0.1:{port}', *arguments],
+            cwd=cwd,
+            env=_environment(**variables),
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        ) as process,
+    ):
+        service = _Service(process, port, log)
+        try:
+            _wait(service)
+            yield service
+        finally:
+            process.terminate()
+
+
+def _wait(service: _Service) -> None:
+    deadline = time.monotonic() + SECONDS
+    while True:
+        with contextlib.suppress(ConnectionRefusedError):
+            if service.get('/').startswith(b'HTTP/1.1 200'):
+                return
+        assert service.process.poll() is None, service.log.read_text()
+        assert time.monotonic() < deadline, service.log.read_text()
+        time.sleep(0.05)
+
+
+@pytest.fixture(scope='module')
+def dev(tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Service]:
+    """placement-api --dev in an empty directory."""
+    with _running(tmp_path_factory.mktemp('dev'), '--dev') as service:
+        yield service
+
+
+def test_dev_says_where_everything_is_and_nothing_alarming(dev: _Service) -> None:
+    text = dev.log.read_text()
+    assert f'http://127.0.0.1:{dev.port}' in text
+    assert str(dev.log.parent / 'placement-dev.sqlite') in text
+    for word in ('Warning', 'WARNING', 'ERROR', 'Traceback', 'gunicorn'):
+        assert word not in text
+
+
+def test_the_data_can_be_elsewhere_and_stays(tmp_path: pathlib.Path) -> None:
+    database = tmp_path / 'my data?.sqlite'
+    for status in (200, 409):
+        with _running(tmp_path, '--dev', '--database', str(database)) as service:
+            answer = service.send(_request('POST', '/resource_providers', b'{"name": "a"}'))
+            assert _status(answer) == status
+            assert service.stop() == 0
+    assert database.exists()
+    assert not (tmp_path / 'placement-dev.sqlite').exists()
+
+
+@pytest.mark.parametrize(
+    ('request_bytes', 'statuses'),
+    [
+        (_request('GET', '/' + 'x' * 1_000_000, b''), {400, 404, 414}),
+        (_request('GET', '/' + 'x' * 8000, b''), {404}),
+        (_request('G{}T', '/', b''), {400, 405}),
+        (_request('\xff', '/', b''), {400, 405}),
+        (_request('FOO', '/', b''), {405}),
+        (_request('GET', '/traits/%00', b''), {404}),
+        (_request('GET', '/traits/%FF%FE', b''), {404}),
+        (_request('GET', '/resource_providers/x%2Finventories', b''), {404}),
+        (_request('GET', '//traits', b''), {404}),
+        (_request('GET', '/', b'', 'Content-Length: x'), {400}),
+        (_request('GET', '/', b'', 'Content-Length: -1'), {400}),
+        (_request('GET', '/', b'', 'SCRIPT_NAME: /x', 'X-Forwarded-Proto: https'), {200, 400}),
+        (
+            _request(
+                'POST',
+                '/resource_providers',
+                b'{"name": "half"',
+                'Content-Type: application/json',
+                'Content-Length: 99',
+            ),
+            {400},
+        ),
+        (_request('POST', '/resource_providers', b' ' * 1048577), {413}),
+        (
+            _request(
+                'POST',
+                '/resource_providers',
+                b'100001\r\n' + b' ' * 0x100001 + b'\r\n0\r\n\r\n',
+                'Content-Type: application/json',
+                'Transfer-Encoding: chunked',
+            ),
+            {413},
+        ),
+        (
+            _request(
+                'POST',
+                '/resource_providers',
+                b'd\r\n{"name": "c1"\r\n1\r\n}\r\n0\r\n\r\n',
+                'Content-Type: application/json',
+                'Transfer-Encoding: chunked',
+            ),
+            {200},
+        ),
+        (
+            _request(
+                'POST',
+                '/resource_providers',
+                b'nonsense\r\n',
+                'Content-Type: application/json',
+                'Transfer-Encoding: chunked',
+            ),
+            {400},
+        ),
+    ],
+    ids=range(17),
+)
+def test_hostile_bytes_get_a_clean_answer(dev: _Service, request_bytes: bytes, statuses: set[int]) -> None:
+    assert _status(dev.send(request_bytes)) in statuses
+    assert _status(dev.get('/')) == 200
+    assert 'Traceback' not in dev.log.read_text()
+
+
+def test_the_encoded_slash_is_told_as_no_such_resource(dev: _Service) -> None:
+    answer = dev.get('/resource_providers/x%2Finventories')
+    (error,) = json.loads(answer.partition(b'\r\n\r\n')[2])['errors']
+    assert error['detail'] == 'The resource could not be found.'
+
+
+def test_sigterm_lets_requests_in_flight_finish(tmp_path: pathlib.Path) -> None:
+    with _running(tmp_path, '--dev', '--workers', '2') as service, service.connect() as connection:
+        body = b'{"name": "in flight"}'
+        request = _request('POST', '/resource_providers', body)
+        connection.sendall(request[:-1])
+        # The connection is in a worker's hands when another one that came later has been answered.
+        assert _status(service.get('/')) == 200
+        time.sleep(0.5)
+        service.process.send_signal(signal.SIGTERM)
+        time.sleep(0.5)
+        connection.sendall(request[-1:])
+        assert _status(_read(connection)) == 200
+        assert service.process.wait(SECONDS) == 0
+
+
+def test_reload_takes_a_good_configuration_and_leaves_a_bad_one(tmp_path: pathlib.Path) -> None:
+    file = tmp_path / 'placement.conf'
+    good = (
+        f'[placement_database]\nconnection = sqlite:///{tmp_path}/db.sqlite\nsync_on_startup = true\n'
+        '[api]\nauth_strategy = noauth2\nmax_request_body_size = {size}\n'
+    )
+    file.write_text(good.format(size=2000))
+    request = _request('POST', '/resource_providers', b'{"name": "a"}'.ljust(3000))
+    with _running(tmp_path, '--workers', '2', OS_PLACEMENT_CONFIG_DIR=str(tmp_path)) as service:
+        assert _status(service.send(request)) == 413
+        file.write_text('[api]\nauth_strategy = nonsense\n')
+        service.process.send_signal(signal.SIGHUP)
+        _wait_for_line(service, 'The configuration stays as it was')
+        assert _status(service.send(request)) == 413
+        file.write_text(good.format(size=4000))
+        service.process.send_signal(signal.SIGHUP)
+        deadline = time.monotonic() + SECONDS
+        while _status(service.send(request)) == 413:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        assert service.stop() == 0
+
+
+def _wait_for_line(service: _Service, text: str) -> None:
+    deadline = time.monotonic() + SECONDS
+    while text not in service.log.read_text():
+        assert time.monotonic() < deadline, service.log.read_text()
+        time.sleep(0.05)
+
+
+# What does not start --------------------------------------------------------------------------------------------
+
+
+def test_a_port_in_use_is_one_line(tmp_path: pathlib.Path) -> None:
+    with socket.create_server(('127.0.0.1', 0)) as taken:
+        address = f'127.0.0.1:{taken.getsockname()[1]}'
+        line = _fails('--dev', '--bind', address, cwd=tmp_path)
+    assert line == f'placement-api: Cannot listen on {address}: Address already in use.'
+
+
+@pytest.mark.parametrize('bind', ['0.0.0.0:0', '[::]:0', '203.0.113.1:8778'])
+def test_without_authentication_it_serves_this_machine_only(tmp_path: pathlib.Path, bind: str) -> None:
+    assert '--allow-insecure-noauth' in _fails('--dev', '--bind', bind, cwd=tmp_path)
+    line = _fails(
+        '--bind',
+        bind,
+        cwd=tmp_path,
+        OS_API__AUTH_STRATEGY='noauth2',
+        OS_PLACEMENT_DATABASE__CONNECTION=f'sqlite:///{tmp_path}/x.sqlite',
+    )
+    assert '--allow-insecure-noauth' in line
+
+
+@pytest.mark.parametrize(
+    ('arguments', 'word'),
+    [
+        (['--bind', 'nowhere.invalid:1'], 'nowhere.invalid'),
+        (['--bind', '127.0.0.1:http'], 'port'),
+        (['--bind', '127.0.0.1:99999'], '99999'),
+        (['--database', 'x.sqlite'], '--dev'),
+        (['--dev', '--bind', '127.0.0.1:0', '--database', 'missing/x.sqlite'], 'database'),
+    ],
+)
+def test_arguments_that_make_no_sense_are_one_line(tmp_path: pathlib.Path, arguments: list[str], word: str) -> None:
+    assert word in _fails(*arguments, cwd=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ('text', 'word'),
+    [
+        ('', 'connection'),
+        ('[placement_database]\nconnection = sqlite://\n[api]\nauth_strategy = x\n', 'auth_strategy'),
+        ('[placement\n', 'placement.conf'),
+        ('[placement_database]\nconnection = nonsense\n', 'connection'),
+        ('[placement_database]\nconnection = sqlite://\n[placement]\npolicy_file = x.yaml\n', 'x.yaml'),
+    ],
+)
+def test_a_bad_configuration_is_one_line(tmp_path: pathlib.Path, text: str, word: str) -> None:
+    (tmp_path / 'placement.conf').write_text(text)
+    assert word in _fails('--bind', '127.0.0.1:0', cwd=tmp_path, OS_PLACEMENT_CONFIG_DIR=str(tmp_path))
+
+
+# placement.wsgi -------------------------------------------------------------------------------------------------
+
+
+def _import_wsgi(program: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, '-c', program],
+        check=False,
+        env=_environment(OS_PLACEMENT_CONFIG_DIR='/nonexistent', **variables),
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+    )
+
+
+def test_wsgi_has_an_application_in_its_namespace(tmp_path: pathlib.Path) -> None:
+    # mod_wsgi and uWSGI look into the module's dictionary, so an attribute made on demand would not do.
+    ended = _import_wsgi(
+        'import sys, placement.wsgi, webob\n'
+        'application = vars(placement.wsgi)["application"]\n'
+        'response = webob.Request.blank("/resource_providers", headers={"X-Auth-Token": "admin"}).get_response(application)\n'
+        'print(response.status_code, [name for name in sys.modules if name.startswith("eventlet")])\n',
+        OS_PLACEMENT_DATABASE__CONNECTION=f'sqlite:///{tmp_path}/placement.sqlite',
+        OS_PLACEMENT_DATABASE__SYNC_ON_STARTUP='true',
+        OS_API__AUTH_STRATEGY='noauth2',
+    )
+    assert ended.stdout.splitlines()[-1] == '200 []', ended.stderr
+
+
+def test_wsgi_that_cannot_start_says_so_in_one_line() -> None:
+    ended = _import_wsgi('import placement.wsgi')
+    assert ended.returncode == 1
+    (line,) = ended.stderr.splitlines()
+    assert line.startswith('placement: [placement_database] connection is not set')
