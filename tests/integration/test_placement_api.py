@@ -345,7 +345,8 @@ def test_wsgi_has_an_application_in_its_namespace(tmp_path: pathlib.Path) -> Non
     ended = _import_wsgi(
         'import sys, placement.wsgi, webob\n'
         'application = vars(placement.wsgi)["application"]\n'
-        'response = webob.Request.blank("/resource_providers", headers={"X-Auth-Token": "admin"}).get_response(application)\n'
+        'request = webob.Request.blank("/resource_providers", headers={"X-Auth-Token": "admin"})\n'
+        'response = request.get_response(application)\n'
         'print(response.status_code, [name for name in sys.modules if name.startswith("eventlet")])\n',
         OS_PLACEMENT_DATABASE__CONNECTION=f'sqlite:///{tmp_path}/placement.sqlite',
         OS_PLACEMENT_DATABASE__SYNC_ON_STARTUP='true',
