@@ -14,7 +14,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -30,6 +30,48 @@ _inventories, _providers = tables.inventories, tables.resource_providers
 
 #: A provider's id and a class's id: what one inventory record is about.
 Slot = tuple[int, int]
+
+# The statements are built once: building them costs more than SQLite takes to run them.
+
+_FIND_PROVIDERS = sa.select(_providers.c.uuid, _providers.c.id).where(
+    _providers.c.uuid.in_(sa.bindparam('uuids', expanding=True))
+)
+_MOVE_CONSUMER = (
+    _consumers.update()
+    .where(_consumers.c.id == sa.bindparam('consumer'), _consumers.c.generation == sa.bindparam('seen'))
+    .values(generation=_consumers.c.generation + 1, project_id=sa.bindparam('project'), user_id=sa.bindparam('user'))
+)
+_FORGET_CONSUMER = _consumers.delete().where(
+    _consumers.c.id == sa.bindparam('consumer'), _consumers.c.generation == sa.bindparam('seen')
+)
+_BUMP_PROVIDER = (
+    _providers.update()
+    .where(_providers.c.id == sa.bindparam('provider'))
+    .values(generation=_providers.c.generation + 1)
+)
+_DELETE_ROWS = _allocations.delete().where(_allocations.c.id.in_(sa.bindparam('ids', expanding=True)))
+
+
+def _taking() -> sa.Update:
+    """The claim itself: add ``delta`` to the usage of one inventory where the room rule (contract B 1.3) allows it.
+
+    ``smallest`` and ``largest`` are those of the amounts, ``divisor`` is their greatest common divisor: every amount is
+    a multiple of the step exactly when that is. A sum that does not grow is allowed on an over-committed inventory.
+    """
+    inv = _inventories.c
+    delta = sa.bindparam('delta', type_=sa.BigInteger)
+    return (
+        _inventories.update()
+        .where(inv.resource_provider_id == sa.bindparam('provider'), inv.resource_class_id == sa.bindparam('class'))
+        .where(sa.or_(delta <= 0, inv.used + delta <= (inv.total - inv.reserved) * inv.allocation_ratio))
+        .where(inv.min_unit <= sa.bindparam('smallest'), inv.max_unit >= sa.bindparam('largest'))
+        .where(sa.bindparam('divisor', type_=sa.Integer) % inv.step_size == 0)
+        # A claim is no modification of the inventory.
+        .values(used=inv.used + delta, updated_at=inv.updated_at)
+    )
+
+
+_TAKE = _taking()
 
 
 class Unchecked(enum.Enum):
@@ -151,8 +193,7 @@ def _resolve(db: Any, tx: sa.Connection, claims: Sequence[ConsumerClaim]) -> lis
 def _provider_ids(tx: sa.Connection, uuids: Sequence[str]) -> dict[str, int]:
     if not uuids:
         return {}
-    query = sa.select(_providers.c.uuid, _providers.c.id).where(_providers.c.uuid.in_(uuids))
-    ids = {row.uuid: row.id for row in tx.execute(query)}
+    ids = {row.uuid: row.id for row in tx.execute(_FIND_PROVIDERS, {'uuids': uuids})}
     for uuid in uuids:
         if uuid not in ids:
             raise exception.AllocationProviderNotFound(uuid=uuid)
@@ -195,32 +236,26 @@ def _write_consumers(tx: sa.Connection, claims: Sequence[ConsumerClaim], held: h
     )
     new = []
     for claim in staying:
-        values = {'project_id': projects[claim.project_id], 'user_id': users[claim.user_id]}
+        project, user = projects[claim.project_id], users[claim.user_id]
         present = held.consumers.get(claim.consumer_uuid)
         if present is None:
-            new.append({'uuid': claim.consumer_uuid, 'generation': 1, **values})
+            new.append({'uuid': claim.consumer_uuid, 'generation': 1, 'project_id': project, 'user_id': user})
         else:
-            _move_consumer(tx, present, values)
+            _move_consumer(tx, present, {'project': project, 'user': user})
     if new:
         _insert_consumers(tx, new)
 
 
-def _move_consumer(tx: sa.Connection, present: holding.HeldConsumer, values: Mapping[str, int]) -> None:
+def _move_consumer(tx: sa.Connection, present: holding.HeldConsumer, owner: Mapping[str, int]) -> None:
     """Compare-and-swap the generation under which the consumer's holdings were read."""
-    moved = tx.execute(
-        _consumers.update()
-        .where(_consumers.c.id == present.id, _consumers.c.generation == present.generation)
-        .values(generation=present.generation + 1, **values)
-    )
+    moved = tx.execute(_MOVE_CONSUMER, {'consumer': present.id, 'seen': present.generation, **owner})
     if moved.rowcount != 1:
         raise db_api.TryAgain(exception.ConcurrentUpdate())
 
 
 def _forget_consumers(tx: sa.Connection, leaving: Sequence[holding.HeldConsumer]) -> None:
     for present in sorted(leaving, key=lambda present: present.uuid):
-        gone = tx.execute(
-            _consumers.delete().where(_consumers.c.id == present.id, _consumers.c.generation == present.generation)
-        )
+        gone = tx.execute(_FORGET_CONSUMER, {'consumer': present.id, 'seen': present.generation})
         if gone.rowcount != 1:
             raise db_api.TryAgain(exception.ConcurrentUpdate())
 
@@ -236,12 +271,7 @@ def _insert_consumers(tx: sa.Connection, rows: list[dict[str, Any]]) -> None:
 def _bump_providers(tx: sa.Connection, provider_ids: set[int]) -> None:
     """Move the generations. Added to whatever they are now: two claims that both fit need not refuse each other."""
     if provider_ids:
-        tx.execute(
-            _providers.update()
-            .where(_providers.c.id == sa.bindparam('provider_id'))
-            .values(generation=_providers.c.generation + 1),
-            [{'provider_id': id_} for id_ in sorted(provider_ids)],
-        )
+        tx.execute(_BUMP_PROVIDER, [{'provider': id_} for id_ in sorted(provider_ids)])
 
 
 def _move_usage(
@@ -272,30 +302,24 @@ def _move_one(tx: sa.Connection, slot: Slot, delta: int, amounts: Sequence[int])
     if any(amount > refusal.LARGEST_AMOUNT for amount in amounts):
         return False
     moved = tx.execute(
-        _inventories.update()
-        .where(_inventories.c.resource_provider_id == slot[0], _inventories.c.resource_class_id == slot[1])
-        .where(*_rules(delta, amounts))
-        # A claim is no modification of the inventory.
-        .values(used=_inventories.c.used + delta, updated_at=_inventories.c.updated_at)
+        _TAKE,
+        {
+            'provider': slot[0],
+            'class': slot[1],
+            'delta': delta,
+            # Where nothing is asked for, values that break no unit rule.
+            'smallest': min(amounts, default=refusal.LARGEST_AMOUNT),
+            'largest': max(amounts, default=0),
+            'divisor': math.gcd(*amounts),
+        },
     )
     return moved.rowcount == 1 or not amounts
-
-
-def _rules(delta: int, amounts: Sequence[int]) -> Iterator[sa.ColumnElement[bool]]:
-    inv = _inventories.c
-    if delta > 0:
-        yield inv.used + delta <= (inv.total - inv.reserved) * inv.allocation_ratio
-    if amounts:
-        yield inv.min_unit <= min(amounts)
-        yield inv.max_unit >= max(amounts)
-        # Every amount is a multiple of the step exactly when their greatest common divisor is.
-        yield sa.literal(math.gcd(*amounts)) % inv.step_size == 0
 
 
 def _delete_rows(tx: sa.Connection, held: holding.Held) -> None:
     """Delete the rows that were read, by their ids: no other consumer's rows, nor the gaps between, get locked."""
     if held.rows:
-        gone = tx.execute(_allocations.delete().where(_allocations.c.id.in_([row.id for row in held.rows])))
+        gone = tx.execute(_DELETE_ROWS, {'ids': [row.id for row in held.rows]})
         if gone.rowcount != len(held.rows):
             raise db_api.TryAgain(exception.ConcurrentUpdate())
 

@@ -73,6 +73,16 @@ class Consumer(base.Timestamped):
         return None if row is None else cls.from_row(context, row)
 
 
+def _named(kind: str, table: sa.Table) -> sa.Select[Any]:
+    wanted: sa.BindParameter[str] = sa.bindparam(kind, expanding=True)
+    return sa.select(sa.literal_column(f"'{kind}'").label('kind'), table.c.external_id, table.c.id).where(
+        table.c.external_id.in_(wanted)
+    )
+
+
+_FIND_OWNERS = sa.union_all(_named('project', _projects), _named('user', _users))
+
+
 def ensure_owners(
     tx: sa.Connection, projects: Collection[str], users: Collection[str]
 ) -> tuple[dict[str, int], dict[str, int]]:
@@ -80,17 +90,7 @@ def ensure_owners(
 
     One statement when all are known, and one more for each table that lacks some.
     """
-    kind = sa.literal_column
-    found = tx.execute(
-        sa.union_all(
-            sa.select(kind("'project'").label('kind'), _projects.c.external_id, _projects.c.id).where(
-                _projects.c.external_id.in_(projects)
-            ),
-            sa.select(kind("'user'").label('kind'), _users.c.external_id, _users.c.id).where(
-                _users.c.external_id.in_(users)
-            ),
-        )
-    ).all()
+    found = tx.execute(_FIND_OWNERS, {'project': list(projects), 'user': list(users)}).all()
     known = {what: {row.external_id: row.id for row in found if row.kind == what} for what in ('project', 'user')}
     return (
         known['project'] | _create(tx, _projects, set(projects) - known['project'].keys()),

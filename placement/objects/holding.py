@@ -4,12 +4,28 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import sqlalchemy as sa
 
 from placement.db import tables
 
 _allocations, _consumers = tables.allocations, tables.consumers
+
+
+def _reading() -> sa.CompoundSelect[Any]:
+    none = sa.null()
+    uuids: sa.BindParameter[str] = sa.bindparam('uuids', expanding=True)
+    consumer, held = _consumers.c, _allocations.c
+    return sa.union_all(
+        sa.select(consumer.uuid, consumer.id, consumer.generation, none, none, none).where(consumer.uuid.in_(uuids)),
+        sa.select(held.consumer_id, held.id, none, held.resource_provider_id, held.resource_class_id, held.used).where(
+            held.consumer_id.in_(uuids)
+        ),
+    )
+
+
+_READ = _reading()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,22 +70,7 @@ def read(tx: sa.Connection, consumer_uuids: Sequence[str]) -> Held:
     One statement sees one state: whoever then compare-and-swaps a consumer's generation knows that its allocations are
     still those. An adopted database may hold allocations without a consumer record.
     """
-    none = sa.null()
-    rows = tx.execute(
-        sa.union_all(
-            sa.select(_consumers.c.uuid, _consumers.c.id, _consumers.c.generation, none, none, none).where(
-                _consumers.c.uuid.in_(consumer_uuids)
-            ),
-            sa.select(
-                _allocations.c.consumer_id,
-                _allocations.c.id,
-                none,
-                _allocations.c.resource_provider_id,
-                _allocations.c.resource_class_id,
-                _allocations.c.used,
-            ).where(_allocations.c.consumer_id.in_(consumer_uuids)),
-        )
-    ).all()
+    rows = tx.execute(_READ, {'uuids': consumer_uuids}).all()
     consumers = {row[0]: HeldConsumer(row[0], row[1], row[2]) for row in rows if row[3] is None}
     held = [HeldRow(row[0], row[1], row[3], row[4], row[5]) for row in rows if row[3] is not None]
     return Held(consumers, held)

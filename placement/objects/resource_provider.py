@@ -226,7 +226,7 @@ class ResourceProvider(base.Timestamped):
 
     @classmethod
     def _get(cls, context: Any, tx: sa.Connection, uuid: str) -> ResourceProvider:
-        row = tx.execute(_select().where(_providers.c.uuid == uuid)).first() if names.storable(uuid) else None
+        row = tx.execute(_BY_UUID, {'sought': uuid}).first() if names.storable(uuid) else None
         if row is None:
             raise exception.ResourceProviderNotFound(uuid=uuid)
         return cls.from_row(context, row)
@@ -275,3 +275,6 @@ def _select() -> sa.Select[Any]:
         .outerjoin(_parents, _parents.c.id == _providers.c.parent_provider_id)
         .outerjoin(_roots, _roots.c.id == _providers.c.root_provider_id)
     )
+
+
+_BY_UUID = _select().where(_providers.c.uuid == sa.bindparam('sought'))
