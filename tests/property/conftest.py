@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,10 +12,10 @@ from placement import deploy
 from tests.property.hostile_client import World
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    """An attacked application with a database of its own."""
-    database = tmp_path / 'placement.sqlite'
+@pytest.fixture(scope='module')
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """An attacked application with a database of its own; one for all tests of a module."""
+    database = tmp_path_factory.mktemp('hostile') / 'placement.sqlite'
     overrides: dict[str, dict[str, Any]] = {
         'placement_database': {'connection': f'sqlite:///{database}', 'sync_on_startup': True},
         'api': {'auth_strategy': 'noauth2'},
