@@ -151,6 +151,7 @@ def test_openstacksdk(cloud: openstack.connection.Connection) -> None:
     too_much = {'allocations': {host: {'resources': {'VCPU': 9}}}, 'consumer_generation': 1, **owner}
     with pytest.raises(openstack.exceptions.ConflictException) as refused:
         placement.create_allocations({consumer: too_much})
+    assert refused.value.response is not None
     assert 'would exceed the capacity' in refused.value.response.text
 
     placement.delete_allocation(consumer, ignore_missing=False)
