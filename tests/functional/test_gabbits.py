@@ -32,6 +32,7 @@ class Setting:
 
 CONFIGURED = {
     'cors': Setting(overrides={'cors': {'allowed_origin': ['https://dashboard.example.com']}}),
+    'cors-any': Setting(overrides={'cors': {'allowed_origin': ['*']}}),
     'mounted': Setting(prefix='/placement'),
 }
 
@@ -74,7 +75,7 @@ class Suite:
         return answer
 
     def run(self, index: int) -> unittest.TestResult:
-        """Send request ``index``, and first those before it that were not sent because only some tests were selected."""
+        """Send request ``index``, and first those before it that no selected test has sent."""
         for earlier in self.cases[:index]:
             if not earlier.has_run:
                 earlier.run(unittest.TestResult())
