@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
 
 from placement import errors, handler, microversion, policies
+from placement.schemas import (
+    aggregate,
+    allocation,
+    allocation_candidate,
+    inventory,
+    resource_class,
+    resource_provider,
+    trait,
+    usage,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 API_REF = ROOT / 'api-ref'
@@ -15,6 +28,19 @@ PAGES = sorted([ROOT / 'README.md', *API_REF.glob('*.md'), *(ROOT / 'doc').rglob
 
 #: Base rules that other rules refer to; no operation asks for them.
 BASE_RULES = {'admin_api', 'placement'}
+
+
+#: Where the members of each module's schemas are documented.
+SCHEMA_PAGES = [
+    (aggregate, ['aggregates.md']),
+    (allocation, ['allocations.md']),
+    (allocation_candidate, ['allocation-candidates.md']),
+    (inventory, ['inventories.md']),
+    (resource_class, ['resource-classes.md']),
+    (resource_provider, ['resource-providers.md']),
+    (trait, ['traits.md', 'resource-provider-traits.md']),
+    (usage, ['usages.md']),
+]
 
 
 def _sections() -> dict[str, str]:
@@ -72,6 +98,37 @@ def test_codes_used_in_operations_are_known() -> None:
 def test_every_microversion_is_documented_in_order() -> None:
     rows = [row for row in _first_column(API_REF / 'microversions.md') if re.fullmatch(r'\d+\.\d+', row)]
     assert rows == microversion.VERSIONS
+
+
+def _members(schema: Any) -> set[str]:
+    """The names of the members that a JSON Schema declares, at any depth."""
+    nested = schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else []
+    own = set(schema.get('properties', ())) if isinstance(schema, dict) else set()
+    return own.union(*map(_members, nested))
+
+
+def _members_since(module: ModuleType) -> Iterator[tuple[str, str]]:
+    """Each member that a module's schemas declare, and the microversion that brings it; '' for the first window."""
+    for value in (value for name, value in vars(module).items() if not name.startswith('__')):
+        if isinstance(value, tuple):
+            known: set[str] = set()
+            for since, schema in reversed(value):
+                new = _members(schema) - known
+                yield from ((name, f'{since[0]}.{since[1]}' if known else '') for name in new)
+                known |= new
+        elif isinstance(value, dict):
+            yield from ((name, '') for name in _members(value))
+
+
+@pytest.mark.parametrize(('module', 'pages'), SCHEMA_PAGES, ids=lambda value: getattr(value, '__name__', ''))
+def test_members_of_bodies_and_queries_are_documented_with_the_microversion_that_brings_them(
+    module: ModuleType, pages: list[str]
+) -> None:
+    rows = [row for page in pages for row in (API_REF / page).read_text().splitlines() if row.startswith('|')]
+    members = set(_members_since(module))
+    assert members
+    for name, since in members:
+        assert any(f'`{name}`' in row.split('|')[1] and since in row for row in rows), (name, since)
 
 
 @pytest.mark.parametrize('page', PAGES, ids=lambda page: str(page.relative_to(ROOT)))
