@@ -25,6 +25,24 @@ class Reason(enum.Enum):
     TOO_LITTLE_IN_ALL = 'the tree has too little of the class for all groups together'
     TOO_FEW_PROVIDERS = 'the tree has too few providers for isolated groups'
 
+    @property
+    def between_groups(self) -> bool:
+        """Whether it is about parts of the request that do not go together, not about one provider alone."""
+        return self not in _ABOUT_ONE_PROVIDER
+
+
+_ABOUT_ONE_PROVIDER = frozenset(
+    {
+        Reason.NO_INVENTORY,
+        Reason.NO_CAPACITY,
+        Reason.BELOW_MIN_UNIT,
+        Reason.ABOVE_MAX_UNIT,
+        Reason.WRONG_STEP,
+        Reason.MISSING_TRAIT,
+        Reason.FORBIDDEN_TRAIT,
+        Reason.NOT_MEMBER,
+    }
+)
 
 #: How often each rule turned something down, by group suffix ('' is the unnumbered group).
 Rejections = Counter[tuple[str, Reason]]

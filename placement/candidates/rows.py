@@ -65,7 +65,8 @@ class Provider:
 class Anchor(NamedTuple):
     """Where a candidate is built: one tree, root first, and the sharing providers of other trees that reach it.
 
-    A *bridge* has no tree of its own: it stands for roots whose only merit is that several sharing providers meet there.
+    A *bridge* has no tree of its own: it stands for roots whose only merit is that several sharing providers meet in
+    them.
     """
 
     tree: tuple[Provider, ...]

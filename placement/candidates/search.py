@@ -14,7 +14,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections import deque
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 from placement.candidates import slots, steps, walk
@@ -61,7 +61,7 @@ class Finder:
 def search(
     anchors: Iterable[Anchor],
     request: CandidateRequest,
-    sharing_ids: Container[int] = frozenset(),
+    sharing_ids: frozenset[int] = frozenset(),
     rejections: Rejections | None = None,
 ) -> Iterator[Candidate]:
     """Yield the candidates of ``request`` lazily, each body once.
@@ -96,8 +96,12 @@ def breadth_first(streams: Iterable[Iterator[_Item]]) -> Iterator[_Item]:
             break
 
 
-def collapsed(candidates: Iterable[Candidate], sharing_ids: Container[int]) -> Iterator[Candidate]:
+def collapsed(candidates: Iterator[Candidate], sharing_ids: frozenset[int]) -> Iterator[Candidate]:
     """Drop repeated bodies. Only those of sharing providers alone can repeat, so only they are remembered."""
+    return _first_of_each(candidates, sharing_ids) if sharing_ids else candidates
+
+
+def _first_of_each(candidates: Iterator[Candidate], sharing_ids: frozenset[int]) -> Iterator[Candidate]:
     seen = set()
     for candidate in candidates:
         if all(provider in sharing_ids for provider, _, _ in candidate.amounts):

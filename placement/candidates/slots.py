@@ -43,28 +43,31 @@ class Matcher:
         self._plan = plan
         self._rejections = rejections
         self._distinct = tuple(dict.fromkeys(plan.steps))
-        self._shared: dict[Options, dict[Step, Options]] = {}
+        self._kinds = [self._distinct.index(step) for step in plan.steps]
+        self._shared: dict[Options, list[Options]] = {}
 
     def slots(self, anchor: Anchor) -> list[Slot]:
         """Return the slots in placing order, scarcest first. Empty when a step cannot be placed at all."""
         shared = self._from_sharing(anchor.sharing) if anchor.sharing else None
         root = anchor.tree[0] if anchor.tree else None
-        options: dict[Step, Options] = {}
-        for step in self._distinct:
+        options = []
+        for kind, step in enumerate(self._distinct):
             fit = self._fitting(step, anchor.tree, root)
-            options[step] = fit + shared[step] if shared else fit
-            if not options[step] and self._rejections is None:
+            if shared:
+                fit += shared[kind]
+            if not fit and self._rejections is None:
                 return []
-        if not all(options.values()):
+            options.append(fit)
+        if not all(options):
             return []
-        return _in_order(self._plan, anchor, options)
+        return _in_order(self._plan, anchor, [options[kind] for kind in self._kinds])
 
-    def _from_sharing(self, sharing: Options) -> dict[Step, Options]:
+    def _from_sharing(self, sharing: Options) -> list[Options]:
         found = self._shared.get(sharing)
         if found is None:
             if len(self._shared) >= self.REMEMBERED:
                 self._shared.clear()
-            found = {step: self._fitting(step, sharing, None) for step in self._distinct}
+            found = [self._fitting(step, sharing, None) for step in self._distinct]
             self._shared[sharing] = found
         return found
 
@@ -79,14 +82,15 @@ class Matcher:
         return reason is not None
 
 
-def _in_order(plan: Plan, anchor: Anchor, options: dict[Step, Options]) -> list[Slot]:
+def _in_order(plan: Plan, anchor: Anchor, options: Sequence[Options]) -> list[Slot]:
+    """Make the slots, given the options of each step of the plan."""
     runs: dict[tuple[object, ...], int] = {}
     slots = []
-    for step in plan.steps:
+    for step, fit in zip(plan.steps, options, strict=True):
         isolated = plan.isolate and step.numbered
         collective = bool(plan.collective) and not step.numbered
-        run = runs.setdefault((step.resources, options[step], isolated, collective), len(runs))
-        slots.append(Slot(step, options[step], run, isolated, collective, frozenset(), False))
+        run = runs.setdefault((step.resources, fit, isolated, collective), len(runs))
+        slots.append(Slot(step, fit, run, isolated, collective, frozenset(), False))
     slots.sort(key=lambda slot: (len(slot.options), slot.run))
     _look_ahead(plan, anchor, slots)
     return slots
@@ -168,5 +172,3 @@ def _reassign(holder: dict[int, int], came_from: dict[int, int], free: int, star
         if index == start:
             return
         free = held[index]
-
-

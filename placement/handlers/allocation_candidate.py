@@ -38,10 +38,10 @@ def list_allocation_candidates(req: webob.Request) -> webob.Response:
     """Find the candidates for the request in the query string."""
     context = req.environ['placement.context']
     context.can(policies.LIST)
-    request = candidate_query.parse(req, context.conf.placement)
-    found = AllocationCandidates.get_by_request(context, request)
-    _log(req, found, context.conf.placement.max_allocation_candidates)
     version = microversion.wanted(req)
+    request = candidate_query.parse(req.environ.get('QUERY_STRING', ''), version, context.conf)
+    found = AllocationCandidates.get_by_request(context, request, explain_empty=LOG.isEnabledFor(log.INFO))
+    _log(req.query_string, found, context.conf.placement.max_allocation_candidates)
     as_list = version < (1, 12)
     body = {
         'allocation_requests': [_allocation_request(one, as_list) for one in found.allocation_requests],
@@ -50,9 +50,12 @@ def list_allocation_candidates(req: webob.Request) -> webob.Response:
     return util.json_response(req, body, last_modified=timeutils.utcnow(with_timezone=True))
 
 
-def _log(req: webob.Request, found: AllocationCandidates, most: int) -> None:
+def _log(query: str, found: AllocationCandidates, most: int) -> None:
+    """Say what the answer cannot: that it was cut short, or why it is empty."""
     if found.capped:
-        LOG.warning('Stopped at max_allocation_candidates = %d candidates for %s', most, req.query_string)
+        LOG.warning('Stopped at [placement] max_allocation_candidates = %d for %s', most, query)
+    if found.funnel is not None:
+        LOG.info('No allocation candidates for %s: %s', query, found.funnel)
 
 
 def _allocation_request(allocations: AllocationRequest, as_list: bool) -> dict[str, Any]:

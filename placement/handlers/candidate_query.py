@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
 
-import webob
 from oslo_config import cfg
 
-from placement import microversion, query, schemas, validation
+from placement import query, schemas, validation
 from placement.candidates.request import CandidateRequest, RequestGroup
 from placement.query import BadQuery
 from placement.schemas import allocation_candidate as schema
@@ -30,21 +28,20 @@ _NO_POLICY = 'The "group_policy" parameter is required when specifying more than
 _NO_GROUP = 'At least one request group (`resources` or `resources{N}`) is required.'
 
 Values = Mapping[str, Sequence[str]]
+#: A microversion as two numbers.
+Version = tuple[int, int]
 
 
-class _Version(NamedTuple):
-    major: int
-    minor: int
+def parse(text: str, version: Version, conf: cfg.ConfigOpts) -> CandidateRequest:
+    """Read a query string.
 
-
-def parse(req: webob.Request, options: cfg.GroupAttr) -> CandidateRequest:
-    """Read the query string of ``req`` at its microversion.
-
-    :param options: the group ``placement`` of the configuration; bounds the length and the number of groups.
+    :param text: as WSGI hands it over, without the question mark.
+    :param version: the microversion that decides what it may hold.
+    :param conf: its group ``placement`` bounds the length and the number of groups.
     :raises BadQuery: with the phrase of the first row of contract B 5.2 that applies (rows 3 to 14).
     """
-    version = _Version(*microversion.wanted(req)[:2])
-    values = _values(req.environ.get('QUERY_STRING', ''), options.max_query_length)
+    options = conf.placement
+    values = _values(text, options.max_query_length)
     _check_keys(values, version)
     suffixes = _suffixes(values)
     if len(suffixes) > options.max_request_groups:
@@ -76,7 +73,7 @@ def _values(text: str, longest: int) -> Values:
     return values
 
 
-def _check_keys(values: Values, version: _Version) -> None:
+def _check_keys(values: Values, version: Version) -> None:
     """Judge the keys, and every occurrence of ``limit`` and ``group_policy``: of these the first bad one is shown."""
     judged = {key: occurrences[-1] for key, occurrences in values.items()}
     for key, good in (('limit', schema.LIMIT), ('group_policy', schema.GROUP_POLICY)):
@@ -93,7 +90,7 @@ def _suffixes(values: Values) -> list[str]:
     return list(dict.fromkeys(key[2] or '' for key in keys if key))
 
 
-def _group(suffix: str, values: Values, version: _Version) -> RequestGroup:
+def _group(suffix: str, values: Values, version: Version) -> RequestGroup:
     member_of = query.parse_member_of(values.get(f'member_of{suffix}', ()), repeatable=version >= (1, 24))
     resources: dict[str, int] = {}
     for value in values.get(f'resources{suffix}', ()):
@@ -112,7 +109,7 @@ def _group(suffix: str, values: Values, version: _Version) -> RequestGroup:
     )
 
 
-def _check_groups(groups: Sequence[RequestGroup], version: _Version) -> None:
+def _check_groups(groups: Sequence[RequestGroup], version: Version) -> None:
     """Rows 9 to 13."""
     orphans = [group for group in groups if not group.resources]
     traits = ', '.join(f'required{group.suffix}' for group in orphans if group.required)

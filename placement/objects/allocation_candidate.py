@@ -6,13 +6,14 @@ import itertools
 import random
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from placement.candidates.funnel import Funnel
 from placement.candidates.request import CandidateRequest
 from placement.candidates.rows import Candidate, Provider
 from placement.candidates.search import chosen, search
-from placement.objects import candidate_names
+from placement.objects import candidate_funnel, candidate_names
 from placement.objects.candidate_source import Source
 
 #: Provider uuid to class name to amount.
@@ -25,29 +26,36 @@ class AllocationCandidates:
 
     ``allocation_requests`` has one item per candidate. ``providers`` are those whose summaries belong to them (contract
     B 5.7): the ones used, and from 1.29 on everything in their trees. ``uuids`` maps the ids of these to uuids.
-    ``capped`` says that ``[placement] max_allocation_candidates`` cut the answer short.
+    ``capped`` says that ``[placement] max_allocation_candidates`` cut the answer short. ``funnel`` tells why there is
+    no candidate, if that was asked for.
     """
 
     allocation_requests: Sequence[AllocationRequest]
     providers: Sequence[Provider]
     uuids: Mapping[int, str]
     capped: bool = False
+    funnel: Funnel | None = None
 
     @classmethod
-    def get_by_request(cls, context: Any, request: CandidateRequest) -> AllocationCandidates:
+    def get_by_request(
+        cls, context: Any, request: CandidateRequest, explain_empty: bool = False
+    ) -> AllocationCandidates:
         """Search, in one snapshot of the database.
 
+        :param explain_empty: when nothing is found, find out why.
         :raises ResourceClassNotFound: a class of any group does not exist.
         :raises TraitNotFound: a trait of any group does not exist.
         """
         started = time.monotonic()
         options = context.conf.placement
-        rng = random.Random() if options.randomize_allocation_candidates else None
+        rng = random.SystemRandom() if options.randomize_allocation_candidates else None
         with context.db.reader() as tx:
             names = candidate_names.look_up(context.db, tx, request)
             source = Source(tx, request, names, rng)
             kept, capped = _find(source, request, options.max_allocation_candidates, rng)
             answer = _answer(kept, source, request, capped)
+            if explain_empty and not kept:
+                answer = replace(answer, funnel=candidate_funnel.account(tx, request, names, source, most=1))
         context.db.metrics.candidates(len(kept), time.monotonic() - started)
         return answer
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import sqlalchemy as sa
 
+from placement.db import api as db_api
 from placement.db import statements, tables
 from placement.objects import consumer as consumer_objects
 
@@ -90,18 +91,36 @@ def aggregate(aggregate_id: int) -> Repair:
     return mend
 
 
-def root(provider_id: int, seen_parent_id: int | None, root_id: int) -> Repair:
-    """Record the root that follows from the parents, unless the parent changed since the audit looked."""
+def root(provider_id: int) -> Repair:
+    """Record the root that follows from the parents."""
 
     def mend(tx: sa.Connection) -> None:
+        root_id = _top(tx, provider_id)
+        if root_id is None:
+            return
+        # Nothing but the topmost provider can get a parent (contract A 5.3), and with its row locked it does not.
+        at_top = sa.select(_providers.c.id).where(_providers.c.id == root_id, _providers.c.parent_provider_id.is_(None))
+        if tx.scalar(at_top.with_for_update()) is None:
+            raise db_api.TryAgain
         tx.execute(
             _providers.update()
             .where(_providers.c.id == provider_id)
-            .where(_providers.c.parent_provider_id.is_not_distinct_from(seen_parent_id))
             .values(root_provider_id=root_id, updated_at=_providers.c.updated_at)
         )
 
     return mend
+
+
+def _top(tx: sa.Connection, provider_id: int) -> int | None:
+    """The topmost provider above this one, which is in no loop; None when this one is gone."""
+    top = None
+    above: int | None = provider_id
+    while above is not None:
+        row = tx.execute(sa.select(_providers.c.parent_provider_id).where(_providers.c.id == above)).first()
+        if row is None:
+            break
+        top, above = above, row.parent_provider_id
+    return top
 
 
 def parent(provider_id: int, gone_parent_id: int) -> Repair:

@@ -28,7 +28,8 @@ def flaws(tx: sa.Connection) -> Iterator[Flaw]:
     columns = _providers.c
     query = sa.select(columns.id, columns.uuid, columns.parent_provider_id, columns.root_provider_id)
     rows = {row.id: row for row in tx.execute(query.order_by(columns.id))}
-    for row in rows.values():
+    # Those without their parent first: the roots of what is below them follow once they are roots themselves.
+    for row in sorted(rows.values(), key=lambda row: row.parent_provider_id is None or row.parent_provider_id in rows):
         flaw = _flaw(row, rows)
         if flaw is not None:
             yield flaw
@@ -46,7 +47,7 @@ def _flaw(row: Any, rows: Mapping[int, Any]) -> Flaw | None:
         return None
     recorded = rows[row.root_provider_id].uuid if row.root_provider_id in rows else row.root_provider_id
     detail = f'its root is recorded as {recorded}, but its parents lead to {rows[root_id].uuid}'
-    return Flaw(row.uuid, detail, audit_repair.root(row.id, parent_id, root_id))
+    return Flaw(row.uuid, detail, audit_repair.root(row.id))
 
 
 def _root(row: Any, rows: Mapping[int, Any]) -> int | None:

@@ -63,4 +63,4 @@ def _aggregate_ids(tx: sa.Connection, uuids: Iterable[str]) -> dict[str, int]:
     if not wanted:
         return {}
     found = tx.execute(sa.select(_aggregates.c.uuid, _aggregates.c.id).where(_aggregates.c.uuid.in_(wanted)))
-    return {uuid: id_ for uuid, id_ in found}
+    return {row.uuid: row.id for row in found}

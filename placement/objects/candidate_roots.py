@@ -1,18 +1,19 @@
 """Which roots are worth a look, in SQL: each condition is necessary for a candidate, together they need not suffice.
 
 For every step of the request some provider of the root's tree must qualify, or a sharing provider that reaches the
-root; and the tree itself must be able to serve one of the steps. The condition that fewest rows meet leads: when one is rare,
-the roots come from its rows and the others are tested on these alone.
+root; and the tree itself must be able to serve one of the steps. The condition that fewest rows meet leads: when one
+is rare, the roots come from its rows and the others are tested on these alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import sqlalchemy as sa
 
+from placement.candidates.reasons import Reason
 from placement.candidates.rows import Provider
 from placement.candidates.steps import Plan, Step
 from placement.db import tables
@@ -36,17 +37,35 @@ _LARGEST_AMOUNT = 2**31 - 1
 
 
 @dataclass(frozen=True)
-class _Need:
-    """Something without which a root has no candidate.
+class Test:
+    """One condition on a provider ``_t``: which ``rule`` it stands for and what that is about.
 
-    It is met by a tree with a provider for which all of ``tests`` hold (conditions on ``_t``), or by a tree in one of
-    ``aggregates``, through which a sharing provider can meet it. ``rows`` selects ids of providers, all that could pass
-    ``tests`` among them, from one index.
+    ``resource`` is the class and amount if the rule is ``resources``.
     """
 
-    tests: tuple[sa.ColumnElement[bool], ...]
+    rule: str
+    subject: str
+    condition: sa.ColumnElement[bool]
+    resource: tuple[str, int] | None = None
+
+
+@dataclass(frozen=True)
+class Need:
+    """Something without which a root has no candidate.
+
+    It is met by a tree with a provider that passes all of ``tests``, or by a tree in one of ``aggregates``, through
+    which a sharing provider can meet it. ``rows`` selects ids of providers, all that could pass among them, from one
+    index. ``group`` is the suffix of the request group.
+    """
+
+    group: str
+    tests: tuple[Test, ...]
     aggregates: frozenset[int]
     rows: sa.Select[Any]
+
+    def with_tests(self, count: int) -> Need:
+        """The same need with the first ``count`` tests alone."""
+        return replace(self, tests=self.tests[:count])
 
 
 class Roots:
@@ -61,7 +80,8 @@ class Roots:
         self._sharing = sharing
         self._steps = list(dict.fromkeys(plan.steps))
         self._impossible = any(amount > _LARGEST_AMOUNT for step in plan.steps for _, amount in step.resources)
-        self._needs = [] if self._impossible else list(self._all_needs(plan))[:_MOST_CONDITIONS]
+        #: What a candidate cannot do without, steps first; nothing when an amount is beyond any inventory.
+        self.needs = [] if self._impossible else list(self._all_needs(plan))[:_MOST_CONDITIONS]
         self._among: list[int] | None = None
         self._led = False
 
@@ -101,23 +121,22 @@ class Roots:
 
     # What a candidate cannot do without ---------------------------------------------------------------------
 
-    def _all_needs(self, plan: Plan) -> Iterator[_Need]:
+    def _all_needs(self, plan: Plan) -> Iterator[Need]:
         for step in self._steps:
             yield self._need_of(step)
         unnumbered = [step for step in self._steps if not step.numbered]
         for name in sorted(plan.collective):
-            test = _own(_traits, _traits.c.trait_id == self._names.trait_ids[name])
             bringing = (one for step in unnumbered for one in self._serving(step) if name in one.traits)
-            yield _Need((test,), self._aggregates_of(bringing), self._rows_with_trait(name))
+            yield Need('', (self._has_trait(name),), self._aggregates_of(bringing), self._rows_with_trait(name))
 
-    def _need_of(self, step: Step) -> _Need:
+    def _need_of(self, step: Step) -> Need:
         first, _amount = step.resources[0]
         rows = sa.select(_inventories.c.resource_provider_id).where(
             _inventories.c.resource_class_id == self._names.class_ids[first]
         )
         if step.required:
             rows = self._rows_with_trait(min(step.required))
-        return _Need(tuple(self._tests(step)), self._aggregates_of(self._serving(step)), rows)
+        return Need(step.group, tuple(self._tests(step)), self._aggregates_of(self._serving(step)), rows)
 
     def _rows_with_trait(self, name: str) -> sa.Select[Any]:
         return sa.select(_traits.c.resource_provider_id).where(_traits.c.trait_id == self._names.trait_ids[name])
@@ -128,16 +147,24 @@ class Roots:
     def _aggregates_of(self, providers: Iterable[Provider]) -> frozenset[int]:
         return frozenset().union(*(self._sharing[one] for one in providers))
 
-    def _tests(self, step: Step) -> Iterator[sa.ColumnElement[bool]]:
+    def _tests(self, step: Step) -> Iterator[Test]:
         for name, amount in step.resources[:_MOST_CONDITIONS]:
-            yield _own(_inventories, _inventories.c.resource_class_id == self._names.class_ids[name], room(amount))
+            condition = _own(
+                _inventories, _inventories.c.resource_class_id == self._names.class_ids[name], room(amount)
+            )
+            yield Test('resources', f'{name}:{amount}', condition, (name, amount))
         for name in sorted(step.required)[:_MOST_CONDITIONS]:
-            yield _own(_traits, _traits.c.trait_id == self._names.trait_ids[name])
+            yield self._has_trait(name)
         if step.forbidden:
-            forbidden = [self._names.trait_ids[name] for name in sorted(step.forbidden)]
-            yield ~_own(_traits, _traits.c.trait_id.in_(forbidden))
+            names = sorted(step.forbidden)
+            ids = [self._names.trait_ids[name] for name in names]
+            yield Test('forbidden', ','.join(names), sa.not_(_own(_traits, _traits.c.trait_id.in_(ids))))
         if step.member_of:
-            yield self._membership(step)
+            subject = ' and '.join(','.join(sorted(any_of)) for any_of in step.member_of)
+            yield Test('member_of', subject, self._membership(step))
+
+    def _has_trait(self, name: str) -> Test:
+        return Test('required', name, _own(_traits, _traits.c.trait_id == self._names.trait_ids[name]))
 
     def _membership(self, step: Step) -> sa.ColumnElement[bool]:
         own = sa.and_(*(self._inside(any_of, _t.c.id) for any_of in step.member_of[:_MOST_CONDITIONS]))
@@ -153,12 +180,10 @@ class Roots:
     # The statement ------------------------------------------------------------------------------------------
 
     def _conditions(self) -> Iterator[sa.ColumnElement[bool]]:
-        yield _r.c.root_provider_id == _r.c.id
+        yield from _conditions(self.needs)
         if self._among is not None:
             yield _r.c.id.in_(self._among)
-        for need in self._needs:
-            yield _met_by_tree(need) if not need.aggregates else sa.or_(_met_by_tree(need), _reached(need.aggregates))
-        steps = self._needs[: len(self._steps)]
+        steps = self.needs[: len(self._steps)]
         if len(steps) == len(self._steps) and all(need.aggregates for need in steps):
             # Sharing providers can serve everything, but then they are found at their own roots or at bridges.
             yield sa.or_(*map(_met_by_tree, steps))
@@ -168,26 +193,54 @@ class Roots:
         if self._led:
             return
         self._led = True
-        counts = [_bounded_count(need.rows, need.aggregates).label(f'need_{i}') for i, need in enumerate(self._needs)]
+        counts = [_bounded_count(need.rows, need.aggregates).label(f'need_{i}') for i, need in enumerate(self.needs)]
         found = self._tx.execute(sa.select(*counts)).one()
         rarest = min(range(len(found)), key=found.__getitem__)
         if found[rarest] <= RARE:
-            need = self._needs[rarest]
+            need = self.needs[rarest]
             rows = sa.union_all(need.rows, _members(need.aggregates)) if need.aggregates else need.rows
             ids = rows.subquery()
             roots = sa.select(_t.c.root_provider_id).where(_t.c.id.in_(sa.select(ids.c[0]))).distinct()
             self._among = sorted(self._tx.scalars(roots))
 
 
-def room(amount: int) -> sa.ColumnElement[bool]:
-    """The room rule (contract B 1.3) for ``amount`` on a row of ``inventories``."""
+def room_parts(amount: int) -> dict[Reason, sa.ColumnElement[bool]]:
+    """The parts of the room rule (contract B 1.3) for ``amount`` on a row of ``inventories``, by what breaks them."""
     inv = _inventories.c
-    return sa.and_(
-        inv.used + amount <= (inv.total - inv.reserved) * inv.allocation_ratio,
-        inv.min_unit <= amount,
-        inv.max_unit >= amount,
-        sa.literal(amount) % inv.step_size == 0,
-    )
+    return {
+        Reason.ABOVE_MAX_UNIT: inv.max_unit >= amount,
+        Reason.BELOW_MIN_UNIT: inv.min_unit <= amount,
+        Reason.WRONG_STEP: sa.literal(amount) % inv.step_size == 0,
+        Reason.NO_CAPACITY: fits(amount),
+    }
+
+
+def room(amount: int) -> sa.ColumnElement[bool]:
+    """The whole room rule."""
+    return sa.and_(*room_parts(amount).values())
+
+
+def fits(amount: int) -> sa.ColumnElement[bool]:
+    """Whether ``amount`` is left of a row of ``inventories``."""
+    inv = _inventories.c
+    return inv.used + amount <= (inv.total - inv.reserved) * inv.allocation_ratio
+
+
+def count_roots(needs: Sequence[Need]) -> sa.Select[Any]:
+    """Count the roots that meet all of ``needs``."""
+    return sa.select(sa.func.count()).select_from(_r).where(*_conditions(needs))
+
+
+def count_providers(need: Need) -> sa.Select[Any]:
+    """Count the providers that pass all tests of ``need``."""
+    of_root = sa.select(sa.func.count()).select_from(sa.join(_t, _r, _r.c.id == _t.c.root_provider_id))
+    return of_root.where(*(test.condition for test in need.tests))
+
+
+def _conditions(needs: Iterable[Need]) -> Iterator[sa.ColumnElement[bool]]:
+    yield _r.c.root_provider_id == _r.c.id
+    for need in needs:
+        yield sa.or_(_met_by_tree(need), _reached(need.aggregates)) if need.aggregates else _met_by_tree(need)
 
 
 def _own(table: sa.Table, *conditions: sa.ColumnElement[bool]) -> sa.ColumnElement[bool]:
@@ -195,8 +248,9 @@ def _own(table: sa.Table, *conditions: sa.ColumnElement[bool]) -> sa.ColumnEleme
     return sa.exists().where(table.c.resource_provider_id == _t.c.id, *conditions).correlate(_t, _r)
 
 
-def _met_by_tree(need: _Need) -> sa.ColumnElement[bool]:
-    return sa.exists().where(_t.c.root_provider_id == _r.c.id, *need.tests).correlate(_r)
+def _met_by_tree(need: Need) -> sa.ColumnElement[bool]:
+    tests = (test.condition for test in need.tests)
+    return sa.exists().where(_t.c.root_provider_id == _r.c.id, *tests).correlate(_r)
 
 
 def _members(aggregates: frozenset[int]) -> sa.Select[Any]:

@@ -142,7 +142,7 @@ class Source:
             .join(_classes, _classes.c.id == _inventories.resource_class_id)
             .where(which)
             .order_by(_inventories.resource_provider_id, _inventories.resource_class_id)
-        ):
+        ).all():
             found[id_][name] = Inventory(*record)
         return found
 
@@ -155,7 +155,7 @@ class Source:
             .join(_p, _p.c.id == _own_traits.resource_provider_id)
             .join(_traits, _traits.c.id == _own_traits.trait_id)
             .where(which)
-        ):
+        ).all():
             found[id_].add(name)
         return found
 

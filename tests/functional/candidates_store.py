@@ -43,6 +43,7 @@ class Stored:
         request.headers['X-Auth-Token'] = 'admin'
         request.headers['OpenStack-API-Version'] = f'placement 1.{minor}'
         if body is not None:
+            request.content_type = 'application/json'
             request.json = body
         return request.get_response(self._app)
 
@@ -119,31 +120,45 @@ def store(db: Database, world: list[RP]) -> None:
         numbers = {name: number for number, name in enumerate(sorted(aggregates), start=1)}
         ids = {rp.name: number for number, rp in enumerate(world, start=1)}
         _insert(tx, tables.resource_providers, _provider_rows(world, ids))
-        _insert(tx, tables.inventories, [
-            {'resource_provider_id': ids[rp.name], 'resource_class_id': classes[rc], **record}
-            for rp in world
-            for rc, record in rp.inventory.items()
-        ])
-        _insert(tx, tables.resource_provider_traits, [
-            {'resource_provider_id': ids[rp.name], 'trait_id': traits[name]} for rp in world for name in rp.traits
-        ])
+        _insert(
+            tx,
+            tables.inventories,
+            [
+                {'resource_provider_id': ids[rp.name], 'resource_class_id': classes[rc], **record}
+                for rp in world
+                for rc, record in rp.inventory.items()
+            ],
+        )
+        _insert(
+            tx,
+            tables.resource_provider_traits,
+            [{'resource_provider_id': ids[rp.name], 'trait_id': traits[name]} for rp in world for name in rp.traits],
+        )
         _insert(tx, tables.placement_aggregates, [{'id': n, 'uuid': uuid_of(name)} for name, n in numbers.items()])
-        _insert(tx, tables.resource_provider_aggregates, [
-            {'resource_provider_id': ids[rp.name], 'aggregate_id': numbers[name]}
-            for rp in world
-            for name in rp.aggregates
-        ])
-        _insert(tx, tables.allocations, [
-            {
-                'resource_provider_id': ids[rp.name],
-                'resource_class_id': classes[rc],
-                'consumer_id': uuid_of(f'{rp.name}/{rc}'),
-                'used': record['used'],
-            }
-            for rp in world
-            for rc, record in rp.inventory.items()
-            if record['used']
-        ])
+        _insert(
+            tx,
+            tables.resource_provider_aggregates,
+            [
+                {'resource_provider_id': ids[rp.name], 'aggregate_id': numbers[name]}
+                for rp in world
+                for name in rp.aggregates
+            ],
+        )
+        _insert(
+            tx,
+            tables.allocations,
+            [
+                {
+                    'resource_provider_id': ids[rp.name],
+                    'resource_class_id': classes[rc],
+                    'consumer_id': uuid_of(f'{rp.name}/{rc}'),
+                    'used': record['used'],
+                }
+                for rp in world
+                for rc, record in rp.inventory.items()
+                if record['used']
+            ],
+        )
 
 
 def _provider_rows(world: list[RP], ids: dict[str, int]) -> list[dict[str, Any]]:
@@ -151,20 +166,22 @@ def _provider_rows(world: list[RP], ids: dict[str, int]) -> list[dict[str, Any]]
     rows = []
     for rp in world:
         roots[rp.name] = roots[rp.parent] if rp.parent else ids[rp.name]
-        rows.append({
-            'id': ids[rp.name],
-            'uuid': uuid_of(rp.name),
-            'name': rp.name,
-            'generation': 0,
-            'parent_provider_id': ids[rp.parent] if rp.parent else None,
-            'root_provider_id': roots[rp.name],
-        })
+        rows.append(
+            {
+                'id': ids[rp.name],
+                'uuid': uuid_of(rp.name),
+                'name': rp.name,
+                'generation': 0,
+                'parent_provider_id': ids[rp.parent] if rp.parent else None,
+                'root_provider_id': roots[rp.name],
+            }
+        )
     return rows
 
 
 def _ids(tx: sa.Connection, table: sa.Table, names: set[str]) -> dict[str, int]:
     """The ids of ``names``, which are made where they are missing."""
-    known = {name: id_ for name, id_ in tx.execute(sa.select(table.c.name, table.c.id))}
+    known = {row.name: row.id for row in tx.execute(sa.select(table.c.name, table.c.id))}
     top = max([*known.values(), 10000])
     missing = sorted(names - known.keys())
     _insert(tx, table, [{'id': top + n, 'name': name} for n, name in enumerate(missing, start=1)])

@@ -101,8 +101,7 @@ class Oracle:
             pool = {
                 name
                 for name in self.tree(root)
-                if self.room(name, rc, n)
-                and (self.inside(name, group.member_of) or self.inside(root, group.member_of))
+                if self.room(name, rc, n) and (self.inside(name, group.member_of) or self.inside(root, group.member_of))
             }
             pool |= {s for s in self.reaching(root) if self.room(s, rc, n) and self.inside(s, group.member_of)}
             pools.append([(name, rc, n) for name in sorted(pool)])
@@ -139,7 +138,7 @@ class Oracle:
                 for group in query.groups
             ]
             for choice in itertools.product(*options):
-                numbered = [option[0][0] for group, option in zip(query.groups, choice) if group.number]
+                numbered = [option[0][0] for group, option in zip(query.groups, choice, strict=True) if group.number]
                 if query.policy == 'isolate' and len(set(numbered)) < len(numbered):
                     continue
                 merged: dict[tuple[str, str], int] = {}

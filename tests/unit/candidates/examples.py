@@ -254,9 +254,7 @@ def _x5():
         ' kiln2{VCPU:1} + shelfA{DISK_GB:100} + shelfB{DISK_GB:90};'
         ' kiln2{VCPU:1} + shelfA{DISK_GB:90} + shelfB{DISK_GB:100}'
     )
-    merged = (
-        'kiln1{VCPU:1,DISK_GB:190}; kiln1{VCPU:1} + shelfA{DISK_GB:190}; kiln2{VCPU:1} + shelfA{DISK_GB:190}'
-    )
+    merged = 'kiln1{VCPU:1,DISK_GB:190}; kiln1{VCPU:1} + shelfA{DISK_GB:190}; kiln2{VCPU:1} + shelfA{DISK_GB:190}'
     yield Example('X5', f'{disks}isolate', apart, everybody)
     yield Example('X5', f'{disks}none', f'{apart}; {merged}', everybody)
     yield Example(
@@ -349,9 +347,7 @@ def _x9():
     yield Example('X9 leased', f'{query}1', '', '')
 
 
-EXAMPLES: list[Example] = [
-    example for table in (_x1, _x2, _x3, _x4, _x5, _x6, _x7, _x8, _x9) for example in table()
-]
+EXAMPLES: list[Example] = [example for table in (_x1, _x2, _x3, _x4, _x5, _x6, _x7, _x8, _x9) for example in table()]
 
 
 def bodies(text: str) -> set[Body]:
