@@ -48,14 +48,15 @@ def environ(directory: pathlib.Path, **extra: str) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def served(directory: pathlib.Path, *arguments: str) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+def served(directory: pathlib.Path, *arguments: str, **variables: str) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
     """Run ``placement-api`` with the configuration in ``directory`` on a free port: its URL, and the process.
 
     The URL has no slash at the end. What the server prints is in ``placement-api.log`` in the directory.
     """
     address = f'127.0.0.1:{services.free_port()}'
     command = [str(BIN / 'placement-api'), '--bind', address, *arguments]
-    with services.running(command, f'http://{address}', directory / LOG, environ(directory)) as process:
+    environment = environ(directory, **variables)
+    with services.running(command, f'http://{address}', directory / LOG, environment) as process:
         yield f'http://{address}', process
 
 

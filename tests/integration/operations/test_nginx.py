@@ -5,17 +5,20 @@ from __future__ import annotations
 import contextlib
 import os
 import pathlib
+import re
 import ssl
 import textwrap
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import httpx
 import pytest
 
 from . import placement_server, services
 
-SAMPLE = pathlib.Path(__file__).parents[3] / 'etc' / 'nginx' / 'placement.conf'
+ROOT = pathlib.Path(__file__).parents[3]
+SAMPLE = ROOT / 'etc' / 'nginx' / 'placement.conf'
+GUIDE = ROOT / 'doc' / 'deployment.md'
 
 #: What Debian's own nginx.conf has around conf.d/*.conf, with every path in a directory of the test.
 MAIN = """
@@ -43,46 +46,85 @@ def _certificate(home: pathlib.Path) -> None:
     services.run([openssl, 'req', '-x509', '-newkey', 'rsa:2048', '-nodes', *subject, *files])
 
 
-def _site(home: pathlib.Path, port: int) -> str:
-    """The sample with port and paths of the test, and nothing else changed."""
-    text = SAMPLE.read_text()
-    for sample, ours in (
-        ('unix:/run/placement/api.sock', f'unix:{home}/api.sock'),
-        ('listen 8778 ssl', f'listen 127.0.0.1:{port} ssl'),
-        ('/etc/ssl/certs/placement.pem', f'{home}/site.pem'),
-        ('/etc/ssl/private/placement.key', f'{home}/site.key'),
-    ):
+def _replaced(text: str, *pairs: tuple[str, str]) -> str:
+    for sample, ours in pairs:
         assert text.count(sample) == 1, sample
         text = text.replace(sample, ours)
     return text
 
 
+def _site(home: pathlib.Path, port: int) -> str:
+    """The sample with port and paths of the test, and nothing else changed."""
+    return _replaced(
+        SAMPLE.read_text(),
+        ('unix:/run/placement/api.sock', f'unix:{home}/api.sock'),
+        ('listen 8778 ssl', f'listen 127.0.0.1:{port} ssl'),
+        ('/etc/ssl/certs/placement.pem', f'{home}/site.pem'),
+        ('/etc/ssl/private/placement.key', f'{home}/site.key'),
+    )
+
+
+def _site_for_uwsgi(home: pathlib.Path, port: int) -> str:
+    """The same with the location that doc/deployment.md gives for uWSGI."""
+    location = re.compile(r'^    location /placement/ {\n.*?^    }\n', re.MULTILINE | re.DOTALL)
+    (documented,) = location.findall(GUIDE.read_text())
+    documented = _replaced(
+        documented,
+        ('unix:/run/placement/uwsgi.sock', f'unix:{home}/uwsgi.sock'),
+        ('include uwsgi_params', 'include /etc/nginx/uwsgi_params'),
+    )
+    text, count = location.subn(documented, _site(home, port))
+    assert count == 1
+    return text
+
+
 @contextlib.contextmanager
-def _nginx(home: pathlib.Path) -> Iterator[str]:
+def _nginx(home: pathlib.Path, site: Callable[[pathlib.Path, int], str]) -> Iterator[str]:
     nginx = services.program('nginx', 'nginx')
     port = services.free_port()
     _certificate(home)
     # Started by root, nginx would drop to a user that cannot reach the test's directory.
     main = textwrap.dedent(MAIN).format(home=home, user='user root;' if os.getuid() == 0 else '')
     home.joinpath('nginx.conf').write_text(main)
-    home.joinpath('site.conf').write_text(_site(home, port))
+    home.joinpath('site.conf').write_text(site(home, port))
     command = [nginx, '-p', str(home), '-c', str(home / 'nginx.conf')]
     with services.running(command, f'http://127.0.0.1:{port}', home / 'nginx.log', services.clean_environ()):
         yield f'https://127.0.0.1:{port}/placement'
 
 
-@pytest.fixture(scope='module')
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
-    """A client of placement behind nginx. Its base URL is the mount point."""
-    home = tmp_path_factory.mktemp('nginx')
-    services.program('nginx', 'nginx')
+@contextlib.contextmanager
+def _placement_api(home: pathlib.Path) -> Iterator[None]:
     placement_server.write_configuration(home, oslo_middleware={'enable_proxy_headers_parsing': True})
-    command = [str(placement_server.BIN / 'placement-api'), '--bind', f'unix:{home}/api.sock']
+    uds = home / 'api.sock'
+    command = [str(placement_server.BIN / 'placement-api'), '--bind', f'unix:{uds}']
+    environ = placement_server.environ(home)
+    with services.running(command, 'http://placement/', home / 'api.log', environ, uds=uds):
+        yield
+
+
+@contextlib.contextmanager
+def _uwsgi(home: pathlib.Path) -> Iterator[None]:
+    programs = services.environment('uwsgi', ('pyuwsgi',))
+    placement_server.write_configuration(home)
+    environ = placement_server.environ(home, PYTHONPATH=services.import_path())
+    port = services.free_port()
+    ini = placement_server.uwsgi_ini(home, port)
+    # The test asks on HTTP whether it is up; nginx speaks uWSGI's own protocol to it.
+    ini.write_text(_replaced(ini.read_text(), ('[uwsgi]\n', f'[uwsgi]\nsocket = {home}/uwsgi.sock\n')))
+    command = [str(programs / 'uwsgi'), '--ini', str(ini)]
+    with services.running(command, f'http://127.0.0.1:{port}/placement', home / 'uwsgi.log', environ):
+        yield
+
+
+@pytest.fixture(scope='module', params=['placement-api', 'uWSGI'])
+def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    """A client of placement behind nginx. Its base URL is the mount point."""
+    services.program('nginx', 'nginx')
+    home = tmp_path_factory.mktemp('nginx')
+    server, text = (_uwsgi, _site_for_uwsgi) if request.param == 'uWSGI' else (_placement_api, _site)
     with (
-        services.running(
-            command, 'http://placement/', home / 'api.log', placement_server.environ(home), uds=home / 'api.sock'
-        ),
-        _nginx(home) as url,
+        server(home),
+        _nginx(home, text) as url,
         httpx.Client(
             base_url=url,
             headers={'X-Auth-Token': 'admin', 'OpenStack-API-Version': 'placement 1.29'},

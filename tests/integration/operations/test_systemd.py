@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pathlib
 import shutil
+import socket
 
 from . import placement_server, services
 
@@ -22,6 +23,16 @@ def test_units_are_valid(tmp_path: pathlib.Path) -> None:
     assert text.count('/usr/bin/placement-api') == 1
     unit.write_text(text.replace('/usr/bin/placement-api', str(placement_server.BIN / 'placement-api')))
     services.run([analyze, 'verify', *(str(tmp_path / name) for name in names)])
+
+
+def test_program_tells_systemd_when_it_is_ready(tmp_path: pathlib.Path) -> None:
+    """What Type=notify waits for."""
+    placement_server.write_configuration(tmp_path)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(tmp_path / 'notify'))
+        manager.settimeout(60)
+        with placement_server.served(tmp_path, NOTIFY_SOCKET=str(tmp_path / 'notify')):
+            assert b'READY=1' in manager.recv(4096)
 
 
 def test_units_belong_together() -> None:

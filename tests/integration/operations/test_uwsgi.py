@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from . import placement_server, services
+from . import load, placement_server, services
 
 HEADERS = {'X-Auth-Token': 'admin', 'OpenStack-API-Version': 'placement 1.29'}
 
@@ -50,6 +50,17 @@ def test_long_queries_pass(url: str) -> None:
     aggregates = ','.join(str(uuid.uuid4()) for _ in range(400))
     query = {'resources': 'VCPU:1', 'member_of': f'in:{aggregates}'}
     assert httpx.get(f'{url}/allocation_candidates', params=query, headers=HEADERS).status_code == 200
+
+
+def test_replacing_workers_one_by_one_loses_no_request(url: str, home: pathlib.Path) -> None:
+    log = home / 'uwsgi.log'
+    with load.applied(url, keep_alive=False) as requests:
+        requests.wait_for_more(40)
+        (home / 'uwsgi.fifo').write_text('c')
+        services.wait_until(lambda: 'chain reloading complete' in log.read_text(), 'the workers were not replaced')
+        requests.wait_for_more(40)
+        requests.stop()
+        load.assert_nothing_lost(url, requests)
 
 
 @pytest.mark.usefixtures('url')
