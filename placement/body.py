@@ -38,6 +38,8 @@ class BodyHeaders:
             if environ.get('wsgi.input_terminated'):
                 # A chunked body: nobody knows its length before it has been read.
                 environ['wsgi.input'] = _Bounded(environ['wsgi.input'], self._max_size)
+                # A client in the same process may have used a file.
+                environ['webob.is_body_seekable'] = False
             return None
         if not _INTEGER.fullmatch(length):
             return exc.HTTPBadRequest('content-length header must be an integer')

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import pathlib
+import tempfile
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -212,6 +213,12 @@ def test_a_body_has_an_end(load: Load, chunked: bool) -> None:
     response = _post(app, fits + b' ', chunked=chunked)
     assert response.status_code == 413
     assert '1024 bytes' in response.json['errors'][0]['detail']
+
+
+def test_a_large_body_makes_no_file(load: Load, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
+    monkeypatch.setattr(tempfile, 'tempdir', str(tmp_path / 'missing'))
+    response = _post(load(), b'{"name": "a"}'.ljust(100_000), chunked=True)
+    assert response.status_code == 201
 
 
 class _Broken(io.BytesIO):
