@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import pathlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
+from placement import conf as placement_conf
+from placement import deploy
 from tests.integration import databases, servers
 
 _why_unavailable = functools.cache(databases.why_unavailable)
@@ -44,6 +48,26 @@ def database(setting: databases.Setting) -> Iterator[sa.URL]:
     """An empty database on the setting's server, without the setting."""
     with databases.fresh(databases.server_url(setting.server)) as url:
         yield url
+
+
+@pytest.fixture(scope='module')
+def load_application(
+    setting: databases.Setting, database: sa.URL
+) -> Iterator[Callable[[Mapping[str, Mapping[str, Any]]], Any]]:
+    """Make WSGI applications on the setting's database, given more options; closed at the end."""
+    with contextlib.ExitStack() as stack:
+
+        def load(overrides: Mapping[str, Mapping[str, Any]]) -> Any:
+            options = {
+                'placement_database': {'connection': setting.session_url(database), 'sync_on_startup': True},
+                'api': {'auth_strategy': 'noauth2'},
+                **overrides,
+            }
+            application = deploy.loadapp(placement_conf.load(environ={}, overrides=options))
+            stack.callback(application.db.dispose)
+            return application
+
+        yield load
 
 
 @pytest.fixture(scope='module')

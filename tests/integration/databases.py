@@ -50,6 +50,11 @@ def settings() -> list[Setting]:
     return [*found, Setting('mariadb', 'snapshot', None, 'SET SESSION innodb_snapshot_isolation=ON')]
 
 
+def defaults() -> list[Setting]:
+    """Every server as its operator left it."""
+    return [Setting('postgresql', 'default'), Setting('mariadb', 'default')]
+
+
 def parameters(*chosen: Setting) -> list[object]:
     """The settings as parameters of a test, marked with the server that they need."""
     return [pytest.param(one, marks=getattr(pytest.mark, one.server), id=f'{one.server}-{one.name}') for one in chosen]

@@ -1,0 +1,25 @@
+"""Every YAML suite of ``gabbits/`` on PostgreSQL and MariaDB, all of them in one database."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.functional import test_gabbits as gabbits
+from tests.integration import databases
+
+
+@pytest.mark.parametrize('setting', databases.parameters(*databases.defaults()), indirect=True, scope='module')
+@pytest.mark.parametrize(
+    'path', sorted(gabbits.ROOT.rglob('*.yaml')), ids=lambda path: str(path.relative_to(gabbits.ROOT))
+)
+def test_suite(load_application: Callable[..., Any], path: pathlib.Path) -> None:
+    suite = gabbits.Suite(path)
+    suite.app = load_application(suite.setting.overrides)
+    results = [suite.run(index) for index in range(len(suite.cases))]
+    problems = [text for result in results for _, text in result.failures + result.errors]
+    assert not problems, '\n'.join(problems)
+    assert sum(result.testsRun for result in results) == len(suite.cases)

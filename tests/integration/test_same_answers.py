@@ -1,0 +1,187 @@
+"""Hostile and strange input gets the same answer on PostgreSQL and MariaDB as on SQLite, and leaves no trace."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import urllib.parse
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from placement import conf as placement_conf
+from placement import deploy
+from placement.db import tables
+from tests.integration import databases
+from tests.property import test_hostile_requests as hostile
+from tests.property.hostile_client import GOOD_HEADERS, Answer, Request, World, send
+
+pytestmark = pytest.mark.parametrize(
+    'setting', databases.parameters(*databases.defaults()), indirect=True, scope='module'
+)
+
+#: Generated requests of each kind; each is sent to two applications and compared.
+COUNT = 250
+
+
+class DatabaseWorld(World):
+    """A world on a database server; its rows are compared around each request."""
+
+    def __init__(self, app: Any) -> None:
+        self._looks = itertools.count()
+        self._engine = app.db.engine
+        super().__init__(app, ':memory:')
+
+    def _version(self) -> int:
+        """Servers do not count changes, so every look finds a new version and compares."""
+        return next(self._looks)
+
+    def _rows(self) -> dict[str, list[Any]]:
+        with self._engine.connect() as connection:
+            return {
+                name: sorted(repr(tuple(row)) for row in connection.execute(sa.select(table)))
+                for name, table in tables.metadata.tables.items()
+                # Some seven hundred standard traits, which no request changes.
+                if name != 'traits'
+            }
+
+
+@pytest.fixture(scope='module')
+def world(load_application: Callable[..., Any]) -> Iterator[World]:
+    """The attacked application on the database server."""
+    made = DatabaseWorld(load_application({}))
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope='module')
+def reference(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """Its twin on SQLite."""
+    database = tmp_path_factory.mktemp('reference') / 'placement.sqlite'
+    overrides: dict[str, dict[str, Any]] = {
+        'placement_database': {'connection': f'sqlite:///{database}', 'sync_on_startup': True},
+        'api': {'auth_strategy': 'noauth2'},
+    }
+    app = deploy.loadapp(placement_conf.load(environ={}, overrides=overrides))
+    made = World(app, str(database))
+    yield made
+    made.close()
+    app.db.dispose()
+
+
+def essence(answer: Answer) -> tuple[int, Any]:
+    """Status, and for an error its code and detail; success bodies may list in another order."""
+    if answer.status < 400 or not answer.body or 'json' not in answer.headers['content-type']:
+        return answer.status, None
+    error = answer.json['errors'][0]
+    return answer.status, (error.get('code'), error['detail'])
+
+
+@pytest.mark.parametrize('generator', [hostile.bodies, hostile.queries, hostile.anything])
+def test_generated_requests(
+    world: World, reference: World, generator: Callable[[], st.SearchStrategy[Request]]
+) -> None:
+    checks = settings(
+        max_examples=COUNT,
+        derandomize=True,
+        database=None,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )
+
+    @checks
+    @given(generator())
+    def compare(request: Request) -> None:
+        assert essence(world.attack(request)) == essence(reference.attack(request)), request
+
+    compare()
+
+
+#: Names as databases like to confuse or refuse them. All are valid, and all are different.
+NAMES = [
+    'name',
+    'NAME',
+    'name ',
+    ' name',
+    'näme',
+    'na\u0308me',
+    'straße',
+    'strasse',
+    '😀',
+    '😁',
+    '%',
+    '_',
+    '\\',
+    "'",
+    '"',
+]
+NAMES += ['\ufffd', '\u200b', '\u00a0', 'ÿ' * 200, '😀' * 200]
+
+
+def call(world: World, method: str, target: str, body: Any = None) -> Answer:
+    """A well-formed request."""
+    return send(world.app, Request(method, target, GOOD_HEADERS, b'' if body is None else json.dumps(body).encode()))
+
+
+def test_names_that_differ_are_different(world: World) -> None:
+    for name in NAMES:
+        assert call(world, 'POST', '/resource_providers', {'name': name}).status == 200, name
+    for name in NAMES:
+        assert call(world, 'POST', '/resource_providers', {'name': name}).status == 409, name
+        quoted = urllib.parse.quote(name, safe='')
+        listed = call(world, 'GET', f'/resource_providers?name={quoted}').json['resource_providers']
+        assert [one['name'] for one in listed] == [name]
+
+
+def test_projects_that_differ_are_different(world: World) -> None:
+    created = call(world, 'POST', '/resource_providers', {'name': 'for projects'}).json
+    inventories = {'resource_provider_generation': 0, 'inventories': {'DISK_GB': {'total': 1000}}}
+    call(world, 'PUT', f'/resource_providers/{created["uuid"]}/inventories', inventories)
+    for number, project in enumerate(NAMES):
+        claim = {
+            'allocations': {created['uuid']: {'resources': {'DISK_GB': number + 1}}},
+            'project_id': project,
+            'user_id': project,
+            'consumer_generation': None,
+        }
+        assert call(world, 'PUT', f'/allocations/{number:032x}', claim).status == 204, project
+    for number, project in enumerate(NAMES):
+        quoted = urllib.parse.quote(project, safe='')
+        usages = call(world, 'GET', f'/usages?project_id={quoted}&user_id={quoted}').json['usages']
+        assert usages == {'DISK_GB': number + 1}
+
+
+def test_prefixes_are_literal_and_case_sensitive(world: World) -> None:
+    for name in ('CUSTOM_A_B', 'CUSTOM_AXB'):
+        assert call(world, 'PUT', f'/traits/{name}').status == 201
+    assert call(world, 'GET', '/traits?name=startswith:CUSTOM_A_').json['traits'] == ['CUSTOM_A_B']
+    for prefix in ('custom_', 'CUSTOM%25', 'CUSTOM_A_%25', '%5C'):
+        assert call(world, 'GET', f'/traits?name=startswith:{prefix}').json['traits'] == []
+    assert call(world, 'GET', '/traits/custom_a_b').status == 404
+
+
+def test_amounts_add_up_beyond_32_bits(world: World) -> None:
+    created = call(world, 'POST', '/resource_providers', {'name': 'large'}).json
+    most = 2**31 - 1
+    inventories = {
+        'resource_provider_generation': 0,
+        'inventories': {'DISK_GB': {'total': most, 'allocation_ratio': 4.0}},
+    }
+    assert call(world, 'PUT', f'/resource_providers/{created["uuid"]}/inventories', inventories).status == 200
+    body = {
+        f'aaaaaaaa-0000-4000-8000-{number:012x}': {
+            'allocations': {created['uuid']: {'resources': {'DISK_GB': most}}},
+            'project_id': 'large',
+            'user_id': 'large',
+            'consumer_generation': None,
+        }
+        for number in range(4)
+    }
+    assert call(world, 'POST', '/allocations', body).status == 204
+    usages = call(world, 'GET', f'/resource_providers/{created["uuid"]}/usages').json['usages']
+    assert usages == {'DISK_GB': 4 * most}
+    assert call(world, 'GET', '/usages?project_id=large').json['usages'] == {'DISK_GB': 4 * most}

@@ -1,0 +1,118 @@
+"""The schema on PostgreSQL and MariaDB: up, down and up again, and what it has to hold."""
+
+from __future__ import annotations
+
+import concurrent.futures
+from collections.abc import Iterator
+
+import pytest
+import sqlalchemy as sa
+from alembic import autogenerate
+from alembic.migration import MigrationContext
+
+from placement.db import migration, tables
+from tests.integration import databases
+
+pytestmark = pytest.mark.parametrize('setting', databases.parameters(*databases.defaults()), indirect=True)
+
+
+@pytest.fixture
+def engine(setting: databases.Setting) -> Iterator[sa.Engine]:
+    """An engine on an empty database."""
+    with databases.fresh(databases.server_url(setting.server)) as url:
+        made = sa.create_engine(url)
+        yield made
+        made.dispose()
+
+
+def names(engine: sa.Engine) -> set[str]:
+    """The tables in the database, without the one that keeps the version."""
+    return set(sa.inspect(engine).get_table_names()) - {migration.VERSION_TABLE}
+
+
+def test_up_and_down_and_up_again(engine: sa.Engine) -> None:
+    for _ in range(2):
+        assert migration.version(engine) is None
+        migration.sync(engine)
+        assert migration.version(engine) == migration.head()
+        assert names(engine) >= set(tables.metadata.tables)
+        migration.sync(engine)
+        migration.downgrade(engine, 'base')
+        assert names(engine) & set(tables.metadata.tables) == set()
+
+
+def test_migrations_make_what_the_tables_say(engine: sa.Engine) -> None:
+    migration.sync(engine)
+    with engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts={'version_table': migration.VERSION_TABLE})
+        differences = autogenerate.compare_metadata(context, tables.metadata)
+    ours = [one for one in differences if one[0] != 'remove_table']
+    assert ours == []
+
+
+def test_ten_at_once(engine: sa.Engine) -> None:
+    with concurrent.futures.ThreadPoolExecutor(10) as pool:
+        list(pool.map(migration.sync, [engine] * 10))
+    assert migration.version(engine) == migration.head()
+
+
+@pytest.mark.parametrize(
+    ('one', 'other'),
+    [
+        ('a', 'A'),
+        ('a', 'a '),
+        ('a', ' a'),
+        ('é', 'e'),
+        ('é', 'e\u0301'),
+        ('ß', 'ss'),
+        ('\U0001d49c', 'A'),
+        ('😀', '😁'),
+    ],
+)
+def test_different_text_is_different(engine: sa.Engine, one: str, other: str) -> None:
+    migration.sync(engine)
+    external_id = tables.projects.c.external_id
+    with engine.begin() as connection:
+        connection.execute(tables.projects.insert(), [{'external_id': one}, {'external_id': other}])
+        for text in (one, other):
+            found = connection.execute(sa.select(external_id).where(external_id == text)).scalars().all()
+            assert found == [text]
+        with pytest.raises(sa.exc.IntegrityError), connection.begin_nested():
+            connection.execute(tables.projects.insert(), {'external_id': one})
+
+
+def test_longest_text_of_four_byte_characters(engine: sa.Engine) -> None:
+    migration.sync(engine)
+    with engine.begin() as connection:
+        for length, columns in ((255, (tables.projects.c.external_id, tables.traits.c.name)), (200, ())):
+            for column in columns or (tables.resource_providers.c.name,):
+                values = {column.name: '😀' * length}
+                if column.table is tables.resource_providers:
+                    values['uuid'] = 'any'
+                connection.execute(column.table.insert(), values)
+                assert connection.execute(sa.select(column)).scalars().all() == ['😀' * length]
+
+
+def test_numbers_read_back_as_written(engine: sa.Engine) -> None:
+    migration.sync(engine)
+    inventory = tables.inventories.c
+    with engine.begin() as connection:
+        connection.execute(tables.resource_providers.insert(), {'uuid': 'any', 'name': 'any'})
+        provider = connection.execute(sa.select(tables.resource_providers.c.id)).scalar()
+        most = 2**31 - 1
+        row = {
+            'resource_provider_id': provider,
+            'resource_class_id': 0,
+            'total': most,
+            'reserved': 0,
+            'min_unit': 1,
+            'max_unit': most,
+            'step_size': 1,
+        }
+        for number, ratio in enumerate((1.15, 0.1, 16.0, 3.40282e38, 1e-30)):
+            connection.execute(tables.resource_classes.insert(), {'id': number, 'name': str(number)})
+            values = {**row, 'resource_class_id': number, 'allocation_ratio': ratio, 'used': 2**40 + number}
+            connection.execute(tables.inventories.insert(), values)
+            query = sa.select(inventory.allocation_ratio, inventory.used, inventory.total)
+            read = connection.execute(query.where(inventory.resource_class_id == number)).one()
+            assert tuple(read) == (ratio, 2**40 + number, most)
