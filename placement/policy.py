@@ -15,6 +15,7 @@ from oslo_config import cfg
 from oslo_log import log
 from oslo_policy import policy as oslo_policy
 
+from placement import conf as configuration
 from placement import exception, policies
 
 LOG = log.getLogger(__name__)
@@ -36,6 +37,11 @@ class Enforcer:
         self._lock = threading.Lock()
         self._signature = self._sign()
         self._rules = self._load()
+
+    @property
+    def rules(self) -> oslo_policy.Enforcer:
+        """The rules in force, which do not follow the file any more."""
+        return self._rules
 
     def allows(self, rule: str, target: Mapping[str, Any], credentials: Any) -> bool:
         """Whether ``credentials`` may do what ``rule`` stands for.
@@ -94,6 +100,11 @@ class Enforcer:
                 continue
             signature.append((path, status.st_mtime_ns, status.st_size, status.st_ino))
         return tuple(signature)
+
+
+def get_enforcer() -> oslo_policy.Enforcer:
+    """The rules in force with the configuration of this process, for ``oslopolicy-list-redundant`` and its siblings."""
+    return Enforcer(configuration.load()).rules
 
 
 def _policy_file(conf: cfg.ConfigOpts) -> str:
