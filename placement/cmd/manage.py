@@ -6,9 +6,12 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+from oslo_db import exception as db_exc
+from sqlalchemy import exc as sa_exc
+
 from placement import conf as placement_conf
 from placement import exception
-from placement.cmd import manage_audit, manage_db
+from placement.cmd import manage_audit, manage_db, manage_tree
 from placement.db.api import Database
 
 #: Exit code of a command that could not do what it was asked.
@@ -16,7 +19,7 @@ FAILED = 127
 
 #: One module for each command; each has ``add_parser(subparsers)``, which sets ``run(args, conf, db) -> exit code``,
 #: and ``needs_schema=False`` if it works on a database without our schema.
-_COMMANDS = (manage_db, manage_audit)
+_COMMANDS = (manage_db, manage_audit, manage_tree)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -42,6 +45,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return FAILED
     except exception.PlacementError as error:
         print(f'placement-manage: {error}', file=sys.stderr)
+        return FAILED
+    except (db_exc.DBError, sa_exc.SQLAlchemyError) as error:
+        reason, *_ = str(error).splitlines()
+        print(f'placement-manage: the database refused: {reason}', file=sys.stderr)
         return FAILED
     except KeyboardInterrupt:
         print('placement-manage: interrupted', file=sys.stderr)

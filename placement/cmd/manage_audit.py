@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 import time
 from collections.abc import Iterable
 from typing import Any, TypeVar
@@ -14,6 +12,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+from placement.cmd import output
 from placement.db.api import Database
 from placement.objects import audit
 
@@ -52,7 +51,7 @@ def _run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
                 audit.repair(db, finding)
         findings += [(kind, finding) for finding in found]
     if args.format == 'json':
-        print(json.dumps(_as_data(findings), indent=2))
+        output.print_json(_as_data(findings))
     else:
         _print_table(findings, args)
     if not findings:
@@ -63,7 +62,8 @@ def _run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
 def _with_progress(what: str, things: list[T]) -> Iterable[T]:
     """The same things, with a progress bar on standard error once they have taken a while."""
     started = time.monotonic()
-    progress = Progress(console=Console(stderr=True), transient=True)
+    console = Console(stderr=True)
+    progress = Progress(console=console, transient=True, disable=not console.is_terminal)
     task = progress.add_task(what, total=len(things))
     try:
         for thing in things:
@@ -106,4 +106,4 @@ def _print_table(findings: list[tuple[str, audit.Finding]], args: argparse.Names
     for kind, finding in findings:
         what = '\n'.join(f'{name}: {value}' for name, value in finding.subject.items())
         table.add_row(kind, what, finding.detail, _verdict(finding, args))
-    Console(file=sys.stdout, soft_wrap=not sys.stdout.isatty()).print(table)
+    output.console().print(table)

@@ -1,0 +1,28 @@
+"""How commands print: for people on a terminal, in one piece per line into a pipe, or as JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+from rich.console import Console
+
+#: Columns of a line that no terminal breaks; rich leaves no blanks at the end.
+_UNBROKEN = 10_000
+
+
+def console() -> Console:
+    """Standard output: as wide as the terminal, or without line breaks of its own when it is not one."""
+    return Console(file=sys.stdout, width=None if sys.stdout.isatty() else _UNBROKEN, highlight=False)
+
+
+def print_json(data: Any) -> None:
+    """Print ``data`` as indented JSON in ASCII; control characters inside texts come out escaped."""
+    console().out(json.dumps(data, indent=2), highlight=False)
+
+
+def printable(text: str, to: Console) -> str:
+    """``text`` with what ``to`` cannot show, or should not obey, as escapes: names may hold any character."""
+    shown = ''.join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
+    return shown.encode(to.encoding, 'backslashreplace').decode(to.encoding)

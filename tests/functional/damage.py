@@ -1,0 +1,204 @@
+"""Databases with something wrong in them, by plain SQL, for the tests of ``placement-manage audit``."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+import sqlalchemy as sa
+
+NEVER = '2020-01-01 00:00:00'
+ROOT, CHILD, LONER = (f'0000000{n}-0000-4000-8000-000000000000' for n in (1, 2, 3))
+HOLDER, STRANGER = 'c0000001-0000-4000-8000-000000000000', 'c0000002-0000-4000-8000-000000000000'
+AGGREGATE, EMPTY = 'a0000001-0000-4000-8000-000000000000', 'a0000002-0000-4000-8000-000000000000'
+
+_PROVIDER = (
+    'INSERT INTO resource_providers (id, uuid, name, generation, root_provider_id, parent_provider_id, created_at)'
+    " VALUES ({}, '{}', '{}', 0, {}, {}, '2020-01-01 00:00:00')"
+)
+_INVENTORY = (
+    'INSERT INTO inventories (id, resource_provider_id, resource_class_id, total, reserved, min_unit, max_unit,'
+    ' step_size, allocation_ratio, used) VALUES ({}, {}, 0, {}, 0, 1, 8, 1, 1.0, {})'
+)
+_ALLOCATION = (
+    "INSERT INTO allocations (resource_provider_id, consumer_id, resource_class_id, used) VALUES ({}, '{}', {}, {})"
+)
+
+#: A root with a child, both with VCPUs; a loner; a consumer with 2 VCPUs of the root; an aggregate around the root.
+SOUND = (
+    _PROVIDER.format(1, ROOT, 'root', 1, 'NULL'),
+    _PROVIDER.format(2, CHILD, 'child', 1, 1),
+    _PROVIDER.format(3, LONER, 'loner', 3, 'NULL'),
+    _INVENTORY.format(1, 1, 8, 2),
+    _INVENTORY.format(2, 2, 4, 0),
+    "INSERT INTO projects (id, external_id) VALUES (1, 'project')",
+    "INSERT INTO users (id, external_id) VALUES (1, 'user')",
+    f"INSERT INTO consumers (id, uuid, project_id, user_id, generation) VALUES (1, '{HOLDER}', 1, 1, 1)",
+    _ALLOCATION.format(1, HOLDER, 0, 2),
+    f"INSERT INTO placement_aggregates (id, uuid) VALUES (1, '{AGGREGATE}')",
+    'INSERT INTO resource_provider_aggregates (resource_provider_id, aggregate_id) VALUES (1, 1)',
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Damage:
+    """What is done to a sound database, and what an audit says about it.
+
+    ``found`` is the subjects of the findings. ``after`` is a query and what it gives after a repair; None where a
+    person has to decide.
+    """
+
+    kind: str
+    statements: tuple[str, ...]
+    found: tuple[dict[str, Any], ...]
+    detail: str
+    after: tuple[str, Any] | None = None
+
+
+_OF_ROOT = {'resource_provider': ROOT, 'resource_class': 'VCPU'}
+_ROOTS = 'SELECT root_provider_id FROM resource_providers ORDER BY id'
+
+ALL = {
+    'usage too high': Damage(
+        'wrong_usage',
+        ('UPDATE inventories SET used = 7 WHERE id = 1',),
+        (_OF_ROOT,),
+        'recorded as used: 7; sum of the allocations: 2',
+        ('SELECT used FROM inventories WHERE id = 1', [2]),
+    ),
+    'usage without allocations': Damage(
+        'wrong_usage',
+        ('UPDATE inventories SET used = 3 WHERE id = 2',),
+        ({'resource_provider': CHILD, 'resource_class': 'VCPU'},),
+        'recorded as used: 3; sum of the allocations: 0',
+        ('SELECT used FROM inventories WHERE id = 2', [0]),
+    ),
+    'provider gone': Damage(
+        'allocation_without_provider',
+        (_ALLOCATION.format(99, HOLDER, 0, 1),),
+        ({'resource_provider': 'number 99', 'resource_class': 'VCPU', 'consumer': HOLDER},),
+        'is on provider number 99, which is gone',
+        ('SELECT resource_provider_id FROM allocations', [1]),
+    ),
+    'consumer gone': Damage(
+        'allocation_without_consumer',
+        (_ALLOCATION.format(2, STRANGER, 0, 1), 'UPDATE inventories SET used = 1 WHERE id = 2'),
+        ({'consumer': STRANGER},),
+        '1 allocations, but no record of their consumer',
+        (
+            f"""SELECT external_id FROM projects JOIN consumers ON consumers.project_id = projects.id
+            WHERE consumers.uuid = '{STRANGER}'""",
+            ['00000000-0000-0000-0000-000000000000'],
+        ),
+    ),
+    'idle consumer': Damage(
+        'consumer_without_allocations',
+        (f"INSERT INTO consumers (uuid, project_id, user_id, generation) VALUES ('{STRANGER}', 1, 1, 0)",),
+        ({'consumer': STRANGER},),
+        'a consumer that holds nothing',
+        ('SELECT uuid FROM consumers', [HOLDER]),
+    ),
+    'inventory gone': Damage(
+        'allocation_without_inventory',
+        (_ALLOCATION.format(3, HOLDER, 2, 5),),
+        ({'resource_provider': LONER, 'resource_class': 'DISK_GB', 'consumer': HOLDER},),
+        'allocation of 5, but the provider has no inventory of it',
+    ),
+    'too little left': Damage(
+        'over_committed', ('UPDATE inventories SET total = 1 WHERE id = 1',), (_OF_ROOT,), '2 used of 1'
+    ),
+    'all reserved': Damage(
+        'over_committed', ('UPDATE inventories SET reserved = 9 WHERE id = 1',), (_OF_ROOT,), '2 used of 0'
+    ),
+    'below the minimum': Damage(
+        'broken_units',
+        ('UPDATE inventories SET min_unit = 4 WHERE id = 1',),
+        ({**_OF_ROOT, 'consumer': HOLDER},),
+        'allocation of 2 against min_unit 4, max_unit 8, step_size 1',
+    ),
+    'above the maximum': Damage(
+        'broken_units',
+        ('UPDATE inventories SET max_unit = 1 WHERE id = 1',),
+        ({**_OF_ROOT, 'consumer': HOLDER},),
+        'allocation of 2 against min_unit 1, max_unit 1, step_size 1',
+    ),
+    'out of step': Damage(
+        'broken_units',
+        ('UPDATE inventories SET step_size = 3 WHERE id = 1',),
+        ({**_OF_ROOT, 'consumer': HOLDER},),
+        'allocation of 2 against min_unit 1, max_unit 8, step_size 3',
+    ),
+    'no root': Damage(
+        'broken_tree',
+        ('UPDATE resource_providers SET root_provider_id = NULL',),
+        ({'resource_provider': ROOT}, {'resource_provider': CHILD}, {'resource_provider': LONER}),
+        'its root is recorded as None, but its parents lead to',
+        (_ROOTS, [1, 1, 3]),
+    ),
+    'wrong root': Damage(
+        'broken_tree',
+        ('UPDATE resource_providers SET root_provider_id = 3 WHERE id = 2',),
+        ({'resource_provider': CHILD},),
+        f'its root is recorded as {LONER}, but its parents lead to {ROOT}',
+        (_ROOTS, [1, 1, 3]),
+    ),
+    'parent gone': Damage(
+        'broken_tree',
+        (
+            'UPDATE resource_providers SET parent_provider_id = 99, root_provider_id = 99 WHERE id = 3',
+            'UPDATE resource_providers SET parent_provider_id = 3, root_provider_id = 99 WHERE id = 2',
+        ),
+        ({'resource_provider': LONER}, {'resource_provider': CHILD}),
+        'its parent, provider number 99, is gone',
+        (_ROOTS, [1, 3, 3]),
+    ),
+    'loop': Damage(
+        'broken_tree',
+        ('UPDATE resource_providers SET parent_provider_id = 2 WHERE id = 1',),
+        ({'resource_provider': ROOT}, {'resource_provider': CHILD}),
+        'its parents go round in a loop',
+    ),
+    'empty aggregate': Damage(
+        'orphaned_aggregate',
+        (f"INSERT INTO placement_aggregates (uuid) VALUES ('{EMPTY}')",),
+        ({'aggregate': EMPTY},),
+        'an aggregate without providers',
+        ('SELECT uuid FROM placement_aggregates', [AGGREGATE]),
+    ),
+}
+
+
+@contextlib.contextmanager
+def unguarded(url: str | sa.URL) -> Iterator[sa.Connection]:
+    """A transaction in which the database does not check foreign keys."""
+    engine = sa.create_engine(url, poolclass=sa.NullPool)
+    with engine.begin() as connection:
+        if connection.dialect.name == 'postgresql':
+            connection.exec_driver_sql('SET LOCAL session_replication_role = replica')
+        elif connection.dialect.name in ('mysql', 'mariadb'):
+            connection.exec_driver_sql('SET foreign_key_checks = 0')
+        yield connection
+
+
+def plant(url: str | sa.URL, *statements: str) -> None:
+    """Run statements without any check of foreign keys."""
+    with unguarded(url) as connection:
+        for statement in statements:
+            connection.exec_driver_sql(statement)
+
+
+def column(url: str | sa.URL, query: str) -> list[Any]:
+    """The first column of what a query gives."""
+    with unguarded(url) as connection:
+        return list(connection.exec_driver_sql(query).scalars())
+
+
+def contents(url: str | sa.URL) -> dict[str, list[Any]]:
+    """Everything in every table."""
+    engine = sa.create_engine(url, poolclass=sa.NullPool)
+    found = sa.MetaData()
+    found.reflect(engine)
+    with engine.connect() as connection:
+        return {name: sorted(map(repr, connection.execute(sa.select(table)))) for name, table in found.tables.items()}

@@ -1,0 +1,196 @@
+"""``placement-manage audit`` on SQLite: what it finds, what it repairs, what it prints and how it ends."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import io
+import json
+import os
+import pathlib
+import pty
+import uuid
+from typing import Any
+
+import pytest
+import webob
+from oslo_config import cfg
+
+from placement.cmd import manage, manage_audit
+from placement.db.api import Database
+from placement.objects import audit
+from tests.functional import damage
+
+
+@pytest.fixture
+def url(conf: cfg.ConfigOpts, db: Database, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> str:
+    """The URL of a sound database with the schema, which is also that of the commands run by the test."""
+    found: str = conf.placement_database.connection
+    monkeypatch.setenv('OS_PLACEMENT_CONFIG_DIR', str(tmp_path))
+    monkeypatch.setenv('OS_PLACEMENT_DATABASE__CONNECTION', found)
+    damage.plant(found, *damage.SOUND)
+    return found
+
+
+def test_sound_database_has_no_findings(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert manage.main(['audit']) == manage_audit.CLEAN
+    assert capsys.readouterr().out == 'Nothing is wrong.\n'
+
+
+def test_there_is_damage_for_every_check() -> None:
+    assert {planted.kind for planted in damage.ALL.values()} == set(audit.CHECKS)
+
+
+@pytest.mark.parametrize('name', damage.ALL)
+def test_finding(url: str, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    planted = damage.ALL[name]
+    damage.plant(url, *planted.statements)
+    before = damage.contents(url)
+    for options in ([], ['--dry-run'], ['--repair', '--dry-run']):
+        assert manage.main(['audit', '--format', 'json', *options]) == manage_audit.FOUND
+        findings = json.loads(capsys.readouterr().out)['findings']
+        assert all(found.items() >= subject.items() for found, subject in zip(findings, planted.found, strict=True))
+        assert all(finding['kind'] == planted.kind for finding in findings)
+        assert any(planted.detail in finding['detail'] for finding in findings)
+        assert not any(finding['repaired'] for finding in findings)
+    assert damage.contents(url) == before
+
+
+@pytest.mark.parametrize('name', [name for name, planted in damage.ALL.items() if planted.after])
+def test_repair(url: str, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    planted = damage.ALL[name]
+    damage.plant(url, *planted.statements)
+    assert manage.main(['audit', '--repair', '--format', 'json']) == manage_audit.REPAIRED
+    assert all(finding['repaired'] for finding in json.loads(capsys.readouterr().out)['findings'])
+    assert planted.after is not None
+    query, result = planted.after
+    assert damage.column(url, query) == result
+    assert manage.main(['audit']) == manage_audit.CLEAN
+
+
+@pytest.mark.parametrize('name', [name for name, planted in damage.ALL.items() if not planted.after])
+def test_what_needs_a_decision_is_left_alone(url: str, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    damage.plant(url, *damage.ALL[name].statements)
+    before = damage.contents(url)
+    assert manage.main(['audit', '--repair']) == manage_audit.FOUND
+    assert 'needs a decision' in capsys.readouterr().out
+    assert damage.contents(url) == before
+
+
+def test_repairs_do_not_count_as_modifications(url: str) -> None:
+    damage.plant(url, *damage.ALL['no root'].statements, *damage.ALL['usage too high'].statements)
+    assert manage.main(['audit', '--repair']) == manage_audit.REPAIRED
+    assert damage.column(url, 'SELECT updated_at FROM resource_providers') == [None, None, None]
+    assert damage.column(url, 'SELECT updated_at FROM inventories') == [None, None]
+
+
+def test_usage_is_repaired_after_what_changes_it(url: str) -> None:
+    """The allocation on a provider that is gone is deleted, and no longer counted by what is repaired next."""
+    damage.plant(url, *damage.ALL['provider gone'].statements, *damage.ALL['usage too high'].statements)
+    damage.plant(url, *damage.ALL['parent gone'].statements, *damage.ALL['idle consumer'].statements)
+    assert manage.main(['audit', '--repair']) == manage_audit.REPAIRED
+    assert manage.main(['audit']) == manage_audit.CLEAN
+
+
+def test_table_says_what_comes_next(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    damage.plant(url, *damage.ALL['usage too high'].statements)
+    manage.main(['audit'])
+    looked = capsys.readouterr().out
+    manage.main(['audit', '--repair', '--dry-run'])
+    tried = capsys.readouterr().out
+    manage.main(['audit', '--repair'])
+    done = capsys.readouterr().out
+    for text, verdict in ((looked, 'repair with --repair'), (tried, 'would be repaired'), (done, 'repaired')):
+        assert f'resource_provider: {damage.ROOT}' in text
+        assert verdict in text
+        assert '\x1b' not in text
+
+
+def test_json_of_a_sound_database(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert manage.main(['audit', '--format', 'json']) == manage_audit.CLEAN
+    assert json.loads(capsys.readouterr().out) == {'findings': []}
+
+
+def test_failure_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv('OS_PLACEMENT_CONFIG_DIR', str(tmp_path))
+    monkeypatch.setenv('OS_PLACEMENT_DATABASE__CONNECTION', f'sqlite:///{tmp_path}/new.sqlite')
+    assert manage.main(['audit']) == manage.FAILED
+    captured = capsys.readouterr()
+    assert captured.out == ''
+    assert len(captured.err.splitlines()) == 1
+    assert 'placement-manage db sync' in captured.err
+
+
+def test_check_is_one_statement(url: str, conf: cfg.ConfigOpts, db: Database, queries: Any) -> None:
+    for kind in audit.CHECKS:
+        with queries(at_most=1):
+            audit.find(db, conf, kind)
+
+
+def test_repair_while_clients_claim(url: str, app: Any) -> None:
+    """Claims go on while usages are spoiled and repaired; nothing is oversold, and the last repair leaves it sound."""
+    damage.plant(url, 'UPDATE inventories SET total = 12, max_unit = 12 WHERE id = 2')
+
+    def claim(client: int) -> list[int]:
+        statuses = []
+        for turn in range(12):
+            consumer = str(uuid.uuid5(uuid.NAMESPACE_OID, f'{client} {turn}'))
+            statuses.append(_call(app, 'PUT', consumer, {'VCPU': 3}).status_code)
+            if statuses[-1] == 204:
+                statuses.append(_call(app, 'DELETE', consumer).status_code)
+        return statuses
+
+    with concurrent.futures.ThreadPoolExecutor(3) as pool:
+        running = [pool.submit(claim, client) for client in range(3)]
+        while not all(one.done() for one in running):
+            # Never too little, which would let clients oversell.
+            damage.plant(url, 'UPDATE inventories SET used = used + 4 WHERE id = 2')
+            assert manage.main(['audit', '--repair']) in (manage_audit.CLEAN, manage_audit.REPAIRED)
+        statuses = [status for one in running for status in one.result()]
+    assert set(statuses) <= {204, 409}
+    assert 204 in statuses
+    assert manage.main(['audit', '--repair']) in (manage_audit.CLEAN, manage_audit.REPAIRED)
+    assert manage.main(['audit']) == manage_audit.CLEAN
+    assert damage.column(url, 'SELECT used FROM inventories ORDER BY id') == [2, 0]
+
+
+def _call(app: Any, method: str, consumer: str, resources: dict[str, int] | None = None) -> webob.Response:
+    request = webob.Request.blank(f'/allocations/{consumer}', method=method)
+    request.headers['X-Auth-Token'] = 'admin'
+    request.headers['OpenStack-API-Version'] = 'placement 1.12'
+    if resources is not None:
+        request.content_type = 'application/json'
+        request.json = {
+            'allocations': {damage.CHILD: {'resources': resources}},
+            'project_id': 'project',
+            'user_id': 'user',
+        }
+    return request.get_response(app)
+
+
+def _on_terminal(things: list[int], monkeypatch: pytest.MonkeyPatch) -> str:
+    """What a person at a terminal sees while ``things`` are looked at."""
+    ours, theirs = pty.openpty()
+    with io.TextIOWrapper(io.FileIO(theirs, 'w')) as terminal, monkeypatch.context() as patch:
+        patch.setattr('sys.stderr', terminal)
+        patch.setenv('TERM', 'xterm')
+        assert list(manage_audit._with_progress('Looking', things)) == things
+    try:
+        return os.read(ours, 65536).decode()
+    except OSError:  # Nothing was written.
+        return ''
+    finally:
+        os.close(ours)
+
+
+def test_progress_bar_appears_only_when_it_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert _on_terminal([1, 2, 3], monkeypatch) == ''
+    monkeypatch.setattr(manage_audit, '_PATIENCE', -1.0)
+    assert 'Looking' in _on_terminal([1, 2, 3], monkeypatch)
+
+
+def test_no_progress_bar_in_a_log(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(manage_audit, '_PATIENCE', -1.0)
+    assert list(manage_audit._with_progress('Looking', [1, 2])) == [1, 2]
+    assert capsys.readouterr().err == ''

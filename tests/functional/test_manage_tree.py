@@ -1,0 +1,205 @@
+"""``placement-manage tree``: what it draws, what it gives as JSON, and what it costs."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import subprocess
+import sys
+import uuid
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from oslo_config import cfg
+
+from placement.cmd import manage
+from placement.db import tables
+from placement.db.api import Database
+from placement.objects import provider_forest
+from tests.functional import damage
+
+SHARED = 'a0000009-0000-4000-8000-000000000000'
+STORE = '00000009-0000-4000-8000-000000000000'
+
+#: A sharing provider with disk, which reaches the tree of ``damage.SOUND`` through its child.
+SHARING = (
+    f"""INSERT INTO resource_providers (id, uuid, name, generation, root_provider_id)
+    VALUES (9, '{STORE}', 'store', 4, 9)""",
+    """INSERT INTO inventories (id, resource_provider_id, resource_class_id, total, reserved, min_unit, max_unit,
+    step_size, allocation_ratio, used) VALUES (9, 9, 2, 1000, 100, 1, 1000, 1, 1.5, 1350)""",
+    """INSERT INTO resource_provider_traits (resource_provider_id, trait_id)
+    SELECT 9, id FROM traits WHERE name IN ('MISC_SHARES_VIA_AGGREGATE', 'STORAGE_DISK_SSD')""",
+    f"INSERT INTO placement_aggregates (id, uuid) VALUES (9, '{SHARED}')",
+    'INSERT INTO resource_provider_aggregates (resource_provider_id, aggregate_id) VALUES (9, 9), (2, 9)',
+)
+
+
+@pytest.fixture
+def url(conf: cfg.ConfigOpts, db: Database, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> str:
+    """The URL of an empty database with the schema, which is also that of the commands run by the test."""
+    found: str = conf.placement_database.connection
+    monkeypatch.setenv('OS_PLACEMENT_CONFIG_DIR', str(tmp_path))
+    monkeypatch.setenv('OS_PLACEMENT_DATABASE__CONNECTION', found)
+    return found
+
+
+def _printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert manage.main(['tree', *arguments]) == 0
+    return capsys.readouterr().out
+
+
+def test_drawing(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    damage.plant(url, *damage.SOUND, *SHARING)
+    assert _printed(capsys) == (
+        f'loner {damage.LONER} generation 0\n'
+        f'root {damage.ROOT} generation 0\n'
+        '├── VCPU █████░░░░░░░░░░░░░░░ 2 of 8 used (total 8, ratio 1)\n'
+        f'├── aggregates: {damage.AGGREGATE}\n'
+        f'├── shared by store {STORE} through aggregate {SHARED}\n'
+        f'└── child {damage.CHILD} generation 0\n'
+        '    ├── VCPU ░░░░░░░░░░░░░░░░░░░░ 0 of 4 used (total 4, ratio 1)\n'
+        f'    └── aggregates: {SHARED}\n'
+        f'store {STORE} generation 4\n'
+        '├── DISK_GB ████████████████████ 1350 of 1350 used (reserved 100, total 1000, ratio 1.5)\n'
+        '├── traits: MISC_SHARES_VIA_AGGREGATE, STORAGE_DISK_SSD\n'
+        f'└── aggregates: {SHARED}\n'
+    )
+
+
+@pytest.mark.parametrize('identifier', [damage.CHILD, damage.CHILD.upper(), 'child', 'root', damage.ROOT])
+def test_one_tree_by_any_of_its_providers(url: str, identifier: str, capsys: pytest.CaptureFixture[str]) -> None:
+    damage.plant(url, *damage.SOUND, *SHARING)
+    text = _printed(capsys, identifier)
+    assert next(line.split()[0] for line in text.splitlines() if 'generation' in line) == 'root'
+    assert f'child {damage.CHILD}' in text
+    assert f'shared by store {STORE}' in text
+    assert 'loner' not in text
+
+
+def test_json(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    damage.plant(url, *damage.SOUND, *SHARING)
+    trees = json.loads(_printed(capsys, 'root', '--format', 'json'))['trees']
+    assert trees == [
+        {
+            'root': damage.ROOT,
+            'providers': [
+                {
+                    'uuid': damage.ROOT,
+                    'name': 'root',
+                    'generation': 0,
+                    'parent_provider_uuid': None,
+                    'inventories': {
+                        'VCPU': {'total': 8, 'reserved': 0, 'allocation_ratio': 1.0, 'capacity': 8, 'used': 2}
+                    },
+                    'traits': [],
+                    'aggregates': [damage.AGGREGATE],
+                },
+                {
+                    'uuid': damage.CHILD,
+                    'name': 'child',
+                    'generation': 0,
+                    'parent_provider_uuid': damage.ROOT,
+                    'inventories': {
+                        'VCPU': {'total': 4, 'reserved': 0, 'allocation_ratio': 1.0, 'capacity': 4, 'used': 0}
+                    },
+                    'traits': [],
+                    'aggregates': [SHARED],
+                },
+            ],
+            'sharing_providers': [{'uuid': STORE, 'name': 'store', 'aggregates': [SHARED]}],
+        }
+    ]
+
+
+def test_nothing_stored(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert _printed(capsys) == 'No resource providers are stored.\n'
+    assert json.loads(_printed(capsys, '--format', 'json')) == {'trees': []}
+
+
+@pytest.mark.parametrize('identifier', ['nobody', str(uuid.uuid4()), 'n\udc80', ''])
+def test_unknown_provider(url: str, identifier: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert manage.main(['tree', identifier]) == manage.FAILED
+    captured = capsys.readouterr()
+    assert captured.out == ''
+    assert captured.err == f'placement-manage: There is no resource provider with the uuid or name {identifier!r}.\n'
+
+
+def test_names_cannot_write_control_characters(url: str, db: Database, capsys: pytest.CaptureFixture[str]) -> None:
+    with db.writer() as tx:
+        tx.execute(tables.resource_providers.insert().values(uuid=str(uuid.uuid4()), name='\x1b[31m\n[red]ü\u202e'))
+    text = _printed(capsys)
+    assert text.startswith('\\x1b[31m\\n[red]ü\\u202e ')
+    assert text.count('\n') == 1
+
+
+def test_broken_trees_are_drawn_too(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every provider is there once, whatever is wrong with its parents or root."""
+    for name in ('no root', 'parent gone', 'loop'):
+        damage.plant(url, *(f'DELETE FROM {name}' for name in ('allocations', 'inventories', 'consumers', 'users')))
+        damage.plant(url, 'DELETE FROM projects', 'DELETE FROM resource_provider_aggregates')
+        damage.plant(url, 'DELETE FROM placement_aggregates', 'DELETE FROM resource_providers')
+        damage.plant(url, *damage.SOUND, *damage.ALL[name].statements)
+        text = _printed(capsys)
+        assert sorted(line.split()[-3] for line in text.splitlines() if 'generation' in line) == sorted(
+            (damage.ROOT, damage.CHILD, damage.LONER)
+        )
+        assert f'root {damage.ROOT}' in _printed(capsys, 'root')
+
+
+def test_deep_tree(url: str, db: Database, capsys: pytest.CaptureFixture[str]) -> None:
+    """Deeper than Python's stack."""
+    rows = [
+        {
+            'id': id_,
+            'uuid': str(uuid.UUID(int=id_)),
+            'name': f'level-{id_}',
+            'root_provider_id': 1,
+            'parent_provider_id': id_ - 1 or None,
+        }
+        for id_ in range(1, 1201)
+    ]
+    with db.writer() as tx:
+        tx.execute(tables.resource_providers.insert(), rows)
+    assert len(_printed(capsys).splitlines()) == 1200
+    assert len(json.loads(_printed(capsys, '--format', 'json'))['trees'][0]['providers']) == 1200
+
+
+@pytest.mark.parametrize('count', [1, 40])
+def test_statements_do_not_depend_on_what_is_stored(url: str, db: Database, queries: Any, count: int) -> None:
+    damage.plant(url, *damage.SOUND, *SHARING)
+    with db.writer() as tx:
+        for id_ in range(100, 100 + count):
+            values = {'id': id_, 'uuid': str(uuid.uuid4()), 'name': f'more-{id_}', 'root_provider_id': id_}
+            tx.execute(tables.resource_providers.insert().values(values))
+            tx.execute(tables.resource_provider_aggregates.insert().values(resource_provider_id=id_, aggregate_id=9))
+    with queries(at_most=5):
+        assert len(provider_forest.load(db)) == count + 3
+    with queries(at_most=6):
+        assert len(provider_forest.load(db, 'child')) == 1
+
+
+def test_in_a_pipe(url: str) -> None:
+    """The program itself: no colours, no line broken, and no trace when the reader goes away."""
+    damage.plant(url, *damage.SOUND)
+    traits = ', '.join(f'CUSTOM_{"LONG" * 10}_{number}' for number in range(20))
+    engine = sa.create_engine(url, poolclass=sa.NullPool)
+    with engine.begin() as tx:
+        for id_, name in enumerate(traits.split(', '), 5000):
+            tx.exec_driver_sql('INSERT INTO traits (id, name) VALUES (?, ?)', (id_, name))
+            tx.exec_driver_sql(
+                'INSERT INTO resource_provider_traits (resource_provider_id, trait_id) VALUES (3, ?)', (id_,)
+            )
+    program = [sys.executable, '-m', 'placement.cmd.manage', 'tree']
+    done = subprocess.run(program, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stderr == ''
+    assert '\x1b' not in done.stdout
+    assert ', '.join(sorted(traits.split(', '))) in done.stdout
+    for form in ('tree', 'json'):
+        process = subprocess.Popen([*program, '--format', form], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.stderr is not None
+        assert process.stderr.read() == b''
+        process.stderr.close()
+        process.wait(60)
