@@ -27,18 +27,19 @@ _ALLOCATION = (
 )
 
 #: A root with a child, both with VCPUs; a loner; a consumer with 2 VCPUs of the root; an aggregate around the root.
+#: Ids given here are not those that a sequence gives next.
 SOUND = (
     _PROVIDER.format(1, ROOT, 'root', 1, 'NULL'),
     _PROVIDER.format(2, CHILD, 'child', 1, 1),
     _PROVIDER.format(3, LONER, 'loner', 3, 'NULL'),
     _INVENTORY.format(1, 1, 8, 2),
     _INVENTORY.format(2, 2, 4, 0),
-    "INSERT INTO projects (id, external_id) VALUES (1, 'project')",
-    "INSERT INTO users (id, external_id) VALUES (1, 'user')",
-    f"INSERT INTO consumers (id, uuid, project_id, user_id, generation) VALUES (1, '{HOLDER}', 1, 1, 1)",
+    "INSERT INTO projects (id, external_id) VALUES (501, 'project')",
+    "INSERT INTO users (id, external_id) VALUES (501, 'user')",
+    f"INSERT INTO consumers (id, uuid, project_id, user_id, generation) VALUES (501, '{HOLDER}', 501, 501, 1)",
     _ALLOCATION.format(1, HOLDER, 0, 2),
-    f"INSERT INTO placement_aggregates (id, uuid) VALUES (1, '{AGGREGATE}')",
-    'INSERT INTO resource_provider_aggregates (resource_provider_id, aggregate_id) VALUES (1, 1)',
+    f"INSERT INTO placement_aggregates (id, uuid) VALUES (501, '{AGGREGATE}')",
+    'INSERT INTO resource_provider_aggregates (resource_provider_id, aggregate_id) VALUES (1, 501)',
 )
 
 
@@ -95,7 +96,7 @@ ALL = {
     ),
     'idle consumer': Damage(
         'consumer_without_allocations',
-        (f"INSERT INTO consumers (uuid, project_id, user_id, generation) VALUES ('{STRANGER}', 1, 1, 0)",),
+        (f"INSERT INTO consumers (uuid, project_id, user_id, generation) VALUES ('{STRANGER}', 501, 501, 0)",),
         ({'consumer': STRANGER},),
         'a consumer that holds nothing',
         ('SELECT uuid FROM consumers', [HOLDER]),

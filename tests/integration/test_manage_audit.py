@@ -1,0 +1,120 @@
+"""``placement-manage audit`` on PostgreSQL and MariaDB, and beside a running service."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import json
+import pathlib
+import urllib.error
+import urllib.request
+import uuid
+from collections.abc import Callable, Iterator
+
+import pytest
+import sqlalchemy as sa
+
+from placement.cmd import manage, manage_audit
+from tests.functional import damage
+from tests.integration import databases, servers
+
+SERVERS = [databases.Setting(name, 'default') for name in ('postgresql', 'mariadb')]
+ON_EACH = pytest.mark.parametrize('setting', databases.parameters(*SERVERS), indirect=True)
+CLEAR = [
+    f'DELETE FROM {name}'
+    for name in (
+        'allocations',
+        'inventories',
+        'consumers',
+        'users',
+        'projects',
+        'resource_provider_aggregates',
+        'placement_aggregates',
+        'resource_providers',
+    )
+]
+
+Manage = Callable[..., int]
+
+
+@pytest.fixture
+def run(database: sa.URL, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> Iterator[Manage]:
+    """Runs a command on a database with the schema; what the test puts into it is removed at the end."""
+    monkeypatch.setenv('OS_PLACEMENT_CONFIG_DIR', str(tmp_path))
+    monkeypatch.setenv('OS_PLACEMENT_DATABASE__CONNECTION', database.render_as_string(hide_password=False))
+
+    def command(*arguments: str) -> int:
+        return manage.main(arguments)
+
+    assert command('db', 'sync') == 0
+    yield command
+    damage.plant(database, *CLEAR)
+
+
+@ON_EACH
+def test_findings_and_repairs(database: sa.URL, run: Manage, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each damage by itself is found, left alone without --repair, and repaired unless a person has to decide."""
+    for name, planted in damage.ALL.items():
+        damage.plant(database, *CLEAR, *damage.SOUND)
+        assert run('audit') == manage_audit.CLEAN, name
+        damage.plant(database, *planted.statements)
+        capsys.readouterr()
+        assert run('audit', '--repair', '--dry-run', '--format', 'json') == manage_audit.FOUND, name
+        findings = json.loads(capsys.readouterr().out)['findings']
+        assert [finding['kind'] for finding in findings] == [planted.kind] * len(planted.found), name
+        assert all(found.items() >= subject.items() for found, subject in zip(findings, planted.found, strict=True))
+        assert any(planted.detail in finding['detail'] for finding in findings), name
+        assert run('audit', '--repair') == (manage_audit.REPAIRED if planted.after else manage_audit.FOUND), name
+        if planted.after:
+            query, result = planted.after
+            assert damage.column(database, query) == result, name
+            assert run('audit') == manage_audit.CLEAN, name
+
+
+@ON_EACH
+def test_repair_beside_a_running_service(database: sa.URL, run: Manage, tmp_path: pathlib.Path) -> None:
+    """Usages are spoiled and repaired while clients claim; no answer is an error and the books are right at the end."""
+    damage.plant(database, *damage.SOUND, 'UPDATE inventories SET total = 12, max_unit = 12 WHERE id = 2')
+    with servers.serving(database.render_as_string(hide_password=False), tmp_path) as server:
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            running = [pool.submit(_claims, server.url, client) for client in range(4)]
+            while not all(one.done() for one in running):
+                # Never too little, which would let clients oversell.
+                damage.plant(database, 'UPDATE inventories SET used = used + 4 WHERE id = 2')
+                assert run('audit', '--repair') in (manage_audit.CLEAN, manage_audit.REPAIRED)
+                assert max(damage.column(database, 'SELECT COALESCE(SUM(used), 0) FROM allocations')) <= 12 + 2
+            statuses = [status for one in running for status in one.result()]
+    assert set(statuses) <= {204, 409}
+    assert 204 in statuses
+    assert run('audit', '--repair') in (manage_audit.CLEAN, manage_audit.REPAIRED)
+    assert run('audit') == manage_audit.CLEAN
+    assert damage.column(database, 'SELECT used FROM inventories ORDER BY id') == [2, 0]
+
+
+def _claims(url: str, client: int) -> list[int]:
+    statuses = []
+    for turn in range(25):
+        consumer = str(uuid.uuid5(uuid.NAMESPACE_OID, f'{client} {turn}'))
+        claim = {
+            'allocations': {damage.CHILD: {'resources': {'VCPU': 3}}},
+            'project_id': 'project',
+            'user_id': 'user',
+        }
+        statuses.append(_call(f'{url}/allocations/{consumer}', 'PUT', json.dumps(claim).encode()))
+        if statuses[-1] == 204:
+            statuses.append(_call(f'{url}/allocations/{consumer}', 'DELETE'))
+    return statuses
+
+
+def _call(url: str, method: str, body: bytes | None = None) -> int:
+    headers = {
+        'X-Auth-Token': 'admin',
+        'OpenStack-API-Version': 'placement 1.12',
+        'Content-Type': 'application/json',
+    }
+    request = urllib.request.Request(url, body, headers, method=method)
+    try:
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        error.close()
+        return error.code
