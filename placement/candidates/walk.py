@@ -99,28 +99,26 @@ def walk(slots: Sequence[Slot], board: Board, rejections: Rejections | None = No
     """
     visited = _Visited() if _runs_overlap(slots) else None
     chosen = [0] * len(slots)
+    last = len(slots) - 1
     depth = index = 0
-    while True:
-        index = _next_fitting(slots[depth], index, board, rejections)
-        if index is not None:
+    while depth >= 0:
+        found = _next_fitting(slots[depth], index, board, rejections)
+        if found is None:
+            depth -= 1
+        else:
             slot = slots[depth]
-            board.put(slot, slot.options[index])
-            chosen[depth] = index
-            complete = depth == len(slots) - 1
-            follows = not complete and slots[depth + 1].run == slot.run
-            start = index if follows else 0
-            if visited is None or visited.is_new(board, depth, start, complete):
-                if not complete:
+            board.put(slot, slot.options[found])
+            chosen[depth] = found
+            start = found if depth < last and slots[depth + 1].run == slot.run else 0
+            if visited is None or visited.is_new(board, depth, start, depth == last):
+                if depth < last:
                     depth, index = depth + 1, start
                     continue
                 yield board.amounts()
-        else:
-            depth -= 1
-            if depth < 0:
-                return
-        index = chosen[depth]
-        board.take_back(slots[depth], slots[depth].options[index])
-        index += 1
+        if depth >= 0:
+            index = chosen[depth]
+            board.take_back(slots[depth], slots[depth].options[index])
+            index += 1
 
 
 def _next_fitting(slot: Slot, index: int, board: Board, rejections: Rejections | None) -> int | None:

@@ -69,9 +69,10 @@ def _allocation_request(allocations: AllocationRequest, as_list: bool) -> dict[s
 
 def _summaries(found: AllocationCandidates, request: CandidateRequest, version: Any) -> dict[str, Any]:
     classes = None if version >= (1, 27) else request.classes
-    summaries = {}
+    summaries: dict[str, Any] = {}
     for provider in found.providers:
-        summary = summaries[provider.uuid] = {'resources': _resources(provider, classes)}
+        summary: dict[str, Any] = {'resources': _resources(provider, classes)}
+        summaries[provider.uuid] = summary
         if version >= (1, 17):
             summary['traits'] = list(provider.traits)
         if version >= (1, 29):

@@ -32,8 +32,8 @@ RARE = 1000
 #: necessary conditions is good enough.
 _MOST_CONDITIONS = 40
 
-#: Stored units and amounts fit 32 bits; nothing beyond is ever found, and it must not reach a database.
-_LARGEST_AMOUNT = 2**31 - 1
+#: Stored units fit 32 bits, so this much is never found; larger numbers must not reach a database.
+_BEYOND_ANY_INVENTORY = 2**31
 
 
 @dataclass(frozen=True)
@@ -79,17 +79,13 @@ class Roots:
         self._names = names
         self._sharing = sharing
         self._steps = list(dict.fromkeys(plan.steps))
-        self._impossible = any(amount > _LARGEST_AMOUNT for step in plan.steps for _, amount in step.resources)
-        #: What a candidate cannot do without, steps first; nothing when an amount is beyond any inventory.
-        self.needs = [] if self._impossible else list(self._all_needs(plan))[:_MOST_CONDITIONS]
-        self._among: list[int] | None = None
-        self._led = False
+        #: What a candidate cannot do without, steps first.
+        self.needs = list(self._all_needs(plan))[:_MOST_CONDITIONS]
+        self._leading: Need | None = None
+        self._counted = False
 
     def after(self, root_id: int | None, count: int | None) -> Sequence[int]:
         """Return the next ``count`` (None: all) root ids beyond ``root_id``, ascending."""
-        if self._impossible:
-            return []
-        self._lead()
         query = sa.select(_r.c.id).where(*self._conditions()).order_by(_r.c.id).limit(count)
         if root_id is not None:
             query = query.where(_r.c.id > root_id)
@@ -181,32 +177,30 @@ class Roots:
 
     def _conditions(self) -> Iterator[sa.ColumnElement[bool]]:
         yield from _conditions(self.needs)
-        if self._among is not None:
-            yield _r.c.id.in_(self._among)
+        leading = self._lead()
+        if leading is not None:
+            ids = _leading_rows(leading).subquery()
+            yield _r.c.id.in_(sa.select(_t.c.root_provider_id).where(_t.c.id.in_(sa.select(ids.c[0]))))
         steps = self.needs[: len(self._steps)]
         if len(steps) == len(self._steps) and all(need.aggregates for need in steps):
             # Sharing providers can serve everything, but then they are found at their own roots or at bridges.
             yield sa.or_(*map(_met_by_tree, steps))
 
-    def _lead(self) -> None:
+    def _lead(self) -> Need | None:
         """Find out, once, whether one of the needs is so rare that its rows should lead."""
-        if self._led:
-            return
-        self._led = True
-        counts = [_bounded_count(need.rows, need.aggregates).label(f'need_{i}') for i, need in enumerate(self.needs)]
-        found = self._tx.execute(sa.select(*counts)).one()
-        rarest = min(range(len(found)), key=found.__getitem__)
-        if found[rarest] <= RARE:
-            need = self.needs[rarest]
-            rows = sa.union_all(need.rows, _members(need.aggregates)) if need.aggregates else need.rows
-            ids = rows.subquery()
-            roots = sa.select(_t.c.root_provider_id).where(_t.c.id.in_(sa.select(ids.c[0]))).distinct()
-            self._among = sorted(self._tx.scalars(roots))
+        if not self._counted:
+            self._counted = True
+            counts = [_bounded_count(need).label(f'need_{number}') for number, need in enumerate(self.needs)]
+            found = self._tx.execute(sa.select(*counts)).one()
+            rarest = min(range(len(found)), key=found.__getitem__)
+            self._leading = self.needs[rarest] if found[rarest] <= RARE else None
+        return self._leading
 
 
 def room_parts(amount: int) -> dict[Reason, sa.ColumnElement[bool]]:
     """The parts of the room rule (contract B 1.3) for ``amount`` on a row of ``inventories``, by what breaks them."""
     inv = _inventories.c
+    amount = min(amount, _BEYOND_ANY_INVENTORY)
     return {
         Reason.ABOVE_MAX_UNIT: inv.max_unit >= amount,
         Reason.BELOW_MIN_UNIT: inv.min_unit <= amount,
@@ -223,7 +217,7 @@ def room(amount: int) -> sa.ColumnElement[bool]:
 def fits(amount: int) -> sa.ColumnElement[bool]:
     """Whether ``amount`` is left of a row of ``inventories``."""
     inv = _inventories.c
-    return inv.used + amount <= (inv.total - inv.reserved) * inv.allocation_ratio
+    return inv.used + min(amount, _BEYOND_ANY_INVENTORY) <= (inv.total - inv.reserved) * inv.allocation_ratio
 
 
 def count_roots(needs: Sequence[Need]) -> sa.Select[Any]:
@@ -266,10 +260,12 @@ def _reached(aggregates: frozenset[int]) -> sa.ColumnElement[bool]:
     )
 
 
-def _bounded_count(rows: sa.Select[Any], aggregates: frozenset[int]) -> sa.ColumnElement[int]:
-    """Count rows, at most a little more than ``RARE`` of each kind."""
-    bounded = [rows.limit(RARE + 1).subquery()]
-    if aggregates:
-        bounded.append(_members(aggregates).limit(RARE + 1).subquery())
-    counts = [sa.select(sa.func.count()).select_from(one).scalar_subquery() for one in bounded]
-    return sum(counts[1:], counts[0])
+def _leading_rows(need: Need) -> sa.Select[Any] | sa.CompoundSelect[Any]:
+    """Select the ids of the providers without one of which a root cannot meet ``need``."""
+    return sa.union_all(need.rows, _members(need.aggregates)) if need.aggregates else need.rows
+
+
+def _bounded_count(need: Need) -> sa.ColumnElement[int]:
+    """Count the rows that would lead, at most a little more than ``RARE``."""
+    bounded = _leading_rows(need).limit(RARE + 1).subquery()
+    return sa.select(sa.func.count()).select_from(bounded).scalar_subquery()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -12,12 +11,11 @@ from hypothesis import HealthCheck, given, settings
 
 from placement import conf as placement_conf
 from placement import deploy
-from tests.conftest import Counter
 from tests.functional.candidates_store import Stored
-from tests.property.candidates_oracle import Oracle
+from tests.property.candidates_oracle import RP, Oracle, Query
 from tests.property.candidates_worlds import queries as some_queries
 from tests.property.candidates_worlds import worlds
-from tests.unit.candidates.examples import EXAMPLES, WORLDS, Example, bodies, rp
+from tests.unit.candidates.examples import EXAMPLES, WORLDS, Example, bodies
 
 MINORS = (10, 11, 12, 16, 17, 21, 22, 24, 25, 26, 27, 28, 29, 29, 29)
 
@@ -55,7 +53,7 @@ FULL_STACK = settings(
 
 @FULL_STACK
 @given(worlds(), some_queries(MINORS))
-def test_whole_application_answers_what_the_definitions_say(shared_app: Any, world: Any, query: Any) -> None:
+def test_whole_application_answers_what_the_definitions_say(shared_app: Any, world: list[RP], query: Query) -> None:
     stored = Stored(shared_app, world)
     answer = stored.candidates(query)
     found = stored.bodies(answer)
@@ -68,7 +66,7 @@ def test_whole_application_answers_what_the_definitions_say(shared_app: Any, wor
 
 @settings(FULL_STACK, max_examples=60)
 @given(worlds(most=5), some_queries((12, 27, 28, 29, 29)))
-def test_every_candidate_can_be_claimed(shared_app: Any, world: Any, query: Any) -> None:
+def test_every_candidate_can_be_claimed(shared_app: Any, world: list[RP], query: Query) -> None:
     stored = Stored(shared_app, world)
     for candidate in stored.candidates(query)['allocation_requests'][:20]:
         path = f'/allocations/{uuid.uuid4()}'
@@ -82,7 +80,7 @@ def test_every_candidate_can_be_claimed(shared_app: Any, world: Any, query: Any)
 @settings(FULL_STACK, max_examples=60)
 @given(worlds(), some_queries((28, 29)))
 def test_limited_answers_are_subsets_with_the_summaries_of_what_was_kept(
-    shared_app: Any, world: Any, query: Any
+    shared_app: Any, world: list[RP], query: Query
 ) -> None:
     stored = Stored(shared_app, world)
     oracle = Oracle(world)

@@ -7,8 +7,12 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, field
+from typing import Any
 
 SHARES = 'MISC_SHARES_VIA_AGGREGATE'
+
+#: One provider for an amount of one class.
+Choice = tuple[str, str, int]
 
 #: (provider name, class, amount) triples; one candidate.
 Body = frozenset[tuple[str, str, int]]
@@ -20,7 +24,7 @@ class RP:
 
     name: str
     parent: str | None = None
-    inventory: dict[str, dict] = field(default_factory=dict)
+    inventory: dict[str, dict[str, Any]] = field(default_factory=dict)
     traits: set[str] = field(default_factory=set)
     aggregates: set[str] = field(default_factory=set)
 
@@ -44,7 +48,15 @@ class Query:
     minor: int = 29
 
 
-def record(total, reserved=0, min_unit=1, max_unit=2147483647, step_size=1, allocation_ratio=1.0, used=0):
+def record(
+    total: int,
+    reserved: int = 0,
+    min_unit: int = 1,
+    max_unit: int = 2147483647,
+    step_size: int = 1,
+    allocation_ratio: float = 1.0,
+    used: int = 0,
+) -> dict[str, Any]:
     """An inventory record with the defaults of contract A 3.2."""
     return {
         'total': total,
@@ -64,9 +76,8 @@ class Oracle:
         self.rps = {rp.name: rp for rp in world}
 
     def root(self, name: str) -> str:
-        while self.rps[name].parent is not None:
-            name = self.rps[name].parent
-        return name
+        parent = self.rps[name].parent
+        return name if parent is None else self.root(parent)
 
     def tree(self, root: str) -> list[str]:
         return [name for name in self.rps if self.root(name) == root]
@@ -95,7 +106,7 @@ class Oracle:
     def reaching(self, root: str) -> list[str]:
         return [name for name, rp in self.rps.items() if SHARES in rp.traits and root in self.anchors(name)]
 
-    def unnumbered_options(self, group: Group, root: str) -> list[tuple]:
+    def unnumbered_options(self, group: Group, root: str) -> list[tuple[Choice, ...]]:
         pools = []
         for rc, n in group.resources.items():
             pool = {
@@ -112,7 +123,7 @@ class Oracle:
                 options.append(choice)
         return options
 
-    def numbered_options(self, group: Group, root: str) -> list[tuple]:
+    def numbered_options(self, group: Group, root: str) -> list[tuple[Choice, ...]]:
         return [
             tuple((name, rc, n) for rc, n in group.resources.items())
             for name in sorted(set(self.tree(root)) | set(self.reaching(root)))
@@ -153,7 +164,7 @@ class Oracle:
         used = {name for name, _ in merged}
         return len({self.root(name) for name in used}) == len(used)
 
-    def summaries(self, query: Query, bodies: set[Body]) -> dict[str, dict]:
+    def summaries(self, query: Query, bodies: set[Body]) -> dict[str, Any]:
         """Contract B 5.7 for these candidates, keyed by provider name; parents and roots are names too."""
         used = {name for body in bodies for name, _, _ in body}
         if query.minor >= 29:
@@ -161,9 +172,9 @@ class Oracle:
         asked = {rc for group in query.groups for rc in group.resources}
         return {name: self._summary(name, asked, query.minor) for name in used}
 
-    def _summary(self, name: str, asked: set[str], minor: int) -> dict:
+    def _summary(self, name: str, asked: set[str], minor: int) -> dict[str, Any]:
         rp = self.rps[name]
-        shown = {
+        shown: dict[str, Any] = {
             'resources': {
                 rc: {'capacity': int(self.capacity(name, rc)), 'used': inv['used']}
                 for rc, inv in rp.inventory.items()

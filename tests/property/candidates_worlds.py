@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from hypothesis import strategies as st
 
@@ -55,9 +56,8 @@ class Rows:
 
 
 def _top(name: str, parents: dict[str, str | None]) -> str:
-    while parents[name] is not None:
-        name = parents[name]
-    return name
+    parent = parents[name]
+    return name if parent is None else _top(parent, parents)
 
 
 def request_of(query: Query) -> CandidateRequest:
@@ -80,7 +80,7 @@ def request_of(query: Query) -> CandidateRequest:
     )
 
 
-def records() -> st.SearchStrategy[dict]:
+def records() -> st.SearchStrategy[dict[str, Any]]:
     """Small inventories, often roomy, now and then full or with awkward units."""
     plain = st.builds(record, total=st.integers(1, 8))
     awkward = st.builds(
@@ -123,9 +123,10 @@ def groups(draw: st.DrawFn, number: str, minor: int) -> Group:
     """A request group with the parameters that exist at this microversion."""
     amounts = st.sampled_from([1, 1, 1, 2, 3])
     resources = draw(st.dictionaries(st.sampled_from(CLASSES), amounts, min_size=1, max_size=2 if number else 3))
-    traits = st.one_of(st.just(set()), st.sets(st.sampled_from([*TRAITS, SHARES]), max_size=2 - bool(number)))
-    required = draw(traits) if minor >= 17 else set()
-    forbidden = draw(traits) if minor >= 22 else set()
+    nothing: set[str] = set()
+    traits = st.one_of(st.just(nothing), st.sets(st.sampled_from([*TRAITS, SHARES]), max_size=2 - bool(number)))
+    required = draw(traits) if minor >= 17 else nothing
+    forbidden = draw(traits) if minor >= 22 else nothing
     values = st.lists(st.sets(st.sampled_from([*AGGREGATES, 'nowhere']), min_size=1, max_size=2), max_size=2)
     member_of = draw(st.one_of(st.just([]), values)) if minor >= 21 else []
     return Group(number, resources, required, forbidden - required, member_of if minor >= 24 else member_of[:1])

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 from placement.candidates.search import chosen, search
-from tests.property.candidates_oracle import Oracle
+from tests.property.candidates_oracle import RP, Body, Oracle, Query
 from tests.property.candidates_worlds import Rows, queries, request_of, worlds
 
 MINORS = (10, 17, 21, 22, 24, 25, 28, 29, 29, 29)
@@ -17,19 +17,17 @@ EXAMPLES = settings.get_profile(settings.get_current_profile_name()).max_example
 
 def thorough(examples: int) -> settings:
     """``examples`` runs by default; a profile that asks for more gets more."""
-    return settings(
-        max_examples=max(examples, EXAMPLES), deadline=None, suppress_health_check=[HealthCheck.too_slow]
-    )
+    return settings(max_examples=max(examples, EXAMPLES), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
-def found(world, query, **kwargs):
+def found(world: list[RP], query: Query) -> list[Body]:
     rows = Rows(world)
-    return [rows.body(one) for one in search(rows.anchors(), request_of(query), rows.sharing.ids, **kwargs)]
+    return [rows.body(one) for one in search(rows.anchors(), request_of(query), rows.sharing.ids)]
 
 
 @thorough(2000)
 @given(worlds(), queries(MINORS))
-def test_search_finds_exactly_what_the_definitions_say(world, query):
+def test_search_finds_exactly_what_the_definitions_say(world: list[RP], query: Query) -> None:
     bodies = found(world, query)
     expected = Oracle(world).candidates(query)
     event(f'candidates: {min(len(expected), 4)}')
@@ -39,7 +37,9 @@ def test_search_finds_exactly_what_the_definitions_say(world, query):
 
 @thorough(200)
 @given(worlds(most=4), queries((28, 29)), st.randoms(use_true_random=False))
-def test_order_of_anchors_groups_and_providers_does_not_matter(world, query, rng):
+def test_order_of_anchors_groups_and_providers_does_not_matter(
+    world: list[RP], query: Query, rng: random.Random
+) -> None:
     rows = Rows(world)
     anchors = rows.anchors()
     rng.shuffle(anchors)
@@ -51,7 +51,9 @@ def test_order_of_anchors_groups_and_providers_does_not_matter(world, query, rng
 
 @thorough(200)
 @given(worlds(), queries((28, 29)), st.integers(1, 5), st.one_of(st.none(), st.integers()))
-def test_limited_answer_is_a_subset_of_the_whole_of_the_right_size(world, query, limit, seed):
+def test_limited_answer_is_a_subset_of_the_whole_of_the_right_size(
+    world: list[RP], query: Query, limit: int, seed: int | None
+) -> None:
     rows = Rows(world)
     candidates = search(rows.anchors(), request_of(query), rows.sharing.ids)
     kept = [rows.body(one) for one in chosen(candidates, limit, seed if seed is None else random.Random(seed))]
@@ -62,7 +64,5 @@ def test_limited_answer_is_a_subset_of_the_whole_of_the_right_size(world, query,
 
 @thorough(200)
 @given(worlds(), queries((29,)))
-def test_order_is_the_same_every_time(world, query):
+def test_order_is_the_same_every_time(world: list[RP], query: Query) -> None:
     assert found(world, query) == found(world, query)
-
-

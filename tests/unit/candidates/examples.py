@@ -7,7 +7,8 @@ aggregates appear by name; whoever sends them puts uuids in their place.
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
 
 from tests.property.candidates_oracle import RP, SHARES, Body, record
 
@@ -24,7 +25,14 @@ class Example(NamedTuple):
     minor: int = 29
 
 
-def rp(name, parent=None, aggregates='', traits=(), shares=False, **inventory):
+def rp(
+    name: str,
+    parent: str | None = None,
+    aggregates: str = '',
+    traits: Iterable[str] = (),
+    shares: bool = False,
+    **inventory: int | dict[str, Any],
+) -> RP:
     """A provider; inventory values are totals or ``record`` arguments."""
     return RP(
         name,
@@ -127,8 +135,8 @@ def _each(amounts: str, *names: str) -> str:
     return '; '.join(f'{name}{{{amounts}}}' for name in names)
 
 
-def _x1():
-    def row(resources, extra, *hosts):
+def _x1() -> Iterator[Example]:
+    def row(resources: str, extra: str, *hosts: str) -> Example:
         return Example('X1', f'resources={resources}{extra}', _each(resources, *hosts), ' '.join(hosts))
 
     small = 'VCPU:1,MEMORY_MB:1024'
@@ -143,7 +151,7 @@ def _x1():
         yield row('VCPU:4,MEMORY_MB:1024', '', 'oak', 'elm')._replace(minor=minor)
 
 
-def _x2():
+def _x2() -> Iterator[Example]:
     h = 'VCPU:2,MEMORY_MB:2048'
     disk = 'granary{DISK_GB:50}'
     shared = f'mill1{{{h}}} + {disk}; mill2{{{h}}} + {disk}'
@@ -157,7 +165,7 @@ def _x2():
     yield Example('X2', 'resources=DISK_GB:400', 'granary{DISK_GB:400}; silo{DISK_GB:400}', 'granary silo')
 
 
-def _x3():
+def _x3() -> Iterator[Example]:
     v, c = 'vault{DISK_GB:100}', 'cellar{DISK_GB:100}'
     one = 'resources=VCPU:1,DISK_GB:100'
     yield Example(
@@ -188,7 +196,7 @@ def _x3():
     )
 
 
-def _x4():
+def _x4() -> Iterator[Example]:
     tree = 'barge deck0 deck1 oar0 oar1 mast'
     m, v = 'barge{MEMORY_MB:1024}', 'SRIOV_NET_VF'
     two = f'resources=VCPU:2,MEMORY_MB:1024,{v}'
@@ -229,11 +237,11 @@ def _x4():
         yield Example('X4', f'resources={v}:1&resources1={v}:1{policy}', f'oar0{{{v}:2}}; {split}', tree)
 
 
-def _x5():
+def _x5() -> Iterator[Example]:
     h = 'VCPU:1,MEMORY_MB:512'
     everybody = 'kiln1 kiln2 shelfA shelfB'
 
-    def shared(amounts):
+    def shared(amounts: str) -> str:
         return (
             f'kiln1{{{amounts}}} + shelfA{{DISK_GB:100}}; kiln2{{{amounts}}} + shelfA{{DISK_GB:100}};'
             f' kiln2{{{amounts}}} + shelfB{{DISK_GB:100}}'
@@ -270,10 +278,10 @@ def _x5():
     yield Example('X5', 'resources1=DISK_GB:500', 'shelfA{DISK_GB:500}', 'shelfA')
 
 
-def _x6():
+def _x6() -> Iterator[Example]:
     tower = 'tower floorA floorB'
 
-    def row(extra, names, summaries):
+    def row(extra: str, names: str, summaries: str) -> Example:
         return Example('X6', f'resources=VCPU:1{extra}', _each('VCPU:1', *names.split()), summaries)
 
     yield row('', 'floorA floorB annex shed', f'{tower} annex shed')
@@ -289,7 +297,7 @@ def _x6():
     both = 'VCPU:1,MEMORY_MB:512'
     yield Example('X6', f'resources={both}&member_of=lift', _each(both, 'annex', 'shed'), 'annex shed')
 
-    def disk(shed, *pairs):
+    def disk(shed: bool, *pairs: str) -> str:
         found = [f'{host}{{VCPU:1}} + {shared}{{DISK_GB:50}}' for host, shared in map(str.split, pairs)]
         return '; '.join(found + ['shed{VCPU:1,DISK_GB:50}'] * shed)
 
@@ -314,8 +322,8 @@ def _x6():
     yield Example('X6', 'resources=VCPU:1&resources1=DISK_GB:50&member_of1=lift', five, f'{tower} annex shed spring')
 
 
-def _x7():
-    def row(c, first, second, third, candidates, names):
+def _x7() -> Iterator[Example]:
+    def row(c: str, first: int, second: int, third: int, candidates: str, names: str) -> Example:
         query = f'resources={c}:{first}&resources1={c}:{second}&resources2={c}:{third}&group_policy=none'
         return Example('X7', query, candidates, names)
 
@@ -324,7 +332,7 @@ def _x7():
     yield row('VGPU', 1, 1, 1, 'loom{VGPU:3}', 'loom')
 
 
-def _x8():
+def _x8() -> Iterator[Example]:
     together = 'stable{DISK_GB:10} + post{IPV4_ADDRESS:1}'
     yield Example('X8', 'resources=DISK_GB:10,IPV4_ADDRESS:1', together, 'stable post')
     groups = 'resources1=DISK_GB:10&resources2=IPV4_ADDRESS:1&group_policy=isolate'
@@ -338,7 +346,7 @@ def _x8():
         yield Example('X8', query, three, 'inn1 inn2 gate stable')
 
 
-def _x9():
+def _x9() -> Iterator[Example]:
     query = 'resources=VCPU:2,MEMORY_MB:1024,CUSTOM_LEASE_7F:'
     lease = 'stall3{VCPU:2,MEMORY_MB:1024} + stall3-leases{CUSTOM_LEASE_7F:1}'
     yield Example('X9', f'{query}1', lease, 'stall3 stall3-leases')

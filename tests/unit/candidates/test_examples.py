@@ -21,7 +21,7 @@ def parsed(text: str, minor: int) -> Query:
         if key == 'group_policy':
             query.policy = value
             continue
-        kind, number = re.fullmatch(r'([a-z_]+?)(\d*)', key).groups()
+        [(kind, number)] = re.findall(r'^([a-z_]+?)(\d*)$', key)
         group = groups.setdefault(number, Group(number, {}))
         if kind == 'resources':
             group.resources = {rc: int(n) for rc, n in (item.split(':') for item in value.split(','))}

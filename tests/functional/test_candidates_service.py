@@ -1,0 +1,293 @@
+"""GET /allocation_candidates as a service: forms and headers, failures, settings, what is logged, and what it costs."""
+
+from __future__ import annotations
+
+import logging
+import tracemalloc
+import uuid
+from typing import Any
+
+import pytest
+from oslo_config import cfg
+
+from placement.candidates.reasons import Reason
+from placement.candidates.request import CandidateRequest, RequestGroup
+from placement.context import RequestContext
+from placement.objects import candidate_funnel
+from placement.objects.allocation_candidate import AllocationCandidates
+from tests.conftest import Counter
+from tests.functional.candidates_store import Stored, query_string, uuid_of
+from tests.property.candidates_oracle import RP, Group, Query
+from tests.unit.candidates.examples import AVX2, WORLDS, rp
+
+OAK, ELM = uuid_of('oak'), uuid_of('elm')
+FOUR = 'resources=VCPU:4,MEMORY_MB:1024'
+
+
+def flat(count: int) -> list[RP]:
+    return [rp(f'host{n}', traits=[AVX2], aggregates='all', VCPU=8, MEMORY_MB=8192) for n in range(count)]
+
+
+def numa(count: int) -> list[RP]:
+    world = []
+    for number in range(count):
+        host = f'host{number}'
+        world += [
+            rp(host, aggregates='all', MEMORY_MB=8192),
+            rp(f'{host}-a', host, VCPU=4),
+            rp(f'{host}-b', host, VCPU=4),
+        ]
+    return [*world, rp('nfs', aggregates='all', shares=True, DISK_GB=10000)]
+
+
+@pytest.mark.parametrize('minor', [10, 11])
+def test_list_form(app: Any, minor: int) -> None:
+    answer = Stored(app, WORLDS['X1']).candidates(FOUR, minor)
+    amounts = {'VCPU': 4, 'MEMORY_MB': 1024}
+    expected = [{'allocations': [{'resource_provider': {'uuid': key}, 'resources': amounts}]} for key in (OAK, ELM)]
+    assert sorted(answer['allocation_requests'], key=str) == sorted(expected, key=str)
+    assert answer['provider_summaries'] == {
+        OAK: {'resources': {'VCPU': {'capacity': 24, 'used': 20}, 'MEMORY_MB': {'capacity': 8000, 'used': 0}}},
+        ELM: {'resources': {'VCPU': {'capacity': 18, 'used': 0}, 'MEMORY_MB': {'capacity': 6144, 'used': 0}}},
+    }
+
+
+def test_object_form_and_what_later_versions_add(app: Any) -> None:
+    stored = Stored(app, WORLDS['X1'])
+    summaries = {}
+    for minor in (12, 17, 27, 29):
+        answer = stored.candidates(FOUR, minor)
+        assert {'allocations': {ELM: {'resources': {'VCPU': 4, 'MEMORY_MB': 1024}}}} in answer['allocation_requests']
+        summaries[minor] = answer['provider_summaries'][OAK]
+    assert summaries[17] == {**summaries[12], 'traits': [AVX2]}
+    disk = {'DISK_GB': {'capacity': 120, 'used': 0}}
+    assert summaries[27] == {**summaries[17], 'resources': {**summaries[12]['resources'], **disk}}
+    assert summaries[29] == {**summaries[27], 'parent_provider_uuid': None, 'root_provider_uuid': OAK}
+
+
+def test_headers_and_windows(app: Any) -> None:
+    stored = Stored(app, WORLDS['X1'])
+    assert stored.ask(f'/allocation_candidates?{FOUR}', 9).status_code == 404
+    assert 'last-modified' not in stored.ask(f'/allocation_candidates?{FOUR}', 14).headers
+    response = stored.ask(f'/allocation_candidates?{FOUR}', 15)
+    assert response.headers['cache-control'] == 'no-cache'
+    assert response.last_modified is not None
+
+
+@pytest.mark.parametrize(
+    ('query', 'phrases'),
+    [
+        ('', ['At least one request group (`resources` or `resources{N}`) is required.']),
+        (
+            'resources=VCPU:1&resources1=CUSTOM_NONE:1',
+            ['Invalid resource class in resources parameter:', 'No such resource class CUSTOM_NONE'],
+        ),
+        (
+            'resources=VCPU:99999&required=CUSTOM_B&resources1=VCPU:1&required1=!CUSTOM_A',
+            ['No such trait(s): CUSTOM_A, CUSTOM_B.'],
+        ),
+        ('resources=VCPU:1&resources1=NO:1&required=CUSTOM_A', ['No such resource class NO']),
+        ('resources=VCPU:1&required=%00', ['Invalid query string parameters:']),
+        ('resources=VCPU:1&required=%F0%9F%8C%8D', ['No such trait(s): \N{EARTH GLOBE EUROPE-AFRICA}.']),
+    ],
+)
+def test_refusals(app: Any, query: str, phrases: list[str]) -> None:
+    response = Stored(app, WORLDS['X1']).ask(f'/allocation_candidates?{query}', 29)
+    assert response.status_code == 400
+    [error] = response.json['errors']
+    assert error['code'] == 'placement.undefined_code'
+    for phrase in phrases:
+        assert phrase in error['detail']
+
+
+@pytest.mark.parametrize('amount', ['2147483648', '9' * 19, '9' * 400, '9' * 30000])
+def test_amounts_of_any_size_find_nothing(app: Any, amount: str) -> None:
+    answer = Stored(app, WORLDS['X1']).candidates(f'resources=VCPU:{amount}')
+    assert answer == {'allocation_requests': [], 'provider_summaries': {}}
+
+
+def test_amounts_that_come_from_elsewhere_never_reach_sql(app: Any, context: RequestContext) -> None:
+    Stored(app, WORLDS['X1'])
+    request = CandidateRequest((RequestGroup('', False, {'VCPU': 10**30}),))
+    assert AllocationCandidates.get_by_request(context, request, explain_empty=True).allocation_requests == []
+
+
+def test_capacity_beyond_64_bits(app: Any) -> None:
+    stored = Stored(app, [rp('big', VCPU={'total': 2147483647, 'allocation_ratio': 1e30})])
+    summary = stored.candidates('resources=VCPU:1')['provider_summaries'][uuid_of('big')]
+    assert summary['resources']['VCPU']['capacity'] == int(2147483647 * 1e30)
+
+
+def test_as_many_groups_and_classes_as_the_settings_allow(app: Any) -> None:
+    names = [f'CUSTOM_C{number}' for number in range(1500)]
+    stored = Stored(app, [rp('host', VCPU=1000, **dict.fromkeys(names, 5))])
+    groups = '&'.join(f'resources{number}=VCPU:1' for number in range(1, 257))
+    answer = stored.candidates(f'{groups}&group_policy=none')
+    assert answer['allocation_requests'] == [{'allocations': {uuid_of('host'): {'resources': {'VCPU': 256}}}}]
+    wide = ','.join(f'{name}:1' for name in names)
+    for parameter in ('resources', 'resources1'):
+        [one] = stored.candidates(f'{parameter}={wide}')['allocation_requests']
+        assert one['allocations'][uuid_of('host')]['resources'] == dict.fromkeys(names, 1)
+
+
+def test_most_candidates_is_a_setting_and_reaching_it_is_logged_once(
+    app: Any, conf: cfg.ConfigOpts, caplog: pytest.LogCaptureFixture
+) -> None:
+    stored = Stored(app, flat(10))
+    conf.set_override('max_allocation_candidates', 10, 'placement')
+    assert len(stored.candidates('resources=VCPU:1')['allocation_requests']) == 10
+    assert not _logged(caplog, 'max_allocation_candidates')
+    conf.set_override('max_allocation_candidates', 4, 'placement')
+    for query in ('resources=VCPU:1', 'resources=VCPU:1&limit=5'):
+        caplog.clear()
+        assert len(stored.candidates(query)['allocation_requests']) == 4
+        assert len(_logged(caplog, 'max_allocation_candidates')) == 1
+    assert 'resources=VCPU%3A1&limit=5' in caplog.text
+    caplog.clear()
+    assert len(stored.candidates('resources=VCPU:1&limit=3')['allocation_requests']) == 3
+    assert not _logged(caplog, 'max_allocation_candidates')
+
+
+def test_random_order_and_random_samples(app: Any, conf: cfg.ConfigOpts) -> None:
+    stored = Stored(app, [*flat(40), *WORLDS['X4']])
+    everything = stored.bodies(stored.candidates('resources=VCPU:1'))
+    conf.set_override('randomize_allocation_candidates', True, 'placement')
+    orders = [stored.bodies(stored.candidates('resources=VCPU:1')) for _ in range(3)]
+    assert all(set(order) == set(everything) and len(order) == len(everything) for order in orders)
+    assert len({tuple(order) for order in orders}) > 1
+    samples = [frozenset(stored.bodies(stored.candidates('resources=VCPU:1&limit=5'))) for _ in range(5)]
+    assert all(len(sample) == 5 and sample <= set(everything) for sample in samples)
+    assert len(set(samples)) > 1
+
+
+# Why there is nothing ---------------------------------------------------------------------------------------
+
+
+def _logged(caplog: pytest.LogCaptureFixture, word: str) -> list[str]:
+    return [record.getMessage() for record in caplog.records if word in record.getMessage()]
+
+
+def test_empty_answer_is_explained_in_one_line(app: Any, caplog: pytest.LogCaptureFixture) -> None:
+    stored = Stored(app, WORLDS['X1'])
+    caplog.set_level(logging.INFO)
+    stored.candidates('resources=VCPU:5,MEMORY_MB:5000')
+    [line] = _logged(caplog, 'No allocation candidates')
+    assert 'resources VCPU:5: 1 trees, 1 providers, 2 no_capacity' in line
+    assert 'resources MEMORY_MB:5000: 0 trees' in line
+    assert 'nearest: ' in line
+    caplog.clear()
+    stored.candidates('resources=VCPU:1')
+    assert not _logged(caplog, 'No allocation candidates')
+
+
+def _funnel(context: RequestContext, *groups: RequestGroup, policy: str | None = None) -> Any:
+    return candidate_funnel.explain(context, CandidateRequest(groups, policy))
+
+
+def test_funnel_counts_what_each_rule_leaves(app: Any, context: RequestContext) -> None:
+    Stored(app, WORLDS['X1'])
+    group = RequestGroup(
+        '1', True, {'VCPU': 4, 'MEMORY_MB': 1000}, frozenset({AVX2}), frozenset({'CUSTOM_GREEN'}), (frozenset({'x'}),)
+    )
+    funnel = _funnel(context, group)
+    assert [(one.rule, one.subject, one.providers, one.trees) for one in funnel.stages] == [
+        ('resources', 'VCPU:4', 2, 2),
+        ('resources', 'MEMORY_MB:1000', 1, 1),
+        ('required', AVX2, 1, 1),
+        ('forbidden', 'CUSTOM_GREEN', 0, 0),
+        ('member_of', 'x', 0, 0),
+    ]
+    assert funnel.stages[0].refused == {Reason.NO_CAPACITY: 1}
+    assert funnel.stages[1].refused == {Reason.WRONG_STEP: 1}
+    assert funnel.found == 0
+    assert [(miss.name, miss.resource_class, miss.wanted, miss.left) for miss in funnel.misses] == [
+        ('fir', 'VCPU', 4, 1)
+    ]
+
+
+def test_funnel_names_groups_that_do_not_go_together(app: Any, context: RequestContext) -> None:
+    Stored(app, WORLDS['X5'])
+    groups = (RequestGroup('1', True, {'VCPU': 1}), RequestGroup('2', True, {'MEMORY_MB': 512}))
+    funnel = _funnel(context, *groups, policy='isolate')
+    assert [one.trees for one in funnel.stages] == [2, 2]
+    assert funnel.grouping == {('', Reason.TOO_FEW_PROVIDERS): 2}
+    assert _funnel(context, *groups, policy='none').found == 2
+
+
+def test_funnel_knows_sharing_providers_and_collective_traits(app: Any, context: RequestContext) -> None:
+    Stored(app, WORLDS['X2'])
+    group = RequestGroup('', False, {'VCPU': 2, 'DISK_GB': 50}, frozenset({'STORAGE_DISK_SSD'}))
+    funnel = _funnel(context, group)
+    assert [(one.subject, one.trees) for one in funnel.stages] == [
+        ('VCPU:2', 4),
+        ('DISK_GB:50', 3),
+        ('STORAGE_DISK_SSD', 2),
+    ]
+    assert funnel.found == 2
+
+
+# What it costs ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ('world', 'query', 'at_most'),
+    [
+        (flat, 'resources=VCPU:1&limit=10', 9),
+        (flat, f'resources=VCPU:1&required={AVX2}&member_of=all&limit=10', 10),
+        (numa, 'resources=VCPU:1,MEMORY_MB:64,DISK_GB:1&limit=10', 16),
+        (numa, 'resources=MEMORY_MB:64&resources1=VCPU:1&resources2=VCPU:1&group_policy=isolate&limit=10', 9),
+        (flat, 'resources=VCPU:9', 12),
+    ],
+)
+def test_statements_do_not_grow_with_the_number_of_providers(
+    app: Any, queries: Counter, world: Any, query: str, at_most: int
+) -> None:
+    costs = []
+    for count in (50, 2000):
+        stored = Stored(app, world(count if world is flat else count // 3))
+        stored.candidates(query)
+        with queries(at_most=at_most) as seen:
+            stored.candidates(query)
+        costs.append(len(seen))
+    assert costs[0] == costs[1]
+
+
+def test_statements_per_further_batch_are_constant(app: Any, queries: Counter) -> None:
+    stored = Stored(app, flat(2000))
+    stored.candidates('resources=VCPU:1&limit=1')
+    with queries(at_most=40) as seen:
+        assert len(stored.candidates('resources=VCPU:1')['allocation_requests']) == 2000
+    with queries(at_most=40) as fewer:
+        assert len(stored.candidates('resources=VCPU:1&limit=500')['allocation_requests']) == 500
+    # Four batches of 500 instead of one, each with its roots, providers, inventories, traits and aggregates, and a
+    # last look that finds no more roots.
+    assert len(seen) - len(fewer) == 3 * 5 + 1
+
+
+def test_memory_of_a_symmetric_case_follows_the_limit(app: Any) -> None:
+    world = [
+        one
+        for tree in ('east', 'west')
+        for one in [rp(tree, VCPU=64), *(rp(f'{tree}{n}', tree, SRIOV_NET_VF=8) for n in range(16))]
+    ]
+    stored = Stored(app, world)
+    query = Query([Group(str(n), {'SRIOV_NET_VF': 1}) for n in range(1, 9)], 'none', 1000)
+    path = f'/allocation_candidates?{query_string(query)}'
+    assert stored.ask(path, 29).status_code == 200
+    tracemalloc.start()
+    response = stored.ask(path, 29)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert len(response.json['allocation_requests']) == 1000
+    assert peak < 50_000_000
+
+
+def test_consumers_of_a_lease_use_it_up(app: Any) -> None:
+    """Example X9, with claims."""
+    stored = Stored(app, WORLDS['X9'])
+    query = 'resources=VCPU:2,MEMORY_MB:1024,CUSTOM_LEASE_7F:1'
+    [candidate] = stored.candidates(query)['allocation_requests']
+    body = {**candidate, 'project_id': 'p', 'user_id': 'u', 'consumer_generation': None}
+    for status in (204, 204, 204, 409):
+        assert stored.ask(f'/allocations/{uuid.uuid4()}', 29, 'PUT', body).status_code == status
+    assert stored.candidates(query)['allocation_requests'] == []

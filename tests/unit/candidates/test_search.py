@@ -1,0 +1,192 @@
+"""What the stages of the search promise beyond the right answer: laziness, fairness, bounds, reasons."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+import pytest
+
+from placement.candidates.reasons import Reason, Rejections
+from placement.candidates.request import CandidateRequest, RequestGroup
+from placement.candidates.rows import Anchor, Candidate
+from placement.candidates.search import Finder, breadth_first, chosen, search
+from tests.property.candidates_oracle import RP, record
+from tests.property.candidates_worlds import Rows
+from tests.unit.candidates.examples import rp
+
+
+def numbered(count: int, policy: str = 'none', rc: str = 'VGPU', amount: int = 1, **more: object) -> CandidateRequest:
+    groups = (RequestGroup(str(n), True, {rc: amount}) for n in range(1, count + 1))
+    return CandidateRequest(tuple(groups), policy, **more)  # type: ignore[arg-type]
+
+
+def devices(trees: int, each: int, units: int) -> list[RP]:
+    return [
+        one
+        for tree in range(trees)
+        for one in [
+            rp(f'root{tree}'),
+            *(rp(f'dev{tree}-{number}', f'root{tree}', VGPU=units) for number in range(each)),
+        ]
+    ]
+
+
+def found(world: list[RP], request: CandidateRequest, rejections: Rejections | None = None) -> list[Candidate]:
+    rows = Rows(world)
+    return list(search(rows.anchors(), request, rows.sharing.ids, rejections))
+
+
+def between_groups(rejections: Rejections) -> Rejections:
+    return Counter({key: n for key, n in rejections.items() if key[1].between_groups})
+
+
+def watched(anchors: Iterable[Anchor], seen: list[Anchor]) -> Iterator[Anchor]:
+    for anchor in anchors:
+        seen.append(anchor)
+        yield anchor
+
+
+def test_a_limit_looks_at_no_more_anchors_than_it_needs() -> None:
+    rows = Rows([rp(f'host{number}', VCPU=4) for number in range(100)])
+    seen: list[Anchor] = []
+    request = CandidateRequest((RequestGroup('', False, {'VCPU': 1}),))
+    kept = chosen(search(watched(rows.anchors(), seen), request), 10)
+    assert len(kept) == 10
+    assert len(seen) == 10
+
+
+def test_every_root_gives_one_candidate_before_any_gives_a_second() -> None:
+    rows = Rows([*devices(1, 20, 1), rp('host1', VGPU=1), *devices(1, 0, 0)[:0], rp('host2', VGPU=1)])
+    kept = chosen(search(rows.anchors(), numbered(1)), 3)
+    assert {candidate.anchor.tree[0].uuid for candidate in kept} == {'root0', 'host1', 'host2'}
+
+
+def test_breadth_first_takes_turns_and_lets_go_of_what_is_exhausted() -> None:
+    assert list(breadth_first([iter('abc'), iter(''), iter('d'), iter('ef')])) == ['a', 'd', 'e', 'b', 'f', 'c']
+
+
+def test_interchangeable_groups_give_each_combination_once() -> None:
+    assert len(found(devices(1, 8, 1), numbered(6, 'isolate'))) == 28
+    assert len(found(devices(1, 8, 1), numbered(6))) == 28
+    assert len(found(devices(1, 3, 2), numbered(3))) == 7
+
+
+@pytest.mark.parametrize('policy', ['none', 'isolate'])
+def test_a_symmetric_tree_does_not_explode(policy: str) -> None:
+    rows = Rows(devices(2, 16, 8))
+    rejections: Rejections = Counter()
+    candidates = search(rows.anchors(), numbered(8, policy), rows.sharing.ids, rejections)
+    kept = chosen(candidates, 1000)
+    assert len({one.amounts for one in kept}) == len(kept) == 1000
+    assert {one.anchor.tree[0].uuid for one in kept} == {'root0', 'root1'}
+    assert sum(rejections.values()) < 10_000
+
+
+def test_groups_that_differ_but_can_use_the_same_providers_do_not_explode() -> None:
+    # Each group is tied to a trait of its own that all but one device have: ten different sets of options.
+    traits = [f'CUSTOM_{number}' for number in range(10)]
+    world = [rp('root'), *(rp(f'd{i}', 'root', traits=set(traits) - {traits[i]}, VGPU=1) for i in range(10))]
+    groups = tuple(RequestGroup(str(n + 1), True, {'VGPU': 1}, frozenset({traits[n]})) for n in range(10))
+    rejections: Rejections = Counter()
+    bodies = found(world, CandidateRequest(groups, 'isolate'), rejections)
+    assert len(bodies) == 1
+    assert sum(rejections.values()) < 50_000
+
+
+@pytest.mark.parametrize('count', [17, 250])
+@pytest.mark.parametrize('policy', ['none', 'isolate'])
+def test_more_groups_than_there_is_room_for_is_seen_at_once(policy: str, count: int) -> None:
+    rejections: Rejections = Counter()
+    assert found(devices(1, 16, 1), numbered(count, policy), rejections) == []
+    assert between_groups(rejections) == {('', Reason.TOO_LITTLE_IN_ALL): 1}
+
+
+def test_more_isolated_groups_than_providers_is_seen_at_once() -> None:
+    rejections: Rejections = Counter()
+    assert found(devices(1, 16, 8), numbered(17, 'isolate'), rejections) == []
+    assert between_groups(rejections) == {('', Reason.TOO_FEW_PROVIDERS): 1}
+
+
+def test_number_of_groups_is_not_bounded_by_recursion() -> None:
+    [candidate] = found([rp('host', VGPU=3000)], numbered(3000))
+    assert candidate.amounts == ((1, 'VGPU', 3000),)
+
+
+def test_a_shared_pool_alone_is_found_without_looking_at_the_hosts_it_reaches() -> None:
+    hosts = [rp(f'host{number}', aggregates='pool', VCPU=8) for number in range(50)]
+    rows = Rows([rp('nfs', aggregates='pool', shares=True, DISK_GB=100), *hosts])
+    request = CandidateRequest((RequestGroup('', False, {'DISK_GB': 10}),))
+    each = [list(Finder(request)(anchor)) for anchor in rows.anchors()]
+    assert sum(map(len, each)) == 1
+
+
+def test_unnumbered_and_numbered_group_of_one_class_do_not_repeat_bodies() -> None:
+    groups = (RequestGroup('', False, {'VGPU': 1}), RequestGroup('1', True, {'VGPU': 1}, frozenset({'CUSTOM_A'})))
+    world = [rp('root'), *(rp(f'd{number}', 'root', traits=['CUSTOM_A'], VGPU=1) for number in range(3))]
+    bodies = [one.amounts for one in found(world, CandidateRequest(groups))]
+    assert len(bodies) == len(set(bodies)) == 3
+
+
+def test_reasons_are_counted_on_request() -> None:
+    world = [
+        rp('full', VCPU={'total': 4, 'used': 4}),
+        rp('picky', VCPU={'total': 4, 'min_unit': 2}),
+        rp('small', VCPU={'total': 4, 'max_unit': 1, 'min_unit': 1, 'step_size': 1}),
+        rp('bare'),
+    ]
+    rejections: Rejections = Counter()
+    request = CandidateRequest((RequestGroup('', False, {'VCPU': 1}, forbidden=frozenset({'CUSTOM_A'})),))
+    assert len(found(world, request, rejections)) == 1
+    assert rejections == {
+        ('', Reason.NO_CAPACITY): 1,
+        ('', Reason.BELOW_MIN_UNIT): 1,
+        ('', Reason.NO_INVENTORY): 1,
+    }
+
+
+def test_all_reasons_of_one_inventory() -> None:
+    inventory = Rows([RP('p', inventory={'VCPU': record(8, min_unit=2, max_unit=6, step_size=2, used=4)})])
+    refusal = inventory.providers['p'].inventories['VCPU'].refusal
+    assert [refusal(n) for n in (1, 2, 3, 4, 6, 7)] == [
+        Reason.BELOW_MIN_UNIT,
+        None,
+        Reason.WRONG_STEP,
+        None,
+        Reason.NO_CAPACITY,
+        Reason.ABOVE_MAX_UNIT,
+    ]
+
+
+def test_sample_is_uniform_and_shuffled() -> None:
+    rng = random.Random(0)
+    drawn = Counter(item for _ in range(3000) for item in chosen(iter(range(10)), 3, rng))
+    # 900 expected of each; six standard deviations are about 150.
+    assert all(750 < count < 1050 for count in drawn.values())
+    assert len({tuple(chosen(iter(range(5)), None, rng)) for _ in range(200)}) > 80
+
+
+def test_sample_holds_no_more_than_its_size() -> None:
+    alive: set[int] = set()
+    most = 0
+
+    class Item:
+        def __init__(self) -> None:
+            nonlocal most
+            alive.add(id(self))
+            most = max(most, len(alive))
+
+        def __del__(self) -> None:
+            alive.discard(id(self))
+
+    kept = chosen((Item() for _ in range(1000)), 5, random.Random(1))
+    assert len(kept) == 5
+    assert most < 10
+
+
+def test_walking_a_stream_stops_where_the_reader_stops() -> None:
+    rows = Rows(devices(1, 16, 8))
+    candidates = search(rows.anchors(), numbered(8, 'isolate'), rows.sharing.ids)
+    assert len(list(itertools.islice(candidates, 5))) == 5
