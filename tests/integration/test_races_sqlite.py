@@ -1,4 +1,4 @@
-"""Races, random load and a rush of first starts on SQLite with four worker processes, as part of the default suite."""
+"""Races and random load on SQLite with four worker processes, as part of the default suite."""
 
 from __future__ import annotations
 
@@ -59,7 +59,3 @@ def test_history(server: servers.Server, directory: pathlib.Path, record_propert
     assert judged.server_errors == 0
     assert judged.unknown == 0
     assert judged.accepted > 100
-
-
-def test_ten_first_starts(tmp_path: pathlib.Path) -> None:
-    assertions.all_came_up([f'sqlite:///{tmp_path}/placement.db'] * 10, tmp_path)

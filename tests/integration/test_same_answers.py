@@ -59,8 +59,8 @@ def world(load_application: Callable[..., Any]) -> Iterator[World]:
 
 
 @pytest.fixture(scope='module')
-def reference(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """Its twin on SQLite."""
+def reference(setting: databases.Setting, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """Its twin on SQLite; a new one for each setting, since what is sent changes it."""
     database = tmp_path_factory.mktemp('reference') / 'placement.sqlite'
     overrides: dict[str, dict[str, Any]] = {
         'placement_database': {'connection': f'sqlite:///{database}', 'sync_on_startup': True},
