@@ -11,11 +11,7 @@ OPTS = [
         'path',
         type=types.String(regex=r'^(/[A-Za-z0-9_.-]+)+$'),
         sample_default='/healthcheck',
-        help="""
-Path, below the mount prefix, that answers 200 while the process is alive. The same path followed by /ready answers 200
-while the database can be used and 503 while it cannot. Both need no token.
-
-Not set: both paths are unknown, as the API has no such resources.
-""",
+        help='Path, below the mount prefix, that answers 200 while the process is alive; followed by /ready, it answers'
+        ' 200 while the database can be used and 503 while it cannot. Neither needs a token. Unset: neither exists.',
     ),
 ]

@@ -11,14 +11,10 @@ OPTS = [
         'bind',
         type=types.String(regex=r'^(\[[0-9A-Fa-f:.]+\]|[^:\[\]\s]+):[0-9]{1,5}$'),
         sample_default='127.0.0.1:9178',
-        help="""
-Address and port, as host:port or [v6 address]:port, on which the metrics are served, away from the API's port.
-Not set: nothing is counted and nothing is served.
-
-placement-api starts a process that listens there and ends with it. Under another WSGI server, set the environment
-variable PROMETHEUS_MULTIPROC_DIR to an empty directory for the server and for ``python -m placement.cmd.exporter``,
-and run the latter beside it. The listener has no authentication: bind it to an address that only the monitoring
-reaches.
-""",
+        help='Address and port, as HOST:PORT or [IPV6]:PORT, on which the metrics are served, away from the port of the'
+        ' API. Unset: nothing is counted and nothing is served. placement-api starts a process that listens there and'
+        ' ends with it. Under another WSGI server set the environment variable PROMETHEUS_MULTIPROC_DIR to an empty'
+        ' directory for the server and for "python -m placement.cmd.exporter", and run the latter beside the former. There is no'
+        ' authentication: use an address that only the monitoring reaches.',
     ),
 ]

@@ -6,7 +6,9 @@ import re
 from pathlib import Path
 
 import pytest
+from keystoneauth1 import loading as ks_loading
 from oslo_config import cfg
+from oslo_policy import policy
 
 from placement import conf as placement_conf
 from placement import policies
@@ -57,6 +59,32 @@ def test_groups_of_libraries_are_documented_and_the_options_named_there_exist() 
     for group, names in documented.items():
         known = {option.name for option in declared[group]} | {option.dest for option in declared[group]}
         assert set(names) <= known, group
+
+
+def _settings(sample: str) -> dict[str, set[str]]:
+    """The names that a sample configuration sets, also in comments, by group."""
+    parts = re.split(r'^\[(.+)\]$', sample, flags=re.MULTILINE)
+    names = re.compile(r'^#?([a-z_]+) = ', re.MULTILINE)
+    return {group: set(names.findall(text)) for group, text in zip(parts[1::2], parts[2::2], strict=True)}
+
+
+def test_sample_configuration_is_accepted_and_sets_only_what_exists() -> None:
+    sample = ROOT / 'etc' / 'placement' / 'placement.conf'
+    conf = placement_conf.load(environ={}, config_files=[str(sample)])
+    assert conf.api.auth_strategy == 'keystone'
+    # What the plugin that auth_type names brings along.
+    plugin = {option.dest for option in ks_loading.get_auth_plugin_conf_options('password')}
+    known = {group: {option.dest for option in options} for group, options in _options().items()}
+    known['keystone_authtoken'] |= plugin
+    for group, names in _settings(sample.read_text()).items():
+        assert names <= known[group], group
+
+
+def test_sample_policy_overrides_only_rules_that_exist() -> None:
+    sample = (ROOT / 'etc' / 'placement' / 'placement-policy.yaml').read_text()
+    overrides = policy.Rules.load(re.sub(r'^#(?=")', '', sample, flags=re.MULTILINE))
+    assert overrides.keys() <= {rule.name for rule in policies.list_rules()}
+    assert {str(check) for check in overrides.values()} == {'(rule:admin_api or role:reader)'}
 
 
 def test_policy_rules_are_documented() -> None:
