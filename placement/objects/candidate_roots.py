@@ -32,8 +32,8 @@ RARE = 1000
 #: necessary conditions is good enough.
 _MOST_CONDITIONS = 40
 
-#: Stored units fit 32 bits, so this much is never found; larger numbers must not reach a database.
-_BEYOND_ANY_INVENTORY = 2**31
+#: Stored units fit 32 bits, so more is never found, and larger numbers must not reach a database.
+_LARGEST_UNIT = 2**31 - 1
 
 
 @dataclass(frozen=True)
@@ -200,9 +200,10 @@ class Roots:
 def room_parts(amount: int) -> dict[Reason, sa.ColumnElement[bool]]:
     """The parts of the room rule (contract B 1.3) for ``amount`` on a row of ``inventories``, by what breaks them."""
     inv = _inventories.c
-    amount = min(amount, _BEYOND_ANY_INVENTORY)
+    below_max = inv.max_unit >= amount if amount <= _LARGEST_UNIT else sa.false()
+    amount = min(amount, _LARGEST_UNIT)
     return {
-        Reason.ABOVE_MAX_UNIT: inv.max_unit >= amount,
+        Reason.ABOVE_MAX_UNIT: below_max,
         Reason.BELOW_MIN_UNIT: inv.min_unit <= amount,
         Reason.WRONG_STEP: sa.literal(amount) % inv.step_size == 0,
         Reason.NO_CAPACITY: fits(amount),
@@ -217,7 +218,7 @@ def room(amount: int) -> sa.ColumnElement[bool]:
 def fits(amount: int) -> sa.ColumnElement[bool]:
     """Whether ``amount`` is left of a row of ``inventories``."""
     inv = _inventories.c
-    return inv.used + min(amount, _BEYOND_ANY_INVENTORY) <= (inv.total - inv.reserved) * inv.allocation_ratio
+    return inv.used + min(amount, _LARGEST_UNIT) <= (inv.total - inv.reserved) * inv.allocation_ratio
 
 
 def count_roots(needs: Sequence[Need]) -> sa.Select[Any]:

@@ -17,7 +17,7 @@ from placement.objects import candidate_funnel
 from placement.objects.allocation_candidate import AllocationCandidates
 from tests.conftest import Counter
 from tests.functional.candidates_store import Stored, query_string, uuid_of
-from tests.property.candidates_oracle import RP, Group, Query
+from tests.property.candidates_oracle import RP, Group, Query, record
 from tests.unit.candidates.examples import AVX2, WORLDS, rp
 
 OAK, ELM = uuid_of('oak'), uuid_of('elm')
@@ -120,7 +120,8 @@ def test_capacity_beyond_64_bits(app: Any) -> None:
 
 def test_as_many_groups_and_classes_as_the_settings_allow(app: Any) -> None:
     names = [f'CUSTOM_C{number}' for number in range(1500)]
-    stored = Stored(app, [rp('host', VCPU=1000, **dict.fromkeys(names, 5))])
+    inventory = {name: record(5) for name in names} | {'VCPU': record(1000)}
+    stored = Stored(app, [RP('host', inventory=inventory)])
     groups = '&'.join(f'resources{number}=VCPU:1' for number in range(1, 257))
     answer = stored.candidates(f'{groups}&group_policy=none')
     assert answer['allocation_requests'] == [{'allocations': {uuid_of('host'): {'resources': {'VCPU': 256}}}}]

@@ -33,11 +33,11 @@ def test_groups_keep_what_they_ask_for() -> None:
     unnumbered, seventh = request.groups
     assert (unnumbered.suffix, unnumbered.use_same_provider) == ('', False)
     assert unnumbered.resources == {'VCPU': 2, 'MEMORY_MB': 512}
-    assert (unnumbered.required, unnumbered.forbidden) == ({'A'}, {'B'})
-    assert unnumbered.member_of == ({B},)
+    assert (unnumbered.required, unnumbered.forbidden) == (frozenset('A'), frozenset('B'))
+    assert unnumbered.member_of == (frozenset({B}),)
     assert (seventh.suffix, seventh.use_same_provider) == ('7', True)
     assert seventh.forbidden == {'C'}
-    assert seventh.member_of == ({A, B}, {A})
+    assert seventh.member_of == (frozenset({A, B}), frozenset({A}))
     assert (request.limit, request.group_policy, request.isolate) == (3, 'isolate', True)
 
 

@@ -1,0 +1,53 @@
+"""Allocation candidates on real servers: the worked examples and random topologies against the oracle."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from tests.functional.candidates_store import Stored
+from tests.integration import databases
+from tests.property.candidates_oracle import RP, Oracle, Query
+from tests.property.candidates_worlds import queries, worlds
+from tests.unit.candidates.examples import EXAMPLES, WORLDS, bodies
+
+pytestmark = pytest.mark.parametrize('setting', databases.parameters(*databases.defaults()), indirect=True)
+
+
+@pytest.fixture(scope='module')
+def application(load_application: Any) -> Any:
+    return load_application({})
+
+
+def test_worked_examples(application: Any) -> None:
+    for example in EXAMPLES:
+        stored = Stored(application, WORLDS[example.world])
+        answer = stored.candidates(example.query, example.minor)
+        assert set(stored.bodies(answer)) == bodies(example.candidates), example
+        assert set(stored.summaries(answer)) == set(example.summaries.split()), example
+
+
+@settings(
+    max_examples=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+@given(worlds(), queries((10, 17, 21, 24, 25, 28, 29, 29)))
+def test_random_topologies(application: Any, world: list[RP], query: Query) -> None:
+    stored = Stored(application, world)
+    answer = stored.candidates(query)
+    oracle = Oracle(world)
+    expected = oracle.candidates(query)
+    found = stored.bodies(answer)
+    assert set(found) == expected
+    assert len(found) == len(set(found))
+    assert stored.summaries(answer) == oracle.summaries(query, expected)
+
+
+@pytest.mark.parametrize('amount', [2**31, 10**19, 10**400])
+def test_amounts_of_any_size_find_nothing(application: Any, amount: int) -> None:
+    stored = Stored(application, WORLDS['X5'])
+    answer = stored.candidates(f'resources=VCPU:1&resources1=DISK_GB:{amount}')
+    assert answer == {'allocation_requests': [], 'provider_summaries': {}}
