@@ -11,7 +11,7 @@ from sqlalchemy import exc as sa_exc
 
 from placement import conf as placement_conf
 from placement import exception
-from placement.cmd import manage_audit, manage_db, manage_tree
+from placement.cmd import manage_audit, manage_db, manage_explain, manage_tree
 from placement.db.api import Database
 
 #: Exit code of a command that could not do what it was asked.
@@ -19,7 +19,7 @@ FAILED = 127
 
 #: One module for each command; each has ``add_parser(subparsers)``, which sets ``run(args, conf, db) -> exit code``,
 #: and ``needs_schema=False`` if it works on a database without our schema.
-_COMMANDS = (manage_db, manage_audit, manage_tree)
+_COMMANDS = (manage_db, manage_audit, manage_tree, manage_explain)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
