@@ -58,7 +58,7 @@ def load_application(
     with contextlib.ExitStack() as stack:
 
         def load(overrides: Mapping[str, Mapping[str, Any]]) -> Any:
-            options = {
+            options: dict[str, Mapping[str, Any]] = {
                 'placement_database': {'connection': setting.session_url(database), 'sync_on_startup': True},
                 'api': {'auth_strategy': 'noauth2'},
                 **overrides,

@@ -86,7 +86,7 @@ def why_unavailable(server: str) -> str | None:
         with engine.connect():
             return None
     except sa.exc.OperationalError as error:
-        return f'no server answers at {url}: {error.orig}'
+        return f'no server answers at {url}: {str(error.orig).splitlines()[0]}'
 
 
 def why_no_driver(url: sa.URL) -> str | None:

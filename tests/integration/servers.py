@@ -29,14 +29,15 @@ class Server:
     """One ``placement-api`` with its worker processes."""
 
     url: str
-    metrics_url: str
+    #: None when it was started without metrics.
+    metrics_url: str | None
     log: pathlib.Path
     process: subprocess.Popen[bytes]
 
     def wait_until_ready(self) -> None:
         """Return when the root document is served. Raises ServerError."""
         deadline = time.monotonic() + START_SECONDS
-        while not _answers(self.url):
+        while not all(_answers(url) for url in (self.url, self.metrics_url) if url):
             if self.process.poll() is not None:
                 raise ServerError(f'placement-api ended with status {self.process.returncode}:\n{self.tail()}')
             if time.monotonic() > deadline:
@@ -54,14 +55,16 @@ class Server:
         lines = [line.split(maxsplit=1) for line in listed.stdout.splitlines()]
         return [int(pid) for pid, arguments in lines if 'exporter' not in arguments]
 
-    def retries(self) -> int | None:
-        """How many transactions all workers have begun again; None when the metrics are not served."""
-        try:
-            with urllib.request.urlopen(self.metrics_url, timeout=10) as answer:
-                text = answer.read().decode()
-        except urllib.error.URLError:
-            return None
+    def retries(self) -> int:
+        """How many transactions all workers have begun again since the start."""
+        assert self.metrics_url is not None
+        with urllib.request.urlopen(self.metrics_url, timeout=10) as answer:
+            text = answer.read().decode()
         return int(sum(float(value) for value in re.findall(r'^\w*retries_total(?:{.*})? (\S+)$', text, re.MULTILINE)))
+
+    def retries_since(self, count: int) -> int:
+        """How many more than ``count``."""
+        return self.retries() - count
 
     def tail(self, lines: int = 40) -> str:
         """The end of the log."""
@@ -91,14 +94,15 @@ def launch(
     environment: Mapping[str, str] | None = None,
 ) -> Server:
     """Start ``placement-api`` on a database; does not wait. ``directory`` keeps its log."""
-    port, metrics_port = free_port(), free_port()
+    port = free_port()
+    metrics_bind = f'127.0.0.1:{free_port()}' if metrics else None
     log = directory / f'placement-api-{port}.log'
     settings = {
         'OS_PLACEMENT_CONFIG_DIR': str(directory),
         'OS_PLACEMENT_DATABASE__CONNECTION': database_url,
         'OS_PLACEMENT_DATABASE__SYNC_ON_STARTUP': 'true',
         'OS_API__AUTH_STRATEGY': 'noauth2',
-        **({'OS_METRICS__BIND': f'127.0.0.1:{metrics_port}'} if metrics else {}),
+        **({'OS_METRICS__BIND': metrics_bind} if metrics_bind else {}),
         **(environment or {}),
     }
     bind = f'127.0.0.1:{port}'
@@ -112,7 +116,7 @@ def launch(
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-    return Server(f'http://{bind}', f'http://127.0.0.1:{metrics_port}/metrics', log, process)
+    return Server(f'http://{bind}', f'http://{metrics_bind}/metrics' if metrics_bind else None, log, process)
 
 
 @contextlib.contextmanager

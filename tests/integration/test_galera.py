@@ -111,6 +111,7 @@ def test_history_with_a_node_and_workers_killed(
     fleet_of_servers: list[servers.Server],
     record_property: Callable[[str, str], None],
 ) -> None:
+    retries = [server.retries() for server in fleet_of_servers]
     load = Load.start([server.url for server in fleet_of_servers], clients=9)
     try:
         time.sleep(4)
@@ -127,7 +128,7 @@ def test_history_with_a_node_and_workers_killed(
     judged = report.of(
         history,
         unsent=load.unsent,
-        retries=_sum(server.retries() for server in fleet_of_servers),
+        retries=sum(server.retries_since(count) for server, count in zip(fleet_of_servers, retries, strict=True)),
         databases=[url.render_as_string(hide_password=False) for url in node_urls],
     )
     record_property('history', f'galera, a node and three workers killed\n{judged.text()}')
@@ -144,8 +145,3 @@ def _wait_until_it_writes(url: str) -> None:
         while client.request('PUT', f'/traits/CUSTOM_{uuid.uuid4().hex.upper()}').status != 201:
             assert time.monotonic() < deadline
             time.sleep(0.2)
-
-
-def _sum(counts: Iterator[int | None]) -> int | None:
-    known = [count for count in counts if count is not None]
-    return sum(known) if known else None

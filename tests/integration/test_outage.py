@@ -93,6 +93,7 @@ def test_history_with_an_outage(
     server: servers.Server,
     record_property: Callable[[str, str], None],
 ) -> None:
+    retries = server.retries()
     load = Load.start([server.url], clients=8)
     try:
         time.sleep(3)
@@ -106,7 +107,7 @@ def test_history_with_an_outage(
     judged = report.of(
         history,
         unsent=load.unsent,
-        retries=server.retries(),
+        retries=server.retries_since(retries),
         databases=[database.render_as_string(hide_password=False)],
     )
     record_property('history', f'{name}, crashed and started again\n{judged.text()}')

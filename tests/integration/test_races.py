@@ -55,13 +55,14 @@ def test_opposite_lock_orders(server: servers.Server) -> None:
 def test_history(
     setting: databases.Setting, database: sa.URL, server: servers.Server, record_property: Callable[[str, str], None]
 ) -> None:
+    retries = server.retries()
     load = Load.start([server.url], clients=10)
     time.sleep(6)
     history = load.finish()
     judged = report.of(
         history,
         unsent=load.unsent,
-        retries=server.retries(),
+        retries=server.retries_since(retries),
         databases=[database.render_as_string(hide_password=False)],
     )
     record_property('history', f'{setting.server} {setting.name}\n{judged.text()}')
