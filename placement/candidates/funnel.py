@@ -12,10 +12,11 @@ from placement.candidates.reasons import Reason
 class Stage:
     """What one rule left, applied after all those before it.
 
-    ``group`` is the suffix of the request group, ``rule`` one of ``resources``, ``required``, ``forbidden`` and
-    ``member_of``, ``subject`` what it is about (such as ``VCPU:2``). ``providers`` counts those that pass the rules of
-    this group so far, ``trees`` those that can still satisfy everything so far, by themselves or through sharing
-    providers. ``refused`` says for ``resources`` how many providers have the inventory and why it does not do.
+    ``group`` is the suffix of the request group, ``rule`` one of ``resources``, ``required``, ``forbidden``,
+    ``member_of`` and ``same provider``, ``subject`` what it is about (such as ``VCPU:2``). ``providers`` counts those
+    that pass the rules of this group so far, ``trees`` those that can still satisfy everything so far, by themselves or
+    through sharing providers. ``refused`` says for ``resources`` how many providers have the inventory and why it does
+    not do.
     """
 
     group: str

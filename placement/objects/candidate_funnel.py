@@ -28,6 +28,9 @@ _inventories = tables.inventories
 #: How many near misses to name.
 _MISSES = 3
 
+#: How many rules to account for, and classes to look for near misses of; a query may have thousands.
+_MOST_RULES = 50
+
 
 def explain(context: Any, request: CandidateRequest) -> Funnel:
     """Run a request and tell what became of it, in one snapshot of the database.
@@ -45,7 +48,7 @@ def explain(context: Any, request: CandidateRequest) -> Funnel:
 
 def account(tx: sa.Connection, request: CandidateRequest, names: Names, source: Source, most: int) -> Funnel:
     """Make the funnel of a request whose names are known. At most ``most`` candidates are counted."""
-    stages = list(_stages(tx, names, source.roots.needs))
+    stages = list(itertools.islice(_stages(tx, names, source.roots.needs), _MOST_RULES))
     rejections: Rejections = Counter()
     candidates = search(source.anchors(), request, source.sharing.ids, rejections)
     found = sum(1 for _ in itertools.islice(candidates, most))
@@ -94,11 +97,14 @@ def _first_broken(parts: dict[Reason, sa.ColumnElement[bool]], broken: Reason) -
 
 def _misses(tx: sa.Connection, request: CandidateRequest, names: Names) -> list[Miss]:
     """Name the providers that lack least of a class, relative to nothing but the amount itself."""
+    asked: dict[tuple[str, int], str] = {}
+    for group in request.groups:
+        for resource in group.resources.items():
+            asked.setdefault(resource, group.suffix)
     found = [
         miss
-        for group in request.groups
-        for name, amount in group.resources.items()
-        for miss in _misses_of(tx, names, group.suffix, name, amount)
+        for (name, amount), suffix in itertools.islice(asked.items(), _MOST_RULES)
+        for miss in _misses_of(tx, names, suffix, name, amount)
     ]
     found.sort(key=lambda miss: (miss.wanted - miss.left) / miss.wanted)
     return found[:_MISSES]

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from placement.candidates.reasons import Reason
 from placement.candidates.rows import Provider
 from placement.candidates.steps import Plan, Step
-from placement.db import tables
+from placement.db import statements, tables
 from placement.objects.candidate_names import Names
 
 _r = tables.resource_providers.alias('r')
@@ -81,6 +81,8 @@ class Roots:
         self._steps = list(dict.fromkeys(plan.steps))
         #: What a candidate cannot do without, steps first.
         self.needs = list(self._all_needs(plan))[:_MOST_CONDITIONS]
+        if not plan.nested_aware:
+            self.needs += _together(self.needs)
         self._leading: Need | None = None
         self._counted = False
 
@@ -259,6 +261,16 @@ def _reached(aggregates: frozenset[int]) -> sa.ColumnElement[bool]:
         .where(_aggregates.c.aggregate_id.in_(sorted(aggregates)))
         .correlate(_r)
     )
+
+
+def _together(needs: Sequence[Need]) -> list[Need]:
+    """What no sharing provider can bring must come from one provider of the tree, below 1.29 (contract B 5.4)."""
+    own = [need for need in needs if not need.aggregates]
+    if len(own) < 2:
+        return []
+    conditions = [test.condition for need in own for test in need.tests[:_MOST_CONDITIONS]]
+    everything = Test('same provider', 'for all of this (below 1.29)', statements.all_of(conditions))
+    return [Need('', (everything,), frozenset(), own[0].rows)]
 
 
 def _leading_rows(need: Need) -> sa.Select[Any] | sa.CompoundSelect[Any]:

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 
 from placement import conf as placement_conf
 from placement import deploy
 from tests.functional.candidates_store import Stored
 from tests.property.candidates_oracle import RP, Oracle, Query
 from tests.property.candidates_worlds import queries as some_queries
-from tests.property.candidates_worlds import worlds
+from tests.property.candidates_worlds import thorough, worlds
 from tests.unit.candidates.examples import EXAMPLES, WORLDS, Example, bodies
 
 MINORS = (10, 11, 12, 16, 17, 21, 22, 24, 25, 26, 27, 28, 29, 29, 29)
@@ -46,12 +46,7 @@ def test_worked_example(shared_app: Any, example: Example) -> None:
     assert set(stored.summaries(answer)) == set(example.summaries.split())
 
 
-FULL_STACK = settings(
-    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
-)
-
-
-@FULL_STACK
+@thorough(300)
 @given(worlds(), some_queries(MINORS))
 def test_whole_application_answers_what_the_definitions_say(shared_app: Any, world: list[RP], query: Query) -> None:
     stored = Stored(shared_app, world)
@@ -64,7 +59,7 @@ def test_whole_application_answers_what_the_definitions_say(shared_app: Any, wor
     assert stored.summaries(answer) == oracle.summaries(query, expected)
 
 
-@settings(FULL_STACK, max_examples=60)
+@thorough(60)
 @given(worlds(most=5), some_queries((12, 27, 28, 29, 29)))
 def test_every_candidate_can_be_claimed(shared_app: Any, world: list[RP], query: Query) -> None:
     stored = Stored(shared_app, world)
@@ -77,7 +72,7 @@ def test_every_candidate_can_be_claimed(shared_app: Any, world: list[RP], query:
         assert stored.ask(path, query.minor, 'DELETE').status_code == 204
 
 
-@settings(FULL_STACK, max_examples=60)
+@thorough(60)
 @given(worlds(), some_queries((28, 29)))
 def test_limited_answers_are_subsets_with_the_summaries_of_what_was_kept(
     shared_app: Any, world: list[RP], query: Query

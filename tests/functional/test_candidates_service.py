@@ -215,6 +215,30 @@ def test_funnel_names_groups_that_do_not_go_together(app: Any, context: RequestC
     assert _funnel(context, *groups, policy='none').found == 2
 
 
+def test_funnel_says_what_trees_below_1_29_lack(app: Any, context: RequestContext) -> None:
+    Stored(app, WORLDS['X4'])
+    request = CandidateRequest((RequestGroup('', False, {'VCPU': 4, 'MEMORY_MB': 1024}),), nested_aware=False)
+    funnel = candidate_funnel.explain(context, request)
+    assert [(one.rule, one.trees) for one in funnel.stages] == [
+        ('resources', 1),
+        ('resources', 1),
+        ('same provider', 0),
+    ]
+    assert funnel.found == 0
+
+
+def test_funnel_of_a_request_of_thousands_of_rules_is_bounded(
+    app: Any, context: RequestContext, queries: Counter
+) -> None:
+    names = [f'CUSTOM_C{number}' for number in range(1000)]
+    Stored(app, [RP('host', inventory={name: record(5) for name in names})])
+    groups = tuple(RequestGroup(str(n), True, dict.fromkeys(names[n::250], 6)) for n in range(1, 200))
+    with queries(at_most=220):
+        funnel = _funnel(context, *groups, policy='isolate')
+    assert funnel.found == 0
+    assert len(funnel.stages) == 50
+
+
 def test_funnel_knows_sharing_providers_and_collective_traits(app: Any, context: RequestContext) -> None:
     Stored(app, WORLDS['X2'])
     group = RequestGroup('', False, {'VCPU': 2, 'DISK_GB': 50}, frozenset({'STORAGE_DISK_SSD'}))

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 
 from tests.functional.candidates_store import Stored
 from tests.integration import databases
 from tests.property.candidates_oracle import RP, Oracle, Query
-from tests.property.candidates_worlds import queries, worlds
+from tests.property.candidates_worlds import queries, thorough, worlds
 from tests.unit.candidates.examples import EXAMPLES, WORLDS, bodies
 
 pytestmark = pytest.mark.parametrize('setting', databases.parameters(*databases.defaults()), indirect=True)
@@ -29,11 +29,7 @@ def test_worked_examples(application: Any) -> None:
         assert set(stored.summaries(answer)) == set(example.summaries.split()), example
 
 
-@settings(
-    max_examples=40,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
-)
+@thorough(40)
 @given(worlds(), queries((10, 17, 21, 24, 25, 28, 29, 29)))
 def test_random_topologies(application: Any, world: list[RP], query: Query) -> None:
     stored = Stored(application, world)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from typing import Any
 
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from placement.candidates.request import CandidateRequest, RequestGroup
@@ -12,9 +14,21 @@ from placement.candidates.rows import Anchor, Candidate, Inventory, Provider
 from placement.candidates.sharing import SharingIndex
 from tests.property.candidates_oracle import RP, SHARES, Body, Group, Query, record
 
+#: A nightly run sets this to try so many times as many examples.
+EFFORT = int(os.environ.get('PLACEMENT_TEST_CANDIDATES_EFFORT', '1'))
+
 CLASSES = ['VCPU', 'MEMORY_MB', 'DISK_GB']
 TRAITS = ['HW_CPU_X86_AVX2', 'CUSTOM_RED']
 AGGREGATES = ['north', 'south', 'east']
+
+
+def thorough(examples: int) -> settings:
+    """Settings for a test that tries ``examples`` worlds in the default suite."""
+    return settings(
+        max_examples=examples * EFFORT,
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+    )
 
 
 class Rows:

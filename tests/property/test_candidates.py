@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import random
 
-from hypothesis import HealthCheck, event, given, settings
+from hypothesis import event, given
 from hypothesis import strategies as st
 
 from placement.candidates.search import chosen, search
 from tests.property.candidates_oracle import RP, Body, Oracle, Query
-from tests.property.candidates_worlds import Rows, queries, request_of, worlds
+from tests.property.candidates_worlds import Rows, queries, request_of, thorough, worlds
 
 MINORS = (10, 17, 21, 22, 24, 25, 28, 29, 29, 29)
-EXAMPLES = settings.get_profile(settings.get_current_profile_name()).max_examples
-
-
-def thorough(examples: int) -> settings:
-    """``examples`` runs by default; a profile that asks for more gets more."""
-    return settings(max_examples=max(examples, EXAMPLES), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def found(world: list[RP], query: Query) -> list[Body]:
