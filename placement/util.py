@@ -43,14 +43,18 @@ def extract_json(body: bytes, schema: dict[str, Any]) -> Any:
 
 
 def validate_query_params(req: webob.Request, schema: dict[str, Any]) -> multidict.MultiDict:
-    """Read the query string and check it (contract A 1.10).
+    """Read the query string, no longer than ``[placement] max_query_length``, and check it (contract A 1.10).
 
     :param schema: of an object whose members are strings; judges the last value of each key.
     :returns: text to text; indexing gives the last value of a key, ``getall`` every one.
-    :raises HTTPBadRequest: it is not UTF-8, or does not satisfy ``schema``.
+    :raises HTTPBadRequest: it is too long, not UTF-8, or does not satisfy ``schema``.
     """
+    text = req.environ.get('QUERY_STRING', '')
+    longest = req.environ['placement.context'].conf.placement.max_query_length
+    if len(text) > longest:
+        raise exc.HTTPBadRequest(f'Invalid query string parameters: longer than {longest} bytes.')
     try:
-        params = multidict.MultiDict(validation.parse_query(req.environ.get('QUERY_STRING', '')))
+        params = multidict.MultiDict(validation.parse_query(text))
         validation.validate(dict(params), schema)
     except (validation.ValidationError, UnicodeError) as error:
         raise exc.HTTPBadRequest(f'Invalid query string parameters: {error}') from error

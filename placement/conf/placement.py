@@ -44,7 +44,7 @@ OPTS = [
         'max_query_length',
         default=65536,
         min=1024,
-        help='Longest query string of GET /allocation_candidates, in bytes as sent. A longer one is answered with 400.'
+        help='Longest query string that is read, in bytes as sent. A longer one is answered with 400.'
         ' The HTTP server in front may have a lower limit of its own.',
     ),
     cfg.StrOpt(

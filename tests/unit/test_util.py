@@ -9,7 +9,9 @@ import pytest
 import webob
 from webob import exc
 
-from placement import microversion, util
+from placement import conf as placement_conf
+from placement import context, microversion, util
+from placement.db.api import Database
 
 SCHEMA = {'type': 'object', 'properties': {'name': {'type': 'string'}}, 'additionalProperties': False}
 
@@ -17,6 +19,8 @@ SCHEMA = {'type': 'object', 'properties': {'name': {'type': 'string'}}, 'additio
 def _request(path: str = '/', version: str = '1.29', **options: Any) -> webob.Request:
     req = webob.Request.blank(path, **options)
     req.environ[microversion.ENVIRON_KEY] = microversion.parse_version_string(version)
+    values = placement_conf.load(environ={}, config_files=[])
+    req.environ[context.ENVIRON_KEY] = context.RequestContext(conf=values, db=Database(values))
     return req
 
 
@@ -110,3 +114,10 @@ def test_links_carry_the_mount_prefix(prefix: str, start: str) -> None:
     assert util.inventory_url(environ, 'u', 'VCPU') == f'{start}/resource_providers/u/inventories/VCPU'
     assert util.trait_url(environ, 'T') == f'{start}/traits/T'
     assert util.resource_class_url(environ, 'C') == f'{start}/resource_classes/C'
+
+
+def test_a_query_string_that_is_too_long(app: Any) -> None:
+    request = webob.Request.blank('/resource_providers?name=' + 'x' * 65536, headers={'X-Auth-Token': 'admin'})
+    response = request.get_response(app)
+    assert response.status_int == 400
+    assert 'Invalid query string parameters: longer than 65536 bytes.' in response.json['errors'][0]['detail']
