@@ -37,10 +37,11 @@ def add_parser(commands: Any) -> None:
     parser.add_argument('--repair', action='store_true', help='put right what needs no decision of a person')
     parser.add_argument('--dry-run', action='store_true', help='with --repair: only say what would be put right')
     parser.add_argument('--format', choices=('table', 'json'), default='table', help='how to print the findings')
-    parser.set_defaults(run=_run)
+    parser.set_defaults(run=run)
 
 
-def _run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
+def run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
+    """Make the audit that ``args`` (repair, dry_run, format) ask for, print it, and return the exit code."""
     # Usages are looked at after what was before them is repaired, as that changes what they should be.
     findings: list[tuple[str, audit.Finding]] = []
     repairs = args.repair and not args.dry_run

@@ -7,6 +7,7 @@ from typing import Any
 
 from oslo_config import cfg
 
+from placement.cmd import manage_adopt
 from placement.db import migration
 from placement.db.api import Database
 
@@ -36,6 +37,8 @@ def add_parser(commands: Any) -> None:
     )
     stamp.add_argument('revision', metavar='REVISION', help='a version, or "head" for the newest')
     stamp.set_defaults(run=_stamp)
+
+    manage_adopt.add_action(actions)
 
 
 def _sync(_args: argparse.Namespace, _conf: cfg.ConfigOpts, db: Database) -> int:

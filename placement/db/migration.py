@@ -51,7 +51,7 @@ def sync(engine: sa.Engine, revision: str = 'head') -> None:
     """
     target = _resolve(revision)
     with locked(engine) as connection:
-        present = _version(connection)
+        present = version_on(connection)
         if present is None:
             _refuse_foreign_tables(connection)
         if present != target:
@@ -71,7 +71,7 @@ def downgrade(engine: sa.Engine, revision: str) -> None:
 def version(engine: sa.Engine) -> str | None:
     """The revision that the database has, None for a database without our schema."""
     with engine.connect() as connection:
-        return _version(connection)
+        return version_on(connection)
 
 
 def head() -> str:
@@ -86,7 +86,12 @@ def stamp(engine: sa.Engine, revision: str) -> None:
     """
     target = _resolve(revision)
     with locked(engine) as connection:
-        command.stamp(_config(connection), target)
+        stamp_on(connection, target)
+
+
+def stamp_on(connection: sa.Connection, revision: str) -> None:
+    """As ``stamp``, in a transaction of the caller's that ``locked`` began."""
+    command.stamp(_config(connection), revision)
 
 
 @contextlib.contextmanager
@@ -136,7 +141,8 @@ def _resolve(revision: str) -> str:
     return found.revision
 
 
-def _version(connection: sa.Connection) -> str | None:
+def version_on(connection: sa.Connection) -> str | None:
+    """As ``version``, in a transaction of the caller's."""
     context = migration.MigrationContext.configure(connection, opts={'version_table': VERSION_TABLE})
     return context.get_current_revision()
 

@@ -1,0 +1,110 @@
+"""Takes over, in place, a database that another deployment made: looks at it, makes a plan, carries it out.
+
+The plan is made from what is there, so that an adoption that was cut short, where changes of the schema are no part of
+a transaction (MySQL, MariaDB), is finished by doing it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+import sqlalchemy as sa
+
+from placement import exception
+from placement.db import (
+    adoption_doubts,
+    adoption_rows,
+    adoption_schema,
+    adoption_shape,
+    adoption_sqlite,
+    migration,
+    tables,
+)
+from placement.db.adoption_plan import Plan, Step
+from placement.db.adoption_shape import Shape
+
+#: What to tell about a step that is about to be made.
+Reporter = Callable[[Step], None]
+
+
+class NothingToAdopt(exception.PlacementError):
+    template = 'The database has no tables to take over. Make new ones with: placement-manage db sync'
+
+
+class AdoptedAlready(exception.PlacementError):
+    template = 'The schema is that of this service already, at version {version}.'
+
+
+def look(engine: sa.Engine, project: str, user: str) -> Plan:
+    """What an adoption would do, or what speaks against it. Changes nothing.
+
+    :param project: external id of the owner of consumers that have no record.
+    :param user: the same.
+    :raises NothingToAdopt: there are no tables.
+    :raises AdoptedAlready: there is nothing to do.
+    """
+    with migration.locked(engine) as connection:
+        return _plan(connection, project, user)
+
+
+def carry_out(engine: sa.Engine, project: str, user: str, report: Reporter) -> Plan:
+    """Adopt, unless there are doubts; then nothing is changed.
+
+    One transaction on SQLite and PostgreSQL. Parameters and errors as for ``look``.
+
+    :returns: what was done, or what speaks against it.
+    :raises BrokenReferences: SQLite: a table of theirs refers to rows that are not there. Nothing was changed.
+    """
+    with adoption_sqlite.without_foreign_keys(engine), migration.locked(engine) as connection:
+        _keep_others_out(connection)
+        plan = _plan(connection, project, user)
+        if plan.doubts:
+            return plan
+        for step in plan.steps:
+            report(step)
+            step.run(connection)
+        if connection.dialect.name == 'sqlite':
+            adoption_sqlite.check_references(connection)
+        return plan
+
+
+def _keep_others_out(connection: sa.Connection) -> None:
+    """Let nobody write between the look and the changes, where a lock lasts as long as the transaction."""
+    if connection.dialect.name == 'postgresql':
+        present = set(sa.inspect(connection).get_table_names()) & set(tables.metadata.tables)
+        if present:
+            connection.exec_driver_sql(f'LOCK TABLE {", ".join(sorted(present))} IN ACCESS EXCLUSIVE MODE')
+
+
+def _plan(connection: sa.Connection, project: str, user: str) -> Plan:
+    version = migration.version_on(connection)
+    if version is not None:
+        raise AdoptedAlready(version=version)
+    shapes = adoption_shape.read(connection)
+    if not shapes:
+        raise NothingToAdopt
+    doubts = [f'There is no table {name}.' for name in tables.metadata.tables if name not in shapes]
+    doubts = doubts or [
+        *adoption_schema.doubts(connection, shapes),
+        *adoption_schema.number_doubts(connection, shapes),
+    ]
+    # Rows are asked about columns of ours, so these have to be there.
+    doubts = doubts or list(adoption_doubts.find(connection, shapes))
+    return Plan([] if doubts else list(_steps(connection, shapes, project, user)), doubts)
+
+
+def _steps(connection: sa.Connection, shapes: Mapping[str, Shape], project: str, user: str) -> Iterator[Step]:
+    yield from adoption_rows.generations(connection, shapes)
+    if connection.dialect.name == 'sqlite':
+        yield from adoption_sqlite.columns(shapes)
+    else:
+        yield from adoption_schema.columns(connection, shapes)
+    yield from adoption_rows.sequences(connection, shapes)
+    yield from adoption_rows.names(connection)
+    yield from adoption_rows.roots(connection)
+    yield from adoption_rows.consumers(connection, project, user)
+    yield from adoption_schema.constraints(connection, shapes)
+    yield from adoption_rows.used(connection)
+    head = migration.head()
+    sentence = f'Record the version of the schema, {head}, in the table {migration.VERSION_TABLE}.'
+    yield Step(sentence, lambda connection: migration.stamp_on(connection, head))

@@ -1,0 +1,200 @@
+"""How the tables that another deployment made look, as far as this service cares."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import mysql
+
+from placement.db import tables, types
+
+#: Columns that an existing deployment may lack: one is ours, the others tell times that nobody recorded.
+ADDED = frozenset({'used', 'created_at', 'updated_at'})
+
+#: Options of an index that is over some rows, or over the beginnings of values.
+_PARTS = ('postgresql_where', 'sqlite_where', 'mysql_length', 'mariadb_length')
+
+#: Columns in one foreign key -> the table they refer to. All refer to ids.
+ForeignKeys = Mapping[tuple[str, ...], str]
+
+
+@dataclasses.dataclass(frozen=True)
+class Shape:
+    """One table as it is.
+
+    ``columns`` are as SQLAlchemy's inspector gives them. ``unique`` are the sets of columns that cannot hold the same
+    values twice. ``own_order`` are the texts of ours that compare otherwise than code point by code point. ``engine``
+    is MySQL's, None elsewhere.
+    """
+
+    table: sa.Table
+    columns: Mapping[str, Any]
+    primary_key: frozenset[str]
+    unique: frozenset[frozenset[str]]
+    foreign_keys: ForeignKeys
+    indexes: frozenset[tuple[str, ...]]
+    own_order: frozenset[str]
+    engine: str | None
+
+    def lacks_columns(self) -> list[str]:
+        """Columns of ours that are not there."""
+        return [column.name for column in self.table.columns if column.name not in self.columns]
+
+    def too_open(self) -> list[str]:
+        """Columns that may be empty there, and may not be with us."""
+        return [name for name, column in self._both() if column.nullable is False and self.columns[name]['nullable']]
+
+    def too_strict(self) -> list[str]:
+        """Columns that may be empty with us, and may not be there. We always give names and creation times."""
+        given = {'name', 'created_at'}
+        return [
+            name
+            for name, column in self._both()
+            if column.nullable and not self.columns[name]['nullable'] and name not in given
+        ]
+
+    def too_short(self) -> list[str]:
+        """Texts that cannot hold what ours can."""
+        return [name for name, column in self._both() if _length(self.columns[name]['type']) < _length(column.type)]
+
+    def single_precision(self) -> list[str]:
+        """Numbers that do not read back as written."""
+        return [
+            name
+            for name, column in self._both()
+            if isinstance(column.type, sa.Double) and _is_single(self.columns[name]['type'])
+        ]
+
+    def lacks_unique(self) -> list[sa.UniqueConstraint]:
+        """Unique constraints of ours that nothing there enforces."""
+        return [
+            one
+            for one in _ordered(self.table, sa.UniqueConstraint)
+            if not any(held <= set(one.columns.keys()) for held in self.unique)
+        ]
+
+    def lacks_foreign_keys(self) -> list[sa.ForeignKeyConstraint]:
+        """Foreign keys of ours that are not there."""
+        return [
+            one
+            for one in _ordered(self.table, sa.ForeignKeyConstraint)
+            if self.foreign_keys.get(tuple(one.column_keys)) != one.referred_table.name
+        ]
+
+    def lacks_indexes(self) -> list[sa.Index]:
+        """Indexes of ours that no index there can stand in for."""
+        wanted = sorted(self.table.indexes, key=lambda index: str(index.name))
+        return [index for index in wanted if not self._led_by(tuple(index.columns.keys()))]
+
+    def _led_by(self, columns: tuple[str, ...]) -> bool:
+        return any(there[: len(columns)] == columns for there in self.indexes)
+
+    def _both(self) -> Iterator[tuple[str, sa.Column[Any]]]:
+        return ((column.name, column) for column in self.table.columns if column.name in self.columns)
+
+
+def read(connection: sa.Connection) -> dict[str, Shape]:
+    """Table name -> shape, of those tables of ours that are there."""
+    inspector = sa.inspect(connection)
+    present = set(inspector.get_table_names())
+    return {
+        table.name: _shape(connection, inspector, table)
+        for table in tables.metadata.sorted_tables
+        if table.name in present
+    }
+
+
+def _shape(connection: sa.Connection, inspector: sa.Inspector, table: sa.Table) -> Shape:
+    name = table.name
+    key = inspector.get_pk_constraint(name)['constrained_columns']
+    indexes = [one for one in inspector.get_indexes(name) if None not in one['column_names'] and _is_whole(one)]
+    uniques = [tuple(one['column_names']) for one in inspector.get_unique_constraints(name)]
+    uniques += [tuple(map(str, one['column_names'])) for one in indexes if one['unique']]
+    led = {tuple(map(str, one['column_names'])) for one in indexes} | {tuple(key), *uniques}
+    return Shape(
+        table=table,
+        columns={column['name']: column for column in inspector.get_columns(name)},
+        primary_key=frozenset(key),
+        unique=frozenset(frozenset(one) for one in (*uniques, key) if one),
+        foreign_keys={
+            tuple(one['constrained_columns']): one['referred_table'] for one in inspector.get_foreign_keys(name)
+        },
+        indexes=frozenset(led),
+        own_order=frozenset(_own_order(connection, table)),
+        engine=_engine(connection, name),
+    )
+
+
+def _is_whole(index: Any) -> bool:
+    """Whether an index is over all rows and over whole values."""
+    options = index.get('dialect_options', {})
+    return not any(
+        options.get(f'{one}') for one in ('postgresql_where', 'sqlite_where', 'mysql_length', 'mariadb_length')
+    )
+
+
+def _own_order(connection: sa.Connection, table: sa.Table) -> Iterator[str]:
+    texts = [column.name for column in table.columns if isinstance(column.type, types.Text)]
+    if connection.dialect.name in ('mysql', 'mariadb'):
+        query = sa.text(
+            'SELECT column_name AS name, collation_name AS collation FROM information_schema.columns'
+            ' WHERE table_schema = DATABASE() AND table_name = :table'
+        )
+        there = {row.name: row.collation for row in connection.execute(query, {'table': table.name})}
+        yield from (name for name in texts if there.get(name) not in (None, binary_collation(connection)))
+    elif connection.dialect.name == 'sqlite':
+        query = sa.text("SELECT sql FROM sqlite_master WHERE type = 'table' AND name = :table")
+        definition = connection.execute(query, {'table': table.name}).scalar_one()
+        yield from (
+            name
+            for name in texts
+            if re.search(rf'\b{name}\b["`\]]?[^,]*\bCOLLATE\s+(?!BINARY)', definition, re.IGNORECASE)
+        )
+
+
+def binary_collation(connection: sa.Connection) -> str:
+    """The collation of ``types.Text`` on MySQL or MariaDB."""
+    return str(types.Text(1).compile(connection.dialect)).rpartition(' ')[2]
+
+
+def _engine(connection: sa.Connection, name: str) -> str | None:
+    if connection.dialect.name not in ('mysql', 'mariadb'):
+        return None
+    query = sa.text(
+        'SELECT engine FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = :name'
+    )
+    return str(connection.execute(query, {'name': name}).scalar_one())
+
+
+def is_expected(column: sa.Column[Any], found: Any) -> bool:
+    """Whether what a column of ours holds can be in a column of the type ``found``, perhaps after a step of the plan."""
+    if isinstance(column.type, types.Text):
+        # CHAR pads with blanks; TEXT of MySQL cannot be indexed whole.
+        return isinstance(found, sa.String) and not isinstance(found, sa.CHAR | mysql.TEXT | mysql.CHAR)
+    if isinstance(column.type, sa.Integer):
+        small = sa.SmallInteger | mysql.TINYINT | mysql.MEDIUMINT
+        return isinstance(found, sa.Integer) and not isinstance(found, small) and not getattr(found, 'unsigned', False)
+    if isinstance(column.type, sa.Double):
+        return isinstance(found, sa.Float)
+    return isinstance(found, sa.DateTime) and not found.timezone
+
+
+def _is_single(type_: Any) -> bool:
+    # SQLite has one kind of number with a fraction, whatever it is called.
+    return isinstance(type_, sa.REAL | sa.FLOAT) and not isinstance(type_, sa.Double)
+
+
+def _length(type_: Any) -> float:
+    if not isinstance(type_, sa.String):
+        return 0
+    return float('inf') if type_.length is None else type_.length
+
+
+def _ordered(table: sa.Table, kind: type[Any]) -> list[Any]:
+    """The constraints of one kind; SQLAlchemy keeps them in a set."""
+    found = [one for one in table.constraints if isinstance(one, kind)]
+    return sorted(found, key=lambda one: [str(column) for column in one.columns])
