@@ -7,6 +7,7 @@ is rare, the roots come from its rows and the others are tested on these alone.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -30,7 +31,13 @@ RARE = 1000
 
 #: How many conditions of one request go into the statement. Databases bound the size of expressions, and any subset of
 #: necessary conditions is good enough.
-_MOST_CONDITIONS = 40
+_MOST_CONDITIONS = 30
+
+#: How many selections of one need are counted to see whether they could lead.
+_MOST_LEADS = 8
+
+#: A list of more names than this is not repeated.
+_LONG_LIST = 100
 
 #: Stored units fit 32 bits, so more is never found, and larger numbers must not reach a database.
 _LARGEST_UNIT = 2**31 - 1
@@ -53,15 +60,16 @@ class Test:
 class Need:
     """Something without which a root has no candidate.
 
-    It is met by a tree with a provider that passes all of ``tests``, or by a tree in one of ``aggregates``, through
-    which a sharing provider can meet it. ``rows`` selects ids of providers, all that could pass among them, from one
-    index. ``group`` is the suffix of the request group.
+    It is met by a tree with a provider that passes all of ``tests``, or by a tree in one of the aggregates through
+    which a sharing provider can meet it: ``shared_through`` is that condition on ``_aggregates``, None if none can.
+    Each of ``rows`` selects ids of providers from one index, one at least of each tree that meets the need by itself.
+    ``group`` is the suffix of the request group.
     """
 
     group: str
     tests: tuple[Test, ...]
-    aggregates: frozenset[int]
-    rows: sa.Select[Any]
+    shared_through: sa.ColumnElement[bool] | None
+    rows: tuple[sa.Select[Any], ...]
 
     def with_tests(self, count: int) -> Need:
         """The same need with the first ``count`` tests alone."""
@@ -79,11 +87,12 @@ class Roots:
         self._names = names
         self._sharing = sharing
         self._steps = list(dict.fromkeys(plan.steps))
+        self._first_of_group = {step.group: step for step in reversed(self._steps)}
         #: What a candidate cannot do without, steps first.
         self.needs = list(self._all_needs(plan))[:_MOST_CONDITIONS]
         if not plan.nested_aware:
             self.needs += _together(self.needs)
-        self._leading: Need | None = None
+        self._leading: sa.Select[Any] | sa.CompoundSelect[Any] | None = None
         self._counted = False
 
     def after(self, root_id: int | None, count: int | None) -> Sequence[int]:
@@ -95,26 +104,30 @@ class Roots:
 
     def meeting_points(self) -> sa.Select[Any]:
         """Select (root id, aggregate id) of the roots that touch more than one aggregate with sharing providers."""
-        shares = _traits.alias('shares')
-        theirs = _aggregates.alias('theirs')
-        carrying = (
-            sa.select(theirs.c.aggregate_id)
-            .join(shares, shares.c.resource_provider_id == theirs.c.resource_provider_id)
-            .where(shares.c.trait_id == self._names.sharing_trait_id)
-        )
+        carrying = self._carrying()
         touching = sa.join(_t, _aggregates, _aggregates.c.resource_provider_id == _t.c.id)
         several = (
             sa.select(_t.c.root_provider_id)
             .select_from(touching)
-            .where(_aggregates.c.aggregate_id.in_(carrying))
+            .where(carrying)
             .group_by(_t.c.root_provider_id)
             .having(sa.func.min(_aggregates.c.aggregate_id) < sa.func.max(_aggregates.c.aggregate_id))
         )
         return (
             sa.select(_t.c.root_provider_id, _aggregates.c.aggregate_id)
             .select_from(touching)
-            .where(_aggregates.c.aggregate_id.in_(carrying), _t.c.root_provider_id.in_(several))
+            .where(carrying, _t.c.root_provider_id.in_(several))
             .distinct()
+        )
+
+    def _carrying(self) -> sa.ColumnElement[bool]:
+        """The condition that a row of ``_aggregates`` is about an aggregate with any sharing provider."""
+        shares = _traits.alias('shares')
+        theirs = _aggregates.alias('theirs')
+        return _aggregates.c.aggregate_id.in_(
+            sa.select(theirs.c.aggregate_id)
+            .join(shares, shares.c.resource_provider_id == theirs.c.resource_provider_id)
+            .where(shares.c.trait_id == self._names.sharing_trait_id)
         )
 
     # What a candidate cannot do without ---------------------------------------------------------------------
@@ -125,41 +138,57 @@ class Roots:
         unnumbered = [step for step in self._steps if not step.numbered]
         for name in sorted(plan.collective):
             bringing = (one for step in unnumbered for one in self._serving(step) if name in one.traits)
-            yield Need('', (self._has_trait(name),), self._aggregates_of(bringing), self._rows_with_trait(name))
+            yield Need('', (self._has_trait(name),), self._shared_by(bringing), (self._rows_with_trait(name),))
 
     def _need_of(self, step: Step) -> Need:
-        first, _amount = step.resources[0]
-        rows = sa.select(_inventories.c.resource_provider_id).where(
-            _inventories.c.resource_class_id == self._names.class_ids[first]
-        )
-        if step.required:
-            rows = self._rows_with_trait(min(step.required))
-        return Need(step.group, tuple(self._tests(step)), self._aggregates_of(self._serving(step)), rows)
+        rows = tuple(itertools.islice(self._rows(step), _MOST_LEADS))
+        return Need(step.group, tuple(self._tests(step)), self._shared_by(self._serving(step)), rows)
+
+    def _rows(self, step: Step) -> Iterator[sa.Select[Any]]:
+        for any_of in step.member_of:
+            ids = self._aggregate_ids(any_of)
+            yield sa.select(_aggregates.c.resource_provider_id).where(_aggregates.c.aggregate_id.in_(ids))
+        for name in sorted(step.required):
+            yield self._rows_with_trait(name)
+        for name, _amount in step.resources:
+            yield sa.select(_inventories.c.resource_provider_id).where(self._of_class(name))
 
     def _rows_with_trait(self, name: str) -> sa.Select[Any]:
         return sa.select(_traits.c.resource_provider_id).where(_traits.c.trait_id == self._names.trait_ids[name])
 
+    def _of_class(self, name: str) -> sa.ColumnElement[bool]:
+        return _inventories.c.resource_class_id == self._names.class_ids[name]
+
+    def _aggregate_ids(self, uuids: frozenset[str]) -> list[int]:
+        return [self._names.aggregate_ids[uuid] for uuid in sorted(uuids) if uuid in self._names.aggregate_ids]
+
     def _serving(self, step: Step) -> Iterator[Provider]:
         return (one for one in self._sharing if step.refusal(one, None) is None)
 
-    def _aggregates_of(self, providers: Iterable[Provider]) -> frozenset[int]:
-        return frozenset().union(*(self._sharing[one] for one in providers))
+    def _shared_by(self, providers: Iterable[Provider]) -> sa.ColumnElement[bool] | None:
+        """The condition that a row of ``_aggregates`` is about an aggregate of any of these sharing providers."""
+        ids: frozenset[int] = frozenset().union(*(self._sharing[one] for one in providers))
+        if len(ids) > _LONG_LIST:
+            return self._carrying()
+        return _aggregates.c.aggregate_id.in_(sorted(ids)) if ids else None
 
     def _tests(self, step: Step) -> Iterator[Test]:
         for name, amount in step.resources[:_MOST_CONDITIONS]:
-            condition = _own(
-                _inventories, _inventories.c.resource_class_id == self._names.class_ids[name], room(amount)
-            )
+            condition = _own(_inventories, self._of_class(name), room(amount))
             yield Test('resources', f'{name}:{amount}', condition, (name, amount))
         for name in sorted(step.required)[:_MOST_CONDITIONS]:
             yield self._has_trait(name)
-        if step.forbidden:
+        if self._is_worth_stating(step, len(step.forbidden)):
             names = sorted(step.forbidden)
             ids = [self._names.trait_ids[name] for name in names]
             yield Test('forbidden', ','.join(names), sa.not_(_own(_traits, _traits.c.trait_id.in_(ids))))
-        if step.member_of:
+        if self._is_worth_stating(step, sum(map(len, step.member_of))):
             subject = ' and '.join(','.join(sorted(any_of)) for any_of in step.member_of)
             yield Test('member_of', subject, self._membership(step))
+
+    def _is_worth_stating(self, step: Step, length: int) -> bool:
+        """Whether to name a list in the statement. A long one is named once per group: parameters are bounded."""
+        return 0 < length <= _LONG_LIST or (length > 0 and step is self._first_of_group[step.group])
 
     def _has_trait(self, name: str) -> Test:
         return Test('required', name, _own(_traits, _traits.c.trait_id == self._names.trait_ids[name]))
@@ -171,9 +200,9 @@ class Roots:
         return sa.or_(own, sa.and_(*(self._inside(any_of, _r.c.id) for any_of in step.member_of[:_MOST_CONDITIONS])))
 
     def _inside(self, any_of: frozenset[str], provider_id: sa.ColumnElement[int]) -> sa.ColumnElement[bool]:
-        ids = [self._names.aggregate_ids[uuid] for uuid in sorted(any_of) if uuid in self._names.aggregate_ids]
         inside = _aggregates.alias()
-        return sa.exists().where(inside.c.resource_provider_id == provider_id, inside.c.aggregate_id.in_(ids))
+        in_any = inside.c.aggregate_id.in_(self._aggregate_ids(any_of))
+        return sa.exists().where(inside.c.resource_provider_id == provider_id, in_any)
 
     # The statement ------------------------------------------------------------------------------------------
 
@@ -181,21 +210,22 @@ class Roots:
         yield from _conditions(self.needs)
         leading = self._lead()
         if leading is not None:
-            ids = _leading_rows(leading).subquery()
+            ids = leading.subquery()
             yield _r.c.id.in_(sa.select(_t.c.root_provider_id).where(_t.c.id.in_(sa.select(ids.c[0]))))
         steps = self.needs[: len(self._steps)]
-        if len(steps) == len(self._steps) and all(need.aggregates for need in steps):
+        if len(steps) == len(self._steps) and all(need.shared_through is not None for need in steps):
             # Sharing providers can serve everything, but then they are found at their own roots or at bridges.
             yield sa.or_(*map(_met_by_tree, steps))
 
-    def _lead(self) -> Need | None:
-        """Find out, once, whether one of the needs is so rare that its rows should lead."""
+    def _lead(self) -> sa.Select[Any] | sa.CompoundSelect[Any] | None:
+        """Find out, once, whether there is a need that so few rows can meet that these should lead."""
         if not self._counted:
             self._counted = True
-            counts = [_bounded_count(need).label(f'need_{number}') for number, need in enumerate(self.needs)]
+            leads = [lead for need in self.needs for lead in _leads(need)][:_MOST_CONDITIONS]
+            counts = [_bounded_count(lead).label(f'lead_{number}') for number, lead in enumerate(leads)]
             found = self._tx.execute(sa.select(*counts)).one()
             rarest = min(range(len(found)), key=found.__getitem__)
-            self._leading = self.needs[rarest] if found[rarest] <= RARE else None
+            self._leading = leads[rarest] if found[rarest] <= RARE else None
         return self._leading
 
 
@@ -237,7 +267,10 @@ def count_providers(need: Need) -> sa.Select[Any]:
 def _conditions(needs: Iterable[Need]) -> Iterator[sa.ColumnElement[bool]]:
     yield _r.c.root_provider_id == _r.c.id
     for need in needs:
-        yield sa.or_(_met_by_tree(need), _reached(need.aggregates)) if need.aggregates else _met_by_tree(need)
+        if need.shared_through is None:
+            yield _met_by_tree(need)
+        else:
+            yield sa.or_(_met_by_tree(need), _reached(need.shared_through))
 
 
 def _own(table: sa.Table, *conditions: sa.ColumnElement[bool]) -> sa.ColumnElement[bool]:
@@ -250,35 +283,30 @@ def _met_by_tree(need: Need) -> sa.ColumnElement[bool]:
     return sa.exists().where(_t.c.root_provider_id == _r.c.id, *tests).correlate(_r)
 
 
-def _members(aggregates: frozenset[int]) -> sa.Select[Any]:
-    return sa.select(_aggregates.c.resource_provider_id).where(_aggregates.c.aggregate_id.in_(sorted(aggregates)))
-
-
-def _reached(aggregates: frozenset[int]) -> sa.ColumnElement[bool]:
-    return (
-        sa.exists()
-        .where(_t.c.root_provider_id == _r.c.id, _aggregates.c.resource_provider_id == _t.c.id)
-        .where(_aggregates.c.aggregate_id.in_(sorted(aggregates)))
-        .correlate(_r)
-    )
+def _reached(shared_through: sa.ColumnElement[bool]) -> sa.ColumnElement[bool]:
+    touching = (_t.c.root_provider_id == _r.c.id, _aggregates.c.resource_provider_id == _t.c.id)
+    return sa.exists().where(*touching, shared_through).correlate(_r)
 
 
 def _together(needs: Sequence[Need]) -> list[Need]:
     """What no sharing provider can bring must come from one provider of the tree, below 1.29 (contract B 5.4)."""
-    own = [need for need in needs if not need.aggregates]
+    own = [need for need in needs if need.shared_through is None]
     if len(own) < 2:
         return []
     conditions = [test.condition for need in own for test in need.tests[:_MOST_CONDITIONS]]
     everything = Test('same provider', 'for all of this (below 1.29)', statements.all_of(conditions))
-    return [Need('', (everything,), frozenset(), own[0].rows)]
+    return [Need('', (everything,), None, own[0].rows)]
 
 
-def _leading_rows(need: Need) -> sa.Select[Any] | sa.CompoundSelect[Any]:
-    """Select the ids of the providers without one of which a root cannot meet ``need``."""
-    return sa.union_all(need.rows, _members(need.aggregates)) if need.aggregates else need.rows
+def _leads(need: Need) -> Iterator[sa.Select[Any] | sa.CompoundSelect[Any]]:
+    """Selections of provider ids, each with one at least of every tree that meets ``need`` in whatever way."""
+    for rows in need.rows:
+        if need.shared_through is None:
+            yield rows
+        else:
+            yield sa.union_all(rows, sa.select(_aggregates.c.resource_provider_id).where(need.shared_through))
 
 
-def _bounded_count(need: Need) -> sa.ColumnElement[int]:
-    """Count the rows that would lead, at most a little more than ``RARE``."""
-    bounded = _leading_rows(need).limit(RARE + 1).subquery()
-    return sa.select(sa.func.count()).select_from(bounded).scalar_subquery()
+def _bounded_count(rows: sa.Select[Any] | sa.CompoundSelect[Any]) -> sa.ColumnElement[int]:
+    """Count rows, but not much further than ``RARE``."""
+    return sa.select(sa.func.count()).select_from(rows.limit(RARE + 1).subquery()).scalar_subquery()

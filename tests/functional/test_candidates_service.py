@@ -131,6 +131,31 @@ def test_as_many_groups_and_classes_as_the_settings_allow(app: Any) -> None:
         assert one['allocations'][uuid_of('host')]['resources'] == dict.fromkeys(names, 1)
 
 
+def test_lists_as_long_as_the_settings_allow(app: Any) -> None:
+    classes, traits = [f'CUSTOM_C{n}' for n in range(40)], [f'CUSTOM_T{n}' for n in range(1500)]
+    aggregates = [f'a{n}' for n in range(600)]
+    world = [
+        RP('host', inventory={name: record(5) for name in classes}, aggregates={'a7'}),
+        RP('traits', traits=set(traits), aggregates=set(aggregates)),
+    ]
+    stored = Stored(app, world)
+    wide = 'resources=' + ','.join(f'{name}:1' for name in classes)
+    forbidden = 'required=' + ','.join(f'!{name}' for name in traits)
+    member_of = 'member_of=in:' + ','.join(aggregates)
+    for minor in (28, 29):
+        for query in (f'{wide}&{forbidden}', f'{wide}&{member_of}&member_of=a7'):
+            assert len(stored.candidates(query, minor)['allocation_requests']) == 1
+
+
+def test_more_aggregates_than_a_statement_should_list(app: Any) -> None:
+    shared = [
+        rp(f'disk{n}', aggregates=f'a{n} a{n + 1}', shares=True, DISK_GB=10, IPV4_ADDRESS=10) for n in range(0, 300, 2)
+    ]
+    stored = Stored(app, [*shared, *(rp(f'host{n}', aggregates=f'a{n}', VCPU=4) for n in range(10))])
+    assert len(stored.candidates('resources=VCPU:1,DISK_GB:1,IPV4_ADDRESS:1')['allocation_requests']) == 10
+    assert len(stored.candidates('resources=DISK_GB:1,IPV4_ADDRESS:1')['allocation_requests']) == 150
+
+
 def test_most_candidates_is_a_setting_and_reaching_it_is_logged_once(
     app: Any, conf: cfg.ConfigOpts, caplog: pytest.LogCaptureFixture
 ) -> None:
