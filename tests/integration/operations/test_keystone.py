@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import pathlib
 from collections.abc import Iterator
@@ -34,21 +35,30 @@ def _middleware_options(auth_url: str) -> dict[str, Any]:
         'user_domain_id': 'default',
         'project_domain_id': 'default',
         'interface': 'internal',
-        # A negative time turns the cache off, so that a revoked token is refused at once.
-        'token_cache_time': -1,
     }
+
+
+@contextlib.contextmanager
+def _served(directory: pathlib.Path, options: dict[str, Any]) -> Iterator[str]:
+    placement_server.write_configuration(directory, api={'auth_strategy': 'keystone'}, keystone_authtoken=options)
+    with placement_server.served(directory) as (address, _):
+        yield address
 
 
 @pytest.fixture(scope='module')
 def url(keystone: identity.Keystone, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a placement that asks the Keystone, which has it in its catalog."""
-    directory = placement_server.write_configuration(
-        tmp_path_factory.mktemp('placement'),
-        api={'auth_strategy': 'keystone'},
-        keystone_authtoken=_middleware_options(keystone.url),
-    )
-    with placement_server.served(directory) as (address, _):
+    # A negative time turns the cache of tokens off, so that a revoked one is refused at once.
+    options = _middleware_options(keystone.url) | {'token_cache_time': -1}
+    with _served(tmp_path_factory.mktemp('placement'), options) as address:
         keystone.register(address)
+        yield address
+
+
+@pytest.fixture(scope='module')
+def remembering_url(keystone: identity.Keystone, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a placement that keeps what the Keystone said of a token, as it does unless configured."""
+    with _served(tmp_path_factory.mktemp('placement'), _middleware_options(keystone.url)) as address:
         yield address
 
 
@@ -99,19 +109,19 @@ def test_root_is_open_to_a_bad_token(url: str) -> None:
     assert _ask(url, 'GET', '/', 'gAAAAABnonsense').status_code == 200
 
 
-def test_plain_user_is_403_on_every_route(url: str, keystone: identity.Keystone) -> None:
+def test_plain_user_is_403_on_every_route(remembering_url: str, keystone: identity.Keystone) -> None:
     token = keystone.token('plain')
-    answers = {(method, path): _ask(url, method, path, token) for method, path in OPERATIONS}
+    answers = {(method, path): _ask(remembering_url, method, path, token) for method, path in OPERATIONS}
     assert {operation: answer.status_code for operation, answer in answers.items()} == dict.fromkeys(OPERATIONS, 403)
     for answer in answers.values():
         assert 'Policy does not allow placement:' in _error(answer)['detail']
 
 
-def test_admin_passes_the_policy_of_every_route(url: str, keystone: identity.Keystone) -> None:
+def test_admin_passes_the_policy_of_every_route(remembering_url: str, keystone: identity.Keystone) -> None:
     token = keystone.token('admin')
-    statuses = {_ask(url, method, path, token).status_code for method, path in OPERATIONS}
+    statuses = {_ask(remembering_url, method, path, token).status_code for method, path in OPERATIONS}
     assert statuses <= {200, 201, 204, 400, 404, 405}
-    assert _ask(url, 'GET', '/resource_providers', token).status_code == 200
+    assert _ask(remembering_url, 'GET', '/resource_providers', token).status_code == 200
 
 
 def test_revoked_token_is_refused(url: str, keystone: identity.Keystone) -> None:
@@ -167,9 +177,7 @@ def test_openstack_command_finds_the_service_in_the_catalog(keystone: identity.K
 
 def test_keystone_away_is_503(tmp_path: pathlib.Path) -> None:
     nowhere = f'http://127.0.0.1:{services.free_port()}/v3'
-    options = _middleware_options(nowhere) | {'http_request_max_retries': 0}
-    placement_server.write_configuration(tmp_path, api={'auth_strategy': 'keystone'}, keystone_authtoken=options)
-    with placement_server.served(tmp_path) as (url, _):
+    with _served(tmp_path, _middleware_options(nowhere) | {'http_request_max_retries': 0}) as url:
         answer = _ask(url, 'GET', '/resource_providers', 'gAAAAABnonsense')
         assert answer.status_code == 503, answer.text
         assert _error(answer)['title'] == 'Service Unavailable'
