@@ -19,7 +19,8 @@ SCHEMA = {'type': 'object', 'properties': {'name': {'type': 'string'}}, 'additio
 def _request(path: str = '/', version: str = '1.29', **options: Any) -> webob.Request:
     req = webob.Request.blank(path, **options)
     req.environ[microversion.ENVIRON_KEY] = microversion.parse_version_string(version)
-    values = placement_conf.load(environ={}, config_files=[])
+    overrides = {'placement_database': {'connection': 'sqlite://'}}
+    values = placement_conf.load(environ={}, config_files=[], overrides=overrides)
     req.environ[context.ENVIRON_KEY] = context.RequestContext(conf=values, db=Database(values))
     return req
 
