@@ -98,7 +98,8 @@ def _uuids(connection: sa.Connection) -> Iterator[str]:
         tables.consumers.c.uuid,
         tables.allocations.c.consumer_id,
     ):
-        odd = [text for text in connection.scalars(sa.select(column)) if not _CANONICAL.fullmatch(text)]
+        texts = connection.scalars(sa.select(column).where(column.is_not(None)))
+        odd = [text for text in texts if not _CANONICAL.fullmatch(text)]
         if odd:
             yield (
                 f'{column.table.description}.{column.name} is not spelled as a uuid is stored, in lower case with'

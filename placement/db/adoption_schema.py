@@ -25,9 +25,11 @@ def doubts(connection: sa.Connection, shapes: Mapping[str, Shape]) -> Iterator[s
                 yield f'The table {name} has no column {column}.'
         for column_name, column in shape.columns.items():
             yield from _column_doubts(shape, column_name, column)
-        yield from _key_doubts(shape)
+        yield from _key_doubts(shape, shapes)
         if connection.dialect.name == 'sqlite':
             yield from _sqlite_doubts(connection, name)
+        if shape.engine is not None:
+            yield from _mysql_doubts(connection, shape)
 
 
 def _column_doubts(shape: Shape, name: str, column: Any) -> Iterator[str]:
@@ -37,25 +39,44 @@ def _column_doubts(shape: Shape, name: str, column: Any) -> Iterator[str]:
             yield f'{where} is of an unexpected type: {column["type"]!r}.'
         return
     fills_itself = any(column.get(word) not in (None, False) for word in ('default', 'computed', 'identity'))
-    if not column['nullable'] and not fills_itself and name != _SPARE:
+    if not column['nullable'] and not fills_itself:
         yield f'{where} is not known, must not be empty and has no default, so that no row could be inserted.'
 
 
-def _key_doubts(shape: Shape) -> Iterator[str]:
+def _key_doubts(shape: Shape, shapes: Mapping[str, Shape]) -> Iterator[str]:
     expected = frozenset(column.name for column in shape.table.primary_key)
     if shape.primary_key != expected:
         found = ', '.join(sorted(shape.primary_key)) or 'nothing'
         yield f'The primary key of {shape.table.name} is {found} instead of {", ".join(sorted(expected))}.'
     for one in shape.lacks_foreign_keys():
-        elsewhere = shape.foreign_keys.get(tuple(one.column_keys))
+        (column,), referred = one.column_keys, one.referred_table.name
+        where = f'{shape.table.name}.{column}'
+        elsewhere = shape.foreign_keys.get((column,))
         if elsewhere is not None:
-            yield f'{shape.table.name}.{", ".join(one.column_keys)} refers to the table {elsewhere}.'
+            yield f'{where} refers to the table {elsewhere}.'
+        elif shape.engine is not None and column in shape.columns and referred in shapes:
+            types_ = shape.columns[column]['type'], shapes[referred].columns['id']['type']
+            if type(types_[0]) is not type(types_[1]):
+                yield f'{where} is of the type {types_[0]!r} and cannot refer to {referred}.id, which is {types_[1]!r}.'
 
 
 def _sqlite_doubts(connection: sa.Connection, name: str) -> Iterator[str]:
     query = sa.text("SELECT type, name FROM sqlite_master WHERE type IN ('trigger', 'view') AND sql LIKE :mention")
     for row in connection.execute(query, {'mention': f'%{name}%'}):
         yield f'The {row.type} {row.name} depends on the table {name}, which has to be written anew: drop it first.'
+
+
+def _mysql_doubts(connection: sa.Connection, shape: Shape) -> Iterator[str]:
+    """A text that a foreign key is on cannot change how it compares."""
+    query = sa.text(
+        'SELECT table_name AS one, column_name AS one_column, referenced_table_name AS other,'
+        ' referenced_column_name AS other_column FROM information_schema.key_column_usage'
+        ' WHERE table_schema = DATABASE() AND referenced_table_name IS NOT NULL'
+    )
+    for row in connection.execute(query):
+        for table, column in ((row.one, row.one_column), (row.other, row.other_column)):
+            if table == shape.table.name and column in shape.own_order:
+                yield f'The foreign key from {row.one}.{row.one_column} is on a text: drop it first.'
 
 
 def number_doubts(connection: sa.Connection, shapes: Mapping[str, Shape]) -> Iterator[str]:
@@ -161,9 +182,9 @@ def constraints(connection: sa.Connection, shapes: Mapping[str, Shape]) -> Itera
     """Steps after which everything is unique, indexed and referred to as it should be."""
     for name, shape in shapes.items():
         for unique in shape.lacks_unique() if connection.dialect.name != 'sqlite' else ():
-            yield Step(f'Make {name}.{", ".join(unique.columns.keys())} unique.', _unique(name, unique))
+            yield Step(f'Make {name}.{", ".join(unique.columns.keys())} unique.', _unique(shape, unique))
         for index in shape.lacks_indexes():
-            yield Step(f'Index {name} by {", ".join(index.columns.keys())}.', _index(name, index))
+            yield Step(f'Index {name} by {", ".join(index.columns.keys())}.', _index(shape, index))
     # After all indexes, as MySQL would make its own.
     for name, shape in shapes.items():
         for key in shape.lacks_foreign_keys() if connection.dialect.name != 'sqlite' else ():
@@ -171,12 +192,14 @@ def constraints(connection: sa.Connection, shapes: Mapping[str, Shape]) -> Itera
             yield Step(sentence, _foreign_key(name, key))
 
 
-def _unique(name: str, unique: sa.UniqueConstraint) -> Callable[[sa.Connection], None]:
-    return _each([lambda op: op.create_unique_constraint(str(unique.name), name, unique.columns.keys())])
+def _unique(shape: Shape, unique: sa.UniqueConstraint) -> Callable[[sa.Connection], None]:
+    name = shape.free_name(unique.name)
+    return _each([lambda op: op.create_unique_constraint(name, shape.table.name, unique.columns.keys())])
 
 
-def _index(name: str, index: sa.Index) -> Callable[[sa.Connection], None]:
-    return _each([lambda op: op.create_index(str(index.name), name, index.columns.keys())])
+def _index(shape: Shape, index: sa.Index) -> Callable[[sa.Connection], None]:
+    name = shape.free_name(index.name)
+    return _each([lambda op: op.create_index(name, shape.table.name, index.columns.keys())])
 
 
 def _foreign_key(name: str, key: sa.ForeignKeyConstraint) -> Callable[[sa.Connection], None]:

@@ -28,7 +28,7 @@ class Shape:
 
     ``columns`` are as SQLAlchemy's inspector gives them. ``unique`` are the sets of columns that cannot hold the same
     values twice. ``own_order`` are the texts of ours that compare otherwise than code point by code point. ``engine``
-    is MySQL's, None elsewhere.
+    is MySQL's, None elsewhere. ``taken`` are the names of indexes and unique constraints.
     """
 
     table: sa.Table
@@ -39,6 +39,7 @@ class Shape:
     indexes: frozenset[tuple[str, ...]]
     own_order: frozenset[str]
     engine: str | None
+    taken: frozenset[str]
 
     def lacks_columns(self) -> list[str]:
         """Columns of ours that are not there."""
@@ -90,6 +91,10 @@ class Shape:
         wanted = sorted(self.table.indexes, key=lambda index: str(index.name))
         return [index for index in wanted if not self._led_by(tuple(index.columns.keys()))]
 
+    def free_name(self, wanted: object) -> str:
+        """The name of an index or constraint of ours, or one like it when theirs has it."""
+        return f'placement_{wanted}' if str(wanted) in self.taken else str(wanted)
+
     def _led_by(self, columns: tuple[str, ...]) -> bool:
         return any(there[: len(columns)] == columns for there in self.indexes)
 
@@ -126,6 +131,9 @@ def _shape(connection: sa.Connection, inspector: sa.Inspector, table: sa.Table) 
         indexes=frozenset(led),
         own_order=frozenset(_own_order(connection, table)),
         engine=_engine(connection, name),
+        taken=frozenset(
+            str(one['name']) for one in (*inspector.get_indexes(name), *inspector.get_unique_constraints(name))
+        ),
     )
 
 
@@ -171,7 +179,7 @@ def _engine(connection: sa.Connection, name: str) -> str | None:
 
 
 def is_expected(column: sa.Column[Any], found: Any) -> bool:
-    """Whether what a column of ours holds can be in a column of the type ``found``, perhaps after a step of the plan."""
+    """Whether the type ``found`` can hold what a column of ours holds, perhaps after a step of the plan."""
     if isinstance(column.type, types.Text):
         # CHAR pads with blanks; TEXT of MySQL cannot be indexed whole.
         return isinstance(found, sa.String) and not isinstance(found, sa.CHAR | mysql.TEXT | mysql.CHAR)

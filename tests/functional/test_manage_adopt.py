@@ -3,11 +3,70 @@
 from __future__ import annotations
 
 import pathlib
+import struct
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from placement import conf as placement_conf
 from placement.cmd import manage, manage_audit
+from placement.db import adoption
+from placement.db.adoption_plan import Step
+from placement.db.adoption_schema import shortest
+from placement.db.api import Database
 from tests.functional import adopted, damage, foreign
+
+#: What was done to a database -> the doubt that it raises.
+DOUBTS = {
+    "UPDATE resource_classes SET id = 10001, name = 'VCPU' WHERE id = 10000": (
+        'The standard resource class VCPU has the id 10001 instead of 0.'
+    ),
+    'UPDATE resource_classes SET id = 2 WHERE id = 10000': (
+        'The id 2 belongs to the standard resource class DISK_GB, but is that of CUSTOM_GOLD.'
+    ),
+    'UPDATE inventories SET resource_class_id = 77 WHERE id = 3': (
+        'inventories.resource_class_id refers to resource_classes that do not exist: 77.'
+    ),
+    'UPDATE allocations SET resource_class_id = 77 WHERE id = 1': (
+        'allocations.resource_class_id refers to resource_classes that do not exist: 77.'
+    ),
+    'UPDATE allocations SET resource_provider_id = id + 90': (
+        'allocations.resource_provider_id refers to resource_providers that do not exist: 91, 92, 93 and 1 more.'
+    ),
+    'UPDATE resource_providers SET parent_provider_id = 99 WHERE id = 2': (
+        'resource_providers.parent_provider_id refers to resource_providers that do not exist: 99.'
+    ),
+    'UPDATE resource_providers SET parent_provider_id = 2 WHERE id = 1': (
+        'The parents of resource_providers go round in a loop: 1, 2.'
+    ),
+    'UPDATE inventories SET resource_provider_id = 3, resource_class_id = 0 WHERE id = 3': (
+        'inventories has rows with the same resource_provider_id, resource_class_id: (3, 0).'
+    ),
+    'UPDATE placement_aggregates SET uuid = NULL': 'placement_aggregates.uuid is empty in 1 row.',
+    "UPDATE consumers SET uuid = upper(uuid) WHERE uuid LIKE 'c%1%'": (
+        'consumers.uuid is not spelled as a uuid is stored, in lower case with hyphens: C0000011-'
+    ),
+    'UPDATE inventories SET step_size = 0 WHERE id = 1': (
+        'inventories.step_size is less than 1, which no amount is a multiple of: 1.'
+    ),
+    'DROP INDEX by_class_and_more; ALTER TABLE inventories DROP COLUMN total': (
+        'The table inventories has no column total.'
+    ),
+    'DROP TABLE users': 'There is no table users.',
+    'ALTER TABLE projects RENAME TO p;'
+    'CREATE TABLE projects (id INTEGER PRIMARY KEY, external_id VARCHAR(255) NOT NULL, colour INTEGER NOT NULL)': (
+        'The column projects.colour is not known, must not be empty and has no default'
+    ),
+    'CREATE VIEW totals AS SELECT sum(total) FROM inventories': 'The view totals depends on the table inventories',
+    'ALTER TABLE users RENAME TO u;'
+    'CREATE TABLE users (id INTEGER NOT NULL PRIMARY KEY, external_id INTEGER NOT NULL)': (
+        'The column users.external_id is of an unexpected type: INTEGER()'
+    ),
+    'ALTER TABLE users RENAME TO u; CREATE TABLE users (id INTEGER NOT NULL, external_id VARCHAR(255) NOT NULL)': (
+        'The primary key of users is nothing instead of id.'
+    ),
+}
 
 
 @pytest.fixture
@@ -28,8 +87,9 @@ def test_plan_changes_nothing(url: str, capsys: pytest.CaptureFixture[str]) -> N
     for sentence in (
         '- Set the generation of 1 row of resource_providers to 0, where there is none.',
         '- Write the table inventories anew, with what else is in it: add used; ',
+        '- Insert the standard names that are not there: 21 resource classes, ',
         '- Record the root of 2 resource providers, from the parents.',
-        '- Record 1 consumer that hold allocations and have no record, for the project 00000000-',
+        '- Make the record of 1 consumer that allocations name, which is not there, for the project 00000000-',
         '- Record how much of each inventory is used, from 4 allocations.',
         'Nothing was changed. To carry this out: placement-manage db adopt --yes',
     ):
@@ -38,8 +98,107 @@ def test_plan_changes_nothing(url: str, capsys: pytest.CaptureFixture[str]) -> N
 
 def test_adoption(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     foreign.build(url)
+    damage.plant(url, 'CREATE INDEX theirs ON consumers (consumer_type_id, uuid)')
     assert manage.main(['db', 'adopt', '--yes']) == manage_audit.CLEAN
     assert 'Nothing is wrong.' in capsys.readouterr().out
     adopted.check_schema(url)
     adopted.check_rows(url)
+    assert damage.column(url, "SELECT tbl_name FROM sqlite_master WHERE name = 'theirs'") == ['consumers']
+    assert damage.column(
+        url, "SELECT sql LIKE '%REFERENCES consumer_types%' FROM sqlite_master WHERE name = 'consumers'"
+    )
     adopted.check_service(url)
+
+
+@pytest.mark.parametrize(('statements', 'doubt'), DOUBTS.items())
+def test_doubts_change_nothing(url: str, statements: str, doubt: str, capsys: pytest.CaptureFixture[str]) -> None:
+    foreign.build(url)
+    damage.plant(url, *statements.split(';'))
+    before = damage.contents(url)
+    for options in ([], ['--yes']):
+        assert manage.main(['db', 'adopt', *options]) == manage.FAILED
+        assert f'- {doubt}' in capsys.readouterr().out
+    assert damage.contents(url) == before
+
+
+def test_failure_changes_nothing(url: str) -> None:
+    """Even the last step takes all others with it."""
+    foreign.build(url)
+    before = damage.contents(url)
+    db = Database(placement_conf.load(config_files=[]))
+
+    def stop_at_the_end(step: Step) -> None:
+        if step.sentence.startswith('Record the version'):
+            raise InterruptedError
+
+    try:
+        with pytest.raises(InterruptedError):
+            adoption.carry_out(db.engine, 'project', 'user', stop_at_the_end)
+    finally:
+        db.dispose()
+    assert damage.contents(url) == before
+
+
+def test_references_of_theirs_are_checked(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    foreign.build(url)
+    damage.plant(url, 'DELETE FROM consumer_types')
+    before = damage.contents(url)
+    assert manage.main(['db', 'adopt', '--yes']) == manage.FAILED
+    assert 'The tables consumers would refer to rows that are not there.' in capsys.readouterr().err
+    assert damage.contents(url) == before
+
+
+def test_columns_that_must_not_be_empty(url: str) -> None:
+    """A root that must not be empty would stop new providers, which get theirs after they are there."""
+    foreign.build(url)
+    damage.plant(
+        url,
+        'UPDATE resource_providers SET generation = 0 WHERE generation IS NULL',
+        'UPDATE resource_providers SET root_provider_id = coalesce(parent_provider_id, id)',
+        'ALTER TABLE resource_providers RENAME TO old',
+        """CREATE TABLE resource_providers (id INTEGER NOT NULL PRIMARY KEY,
+        uuid VARCHAR(36) NOT NULL COLLATE NOCASE UNIQUE, name VARCHAR(200) NOT NULL COLLATE NOCASE UNIQUE,
+        generation INTEGER NOT NULL, root_provider_id INTEGER NOT NULL, parent_provider_id INTEGER)""",
+        'INSERT INTO resource_providers SELECT * FROM old',
+        'DROP TABLE old',
+    )
+    assert manage.main(['db', 'adopt', '--yes']) == manage_audit.CLEAN
+    adopted.check_schema(url)
+    adopted.check_rows(url)
+    adopted.check_service(url)
+
+
+def test_audit_follows(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    foreign.build(url)
+    damage.plant(url, 'UPDATE inventories SET total = 1 WHERE id = 4', 'DELETE FROM resource_provider_aggregates')
+    assert manage.main(['db', 'adopt', '--yes']) == manage_audit.FOUND
+    out = capsys.readouterr().out
+    assert 'over_committed' in out
+    assert 'orphaned_aggregate' in out
+
+
+def test_nothing_to_adopt(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert manage.main(['db', 'adopt', '--yes']) == manage.FAILED
+    assert 'placement-manage db sync' in capsys.readouterr().err
+    assert manage.main(['db', 'sync']) == 0
+    assert manage.main(['db', 'adopt', '--yes']) == manage.FAILED
+    assert 'The schema is that of this service already' in capsys.readouterr().err
+
+
+def test_sync_refuses_and_points_here(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    foreign.build(url)
+    assert manage.main(['db', 'sync']) == manage.FAILED
+    assert 'placement-manage db adopt' in capsys.readouterr().err
+
+
+@pytest.mark.parametrize('written', [0.1, 1.1, 16.1, 1.5, 16.0, 0.0001, 123456.7, 1e-30, 3.4e38, 0.333])
+def test_ratio_reads_as_written(written: float) -> None:
+    single = struct.unpack('f', struct.pack('f', written))[0]
+    assert shortest(single) == float(f'{written:.8g}')
+
+
+@given(st.floats(width=32, allow_nan=False))
+def test_ratio_stays_the_same_single(single: float) -> None:
+    found = shortest(single)
+    assert struct.pack('f', found) == struct.pack('f', single)
+    assert len(repr(found)) <= len(repr(single))

@@ -8,7 +8,11 @@ from collections.abc import Callable, Iterator
 import pytest
 import sqlalchemy as sa
 
+from placement import conf as placement_conf
 from placement.cmd import manage, manage_audit
+from placement.db import adoption
+from placement.db.adoption_plan import Step
+from placement.db.api import Database
 from tests.functional import adopted, damage, foreign
 from tests.integration import databases
 
@@ -61,3 +65,65 @@ def test_doubt_changes_nothing(theirs: sa.URL, run: Manage, capsys: pytest.Captu
     assert '- The standard resource class VCPU has the id 10001 instead of 0.' in out
     assert '- inventories.resource_class_id refers to resource_classes that do not exist: 10000.' in out
     assert damage.contents(theirs) == before
+
+
+@pytest.mark.parametrize('setting', databases.parameters(SERVERS[0]), indirect=True)
+def test_failure_on_postgresql_changes_nothing(theirs: sa.URL, run: Manage) -> None:
+    """Even the last step takes all others with it."""
+    before = damage.contents(theirs)
+    with pytest.raises(InterruptedError):
+        _adopt(_Interrupting(after=1000, before_the_version=True))
+    assert damage.contents(theirs) == before
+    assert run('db', 'adopt', '--yes') == manage_audit.CLEAN
+
+
+@pytest.mark.parametrize('setting', databases.parameters(SERVERS[1]), indirect=True)
+def test_adoption_on_mariadb_is_finished_by_doing_it_again(theirs: sa.URL, run: Manage) -> None:
+    """Cut short every few steps, with an old engine, and once in the middle of the exchange of the ratios."""
+    damage.plant(theirs, 'ALTER TABLE resource_provider_traits ENGINE=MyISAM')
+    damage.plant(theirs, 'ALTER TABLE inventories ADD COLUMN placement_allocation_ratio DOUBLE NULL')
+    damage.plant(theirs, 'UPDATE inventories SET placement_allocation_ratio = 7 WHERE id = 1')
+    interrupted = 0
+    while True:
+        try:
+            _adopt(_Interrupting(after=6))
+            break
+        except InterruptedError:
+            interrupted += 1
+    assert interrupted > 3
+    assert run('audit') == manage_audit.CLEAN
+    adopted.check_schema(theirs)
+    adopted.check_rows(theirs)
+    adopted.check_service(theirs)
+
+
+@pytest.mark.parametrize('setting', databases.parameters(SERVERS[1]), indirect=True)
+def test_foreign_key_on_a_text_is_a_doubt(theirs: sa.URL, run: Manage, capsys: pytest.CaptureFixture[str]) -> None:
+    damage.plant(theirs, 'ALTER TABLE allocations ADD FOREIGN KEY (consumer_id) REFERENCES consumers (uuid)')
+    before = damage.contents(theirs)
+    assert run('db', 'adopt', '--yes') == manage.FAILED
+    assert '- The foreign key from allocations.consumer_id is on a text: drop it first.' in capsys.readouterr().out
+    assert damage.contents(theirs) == before
+
+
+class _Interrupting:
+    """Ends an adoption after some steps, or before the version is recorded."""
+
+    def __init__(self, after: int, before_the_version: bool = False) -> None:
+        self._left = after
+        self._before_the_version = before_the_version
+
+    def __call__(self, step: Step) -> None:
+        self._left -= 1
+        if self._left < 0 or (self._before_the_version and step.sentence.startswith('Record the version')):
+            raise InterruptedError
+
+
+def _adopt(report: adoption.Reporter) -> None:
+    conf = placement_conf.load(config_files=[])
+    db = Database(conf)
+    try:
+        owner = (conf.placement.incomplete_consumer_project_id, conf.placement.incomplete_consumer_user_id)
+        adoption.carry_out(db.engine, *owner, report)
+    finally:
+        db.dispose()
