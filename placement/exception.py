@@ -142,7 +142,11 @@ class InventoryExists(Conflict):
     template = "Inventory for '{resource_class}' on resource provider '{uuid}' already exists"
 
 
-class ResourceClassExists(Conflict):
+class NameTaken(Conflict):
+    """A resource class or a trait has the name already."""
+
+
+class ResourceClassExists(NameTaken):
     template = 'Resource class already exists: {resource_class}'
 
 
@@ -154,12 +158,18 @@ class MaxRetriesExceeded(Conflict):
     template = 'Max retries of DB transaction exceeded attempting to {action}'
 
 
+class TraitExists(NameTaken):
+    template = 'Trait already exists: {name}'
+
+
 class TraitInUse(Conflict):
     template = 'The trait {name} is in use by a resource provider.'
 
 
 class InvalidAllocationInventory(Conflict):
-    template = "Unable to allocate inventory: Inventory for '{resource_classes}' on resource provider '{uuids}' invalid."
+    template = (
+        "Unable to allocate inventory: Inventory for '{resource_classes}' on resource provider '{uuids}' invalid."
+    )
 
 
 class AllocationConstraintsViolated(Conflict):

@@ -10,7 +10,7 @@ from oslo_db import exception as db_exc
 from placement import exception
 from placement.db import api as db_api
 from placement.db import names, tables
-from placement.objects import base
+from placement.objects import base, named
 from placement.objects.base import fields
 
 _classes = tables.resource_classes
@@ -18,21 +18,15 @@ _inventories = tables.inventories
 
 
 @base.register
-class ResourceClass(base.Timestamped):
+class ResourceClass(named.Named):
     """One class, standard or custom (``CUSTOM_...``)."""
 
-    id: int
-    name: str
-    fields = {'id': fields.IntegerField(), 'name': fields.StringField()}
+    TABLE = _classes
 
     @classmethod
-    def get_by_name(cls, context: Any, name: str) -> ResourceClass:
-        """The class called ``name``.
-
-        :raises ResourceClassNotFound: there is none.
-        """
-        with context.db.reader() as tx:
-            return cls._get(context, tx, name)
+    def not_found(cls, name: str) -> exception.NotFound:
+        """What to raise when there is no class called ``name``."""
+        return exception.ResourceClassNotFound(resource_class=name)
 
     @classmethod
     def create(cls, context: Any, name: str) -> ResourceClass:
@@ -50,23 +44,10 @@ class ResourceClass(base.Timestamped):
             except db_exc.DBDuplicateEntry as error:
                 # Either the name or the next id was taken since we looked; the next attempt tells which.
                 raise db_api.TryAgain(exception.MaxRetriesExceeded(action=f'create resource class {name}')) from error
-            return cls._get(context, tx, name)
+            return cls.read(context, tx, name)
 
         created: ResourceClass = context.db.write(work)
         return created
-
-    @classmethod
-    def ensure(cls, context: Any, name: str) -> tuple[ResourceClass, bool]:
-        """The class called ``name``, a valid custom name, and whether this call created it."""
-        try:
-            return cls.get_by_name(context, name), False
-        except exception.ResourceClassNotFound:
-            pass
-        try:
-            return cls.create(context, name), True
-        except exception.ResourceClassExists:
-            # Somebody else created it since we looked.
-            return cls.get_by_name(context, name), False
 
     @classmethod
     def destroy(cls, context: Any, name: str) -> None:
@@ -78,7 +59,7 @@ class ResourceClass(base.Timestamped):
         """
 
         def work(tx: sa.Connection) -> None:
-            found = cls._get(context, tx, name)
+            found = cls.read(context, tx, name)
             if not names.is_custom(name):
                 raise exception.CannotDeleteStandardResourceClass(resource_class=name)
             inventory = sa.select(_inventories.c.id).where(_inventories.c.resource_class_id == found.id).limit(1)
@@ -106,20 +87,13 @@ class ResourceClass(base.Timestamped):
             renamed = tx.execute(_classes.update().where(_classes.c.id == self.id).values(name=new_name))
             if renamed.rowcount != 1:
                 raise exception.ResourceClassNotFound(resource_class=self.name)
-            return self._get(self._context, tx, new_name)
+            return self.read(self._context, tx, new_name)
 
         try:
             fresh = self._context.db.write(work)
         except db_exc.DBDuplicateEntry as error:
             raise exception.ResourceClassExists(resource_class=new_name) from error
         self.name, self.updated_at = fresh.name, fresh.updated_at
-
-    @classmethod
-    def _get(cls, context: Any, tx: sa.Connection, name: str) -> ResourceClass:
-        row = tx.execute(sa.select(_classes).where(_classes.c.name == name)).first() if names.storable(name) else None
-        if row is None:
-            raise exception.ResourceClassNotFound(resource_class=name)
-        return cls.from_row(context, row)
 
 
 @base.register

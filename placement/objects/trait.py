@@ -11,7 +11,7 @@ from oslo_db import exception as db_exc
 from placement import exception
 from placement.db import api as db_api
 from placement.db import names, tables
-from placement.objects import base, generation, provider_filter
+from placement.objects import base, generation, named, provider_filter
 from placement.objects.base import fields
 
 _traits = tables.traits
@@ -19,39 +19,32 @@ _provider_traits = tables.resource_provider_traits
 
 
 @base.register
-class Trait(base.Timestamped):
+class Trait(named.Named):
     """One trait, standard or custom (``CUSTOM_...``)."""
 
-    id: int
-    name: str
-    fields = {'id': fields.IntegerField(), 'name': fields.StringField()}
+    TABLE = _traits
 
     @classmethod
-    def get_by_name(cls, context: Any, name: str) -> Trait:
-        """The trait called ``name``.
+    def not_found(cls, name: str) -> exception.NotFound:
+        """What to raise when there is no trait called ``name``."""
+        return exception.TraitNotFound(names=name)
 
-        :raises TraitNotFound: there is none.
+    @classmethod
+    def create(cls, context: Any, name: str) -> Trait:
+        """Store a trait under ``name``, a valid custom name.
+
+        :raises TraitExists: there is one already.
         """
-        with context.db.reader() as tx:
-            return cls._get(context, tx, name)
-
-    @classmethod
-    def ensure(cls, context: Any, name: str) -> tuple[Trait, bool]:
-        """The trait called ``name``, a valid custom name, and whether this call created it."""
-        try:
-            return cls.get_by_name(context, name), False
-        except exception.TraitNotFound:
-            pass
 
         def work(tx: sa.Connection) -> Trait:
             tx.execute(_traits.insert().values(name=name))
-            return cls._get(context, tx, name)
+            return cls.read(context, tx, name)
 
         try:
-            return context.db.write(work), True
-        except db_exc.DBDuplicateEntry:
-            # Somebody else created it since we looked.
-            return cls.get_by_name(context, name), False
+            created: Trait = context.db.write(work)
+        except db_exc.DBDuplicateEntry as error:
+            raise exception.TraitExists(name=name) from error
+        return created
 
     @classmethod
     def destroy(cls, context: Any, name: str) -> None:
@@ -63,7 +56,7 @@ class Trait(base.Timestamped):
         """
 
         def work(tx: sa.Connection) -> None:
-            trait = cls._get(context, tx, name)
+            trait = cls.read(context, tx, name)
             if not names.is_custom(name):
                 raise exception.CannotDeleteStandardTrait(name=name)
             if tx.execute(_having(trait.id)).first() is not None:
@@ -75,13 +68,6 @@ class Trait(base.Timestamped):
         except db_exc.DBReferenceError as error:
             # A provider got it since we looked.
             raise exception.TraitInUse(name=name) from error
-
-    @classmethod
-    def _get(cls, context: Any, tx: sa.Connection, name: str) -> Trait:
-        row = tx.execute(sa.select(_traits).where(_traits.c.name == name)).first() if names.storable(name) else None
-        if row is None:
-            raise exception.TraitNotFound(names=name)
-        return cls.from_row(context, row)
 
 
 @base.register

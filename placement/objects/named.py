@@ -1,0 +1,71 @@
+"""What resource classes and traits have in common: a name that is standard for good, or custom and may come and go."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, TypeVar
+
+import sqlalchemy as sa
+
+from placement import exception
+from placement.db import names
+from placement.objects import base
+from placement.objects.base import fields
+
+N = TypeVar('N', bound='Named')
+
+
+class Named(base.Timestamped):
+    """A row of a table of names."""
+
+    TABLE: ClassVar[sa.Table]
+
+    id: int
+    name: str
+    fields = {'id': fields.IntegerField(), 'name': fields.StringField()}
+
+    @classmethod
+    def not_found(cls, name: str) -> exception.NotFound:
+        """What to raise when there is nothing called ``name``."""
+        raise NotImplementedError
+
+    @classmethod
+    def create(cls: type[N], context: Any, name: str) -> N:
+        """Store a new row under a valid custom name.
+
+        :raises NameTaken: there is one already.
+        """
+        raise NotImplementedError
+
+    @classmethod
+    def get_by_name(cls: type[N], context: Any, name: str) -> N:
+        """The one called ``name``.
+
+        :raises NotFound: there is none; which kind depends on the class.
+        """
+        with context.db.reader() as tx:
+            return cls.read(context, tx, name)
+
+    @classmethod
+    def ensure(cls: type[N], context: Any, name: str) -> tuple[N, bool]:
+        """The one called ``name``, a valid custom name, and whether this call created it."""
+        try:
+            return cls.get_by_name(context, name), False
+        except exception.NotFound:
+            pass
+        try:
+            return cls.create(context, name), True
+        except exception.NameTaken:
+            # Somebody else created it since we looked.
+            return cls.get_by_name(context, name), False
+
+    @classmethod
+    def read(cls: type[N], context: Any, tx: sa.Connection, name: str) -> N:
+        """The one called ``name``, as a transaction sees it.
+
+        :raises NotFound: there is none; which kind depends on the class.
+        """
+        query = sa.select(cls.TABLE).where(cls.TABLE.c.name == name)
+        row = tx.execute(query).first() if names.storable(name) else None
+        if row is None:
+            raise cls.not_found(name)
+        return cls.from_row(context, row)
