@@ -45,7 +45,7 @@ def _run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
         print('Nothing was changed. To carry this out: placement-manage db adopt --yes')
         return 0
     print('The database is adopted. Auditing it:')
-    return manage_audit.run(argparse.Namespace(repair=False, dry_run=False, format='table'), conf, db)
+    return manage_audit.run(argparse.Namespace(repair=False, dry_run=False, format='text'), conf, db)
 
 
 def _print(step: Step) -> None:

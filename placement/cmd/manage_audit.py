@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import collections
+import itertools
 import time
 from collections.abc import Iterable
 from typing import Any, TypeVar
@@ -10,7 +12,7 @@ from typing import Any, TypeVar
 from oslo_config import cfg
 from rich.console import Console
 from rich.progress import Progress
-from rich.table import Table
+from rich.text import Text
 
 from placement.cmd import output
 from placement.db.api import Database
@@ -36,7 +38,7 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument('--repair', action='store_true', help='put right what needs no decision of a person')
     parser.add_argument('--dry-run', action='store_true', help='with --repair: only say what would be put right')
-    parser.add_argument('--format', choices=('table', 'json'), default='table', help='how to print the findings')
+    parser.add_argument('--format', choices=('text', 'json'), default='text', help='how to print the findings')
     parser.set_defaults(run=run)
 
 
@@ -54,7 +56,7 @@ def run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
     if args.format == 'json':
         output.print_json(_as_data(findings))
     else:
-        _print_table(findings, args)
+        _print_text(findings, args)
     if not findings:
         return CLEAN
     return REPAIRED if all(finding.repaired for _kind, finding in findings) else FOUND
@@ -80,8 +82,8 @@ def _verdict(finding: audit.Finding, args: argparse.Namespace) -> str:
     if finding.repaired:
         return 'repaired'
     if finding.repair is None:
-        return 'needs a decision'
-    return 'would be repaired' if args.repair else 'repair with --repair'
+        return 'to be decided by a person'
+    return 'would be repaired' if args.repair else 'to be repaired with --repair'
 
 
 def _as_data(findings: list[tuple[str, audit.Finding]]) -> dict[str, Any]:
@@ -99,12 +101,16 @@ def _as_data(findings: list[tuple[str, audit.Finding]]) -> dict[str, Any]:
     }
 
 
-def _print_table(findings: list[tuple[str, audit.Finding]], args: argparse.Namespace) -> None:
+def _print_text(findings: list[tuple[str, audit.Finding]], args: argparse.Namespace) -> None:
     if not findings:
         print('Nothing is wrong.')
         return
-    table = Table('Kind', 'What', 'Finding', 'Verdict')
-    for kind, finding in findings:
-        what = '\n'.join(f'{name}: {value}' for name, value in finding.subject.items())
-        table.add_row(kind, what, finding.detail, _verdict(finding, args))
-    output.console().print(table)
+    console = output.console()
+    for kind, group in itertools.groupby(findings, key=lambda one: one[0]):
+        console.print(Text(kind, 'bold'))
+        for _, finding in group:
+            subject = ', '.join(f'{name} {value}' for name, value in finding.subject.items())
+            console.print(Text(f'  {output.printable(subject, console)}'))
+            console.print(Text(f'    {output.printable(finding.detail, console)} ({_verdict(finding, args)})'))
+    counted = collections.Counter(_verdict(finding, args) for _, finding in findings)
+    console.print(f'{len(findings)} found: ' + ', '.join(f'{number} {verdict}' for verdict, number in counted.items()))

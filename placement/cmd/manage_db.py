@@ -26,7 +26,11 @@ def add_parser(commands: Any) -> None:
     )
     sync.set_defaults(run=_sync)
 
-    version = actions.add_parser('version', help='print the version of the schema')
+    version = actions.add_parser(
+        'version',
+        help='print the version of the schema',
+        description='Print the version of the schema that the database has.',
+    )
     version.set_defaults(run=_version)
 
     stamp = actions.add_parser(

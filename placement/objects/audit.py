@@ -133,7 +133,9 @@ def _broken_units(tx: sa.Connection, _conf: cfg.ConfigOpts) -> Iterator[Finding]
     )
     used = _allocations.c.used
     query = _allocation_rows(_inventories, of_same, inv.min_unit, inv.max_unit, inv.step_size).where(
-        sa.or_(used < inv.min_unit, used > inv.max_unit, used % inv.step_size != 0)
+        sa.or_(
+            used < inv.min_unit, used > inv.max_unit, inv.step_size < 1, used % sa.func.nullif(inv.step_size, 0) != 0
+        )
     )
     for row in tx.execute(query):
         rules = f'min_unit {row.min_unit}, max_unit {row.max_unit}, step_size {row.step_size}'

@@ -131,6 +131,12 @@ ALL = {
         ({**_OF_ROOT, 'consumer': HOLDER},),
         'allocation of 2 against min_unit 1, max_unit 8, step_size 3',
     ),
+    'no step': Damage(
+        'broken_units',
+        ('UPDATE inventories SET step_size = 0 WHERE id = 1',),
+        ({**_OF_ROOT, 'consumer': HOLDER},),
+        'allocation of 2 against min_unit 1, max_unit 8, step_size 0',
+    ),
     'no root': Damage(
         'broken_tree',
         ('UPDATE resource_providers SET root_provider_id = NULL',),
