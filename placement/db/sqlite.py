@@ -31,8 +31,12 @@ class Keeper:
         """Open the connection unless this process has it. One inherited through a fork is not touched."""
         if self._path and os.getpid() not in self._kept:
             connection = sqlite3.connect(self._path, check_same_thread=False)
-            # Opening is lazy; any question opens the file.
-            connection.execute('PRAGMA schema_version').fetchone()
+            try:
+                # Opening is lazy; any question opens the file.
+                connection.execute('PRAGMA schema_version').fetchone()
+            except sqlite3.Error:
+                connection.close()
+                raise
             self._kept[os.getpid()] = connection
 
     def close(self) -> None:
