@@ -279,13 +279,22 @@ def _own(table: sa.Table, *conditions: sa.ColumnElement[bool]) -> sa.ColumnEleme
 
 
 def _met_by_tree(need: Need) -> sa.ColumnElement[bool]:
-    tests = (test.condition for test in need.tests)
-    return sa.exists().where(_t.c.root_provider_id == _r.c.id, *tests).correlate(_r)
+    return _any(_t.c.root_provider_id == _r.c.id, *(test.condition for test in need.tests))
 
 
 def _reached(shared_through: sa.ColumnElement[bool]) -> sa.ColumnElement[bool]:
-    touching = (_t.c.root_provider_id == _r.c.id, _aggregates.c.resource_provider_id == _t.c.id)
-    return sa.exists().where(*touching, shared_through).correlate(_r)
+    touching = _aggregates.c.resource_provider_id == _t.c.id
+    return _any(_t.c.root_provider_id == _r.c.id, sa.exists().where(touching, shared_through).correlate(_t, _r))
+
+
+def _any(*conditions: sa.ColumnElement[bool]) -> sa.ColumnElement[bool]:
+    """Whether a provider ``_t`` satisfies ``conditions``.
+
+    Not an EXISTS, which servers like to turn into a join over whole tables: this is worked out root by root, and stops
+    with the LIMIT of the statement.
+    """
+    found: sa.Select[Any] = sa.select(sa.literal_column('1')).select_from(_t).where(*conditions).limit(1)
+    return found.correlate(_r).scalar_subquery().is_not(None)
 
 
 def _together(needs: Sequence[Need]) -> list[Need]:

@@ -130,6 +130,71 @@ def test_unnumbered_and_numbered_group_of_one_class_do_not_repeat_bodies() -> No
     assert len(bodies) == len(set(bodies)) == 3
 
 
+def test_equal_amounts_with_other_providers_isolated_are_not_taken_for_the_same() -> None:
+    world = [
+        rp('root'),
+        rp('p1', 'root', traits=['CUSTOM_A'], VGPU=1),
+        rp('p2', 'root', traits=['CUSTOM_A', 'CUSTOM_B'], VGPU=2),
+        rp('p3', 'root', traits=['CUSTOM_B', 'CUSTOM_X'], VGPU=1),
+        rp('p4', 'root', traits=['CUSTOM_B', 'CUSTOM_X'], VGPU=1),
+    ]
+    one = {'VGPU': 1}
+    groups = (
+        RequestGroup('', False, one, forbidden=frozenset({'CUSTOM_X'})),
+        RequestGroup('1', True, one, frozenset({'CUSTOM_A'})),
+        RequestGroup('2', True, one, frozenset({'CUSTOM_B'})),
+    )
+    bodies = [candidate.amounts for candidate in found(world, CandidateRequest(groups, 'isolate'))]
+    # p1 once, p2 twice: only the unnumbered group may join a numbered one there.
+    assert ((2, 'VGPU', 1), (3, 'VGPU', 2)) in bodies
+    assert len(bodies) == len(set(bodies)) == 5
+
+
+def test_isolated_groups_that_must_make_way_for_one_another() -> None:
+    world = [
+        rp('root'),
+        rp('p1', 'root', traits=['CUSTOM_A', 'CUSTOM_C'], VGPU=1),
+        rp('p2', 'root', traits=['CUSTOM_B', 'CUSTOM_C'], VGPU=1),
+        rp('p3', 'root', traits=['CUSTOM_A', 'CUSTOM_B'], VGPU=1),
+    ]
+    groups = tuple(RequestGroup(n, True, {'VGPU': 1}, frozenset({f'CUSTOM_{n}'})) for n in 'ABC')
+    [candidate] = found(world, CandidateRequest(groups, 'isolate'))
+    assert candidate.amounts == ((2, 'VGPU', 1), (3, 'VGPU', 1), (4, 'VGPU', 1))
+
+
+def test_equal_amounts_with_other_traits_found_are_not_taken_for_the_same() -> None:
+    world = [
+        rp('root'),
+        rp('p1', 'root', VGPU=1),
+        rp('p2', 'root', traits=['CUSTOM_A'], VGPU=1),
+        rp('d1', 'root', DISK_GB=1),
+        rp('d2', 'root', DISK_GB=1),
+        rp('d3', 'root', traits=['CUSTOM_A'], DISK_GB=1),
+    ]
+    groups = (
+        RequestGroup('', False, {'VGPU': 1, 'DISK_GB': 1}, frozenset({'CUSTOM_A'})),
+        RequestGroup('1', True, {'VGPU': 1}),
+    )
+    bodies = [candidate.amounts for candidate in found(world, CandidateRequest(groups))]
+    # With d1 and d2 the unnumbered group must be the one on p2, the second of the two ways to use both.
+    assert sorted(bodies) == [((2, 'VGPU', 1), (3, 'VGPU', 1), (disk, 'DISK_GB', 1)) for disk in (4, 5, 6)]
+
+
+def test_no_more_candidates_are_pulled_than_a_small_multiple_of_the_limit() -> None:
+    rows = Rows(devices(2, 16, 8))
+    find = Finder(numbered(8))
+    pulled = 0
+
+    def counted(stream: Iterator[Candidate]) -> Iterator[Candidate]:
+        nonlocal pulled
+        for candidate in stream:
+            pulled += 1
+            yield candidate
+
+    assert len(chosen(breadth_first(counted(find(anchor)) for anchor in rows.anchors()), 1000)) == 1000
+    assert pulled <= 1002
+
+
 def test_reasons_are_counted_on_request() -> None:
     world = [
         rp('full', VCPU={'total': 4, 'used': 4}),
