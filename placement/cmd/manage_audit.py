@@ -83,7 +83,9 @@ def _verdict(finding: audit.Finding, args: argparse.Namespace) -> str:
         return 'repaired'
     if finding.repair is None:
         return 'to be decided by a person'
-    return 'would be repaired' if args.repair else 'to be repaired with --repair'
+    if not args.repair:
+        return 'to be repaired with --repair'
+    return 'would be repaired' if args.dry_run else 'not repaired, as others kept writing: run it again'
 
 
 def _as_data(findings: list[tuple[str, audit.Finding]]) -> dict[str, Any]:

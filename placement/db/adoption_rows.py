@@ -66,10 +66,15 @@ def names(connection: sa.Connection) -> Iterator[Step]:
 
 
 def _insert_names(connection: sa.Connection) -> None:
-    if connection.dialect.name in ('mysql', 'mariadb'):
-        # The id of the first standard class is 0, which an auto-increment column of theirs would replace.
-        connection.exec_driver_sql("SET SESSION sql_mode = CONCAT(@@SESSION.sql_mode, ',NO_AUTO_VALUE_ON_ZERO')")
+    if connection.dialect.name not in ('mysql', 'mariadb'):
+        standards.insert_missing(connection)
+        return
+    # The id of the first standard class is 0, which an auto-increment column of theirs would replace.
+    change = sa.text('SET SESSION sql_mode = :mode')
+    mode = connection.exec_driver_sql('SELECT @@SESSION.sql_mode').scalar_one()
+    connection.execute(change, {'mode': f'{mode},NO_AUTO_VALUE_ON_ZERO'})
     standards.insert_missing(connection)
+    connection.execute(change, {'mode': mode})
 
 
 def roots(connection: sa.Connection) -> Iterator[Step]:

@@ -6,6 +6,7 @@ a lock, before it changes anything; so both are safe while the service runs.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import sqlalchemy as sa
 from oslo_config import cfg
 
+from placement import exception
 from placement.db import tables
 from placement.db.api import Database
 from placement.objects import audit_repair, audit_trees
@@ -49,10 +51,11 @@ def find(db: Database, conf: cfg.ConfigOpts, kind: str) -> list[Finding]:
 
 
 def repair(db: Database, finding: Finding) -> None:
-    """Put one finding right, if that can be done without a person."""
+    """Put one finding right, if that can be done without a person and other writers let it."""
     if finding.repair is not None:
-        db.write(finding.repair)
-        finding.repaired = True
+        with contextlib.suppress(exception.ConcurrentProviderUpdate):
+            db.write(finding.repair)
+            finding.repaired = True
 
 
 # The checks ----------------------------------------------------------------------------------------------

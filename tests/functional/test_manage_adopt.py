@@ -66,7 +66,14 @@ DOUBTS = {
     'ALTER TABLE users RENAME TO u; CREATE TABLE users (id INTEGER NOT NULL, external_id VARCHAR(255) NOT NULL)': (
         'The primary key of users is nothing instead of id.'
     ),
+    'ALTER TABLE users RENAME TO u;'
+    'CREATE TABLE users (id BIGINT NOT NULL PRIMARY KEY, external_id VARCHAR(255) NOT NULL)': (
+        'The column users.id does not number new rows by itself.'
+    ),
 }
+
+#: The rows of a sound database, without the column that is ours.
+SOUND = adopted.without_used(damage.SOUND)
 
 
 @pytest.fixture
@@ -166,6 +173,19 @@ def test_columns_that_must_not_be_empty(url: str) -> None:
     adopted.check_schema(url)
     adopted.check_rows(url)
     adopted.check_service(url)
+
+
+def test_only_what_differs_is_changed(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert manage.main(['db', 'sync']) == 0
+    damage.plant(url, 'DROP TABLE placement_alembic_version', 'ALTER TABLE inventories DROP COLUMN used', *SOUND)
+    capsys.readouterr()
+    assert manage.main(['db', 'adopt', '--yes']) == manage_audit.CLEAN
+    assert [line for line in capsys.readouterr().out.splitlines() if line.startswith('- ')] == [
+        '- Write the table inventories anew, with what else is in it: add used.',
+        '- Record how much of each inventory is used, from 1 allocation.',
+        '- Record the version of the schema, 001, in the table placement_alembic_version.',
+    ]
+    assert damage.column(url, 'SELECT used FROM inventories ORDER BY id') == [2, 0]
 
 
 def test_audit_follows(url: str, capsys: pytest.CaptureFixture[str]) -> None:

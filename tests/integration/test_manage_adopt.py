@@ -106,6 +106,36 @@ def test_foreign_key_on_a_text_is_a_doubt(theirs: sa.URL, run: Manage, capsys: p
     assert damage.contents(theirs) == before
 
 
+@ON_EACH
+def test_only_what_differs_is_changed(
+    setting: databases.Setting,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: pathlib.Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Constraints and indexes that are there are seen, and not made again."""
+    single = {
+        'postgresql': 'ALTER TABLE inventories ALTER COLUMN allocation_ratio TYPE REAL',
+        'mariadb': 'ALTER TABLE inventories MODIFY allocation_ratio FLOAT NOT NULL',
+    }
+    with databases.fresh(databases.server_url(setting.server)) as url:
+        monkeypatch.setenv('OS_PLACEMENT_CONFIG_DIR', str(tmp_path))
+        monkeypatch.setenv('OS_PLACEMENT_DATABASE__CONNECTION', url.render_as_string(hide_password=False))
+        assert manage.main(['db', 'sync']) == 0
+        damage.plant(url, 'DROP TABLE placement_alembic_version', 'ALTER TABLE inventories DROP COLUMN used')
+        damage.plant(url, single[setting.server], *adopted.without_used(damage.SOUND))
+        capsys.readouterr()
+        assert manage.main(['db', 'adopt', '--yes']) == manage_audit.CLEAN
+        done = [line for line in capsys.readouterr().out.splitlines() if line.startswith('- ')]
+        assert [line for line in done if 'Let the ids of' not in line] == [
+            '- Alter the table inventories: add the column used.',
+            '- Make inventories.allocation_ratio a double, each value the shortest that is the same single.',
+            '- Record how much of each inventory is used, from 1 allocation.',
+            '- Record the version of the schema, 001, in the table placement_alembic_version.',
+        ]
+        assert damage.column(url, 'SELECT used FROM inventories ORDER BY id') == [2, 0]
+
+
 class _Interrupting:
     """Ends an adoption after some steps, or before the version is recorded."""
 
