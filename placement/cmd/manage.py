@@ -48,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return FAILED
     except (db_exc.DBError, sa_exc.SQLAlchemyError) as error:
         reason, *_ = str(error).splitlines()
-        print(f'placement-manage: the database refused: {reason}', file=sys.stderr)
+        print(f'placement-manage: the database said: {reason}', file=sys.stderr)
         return FAILED
     except KeyboardInterrupt:
         print('placement-manage: interrupted', file=sys.stderr)

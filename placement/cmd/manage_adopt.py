@@ -7,7 +7,7 @@ from typing import Any
 
 from oslo_config import cfg
 
-from placement.cmd import manage_audit
+from placement.cmd import manage_audit, output
 from placement.db import adoption
 from placement.db.adoption_plan import Step
 from placement.db.api import Database
@@ -55,6 +55,7 @@ def _print(step: Step) -> None:
 def _print_doubts(doubts: list[str]) -> int:
     print('Nothing was changed, because not everything is as expected:')
     for doubt in doubts:
-        print(f'- {doubt}')
+        # Doubts quote what is in the database.
+        print(f'- {output.printable(doubt, output.console())}')
     print('Put this right, or ask somebody who knows this database, and run the command again.')
     return DOUBTFUL

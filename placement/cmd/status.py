@@ -90,7 +90,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return FAILED
     except (db_exc.DBError, sa_exc.SQLAlchemyError) as error:
         reason, *_ = str(error).splitlines()
-        print(f'placement-status: the database refused: {reason}', file=sys.stderr)
+        print(f'placement-status: the database said: {reason}', file=sys.stderr)
         return FAILED
 
 

@@ -128,6 +128,16 @@ def test_failure_is_one_line(
     assert 'placement-manage db sync' in captured.err
 
 
+def test_table_that_is_gone_is_one_line(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    damage.plant(url, 'DROP TABLE allocations')
+    assert manage.main(['audit', '--repair']) == manage.FAILED
+    captured = capsys.readouterr()
+    assert captured.out == ''
+    assert captured.err.startswith('placement-manage: the database said: ')
+    assert 'allocations' in captured.err
+    assert len(captured.err.splitlines()) == 1
+
+
 def test_check_is_one_statement(url: str, conf: cfg.ConfigOpts, db: Database, queries: Any) -> None:
     for kind in audit.CHECKS:
         with queries(at_most=1):
