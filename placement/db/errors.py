@@ -14,8 +14,9 @@ from sqlalchemy import exc as sa_exc
 _MYSQL_CONFLICTS = frozenset({1205, 1213, 1020, 1317})
 #: MySQL and MariaDB: cannot connect, gone away, too many connections, shutting down, Galera node not ready, killed.
 _MYSQL_AWAY = frozenset({1040, 1047, 1053, 1158, 1159, 1160, 1161, 1203, 1927, 2002, 2003, 2006, 2013, 2055})
-#: MySQL and MariaDB: table exists, index exists, table is being changed elsewhere, wsrep refuses meanwhile.
-_MYSQL_SCHEMA_CONFLICTS = frozenset({1050, 1061, 1684, 1412})
+#: MySQL and MariaDB: table exists, index exists, version recorded already, table is being changed elsewhere, wsrep
+#: refuses meanwhile. By number, because SQLAlchemy's reflection turns oslo.db's translation off for a connection.
+_MYSQL_SCHEMA_CONFLICTS = frozenset({1050, 1061, 1062, 1684, 1412})
 #: PostgreSQL: serialization failure, deadlock detected, lock not available.
 _POSTGRESQL_CONFLICTS = frozenset({'40001', '40P01', '55P03'})
 #: PostgreSQL: connection exceptions, operator intervention (shutdown, starting up), too many connections.
