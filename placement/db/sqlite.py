@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import weakref
 from typing import Any
 
 import sqlalchemy as sa
@@ -26,6 +27,8 @@ class Keeper:
     def __init__(self, path: str | None) -> None:
         self._path = path
         self._kept: dict[int, sqlite3.Connection] = {}
+        # For those who forget to close, or fail before they could.
+        weakref.finalize(self, _close, self._kept)
 
     def keep(self) -> None:
         """Open the connection unless this process has it. One inherited through a fork is not touched."""
@@ -41,9 +44,13 @@ class Keeper:
 
     def close(self) -> None:
         """Let go of this process's connection."""
-        connection = self._kept.pop(os.getpid(), None)
-        if connection is not None:
-            connection.close()
+        _close(self._kept)
+
+
+def _close(kept: dict[int, sqlite3.Connection]) -> None:
+    connection = kept.pop(os.getpid(), None)
+    if connection is not None:
+        connection.close()
 
 
 def prepare(engine: sa.Engine, busy_timeout: int) -> Keeper:
