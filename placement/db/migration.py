@@ -39,6 +39,10 @@ class WrongSchema(exception.PlacementError):
     )
 
 
+class SchemaLocked(exception.PlacementError):
+    template = 'Another process has been changing the schema for {seconds} seconds. Try again when it is done.'
+
+
 class UnknownRevision(exception.PlacementError):
     template = 'There is no schema version {revision}. Known versions: {known}'
 
@@ -111,7 +115,8 @@ def _advisory_lock(connection: sa.Connection) -> Iterator[None]:
         yield
     elif connection.dialect.name in ('mysql', 'mariadb'):
         # MySQL commits at each statement that changes the schema, so the lock belongs to the connection.
-        connection.execute(sa.select(sa.func.get_lock(_LOCK_NAME, _LOCK_SECONDS)))
+        if connection.scalar(sa.select(sa.func.get_lock(_LOCK_NAME, _LOCK_SECONDS))) != 1:
+            raise SchemaLocked(seconds=_LOCK_SECONDS)
         try:
             yield
         finally:
