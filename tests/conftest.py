@@ -21,7 +21,7 @@ Counter = Callable[..., contextlib.AbstractContextManager[list[str]]]
 
 @pytest.fixture
 def conf(tmp_path: pathlib.Path) -> cfg.ConfigOpts:
-    """Options for a SQLite file in a directory of the test's own, with authentication off and no file nor environment."""
+    """Options for a SQLite file in a directory of the test's own, without authentication, file or environment."""
     return placement_conf.load(
         environ={},
         config_files=[],

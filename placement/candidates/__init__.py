@@ -2,6 +2,6 @@
 
 ``request`` says what is asked, ``rows`` what is there, ``steps`` what one provider must satisfy, ``slots`` who may
 take which part at one anchor, ``walk`` places the parts, ``search`` is the pipeline from anchors to candidates and
-``sharing`` tells which sharing providers reach an anchor. ``reasons`` names why something was turned down and ``funnel``
-is the account of a whole request.
+``sharing`` tells which sharing providers reach an anchor. ``reasons`` names why something was turned down and
+``funnel`` is the account of a whole request.
 """

@@ -12,7 +12,6 @@ from placement import exception
 from placement.db import tables
 from placement.db.api import Database
 
-
 #: What reading raises when the database is away, or is not ours.
 TROUBLES = (exception.DatabaseUnavailable, db_exc.DBError, sa_exc.SQLAlchemyError)
 
