@@ -103,26 +103,29 @@ def locked(engine: sa.Engine) -> Iterator[sa.Connection]:
     """A connection in a transaction that no other process has at the same time, for changes of the schema."""
     with engine.connect() as connection:
         connection.execution_options(**{sqlite.WRITES: True})
-        with connection.begin(), _advisory_lock(connection):
+        with _named_lock(connection), connection.begin():
+            if connection.dialect.name == 'postgresql':
+                connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK_NUMBER)))
+            # SQLite needs none: the transaction holds the write lock of the whole file.
             yield connection
 
 
 @contextlib.contextmanager
-def _advisory_lock(connection: sa.Connection) -> Iterator[None]:
-    # SQLite needs none: the transaction holds the write lock of the whole file.
-    if connection.dialect.name == 'postgresql':
-        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK_NUMBER)))
+def _named_lock(connection: sa.Connection) -> Iterator[None]:
+    """MySQL commits at each statement that changes the schema, so its lock belongs to the connection.
+
+    Held until after the last commit, so that whoever is next sees the version.
+    """
+    if connection.dialect.name not in ('mysql', 'mariadb'):
         yield
-    elif connection.dialect.name in ('mysql', 'mariadb'):
-        # MySQL commits at each statement that changes the schema, so the lock belongs to the connection.
-        if connection.scalar(sa.select(sa.func.get_lock(_LOCK_NAME, _LOCK_SECONDS))) != 1:
-            raise SchemaLocked(seconds=_LOCK_SECONDS)
-        try:
-            yield
-        finally:
-            connection.execute(sa.select(sa.func.release_lock(_LOCK_NAME)))
-    else:
+        return
+    connection.execute(sa.select(sa.func.get_lock(_LOCK_NAME, _LOCK_SECONDS)))
+    connection.commit()
+    try:
         yield
+    finally:
+        connection.execute(sa.select(sa.func.release_lock(_LOCK_NAME)))
+        connection.commit()
 
 
 def _config(connection: sa.Connection | None = None) -> config.Config:
