@@ -90,6 +90,11 @@ class Roots:
         self._first_of_group = {step.group: step for step in reversed(self._steps)}
         #: What a candidate cannot do without, steps first.
         self.needs = list(self._all_needs(plan))[:_MOST_CONDITIONS]
+        #: What the steps need, if sharing providers can serve them all. Still the tree must serve one of them:
+        #: candidates of sharing providers alone are found at their own roots or at bridges.
+        self._all_shared = self.needs[: len(self._steps)]
+        if len(self._all_shared) < len(self._steps) or any(need.shared_through is None for need in self._all_shared):
+            self._all_shared = []
         if not plan.nested_aware:
             self.needs += _together(self.needs)
         self._leading: sa.Select[Any] | sa.CompoundSelect[Any] | None = None
@@ -212,16 +217,16 @@ class Roots:
         if leading is not None:
             ids = leading.subquery()
             yield _r.c.id.in_(sa.select(_t.c.root_provider_id).where(_t.c.id.in_(sa.select(ids.c[0]))))
-        steps = self.needs[: len(self._steps)]
-        if len(steps) == len(self._steps) and all(need.shared_through is not None for need in steps):
-            # Sharing providers can serve everything, but then they are found at their own roots or at bridges.
-            yield sa.or_(*map(_met_by_tree, steps))
+        if self._all_shared:
+            yield sa.or_(*map(_met_by_tree, self._all_shared))
 
     def _lead(self) -> sa.Select[Any] | sa.CompoundSelect[Any] | None:
         """Find out, once, whether there is a need that so few rows can meet that these should lead."""
         if not self._counted:
             self._counted = True
             leads = [lead for need in self.needs for lead in _leads(need)][:_MOST_CONDITIONS]
+            if self._all_shared:
+                leads.append(sa.union_all(*(need.rows[0] for need in self._all_shared)))
             counts = [_bounded_count(lead).label(f'lead_{number}') for number, lead in enumerate(leads)]
             found = self._tx.execute(sa.select(*counts)).one()
             rarest = min(range(len(found)), key=found.__getitem__)

@@ -98,10 +98,13 @@ class Source:
         """Return the sharing providers with inventory of any class asked for, and their aggregates."""
         shares = _own_traits.trait_id == self._names.sharing_trait_id
         sharing = sa.select(_own_traits.resource_provider_id).where(shares)
-        has_class = _inventories.resource_class_id.in_(sorted(self._names.class_ids.values()))
-        supplying = sa.select(_inventories.resource_provider_id).where(has_class)
+        supply = tables.inventories.alias('supply').c
+        asked_for = supply.resource_class_id.in_(sorted(self._names.class_ids.values()))
+        # Looked up for each of the few, rather than as a list of all that have the class.
+        supplying = sa.select(supply.id).where(supply.resource_provider_id == _p.c.id, asked_for).limit(1)
+        has_any = supplying.correlate(_p).scalar_subquery().is_not(None)
         found: dict[Provider, frozenset[int]] = {}
-        for (provider,), aggregates in self._load(sa.and_(_p.c.id.in_(sharing), _p.c.id.in_(supplying)), None):
+        for (provider,), aggregates in self._load(sa.and_(_p.c.id.in_(sharing), has_any), None):
             found[provider] = aggregates
         return found
 

@@ -8,6 +8,7 @@ import uuid
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from oslo_config import cfg
 
 from placement.candidates.reasons import Reason
@@ -312,6 +313,49 @@ def test_statements_per_further_batch_are_constant(app: Any, queries: Counter) -
     # Four batches of 500 instead of one, each with its roots, providers, inventories, traits and aggregates, and a
     # last look that finds no more roots.
     assert len(seen) - len(fewer) == 3 * 5 + 1
+
+
+def _instructions(app: Any, stored: Stored, query: str) -> int:
+    """How many hundred instructions SQLite's machine ran for a query."""
+    ran = 0
+
+    def count() -> int:
+        nonlocal ran
+        ran += 1
+        return 0
+
+    def watch(connection: Any, *_rest: Any) -> None:
+        connection.set_progress_handler(count, 100)
+
+    stored.candidates(query)
+    sa.event.listen(app.db.engine, 'checkout', watch)
+    try:
+        stored.candidates(query)
+    finally:
+        sa.event.remove(app.db.engine, 'checkout', watch)
+    return ran
+
+
+@pytest.mark.parametrize(
+    'query',
+    [
+        'resources=VCPU:1,MEMORY_MB:64&limit=10',
+        'resources=VCPU:1,MEMORY_MB:64&required=CUSTOM_RARE',
+        'resources=VCPU:1,MEMORY_MB:64&required=!CUSTOM_RARE&limit=10',
+        'resources=VCPU:1,MEMORY_MB:64&member_of=few',
+        'resources1=VCPU:1,CUSTOM_RARE:1&resources2=MEMORY_MB:64&group_policy=none',
+        'resources=VCPU:1,DISK_GB:1&limit=10',
+        'resources=DISK_GB:1',
+    ],
+)
+def test_work_of_the_database_does_not_grow_with_what_cannot_matter(app: Any, query: str) -> None:
+    ran = []
+    for count in (2000, 6000):
+        rare = rp('rare', traits=['CUSTOM_RARE'], aggregates='few', VCPU=8, MEMORY_MB=8192, CUSTOM_RARE=1)
+        nfs = rp('nfs', aggregates='all', shares=True, DISK_GB=1000)
+        stored = Stored(app, [*flat(count), rare, nfs])
+        ran.append(_instructions(app, stored, query))
+    assert ran[1] < 1.3 * ran[0]
 
 
 def test_memory_of_a_symmetric_case_follows_the_limit(app: Any) -> None:

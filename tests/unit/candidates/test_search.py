@@ -162,6 +162,16 @@ def test_isolated_groups_that_must_make_way_for_one_another() -> None:
     assert candidate.amounts == ((2, 'VGPU', 1), (3, 'VGPU', 1), (4, 'VGPU', 1))
 
 
+def test_unnumbered_group_with_traits_is_not_interchangeable_with_a_numbered_one() -> None:
+    world = [rp('root'), rp('p1', 'root', VGPU=1), rp('p2', 'root', traits=['CUSTOM_A'], VGPU=1)]
+    groups = (
+        RequestGroup('', False, {'VGPU': 1}, frozenset({'CUSTOM_A'})),
+        RequestGroup('1', True, {'VGPU': 1}),
+    )
+    [candidate] = found(world, CandidateRequest(groups))
+    assert candidate.amounts == ((2, 'VGPU', 1), (3, 'VGPU', 1))
+
+
 def test_equal_amounts_with_other_traits_found_are_not_taken_for_the_same() -> None:
     world = [
         rp('root'),
