@@ -67,6 +67,16 @@ class PrivateServer(abc.ABC):
         self._process.send_signal(self.crash_signal())
         self._process.wait()
 
+    def freeze(self) -> None:
+        """Let it answer nothing, without closing a connection."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let it go on."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
+
     def run(self, *command: str) -> None:
         """Run a helper program as the server's account."""
         subprocess.run(command, check=True, capture_output=True, user=self.user(), cwd='/')
