@@ -68,9 +68,7 @@ def test_a_list_costs_the_same_whatever_its_length(
 
 
 @pytest.mark.parametrize('filters', ['resources=VCPU:1,DISK_GB:1', 'required=HW_CPU_X86_VMX', 'in_tree={0}'])
-def test_filters_cost_one_look_up_at_the_most(
-    app: Any, host: ResourceProvider, queries: Counter, filters: str
-) -> None:
+def test_filters_cost_one_look_up_at_the_most(app: Any, host: ResourceProvider, queries: Counter, filters: str) -> None:
     with queries(at_most=2):
         assert ask(app, 'GET', f'/resource_providers?{filters.format(host.uuid)}').status_code == 200
 
