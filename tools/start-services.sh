@@ -27,7 +27,7 @@ wait_for() {
 }
 
 missing_packages() {
-    [ -d /usr/lib/postgresql ] || echo postgresql
+    ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || echo postgresql
     command -v mariadbd >/dev/null || [ -x /usr/sbin/mariadbd ] || echo mariadb-server
     command -v mariadb >/dev/null || echo mariadb-client
     [ -e /usr/lib/galera/libgalera_smm.so ] || echo galera-4
