@@ -31,6 +31,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = _parser().parse_args(argv)
     try:
         conf = placement_conf.load(argv=['--config-file', args.config_file] if args.config_file else [])
+        # A change of the schema may keep the server busy for longer than a request may take.
+        conf.set_override('network_timeout', 0, 'placement_database')
         db = Database(conf)
         try:
             if args.needs_schema:

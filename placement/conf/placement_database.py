@@ -47,6 +47,15 @@ OPTS = [
         " timeouts of the database and of what stands before it (MariaDB's wait_timeout, HAProxy's timeouts).",
     ),
     cfg.IntOpt(
+        'network_timeout',
+        default=60,
+        min=0,
+        help='Seconds without an answer after which a connection to a database server is given up and the request is'
+        ' answered with 503; 0 is never. Keep it above the time that a statement may wait for a lock'
+        ' (innodb_lock_wait_timeout). Timeouts in the URL win. placement-manage waits without end, as a change of the'
+        ' schema may take long.',
+    ),
+    cfg.IntOpt(
         'connection_debug',
         default=0,
         min=0,

@@ -58,7 +58,7 @@ class Database:
         self._options = conf.placement_database
         self._facade = enginefacade.transaction_context()
         with _speaking_of_configuration():
-            url = engine_url(self._options.connection)
+            url = engine_url(self._options.connection, self._options.network_timeout)
         # oslo.db opens a SQLite file anew for each transaction.
         passed_on = _ENGINE_OPTIONS if url.get_backend_name() == 'sqlite' else _ENGINE_OPTIONS + _POOL_OPTIONS
         self._facade.configure(
@@ -200,12 +200,25 @@ class Database:
             self._keeper.close()
 
 
-def engine_url(url: str) -> sa.URL:
-    """``url`` with what every MySQL connection of ours needs: full Unicode."""
+def engine_url(url: str, network_timeout: int) -> sa.URL:
+    """``url`` with what every connection of ours needs and the operator did not say.
+
+    Full Unicode on MySQL, and an end to waiting for a server that fell silent, which would otherwise hang a thread for
+    as long as TCP has hope.
+
+    :param network_timeout: seconds without an answer after which a connection is given up; 0 for never.
+    """
     parsed = sa.make_url(url)
-    if parsed.get_backend_name() in ('mysql', 'mariadb') and 'charset' not in parsed.query:
-        parsed = parsed.update_query_dict({'charset': 'utf8mb4'})
-    return parsed
+    wanted: dict[str, str] = {}
+    if parsed.get_backend_name() in ('mysql', 'mariadb'):
+        wanted['charset'] = 'utf8mb4'
+        if network_timeout:
+            wanted |= {'read_timeout': str(network_timeout), 'write_timeout': str(network_timeout)}
+    if parsed.get_backend_name() == 'postgresql' and network_timeout:
+        wanted['tcp_user_timeout'] = str(network_timeout * 1000)
+    if parsed.get_backend_name() != 'sqlite':
+        wanted['connect_timeout'] = '10'
+    return parsed.update_query_dict({name: value for name, value in wanted.items() if name not in parsed.query})
 
 
 @contextlib.contextmanager

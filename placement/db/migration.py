@@ -119,7 +119,8 @@ def _named_lock(connection: sa.Connection) -> Iterator[None]:
     if connection.dialect.name not in ('mysql', 'mariadb'):
         yield
         return
-    connection.execute(sa.select(sa.func.get_lock(_LOCK_NAME, _LOCK_SECONDS)))
+    if connection.scalar(sa.select(sa.func.get_lock(_LOCK_NAME, _LOCK_SECONDS))) != 1:
+        raise SchemaLocked(seconds=_LOCK_SECONDS)
     connection.commit()
     try:
         yield

@@ -63,9 +63,10 @@ def prepare(engine: sa.Engine, busy_timeout: int) -> Keeper:
 
     @event.listens_for(engine, 'connect')
     def set_up(dbapi_connection: Any, _record: Any) -> None:
-        keeper.keep()
         dbapi_connection.execute(f'PRAGMA busy_timeout = {int(busy_timeout) * 1000}')
         dbapi_connection.execute('PRAGMA journal_mode = WAL')
+        # Only now: a connection that looked before the switch would not hold the log.
+        keeper.keep()
 
     # oslo.db begins each transaction with a plain BEGIN, which takes no lock yet.
     @event.listens_for(engine, 'before_cursor_execute', retval=True)
