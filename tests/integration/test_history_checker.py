@@ -315,6 +315,41 @@ class TestTheEnd:
         only(history, 'its list of allocations is not that of its consumers')
 
 
+class TestOpenOrders:
+    """Unchecked writes at the same time, whose order no answer tells."""
+
+    @pytest.mark.parametrize('amounts', [(9, 1), (1, 9)])
+    def test_the_order_that_would_be_wrong_is_not_assumed(self, amounts: tuple[int, int]) -> None:
+        story = Story()
+        for amount in amounts:
+            story.put('c', amount, UNCHECKED, at=(0, 1))
+        story.put('d', 8, None, at=(2, 3)).put('c', 2, UNCHECKED, at=(4, 5))
+        assert check.violations(story.ends({'p': 4}, {'c': (3, taken(2)), 'd': (1, taken(8))})) == []
+
+    @pytest.mark.parametrize('shown', [1, 2])
+    def test_a_reading_may_show_either(self, shown: int) -> None:
+        body = {'allocations': {'c': {'resources': {'VCPU': shown}, 'consumer_generation': 2}}}
+        story = Story().put('c', 1, UNCHECKED, at=(0, 1)).put('c', 2, UNCHECKED, at=(0, 1))
+        story.then(ProviderRead('p'), 200, body, at=(2, 3)).put('c', 3, UNCHECKED, at=(4, 5))
+        assert check.violations(story.ends({'p': 3}, {'c': (3, taken(3))})) == []
+
+    def test_others_that_oversell_are_found_all_the_same(self) -> None:
+        story = Story().put('c', 1, UNCHECKED, at=(0, 1)).put('c', 2, UNCHECKED, at=(0, 1))
+        story.put('d', 6, None, at=(2, 3)).put('e', 6, None, at=(2, 3)).put('e', 1, 1, at=(4, 5))
+        history = story.put('c', 3, UNCHECKED, at=(6, 7)).ends(
+            {'p': 6}, {'c': (3, taken(3)), 'd': (1, taken(6)), 'e': (2, taken(1))}
+        )
+        only(history, '12 VCPU held at once, capacity 10')
+
+    def test_a_clearing_may_have_moved_either_provider(self) -> None:
+        story = Story('p', 'q').then(ClaimWrite({'c': Claim(taken(1, 'p'), UNCHECKED)}), at=(0, 1))
+        story.then(ClaimWrite({'c': Claim(taken(1, 'q'), UNCHECKED)}), at=(0, 1))
+        story.then(ClaimWrite({'c': Claim({}, UNCHECKED)}), at=(2, 3))
+        for generations in ({'p': 2, 'q': 1}, {'p': 1, 'q': 2}):
+            assert check.violations(story.ends(generations, {'c': (0, {})})) == []
+        only(story.ends({'p': 1, 'q': 3}, {'c': (0, {})}), 'provider q: generation is 3')
+
+
 def test_order_is_the_one_that_happened() -> None:
     steps = [
         chains.Step(0, 0, 9, chains.Kind.WRITE, claim=Claim(taken(2), 1)),

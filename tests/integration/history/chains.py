@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import math
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 from tests.integration.history.record import (
@@ -27,7 +28,9 @@ from tests.integration.history.record import (
 #: Orders are searched exhaustively up to this many intermediate states.
 SEARCH_LIMIT = 300_000
 
-_ABSENT = -1
+#: In the place of the event that wrote a consumer's set: it has none, or keeps the one that it has.
+ABSENT = -1
+AT_THE_END = -2
 
 
 class UndecidedError(Exception):
@@ -72,6 +75,15 @@ class Explanation:
 
     order: tuple[int, ...]
     guessed: frozenset[int]
+    #: For each step that changed the consumer: whose sets it can have replaced, over all valid orders of these steps.
+    replaced: Mapping[int, frozenset[int]] = dataclasses.field(default_factory=dict)
+    #: For each step that wrote a set: by which steps that can have been replaced; ``AT_THE_END`` if by none.
+    replacers: Mapping[int, frozenset[int]] = dataclasses.field(default_factory=dict)
+
+    @property
+    def is_the_only_one(self) -> bool:
+        """Whether the answers leave no other order. Unchecked writes at the same time do, if nobody looked between."""
+        return all(len(one) < 2 for one in (*self.replaced.values(), *self.replacers.values()))
 
 
 #: Generation, and the number of the event that wrote the present set.
@@ -85,25 +97,26 @@ class _Search:
         self._steps = sorted(steps, key=lambda step: step.start)
         self._written: Mapping[int, Allocations] = {s.number: s.claim.allocations for s in steps if s.claim}
         self._certain = sum(1 << index for index, step in enumerate(self._steps) if step.certain)
-        self._parents: dict[_Node, tuple[_Node, int] | None] = {}
+        self._parents: dict[_Node, list[tuple[_Node, int]]] = {}
 
     def run(self) -> list[Explanation]:
-        first: _Node = ((1 << len(self._steps)) - 1, (0, _ABSENT))
-        self._parents[first] = None
-        stack, ends = [first], {}
+        first: _Node = ((1 << len(self._steps)) - 1, (0, ABSENT))
+        self._parents[first] = []
+        stack, ends = [first], defaultdict(list)
         while stack:
             node = stack.pop()
             if not node[0] & self._certain:
-                ends[node[0]] = node
+                ends[node[0]].append(node)
                 continue
             for index, state in self._successors(node):
                 successor = (node[0] & ~(1 << index), state)
                 if successor not in self._parents:
-                    self._parents[successor] = (node, index)
+                    self._parents[successor] = []
                     stack.append(successor)
+                self._parents[successor].append((node, index))
             if len(self._parents) > SEARCH_LIMIT:
                 raise UndecidedError
-        return [self._explanation(node) for node in ends.values()]
+        return [self._explanation(nodes) for nodes in ends.values()]
 
     def _successors(self, node: _Node) -> Iterator[tuple[int, _State]]:
         remaining, state = node
@@ -143,27 +156,52 @@ class _Search:
         if step.kind is Kind.MISS:
             return None if generation else state
         if step.kind is Kind.REMOVE:
-            return (0, _ABSENT) if generation or step.overlaps_removal else None
+            return (0, ABSENT) if generation or step.overlaps_removal else None
         assert step.claim is not None
         fits = step.claim.expected in (UNCHECKED, generation or None)
         if step.kind is Kind.STALE:
             return None if fits else state
         if not fits:
             return None
-        return (generation + 1, step.number) if step.claim.allocations else (0, _ABSENT)
+        return (generation + 1, step.number) if step.claim.allocations else (0, ABSENT)
 
-    def _explanation(self, node: _Node) -> Explanation:
+    def _explanation(self, ends: Sequence[_Node]) -> Explanation:
+        """One order that leads to one of ``ends``, and what all of them have in common."""
         order, guessed = [], set()
-        link = self._parents[node]
-        while link is not None:
-            parent, index = link
+        node = ends[0]
+        while self._parents[node]:
+            parent, index = self._parents[node][0]
             step = self._steps[index]
             if parent[1] != node[1]:
                 order.append(step.number)
             if not step.certain:
                 guessed.add(step.number)
-            node, link = parent, self._parents[parent]
-        return Explanation(tuple(reversed(order)), frozenset(guessed))
+            node = parent
+        return Explanation(tuple(reversed(order)), frozenset(guessed), *self._replacements(ends))
+
+    def _replacements(self, ends: Sequence[_Node]) -> tuple[dict[int, frozenset[int]], dict[int, frozenset[int]]]:
+        replaced: defaultdict[int, set[int]] = defaultdict(set)
+        replacers: defaultdict[int, set[int]] = defaultdict(set)
+        for _mask, (_generation, writer) in ends:
+            replacers[writer].add(AT_THE_END)
+        seen, stack = set(ends), list(ends)
+        while stack:
+            node = stack.pop()
+            for parent, index in self._parents[node]:
+                if parent[1] != node[1]:
+                    number, before = self._steps[index].number, parent[1][1]
+                    replaced[number].add(before)
+                    replacers[before].add(number)
+                if parent not in seen:
+                    seen.add(parent)
+                    stack.append(parent)
+        # Being absent is no set, and may end many times.
+        replacers.pop(ABSENT, None)
+        return _frozen(replaced), _frozen(replacers)
+
+
+def _frozen(sets: Mapping[int, set[int]]) -> dict[int, frozenset[int]]:
+    return {number: frozenset(one) for number, one in sets.items()}
 
 
 def explanations(steps: Sequence[Step]) -> list[Explanation]:

@@ -13,6 +13,8 @@ What is verified, and how sharp it is:
   that can have been in force when the last of them was taken. When one of them was part of a write that took
   no more than it gave, which over-committed inventory allows, then the largest capacity until that moment counts.
   So an oversold inventory is found whenever the claims that oversold it were all held at one moment.
+  Where the answers leave several orders of a consumer's writes open (writes that check no generation, at the same
+  time), a set counts as surely held only until the first write that may have replaced it began.
 * Nothing was refused for want of capacity that would have fitted, had everything been held that possibly was.
 * At the end: allocations by provider are those by consumer, usages are their sums, and each inventory is the one
   that was accepted last.
@@ -44,12 +46,16 @@ _WANT_OF_CAPACITY = 'would exceed the capacity'
 
 @dataclasses.dataclass(frozen=True)
 class _Case:
-    """A history with everything that follows from the order of each consumer's writes."""
+    """A history with everything that follows from the order of each consumer's writes.
+
+    ``versions`` has the consumers whose answers leave one order, ``loose`` those for which they leave several.
+    """
 
     history: History
     strict_reads: bool
     undecided: frozenset[int]
     versions: Mapping[str, Sequence[timeline.Version]]
+    loose: Sequence[timeline.Loose]
     held: Mapping[timeline.Inventory, Sequence[timeline.Held]]
     capacities: timeline.Capacities
 
@@ -70,14 +76,16 @@ def violations(history: History, *, strict_reads: bool = True) -> list[str]:
 
 def _case(history: History, explained: unknowns.Explained, *, strict_reads: bool) -> _Case:
     events = {event.number: event for event in history.events}
+    first = {consumer: possible[0] for consumer, possible in explained.possible.items() if possible}
     versions = {
-        consumer: timeline.versions(consumer, possible[0].order, events, history.after.time)
-        for consumer, possible in explained.possible.items()
-        if possible
+        consumer: timeline.versions(consumer, one.order, events, history.after.time)
+        for consumer, one in first.items()
+        if one.is_the_only_one
     }
-    held = timeline.holdings(versions, timeline.increases(versions))
+    loose = [timeline.Loose(consumer, one, events) for consumer, one in first.items() if not one.is_the_only_one]
+    held = timeline.holdings(versions, loose, timeline.increases(versions, loose))
     capacities = timeline.Capacities(history.before, history.events)
-    return _Case(history, strict_reads, explained.undecided, versions, held, capacities)
+    return _Case(history, strict_reads, explained.undecided, versions, loose, held, capacities)
 
 
 # Provider generations ------------------------------------------------------------------------------------------
@@ -114,10 +122,19 @@ def _moved_by_claims(case: _Case) -> tuple[Counter[str], Counter[str]]:
         for before, version in itertools.pairwise(chain):
             if version.writer not in removals:
                 moved[version.writer].update(version.allocations or before.allocations)
+    perhaps: dict[int, set[str]] = defaultdict(set)
+    for one in case.loose:
+        for number, replaced in one.explanation.replaced.items():
+            if number not in removals:
+                sets = [set(one.allocations(number) or one.allocations(before)) for before in replaced]
+                moved[number] |= set.intersection(*sets)
+                perhaps[number] |= set.union(*sets)
     certain: Counter[str] = Counter()
     possible: Counter[str] = Counter()
     for number, providers in moved.items():
         (possible if number in case.undecided else certain).update(providers)
+    for number, providers in perhaps.items():
+        possible.update(providers - moved[number])
     return certain, possible
 
 

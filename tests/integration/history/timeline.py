@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from tests.integration.history import chains
 from tests.integration.history.record import (
     Allocations,
     ClaimWrite,
@@ -66,12 +67,54 @@ def versions(consumer: str, order: Sequence[int], events: Mapping[int, Event], e
     return made
 
 
+@dataclasses.dataclass(frozen=True)
+class Loose:
+    """What a consumer held when its answers leave several orders of its writes open.
+
+    Each writer's set is surely held from its answer until the first of its possible replacers began, and may have
+    replaced any of several sets.
+    """
+
+    consumer: str
+    explanation: chains.Explanation
+    events: Mapping[int, Event]
+
+    def allocations(self, number: int) -> Allocations:
+        """The set that event ``number`` wrote; nothing for what is no event."""
+        action = self.events[number].action if number in self.events else None
+        return action.claims[self.consumer].allocations if isinstance(action, ClaimWrite) else {}
+
+    def gains(self) -> Iterator[tuple[int, Inventory, int]]:
+        """Event, inventory, and the least that the event can have added there."""
+        for number, before in self.explanation.replaced.items():
+            new = Counter(dict(amounts(self.allocations(number))))
+            old = [Counter(dict(amounts(self.allocations(one)))) for one in before]
+            for inventory in {*new, *itertools.chain.from_iterable(old)}:
+                yield number, inventory, new[inventory] - max(one[inventory] for one in old)
+
+    def held(self, increases: Mapping[int, frozenset[Inventory]]) -> Iterator[tuple[Inventory, Held]]:
+        """What each write let the consumer hold, surely and possibly."""
+        for number, replacers in self.explanation.replacers.items():
+            event = self.events[number]
+            ends = [self.events[one] for one in replacers if one in self.events]
+            surely_to = min((one.start for one in ends), default=math.inf)
+            possibly_to = math.inf if chains.AT_THE_END in replacers else max(one.latest for one in ends)
+            for inventory, amount in amounts(self.allocations(number)):
+                grown = inventory in increases.get(number, frozenset())
+                yield (
+                    inventory,
+                    Held(self.consumer, amount, event.start, event.latest, surely_to, possibly_to, grown),
+                )
+
+
 def holdings(
-    chains: Mapping[str, Sequence[Version]], increases: Mapping[int, frozenset[Inventory]]
+    ordered: Mapping[str, Sequence[Version]],
+    loose: Iterable[Loose],
+    increases: Mapping[int, frozenset[Inventory]],
 ) -> dict[Inventory, list[Held]]:
     """All amounts by inventory. ``increases`` says for each event on which inventories it took more than it gave."""
     found: dict[Inventory, list[Held]] = defaultdict(list)
-    for consumer, chain in chains.items():
+    for consumer, chain in ordered.items():
         for index, version in enumerate(chain):
             following = chain[index + 1] if index + 1 < len(chain) else None
             for inventory, amount in amounts(version.allocations):
@@ -86,6 +129,9 @@ def holdings(
                         inventory in increases.get(version.writer, frozenset()),
                     )
                 )
+    for one in loose:
+        for inventory, held in one.held(increases):
+            found[inventory].append(held)
     return dict(found)
 
 
@@ -96,15 +142,18 @@ def amounts(allocations: Allocations) -> Iterator[tuple[Inventory, int]]:
             yield (provider, resource_class), amount
 
 
-def increases(chains: Mapping[str, Sequence[Version]]) -> dict[int, frozenset[Inventory]]:
-    """For each event: the inventories on which it took more than it gave back, over all its consumers."""
+def increases(ordered: Mapping[str, Sequence[Version]], loose: Iterable[Loose]) -> dict[int, frozenset[Inventory]]:
+    """For each event: the inventories on which it surely took more than it gave back, over all its consumers."""
     deltas: dict[int, dict[Inventory, int]] = defaultdict(lambda: defaultdict(int))
-    for chain in chains.values():
+    for chain in ordered.values():
         for before, version in itertools.pairwise(chain):
             for inventory, amount in amounts(version.allocations):
                 deltas[version.writer][inventory] += amount
             for inventory, amount in amounts(before.allocations):
                 deltas[version.writer][inventory] -= amount
+    for one in loose:
+        for number, inventory, gain in one.gains():
+            deltas[number][inventory] += gain
     return {
         number: frozenset(inventory for inventory, delta in changed.items() if delta > 0)
         for number, changed in deltas.items()
