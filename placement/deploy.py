@@ -43,29 +43,15 @@ def loadapp(conf: cfg.ConfigOpts) -> Application:
     :raises ConfigurationInvalid: the configuration or the policy file makes no sense.
     :raises DatabaseUnavailable: [placement_database] sync_on_startup is set and the database cannot be reached.
     """
-    _check_connection(conf.placement_database.connection)
-    enforcer = policy.Enforcer(conf)
     db = Database(conf)
-    if conf.placement_database.sync_on_startup:
-        _sync(db)
+    enforcer = policy.Enforcer(conf)
     application: WSGIApplication = handler.PlacementHandler()
     for middleware in reversed(_pipeline(conf, db, enforcer)):
         application = middleware(application)
+    # Last, so that a mistake in the configuration is found before anything is connected.
+    if conf.placement_database.sync_on_startup:
+        _sync(db)
     return Application(application, db)
-
-
-def _check_connection(url: str | None) -> None:
-    """Refuse a URL that no attempt to connect could make good."""
-    if not url:
-        raise exception.ConfigurationInvalid(
-            reason='[placement_database] connection is not set (in the environment: OS_PLACEMENT_DATABASE__CONNECTION).'
-        )
-    try:
-        sa.make_url(url).get_dialect().import_dbapi()
-    except (sa.exc.ArgumentError, ImportError) as error:
-        raise exception.ConfigurationInvalid(
-            reason=f'[placement_database] connection cannot be used: {error}'
-        ) from error
 
 
 def _sync(db: Database) -> None:

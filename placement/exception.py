@@ -18,6 +18,11 @@ class PlacementError(Exception):
         self.data = data
         super().__init__(self.template.format(**data))
 
+    @property
+    def for_operators(self) -> str:
+        """The message in one line, with what clients of the API are not told."""
+        return str(self)
+
     def __getattr__(self, name: str) -> Any:
         try:
             return self.__dict__['data'][name]
@@ -218,9 +223,15 @@ class PolicyNotAuthorized(PlacementError):
 
 
 class DatabaseUnavailable(PlacementError):
-    """The database cannot be reached; worth trying again soon."""
+    """The database cannot be reached; worth trying again soon. The cause is what the driver said."""
 
     template = 'The database is not available at the moment.'
+
+    @property
+    def for_operators(self) -> str:
+        """The message, and the first line of what the driver said."""
+        reason = str(self.__cause__ or '').partition('\n')[0]
+        return f'{self} {reason}'.rstrip()
 
 
 # The set-up -----------------------------------------------------------------------------------------------

@@ -23,7 +23,8 @@ def init_application(conf: cfg.ConfigOpts | None = None) -> deploy.Application:
         log.setup(conf, 'placement')
         return deploy.loadapp(conf)
     except (exception.PlacementError, log.LogConfigError) as error:
-        sys.exit(f'placement: {error}')
+        reason = error.for_operators if isinstance(error, exception.PlacementError) else error
+        sys.exit(f'placement: {reason}')
 
 
 application = init_application()

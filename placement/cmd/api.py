@@ -58,7 +58,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         server = _Server(arguments)
     except (exception.PlacementError, log.LogConfigError) as error:
-        print(f'placement-api: {error}', file=sys.stderr)
+        reason = error.for_operators if isinstance(error, exception.PlacementError) else error
+        print(f'placement-api: {reason}', file=sys.stderr)
         return 1
     server.run()
     return 0
@@ -149,7 +150,7 @@ class _Server(BaseApplication):
             conf = self._load()
             self._try_out(conf)
         except exception.PlacementError as error:
-            LOG.error('The configuration stays as it was: %s', error)
+            LOG.error('The configuration stays as it was: %s', error.for_operators)
         else:
             self._conf = conf
         super().reload()

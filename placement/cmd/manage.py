@@ -6,12 +6,8 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from oslo_db import exception as db_exc
-from sqlalchemy import exc as sa_exc
-
 from placement import conf as placement_conf
-from placement import exception
-from placement.cmd import manage_audit, manage_db, manage_explain, manage_tree
+from placement.cmd import manage_audit, manage_db, manage_explain, manage_tree, output
 from placement.db.api import Database
 
 #: Exit code of a command that could not do what it was asked.
@@ -40,17 +36,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             code: int = args.run(args, conf, db)
         finally:
             db.dispose()
-    except exception.DatabaseUnavailable as error:
-        # What the driver said is kept from the clients of the API, but is of use to whoever sits here.
-        reason, *_ = str(error.__cause__).splitlines()
-        print(f'placement-manage: {error} {reason}', file=sys.stderr)
-        return FAILED
-    except exception.PlacementError as error:
-        print(f'placement-manage: {error}', file=sys.stderr)
-        return FAILED
-    except (db_exc.DBError, sa_exc.SQLAlchemyError) as error:
-        reason, *_ = str(error).splitlines()
-        print(f'placement-manage: the database said: {reason}', file=sys.stderr)
+    except output.FAILURES as error:
+        output.failed('placement-manage', error)
         return FAILED
     except KeyboardInterrupt:
         print('placement-manage: interrupted', file=sys.stderr)

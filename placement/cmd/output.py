@@ -1,4 +1,4 @@
-"""How commands print: for people on a terminal, in one piece per line into a pipe, or as JSON."""
+"""How commands print: for people on a terminal, in one piece per line into a pipe, or as JSON; and how they fail."""
 
 from __future__ import annotations
 
@@ -6,7 +6,14 @@ import json
 import sys
 from typing import Any
 
+from oslo_db import exception as db_exc
 from rich.console import Console
+from sqlalchemy import exc as sa_exc
+
+from placement import exception
+
+#: What a command cannot go on after, and says in one line.
+FAILURES = (exception.PlacementError, db_exc.DBError, sa_exc.SQLAlchemyError)
 
 #: Columns of a line that no terminal breaks; rich leaves no blanks at the end.
 _UNBROKEN = 10_000
@@ -15,6 +22,15 @@ _UNBROKEN = 10_000
 def console() -> Console:
     """Standard output: as wide as the terminal, or without line breaks of its own when it is not one."""
     return Console(file=sys.stdout, width=None if sys.stdout.isatty() else _UNBROKEN, highlight=False)
+
+
+def failed(program: str, error: Exception) -> None:
+    """Say in one line on standard error why ``program`` ends; ``error`` is one of ``FAILURES``."""
+    if isinstance(error, exception.PlacementError):
+        reason = error.for_operators
+    else:
+        reason = 'the database said: ' + str(error).partition('\n')[0]
+    print(f'{program}: {reason}', file=sys.stderr)
 
 
 def print_json(data: Any) -> None:

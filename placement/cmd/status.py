@@ -7,12 +7,10 @@ import sys
 from collections.abc import Sequence
 
 from oslo_config import cfg
-from oslo_db import exception as db_exc
 from oslo_upgradecheck import upgradecheck
-from sqlalchemy import exc as sa_exc
 
 from placement import conf as placement_conf
-from placement import exception
+from placement.cmd import output
 from placement.db import migration
 from placement.db.api import Database
 from placement.objects import audit
@@ -85,12 +83,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             return int(upgradecheck.main(cfg.ConfigOpts(), 'placement', Checks(conf, db), command, []))
         finally:
             db.dispose()
-    except exception.PlacementError as error:
-        print(f'placement-status: {error}', file=sys.stderr)
-        return FAILED
-    except (db_exc.DBError, sa_exc.SQLAlchemyError) as error:
-        reason, *_ = str(error).splitlines()
-        print(f'placement-status: the database said: {reason}', file=sys.stderr)
+    except output.FAILURES as error:
+        output.failed('placement-status', error)
         return FAILED
 
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterator
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 from oslo_config import cfg
 from oslo_db import api as oslo_db_api
 from oslo_db import exception as db_exc
 from oslo_db.sqlalchemy import enginefacade
+from sqlalchemy import event
 from sqlalchemy import exc as sa_exc
 from sqlalchemy.engine.interfaces import IsolationLevel
 
@@ -50,6 +51,7 @@ class Database:
     """Connections and transactions of one application.
 
     :param conf: a ``ConfigOpts`` with the group ``placement_database``.
+    :raises ConfigurationInvalid: its ``connection`` is missing, or is a URL that no attempt to connect could make good.
 
     Nothing connects before the first transaction, so a database that is away does not stop the start.
     """
@@ -57,8 +59,7 @@ class Database:
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         self._options = conf.placement_database
         self._facade = enginefacade.transaction_context()
-        with _speaking_of_configuration():
-            url = engine_url(self._options.connection, self._options.network_timeout)
+        url = engine_url(self._options.connection, self._options.network_timeout)
         # oslo.db opens a SQLite file anew for each transaction.
         passed_on = _ENGINE_OPTIONS if url.get_backend_name() == 'sqlite' else _ENGINE_OPTIONS + _POOL_OPTIONS
         self._facade.configure(
@@ -79,17 +80,19 @@ class Database:
 
     @property
     def engine(self) -> sa.Engine:
-        """The SQLAlchemy engine, made on first use.
-
-        :raises ConfigurationInvalid: the URL is of no known database, or its driver is not installed.
-        """
+        """The SQLAlchemy engine, made on first use."""
         if self._prepared is None:
-            with self._lock, _speaking_of_configuration():
-                engine = self._facade.writer.get_engine()
-                if self._prepared is None and engine.dialect.name == 'sqlite':
-                    self._keeper = sqlite.prepare(engine, self._options.sqlite_busy_timeout)
-                self._prepared = engine
+            with self._lock:
+                if self._prepared is None:
+                    self._prepared = self._prepare()
         return self._prepared
+
+    def _prepare(self) -> sa.Engine:
+        engine = self._facade.writer.get_engine()
+        event.listen(engine, 'do_connect', _connect)
+        if engine.dialect.name == 'sqlite':
+            self._keeper = sqlite.prepare(engine, self._options.sqlite_busy_timeout)
+        return engine
 
     @contextlib.contextmanager
     def reader(self) -> Iterator[sa.Connection]:
@@ -200,15 +203,16 @@ class Database:
             self._keeper.close()
 
 
-def engine_url(url: str, network_timeout: int) -> sa.URL:
+def engine_url(url: str | None, network_timeout: int) -> sa.URL:
     """``url`` with what every connection of ours needs and the operator did not say.
 
     Full Unicode on MySQL, and an end to waiting for a server that fell silent, which would otherwise hang a thread for
     as long as TCP has hope.
 
     :param network_timeout: seconds without an answer after which a connection is given up; 0 for never.
+    :raises ConfigurationInvalid: there is none, it makes no sense, or the driver that it names is not installed.
     """
-    parsed = sa.make_url(url)
+    parsed = _parsed(url)
     wanted: dict[str, str] = {}
     if parsed.get_backend_name() in ('mysql', 'mariadb'):
         wanted['charset'] = 'utf8mb4'
@@ -219,6 +223,40 @@ def engine_url(url: str, network_timeout: int) -> sa.URL:
     if parsed.get_backend_name() != 'sqlite':
         wanted['connect_timeout'] = '10'
     return parsed.update_query_dict({name: value for name, value in wanted.items() if name not in parsed.query})
+
+
+def _parsed(url: str | None) -> sa.URL:
+    if not url:
+        raise exception.ConfigurationInvalid(
+            reason='[placement_database] connection is not set (in the environment: OS_PLACEMENT_DATABASE__CONNECTION).'
+        )
+    try:
+        parsed = sa.make_url(url)
+    except ValueError as error:
+        # Not repeated: behind a password with an unquoted @ the port is a part of the password.
+        raise _unusable(
+            'the port is not a number. Special characters in a password must be percent-encoded.'
+        ) from error
+    except sa_exc.ArgumentError as error:
+        raise _unusable(error) from error
+    try:
+        # Connects to nothing, but looks for the driver and at the options.
+        sa.create_engine(parsed)
+    except (sa_exc.ArgumentError, ImportError, ValueError) as error:
+        raise _unusable(error) from error
+    return parsed
+
+
+def _unusable(reason: object) -> exception.ConfigurationInvalid:
+    return exception.ConfigurationInvalid(reason=f'[placement_database] connection cannot be used: {reason}')
+
+
+def _connect(dialect: sa.Dialect, _record: Any, arguments: list[Any], options: dict[str, Any]) -> Any:
+    """Connect as SQLAlchemy does. Whatever fails in it, from a wrong password to an unknown option, is an outage."""
+    try:
+        return dialect.connect(*arguments, **options)
+    except Exception as error:
+        raise exception.DatabaseUnavailable from error
 
 
 @contextlib.contextmanager
@@ -233,14 +271,6 @@ def _begun(connection: sa.Connection, level: IsolationLevel) -> Iterator[None]:
             # For this transaction only. SQLAlchemy's own way costs four round trips instead of one.
             connection.exec_driver_sql(f'SET TRANSACTION ISOLATION LEVEL {level}')
         yield
-
-
-@contextlib.contextmanager
-def _speaking_of_configuration() -> Iterator[None]:
-    try:
-        yield
-    except (sa_exc.ArgumentError, ImportError) as error:
-        raise exception.ConfigurationInvalid(reason=f'[placement_database] connection: {error}') from error
 
 
 @contextlib.contextmanager

@@ -10,7 +10,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 import sqlalchemy as sa
+import webob
 
+from placement import conf as configuration
+from placement import deploy
+from placement.objects import vital_signs
 from tests.integration import databases, private, races, servers
 from tests.integration.history import report
 from tests.integration.history.client import Client, Reply
@@ -68,6 +72,25 @@ def client(server: servers.Server) -> Iterator[Client]:
 def claim_one(client: Client, provider: str) -> Reply:
     """Claim one unit for a new consumer."""
     return client.request('PUT', f'/allocations/{uuid.uuid4()}', races.claim([provider], None))
+
+
+@on('postgresql', 'mariadb')
+@pytest.mark.parametrize('mistake', ['account', 'option'])
+def test_wrong_account_or_option_is_an_outage(own: private.PrivateServer, mistake: str) -> None:
+    wrong = {
+        'account': own.url.set(username='nobody', password='secret'),
+        'option': own.url.update_query_dict({'nonsense': '1'}),
+    }
+    overrides = {
+        'placement_database': {'connection': wrong[mistake].render_as_string(hide_password=False)},
+        'api': {'auth_strategy': 'noauth2'},
+    }
+    app = deploy.loadapp(configuration.load(environ={}, config_files=[], overrides=overrides))
+    request = webob.Request.blank('/resource_providers', headers={'X-Auth-Token': 'admin'})
+    response = request.get_response(app)
+    assert (response.status_code, response.headers['Retry-After']) == (503, '2')
+    assert vital_signs.trouble(app.db) == 'The database cannot be reached.'
+    app.db.dispose()
 
 
 @on('postgresql', 'mariadb')

@@ -1,0 +1,50 @@
+"""How commands say that they cannot use the configured database: one line, an exit code, no password."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Callable
+
+import pytest
+
+from placement.cmd import api, manage, status
+
+_COMMANDS = [
+    pytest.param(lambda: manage.main(['db', 'version']), manage.FAILED, id='db version'),
+    pytest.param(lambda: manage.main(['db', 'sync']), manage.FAILED, id='db sync'),
+    pytest.param(lambda: manage.main(['db', 'adopt']), manage.FAILED, id='db adopt'),
+    pytest.param(lambda: manage.main(['tree']), manage.FAILED, id='tree'),
+    pytest.param(lambda: status.main(['upgrade', 'check']), status.FAILED, id='upgrade check'),
+    pytest.param(lambda: api.main(['--bind', '127.0.0.1:0']), 1, id='placement-api'),
+]
+
+
+@pytest.mark.parametrize(('run', 'code'), _COMMANDS)
+@pytest.mark.parametrize(
+    ('connection', 'said'),
+    [
+        ('', 'connection is not set'),
+        ('sqlite://user:pass@word:secret@host/database', 'the port is not a number'),
+        ('sqlite:////nonexistent/directory/file', 'The database is not available at the moment. unable to open'),
+        ('sqlite:///{directory}/file?timeout=long', 'connection cannot be used: could not convert string to float'),
+    ],
+)
+def test_reason_is_one_line(
+    run: Callable[[], int],
+    code: int,
+    connection: str,
+    said: str,
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv('OS_PLACEMENT_CONFIG_DIR', str(tmp_path))
+    monkeypatch.setenv('OS_API__AUTH_STRATEGY', 'noauth2')
+    monkeypatch.setenv('OS_PLACEMENT_DATABASE__CONNECTION', connection.format(directory=tmp_path))
+    monkeypatch.setenv('OS_PLACEMENT_DATABASE__SYNC_ON_STARTUP', 'true')
+    assert run() == code
+    captured = capsys.readouterr()
+    assert captured.out == ''
+    (line,) = captured.err.splitlines()
+    assert said in line
+    assert 'secret' not in line
