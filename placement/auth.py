@@ -13,7 +13,7 @@ from oslo_log import log
 from oslo_middleware import request_id
 from webob import exc
 
-from placement import requestlog, wsgi_wrapper
+from placement import exception, requestlog, wsgi_wrapper
 
 LOG = log.getLogger(__name__)
 
@@ -84,7 +84,16 @@ class KeystoneAuth(_Authentication):
 
         super().__init__(application)
         # Deferring the decision would turn a Keystone that is away into a token that is bad.
-        self._validate = auth_token.AuthProtocol(_accept, {'oslo_config_config': conf, 'delay_auth_decision': False})
+        try:
+            self._validate = auth_token.AuthProtocol(
+                _accept, {'oslo_config_config': conf, 'delay_auth_decision': False}
+            )
+        except cfg.NoSuchOptError as error:
+            # Its message is not repeated: what stands behind the dollar sign may be a part of a password.
+            reason = 'it refers to an option or a group that does not exist; a dollar sign is written $$.'
+            raise exception.ConfigurationInvalid(reason=f'[keystone_authtoken] cannot be used: {reason}') from error
+        except Exception as error:  # The libraries that take part have no exception in common.
+            raise exception.ConfigurationInvalid(reason=f'[keystone_authtoken] cannot be used: {error}') from error
 
     def _identify(self, environ: dict[str, Any]) -> dict[str, Any]:
         try:

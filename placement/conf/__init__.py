@@ -155,6 +155,10 @@ def _naming(group: str, name: str) -> Iterator[None]:
     """Say of which option a value is bad; oslo.config does not when it comes from the environment."""
     try:
         yield
+    except (cfg.NoSuchOptError, cfg.NoSuchGroupError, cfg.TemplateSubstitutionError) as error:
+        # What stands behind the dollar sign is not repeated: it may be a part of a password.
+        reason = 'a dollar sign refers to an option that does not exist; $$ is a dollar sign'
+        raise ValueError(f'[{group}] {name}: {reason}') from error
     except ValueError as error:
         raise ValueError(f'[{group}] {name}: {error}') from error
 

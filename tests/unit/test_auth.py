@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import webob
 
-from placement import auth, deploy
+from placement import auth, deploy, exception
 from placement import conf as configuration
 
 # Headers with which a client claims to be somebody.
@@ -174,6 +174,26 @@ def _application(tmp_path: pathlib.Path, url: str) -> deploy.Application:
         'http_request_max_retries = 0\n'
     )
     return deploy.loadapp(configuration.load(environ={}, config_files=[str(file)]))
+
+
+@pytest.mark.parametrize(
+    'section',
+    [
+        'auth_type = nonsense',
+        'auth_type = password',
+        'auth_type = password\nauth_url = http://127.0.0.1\npassword = pa$word',
+        'memcache_security_strategy = ENCRYPT',
+    ],
+)
+def test_a_section_that_makes_no_sense_stops_the_start(tmp_path: pathlib.Path, section: str) -> None:
+    file = tmp_path / 'placement.conf'
+    file.write_text(
+        f'[placement_database]\nconnection = sqlite:///{tmp_path}/placement.sqlite\n[keystone_authtoken]\n{section}\n'
+    )
+    with pytest.raises(exception.ConfigurationInvalid) as caught:
+        deploy.loadapp(configuration.load(environ={}, config_files=[str(file)]))
+    assert str(caught.value).startswith('[keystone_authtoken] cannot be used: ')
+    assert 'word' not in str(caught.value)
 
 
 def _ask(app: deploy.Application, path: str, token: str | None = None, **headers: str) -> webob.Response:

@@ -83,6 +83,15 @@ def test_a_bad_variable_is_told_like_a_bad_file(monkeypatch: pytest.MonkeyPatch)
         configuration.load(config_files=[])
 
 
+def test_a_dollar_sign_in_a_password_is_not_repeated(tmp_path: pathlib.Path) -> None:
+    file = tmp_path / 'placement.conf'
+    file.write_text('[placement_database]\nconnection = sqlite://user:pa$secret@host/database\n')
+    with pytest.raises(exception.ConfigurationInvalid) as caught:
+        configuration.load(environ={}, config_files=[str(file)])
+    assert str(caught.value).startswith('[placement_database] connection: a dollar sign ')
+    assert 'secret' not in str(caught.value)
+
+
 def test_the_policy_file_lies_beside_the_configuration(tmp_path: pathlib.Path) -> None:
     file = tmp_path / 'elsewhere' / 'placement.conf'
     file.parent.mkdir()
