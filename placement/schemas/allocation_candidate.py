@@ -14,11 +14,13 @@ GROUP_POLICY = r'^(none|isolate)\Z'
 _TEXT: Schema = {'type': 'string'}
 _LIMIT: Schema = {'type': 'string', 'pattern': LIMIT}
 
+# Keywords are judged in the order in which they are written here: missing and unknown keys before bad values.
+
 GET_1_10: Schema = {
     'type': 'object',
-    'properties': {'resources': _TEXT},
     'required': ['resources'],
     'additionalProperties': False,
+    'properties': {'resources': _TEXT},
 }
 
 GET_1_16: Schema = {**GET_1_10, 'properties': {**GET_1_10['properties'], 'limit': _LIMIT}}
@@ -29,12 +31,12 @@ GET_1_21: Schema = {**GET_1_17, 'properties': {**GET_1_17['properties'], 'member
 
 GET_1_25: Schema = {
     'type': 'object',
+    'additionalProperties': False,
     'patternProperties': {
         r'^(resources|required|member_of)([1-9][0-9]*)?\Z': _TEXT,
         r'^limit\Z': _LIMIT,
         r'^group_policy\Z': {'type': 'string', 'enum': ['none', 'isolate']},
     },
-    'additionalProperties': False,
 }
 
 GET: Windows = (

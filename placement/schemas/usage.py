@@ -6,10 +6,11 @@ from placement.schemas import Schema, common
 
 TOTAL: Schema = {
     'type': 'object',
+    # Keywords are judged in the order in which they are written here, that of the contract's table.
+    'required': ['project_id'],
     'properties': {
         'project_id': common.EXTERNAL_ID,
         'user_id': common.EXTERNAL_ID,
     },
-    'required': ['project_id'],
     'additionalProperties': False,
 }

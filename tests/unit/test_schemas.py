@@ -282,6 +282,11 @@ def test_each_window_of_put_takes_its_own_body_only(window: tuple[int, int], bod
     assert (complaints(schema, PUT_BODIES[body]) == '') == (window == body)
 
 
+def test_total_usages_judge_a_missing_project_before_values_and_these_before_unknown_keys() -> None:
+    assert "'project_id' is a required property" in complaints(usage.TOTAL, {'user_id': '', 'x': ''})
+    assert "Failed validating 'minLength'" in complaints(usage.TOTAL, {'x': '', 'project_id': ''})
+
+
 def test_clearing_by_put_comes_with_1_28() -> None:
     cleared = {**PUT_BODIES[1, 12], 'allocations': {}}
     assert 'should be non-empty' in complaints(allocation.PUT_1_12, cleared)

@@ -84,6 +84,20 @@ def test_key_unknown_from_1_25(key: str) -> None:
     assert 'does not match any of the regexes' in message
 
 
+@pytest.mark.parametrize(
+    ('minor', 'text', 'phrase'),
+    [
+        (16, 'limit=0', "'resources' is a required property"),
+        (16, 'resources=VCPU:1&limit=0&x=1', "'x' was unexpected"),
+        (25, 'resources=VCPU:1&limit=0&x=1', "'x' does not match any of the regexes"),
+        (25, 'group_policy=bob&x=1', "'x' does not match any of the regexes"),
+        (25, 'group_policy=bob&limit=0', "Failed validating 'pattern'"),
+    ],
+)
+def test_missing_and_unknown_keys_are_judged_before_bad_values(minor: int, text: str, phrase: str) -> None:
+    assert phrase in refusal(text, minor)
+
+
 def test_resources_are_required_below_1_25() -> None:
     for minor in (10, 16, 24):
         message = refusal('', minor)
