@@ -20,7 +20,7 @@ from oslo_log import log
 
 from placement import conf as configuration
 from placement import deploy, exception
-from placement.cmd import exporter
+from placement.cmd import exporter, output
 
 LOG = log.getLogger(__name__)
 
@@ -69,6 +69,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         'placement-api', description=_DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument('--version', action=output.ShowVersion)
     parser.add_argument(
         '--dev',
         action='store_true',

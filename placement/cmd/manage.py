@@ -53,6 +53,7 @@ def _parser() -> argparse.ArgumentParser:
         ' environment variable OS_PLACEMENT_DATABASE__CONNECTION.',
     )
     parser.set_defaults(needs_schema=True)
+    parser.add_argument('--version', action=output.ShowVersion)
     parser.add_argument(
         '--config-file',
         metavar='FILE',

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
+from importlib import metadata
 from typing import Any
 
 from oslo_db import exception as db_exc
@@ -22,6 +24,18 @@ _UNBROKEN = 10_000
 def console() -> Console:
     """Standard output: as wide as the terminal, or without line breaks of its own when it is not one."""
     return Console(file=sys.stdout, width=None if sys.stdout.isatty() else _UNBROKEN, highlight=False)
+
+
+class ShowVersion(argparse.Action):
+    """The action of ``--version``: print the release that is installed, and end."""
+
+    def __init__(self, option_strings: list[str], dest: str) -> None:
+        super().__init__(option_strings, dest, nargs=0, help='print the release and exit')
+
+    def __call__(self, parser: argparse.ArgumentParser, *_parsed: Any) -> None:
+        """Do it."""
+        print(f'placement {metadata.version("placement")}')
+        parser.exit()
 
 
 def failed(program: str, error: Exception) -> None:

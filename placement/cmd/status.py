@@ -95,6 +95,7 @@ def _parser() -> argparse.ArgumentParser:
         epilog='The database is the one of [placement_database] connection in the configuration file, or of the'
         ' environment variable OS_PLACEMENT_DATABASE__CONNECTION.',
     )
+    parser.add_argument('--version', action=output.ShowVersion)
     parser.add_argument(
         '--config-file',
         metavar='FILE',

@@ -1,9 +1,10 @@
-"""How commands say that they cannot use the configured database: one line, an exit code, no password."""
+"""What every command has in common: its release, and how it says that it cannot use the configured database."""
 
 from __future__ import annotations
 
 import pathlib
 from collections.abc import Callable
+from importlib import metadata
 
 import pytest
 
@@ -17,6 +18,14 @@ _COMMANDS = [
     pytest.param(lambda: status.main(['upgrade', 'check']), status.FAILED, id='upgrade check'),
     pytest.param(lambda: api.main(['--bind', '127.0.0.1:0']), 1, id='placement-api'),
 ]
+
+
+@pytest.mark.parametrize('main', [manage.main, status.main, api.main])
+def test_version(main: Callable[[list[str]], int], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(['--version'])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == f'placement {metadata.version("placement")}\n'
 
 
 @pytest.mark.parametrize(('run', 'code'), _COMMANDS)
