@@ -40,8 +40,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _failed(f'{VARIABLE} does not name the directory in which the service keeps its counts.')
     try:
         _serve(conf)
-    except OSError as error:
-        return _failed(f'Cannot listen on {bind}: {error.strerror}.')
+    except exception.ConfigurationInvalid as error:
+        return _failed(str(error))
+    except (OSError, OverflowError) as error:
+        reason = error.strerror if isinstance(error, OSError) else 'a port is a number below 65536'
+        return _failed(f'Cannot listen on {bind}: {reason}.')
     return 0
 
 

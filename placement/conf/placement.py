@@ -19,11 +19,13 @@ OPTS = [
     cfg.StrOpt(
         'incomplete_consumer_project_id',
         default=_INCOMPLETE,
+        max_length=255,
         help='Project of consumers whose allocations were written below microversion 1.8, which does not name one.',
     ),
     cfg.StrOpt(
         'incomplete_consumer_user_id',
         default=_INCOMPLETE,
+        max_length=255,
         help='User of consumers whose allocations were written below microversion 1.8, which does not name one.',
     ),
     cfg.IntOpt(

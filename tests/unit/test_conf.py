@@ -65,6 +65,7 @@ def test_two_configurations_know_nothing_of_each_other() -> None:
         ('[api]\nmax_request_body_size = lots\n', 'max_request_body_size'),
         ('[placement\n', 'placement.conf'),
         ('[healthcheck]\npath = healthcheck\n', 'path'),
+        (f'[placement]\nincomplete_consumer_user_id = {"x" * 256}\n', 'incomplete_consumer_user_id'),
     ],
 )
 def test_a_bad_file_is_one_line_that_names_what_is_bad(tmp_path: pathlib.Path, text: str, word: str) -> None:

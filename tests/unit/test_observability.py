@@ -274,10 +274,14 @@ def test_a_health_path_that_makes_no_sense_stops_the_start(tmp_path: Path, value
 
 def test_exporter_says_what_it_lacks(tmp_path: Path) -> None:
     environ = {name: value for name, value in os.environ.items() if not name.startswith(('OS_', 'PROMETHEUS_'))}
+    counts = {'PROMETHEUS_MULTIPROC_DIR': str(tmp_path)}
+    database = {'OS_PLACEMENT_DATABASE__CONNECTION': f'sqlite:///{tmp_path}/placement.sqlite'}
     for setting, complaint in (
         ({}, '[metrics] bind is not set.'),
         ({'OS_METRICS__BIND': '127.0.0.1:1'}, 'PROMETHEUS_MULTIPROC_DIR does not name'),
         ({'OS_METRICS__BIND': 'nonsense'}, 'nonsense'),
+        ({'OS_METRICS__BIND': '127.0.0.1:1', **counts}, 'connection is not set'),
+        ({'OS_METRICS__BIND': '127.0.0.1:99999', **counts, **database}, 'a port is a number below 65536'),
     ):
         command = [sys.executable, '-m', 'placement.cmd.exporter']
         ran = subprocess.run(command, check=False, capture_output=True, text=True, env=environ | setting, timeout=60)
