@@ -242,7 +242,7 @@ class ResourceProvider(base.Timestamped):
 
 @base.register
 class ResourceProviderList(base.ObjectList):
-    """Providers, in no particular order."""
+    """Providers in order of creation."""
 
     fields = {'objects': fields.ListOfObjectsField('ResourceProvider')}
 
@@ -254,7 +254,7 @@ class ResourceProviderList(base.ObjectList):
         """
         with context.db.reader() as tx:
             condition = matching(context.db, tx, filters)
-            rows = tx.execute(_select().where(condition)).all()
+            rows = tx.execute(_select().where(condition).order_by(_providers.c.id)).all()
         return cls.from_rows(context, ResourceProvider, rows)
 
 
