@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from placement.candidates.collective import Later
 from placement.candidates.reasons import Reason, Rejections
 from placement.candidates.rows import Anchor, Provider
 from placement.candidates.steps import Plan, Step
@@ -18,18 +19,18 @@ class Slot:
     """One step at one anchor, with the providers that could take it alone (in provider order, the own tree's first).
 
     ``run`` numbers the slots that ask for the same amounts from the same providers: which of them gets which provider
-    makes no difference. ``isolated`` and ``collective`` say whether those rules apply. ``traits_left`` are the
-    collective traits that no later slot can bring, ``tree_later`` whether a later slot can use the anchor's own tree.
+    makes no difference. ``isolated`` and ``collective`` say whether those rules apply. ``later`` knows the collective
+    traits that later slots can bring, ``tree_later`` tells whether a later slot can use the anchor's own tree.
     """
 
-    __slots__ = ('collective', 'isolated', 'options', 'run', 'step', 'traits_left', 'tree_later')
+    __slots__ = ('collective', 'isolated', 'later', 'options', 'run', 'step', 'tree_later')
 
     step: Step
     options: Options
     run: int
     isolated: bool
     collective: bool
-    traits_left: frozenset[str]
+    later: Later
     tree_later: bool
 
 
@@ -90,7 +91,7 @@ def _in_order(plan: Plan, anchor: Anchor, options: Sequence[Options]) -> list[Sl
         isolated = plan.isolate and step.numbered
         collective = bool(plan.collective) and not step.numbered
         run = runs.setdefault((step.resources, fit, isolated, collective), len(runs))
-        slots.append(Slot(step, fit, run, isolated, collective, frozenset(), False))
+        slots.append(Slot(step, fit, run, isolated, collective, Later(), False))
     slots.sort(key=lambda slot: (len(slot.options), slot.run))
     _look_ahead(plan, anchor, slots)
     return slots
@@ -99,15 +100,15 @@ def _in_order(plan: Plan, anchor: Anchor, options: Sequence[Options]) -> list[Sl
 def _look_ahead(plan: Plan, anchor: Anchor, slots: Sequence[Slot]) -> None:
     """Tell each slot what the ones after it can still bring."""
     tree_later = False
-    traits_left = plan.collective
+    later = Later()
     root_id = anchor.tree[0].id if anchor.tree else None
     for slot in reversed(slots):
         slot.tree_later = tree_later
-        slot.traits_left = traits_left
+        slot.later = later
         # Options of the own tree come first.
         tree_later = tree_later or slot.options[0].root_id == root_id
-        if slot.collective and traits_left:
-            traits_left = traits_left.difference(*(one.traits for one in slot.options))
+        if slot.collective:
+            later = later.preceded_by(plan.collective, slot.options)
 
 
 def hopeless(slots: Sequence[Slot]) -> Reason | None:

@@ -25,13 +25,12 @@ class Board:
     def __init__(self, plan: Plan, root_id: int | None) -> None:
         self._root_id = root_id
         self._nested_aware = plan.nested_aware
-        self._collective = plan.collective
         self._tree_required = root_id is not None
         self._from_tree = 0
         self._held: dict[tuple[int, str], int] = {}
         self._isolated: set[int] = set()
         self._by_tree: defaultdict[int, list[int]] = defaultdict(list)
-        self._traits: list[frozenset[str]] = [frozenset()]
+        self._missing = [plan.collective]
 
     def refusal(self, slot: Slot, provider: Provider) -> Reason | None:
         """Return the rule that ``provider`` would break in ``slot`` next to what is placed, None when it fits."""
@@ -43,7 +42,7 @@ class Board:
                 return Reason.MERGED
         if not self._nested_aware and self._is_second_of_tree(provider):
             return Reason.SAME_TREE
-        if slot.collective and not (slot.traits_left - self._traits[-1]).issubset(provider.traits):
+        if slot.collective and not slot.later.can_bring(self._missing[-1] - provider.traits):
             return Reason.COLLECTIVE_TRAITS
         if self._tree_required and not self._from_tree and not slot.tree_later and provider.root_id != self._root_id:
             return Reason.OTHER_TREE
@@ -64,7 +63,7 @@ class Board:
         if slot.isolated:
             self._isolated.add(provider.id)
         if slot.collective:
-            self._traits.append(self._traits[-1] | self._collective & provider.traits)
+            self._missing.append(self._missing[-1] - provider.traits)
 
     def take_back(self, slot: Slot, provider: Provider) -> None:
         """Undo the latest ``put``, which was this one."""
@@ -79,7 +78,7 @@ class Board:
         if slot.isolated:
             self._isolated.discard(provider.id)
         if slot.collective:
-            self._traits.pop()
+            self._missing.pop()
 
     def amounts(self) -> Amounts:
         """Return the merged amounts: (provider id, class name, amount), sorted."""
@@ -87,7 +86,7 @@ class Board:
 
     def state(self) -> tuple[object, ...]:
         """Return all that the rest of a walk depends on; equal states continue equally."""
-        return frozenset(self._held.items()), frozenset(self._isolated), self._traits[-1]
+        return frozenset(self._held.items()), frozenset(self._isolated), self._missing[-1]
 
 
 def walk(slots: Sequence[Slot], board: Board, rejections: Rejections | None = None) -> Iterator[Amounts]:

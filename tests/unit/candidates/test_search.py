@@ -110,6 +110,33 @@ def test_more_isolated_groups_than_providers_is_seen_at_once() -> None:
     assert between_groups(rejections) == {('', Reason.TOO_FEW_PROVIDERS): 1}
 
 
+def test_traits_that_do_not_add_up_are_seen_before_every_combination_is_placed() -> None:
+    classes = [f'CUSTOM_{number}' for number in range(10)]
+    traits = [f'CUSTOM_TRAIT_{number}' for number in range(11)]
+    world = [rp('root')]
+    for number in range(22):
+        inventory = dict.fromkeys(classes, record(4))
+        world.append(RP(f'cell{number}', 'root', inventory, {traits[number % 11]}, set()))
+    group = RequestGroup('', False, dict.fromkeys(classes, 1), required=frozenset(traits))
+    rejections: Rejections = Counter()
+    assert not found(world, CandidateRequest((group,)), rejections)
+    assert between_groups(rejections) == {('', Reason.COLLECTIVE_TRAITS): 22}
+    fewer = RequestGroup('', False, dict.fromkeys(classes, 1), required=frozenset(traits[1:]))
+    rows = Rows(world)
+    assert next(search(rows.anchors(), CandidateRequest((fewer,)), rows.sharing.ids))
+
+
+def test_traits_that_overlap_do_not_add_up_either() -> None:
+    world = [rp('root')]
+    for number, (first, second) in enumerate(itertools.permutations('ABCD', 2)):
+        if 'A' in (first, second):
+            world.append(rp(f'cell{number}', 'root', traits=(first, second), VCPU=4, MEMORY_MB=4))
+    group = RequestGroup('', False, {'VCPU': 1, 'MEMORY_MB': 1}, required=frozenset('ABCD'))
+    assert not found(world, CandidateRequest((group,)))
+    group = RequestGroup('', False, {'VCPU': 1, 'MEMORY_MB': 1}, required=frozenset('BCA'))
+    assert len(found(world, CandidateRequest((group,)))) == 8
+
+
 def test_number_of_groups_is_not_bounded_by_recursion() -> None:
     [candidate] = found([rp('host', VGPU=3000)], numbered(3000))
     assert candidate.amounts == ((1, 'VGPU', 3000),)
