@@ -39,9 +39,6 @@ _MOST_LEADS = 8
 #: A list of more names than this is not repeated.
 _LONG_LIST = 100
 
-#: Stored units fit 32 bits, so more is never found, and larger numbers must not reach a database.
-_LARGEST_UNIT = 2**31 - 1
-
 
 @dataclass(frozen=True)
 class Test:
@@ -237,8 +234,8 @@ class Roots:
 def room_parts(amount: int) -> dict[Reason, sa.ColumnElement[bool]]:
     """The parts of the room rule (contract B 1.3) for ``amount`` on a row of ``inventories``, by what breaks them."""
     inv = _inventories.c
-    below_max = inv.max_unit >= amount if amount <= _LARGEST_UNIT else sa.false()
-    amount = min(amount, _LARGEST_UNIT)
+    below_max = inv.max_unit >= amount if amount <= tables.LARGEST_INTEGER else sa.false()
+    amount = min(amount, tables.LARGEST_INTEGER)
     return {
         Reason.ABOVE_MAX_UNIT: below_max,
         Reason.BELOW_MIN_UNIT: inv.min_unit <= amount,
@@ -255,7 +252,7 @@ def room(amount: int) -> sa.ColumnElement[bool]:
 def fits(amount: int) -> sa.ColumnElement[bool]:
     """Whether ``amount`` is left of a row of ``inventories``."""
     inv = _inventories.c
-    return inv.used + min(amount, _LARGEST_UNIT) <= (inv.total - inv.reserved) * inv.allocation_ratio
+    return inv.used + min(amount, tables.LARGEST_INTEGER) <= (inv.total - inv.reserved) * inv.allocation_ratio
 
 
 def count_roots(needs: Sequence[Need]) -> sa.Select[Any]:

@@ -299,7 +299,7 @@ def _move_one(tx: sa.Connection, slot: Slot, delta: int, amounts: Sequence[int])
     """
     if not amounts and delta == 0:
         return True
-    if any(amount > refusal.LARGEST_AMOUNT for amount in amounts):
+    if any(amount > tables.LARGEST_INTEGER for amount in amounts):
         return False
     moved = tx.execute(
         _TAKE,
@@ -308,7 +308,7 @@ def _move_one(tx: sa.Connection, slot: Slot, delta: int, amounts: Sequence[int])
             'class': slot[1],
             'delta': delta,
             # Where nothing is asked for, values that break no unit rule.
-            'smallest': min(amounts, default=refusal.LARGEST_AMOUNT),
+            'smallest': min(amounts, default=tables.LARGEST_INTEGER),
             'largest': max(amounts, default=0),
             'divisor': math.gcd(*amounts),
         },

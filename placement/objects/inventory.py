@@ -17,14 +17,11 @@ from placement.objects.base import fields
 
 LOG = log.getLogger(__name__)
 
-#: The largest number that an inventory field may hold (contract A 3.2).
-MAX_INT = 2**31 - 1
-
 _inventories = tables.inventories
 _classes = tables.resource_classes
 
 #: What a request may leave out, and what it then means. A write replaces the whole record.
-_DEFAULTS = {'reserved': 0, 'min_unit': 1, 'max_unit': MAX_INT, 'step_size': 1, 'allocation_ratio': 1.0}
+_DEFAULTS = {'reserved': 0, 'min_unit': 1, 'max_unit': tables.LARGEST_INTEGER, 'step_size': 1, 'allocation_ratio': 1.0}
 _WRITABLE = ('total', *_DEFAULTS)
 
 

@@ -17,9 +17,6 @@ _provider_traits = tables.resource_provider_traits
 _provider_aggregates = tables.resource_provider_aggregates
 _aggregates = tables.placement_aggregates
 
-#: No amount beyond this fits any inventory, and some databases refuse to compare with it.
-_LARGEST_AMOUNT = 2**31 - 1
-
 
 @dataclasses.dataclass(frozen=True)
 class ProviderFilters:
@@ -90,7 +87,7 @@ def _identity(filters: ProviderFilters) -> Iterator[sa.ColumnElement[bool]]:
 
 def _has_room(class_id: int, amount: int) -> sa.ColumnElement[bool]:
     """The room rule (contract B 1.3) for one class."""
-    if amount > _LARGEST_AMOUNT:
+    if amount > tables.LARGEST_INTEGER:
         return sa.false()
     inv = _inventories.c
     fitting = sa.select(inv.resource_provider_id).where(

@@ -19,9 +19,6 @@ if TYPE_CHECKING:
 
 _inventories, _providers = tables.inventories, tables.resource_providers
 
-#: No inventory can allow a larger amount: ``max_unit`` ends here.
-LARGEST_AMOUNT = 2**31 - 1
-
 
 def explain(
     tx: sa.Connection, wishes: Sequence[Wish], held: Mapping[Slot, int], applied: Mapping[Slot, int]
