@@ -14,6 +14,7 @@ from oslo_middleware import request_id
 from webob import exc
 
 from placement import exception, requestlog, wsgi_wrapper
+from placement.wsgi_types import WSGIApplication
 
 LOG = log.getLogger(__name__)
 
@@ -24,8 +25,6 @@ _UNAUTHORIZED = 'Authentication required'
 _UNAVAILABLE = 'The identity service cannot be asked at the moment.'
 #: Seconds after which a client may try again when Keystone was away.
 _RETRY_AFTER = '5'
-
-WSGIApplication = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 
 def is_root(environ: dict[str, Any]) -> bool:

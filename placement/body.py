@@ -9,10 +9,9 @@ from typing import Any, BinaryIO
 from webob import exc
 
 from placement import wsgi_wrapper
+from placement.wsgi_types import WSGIApplication
 
 _INTEGER = re.compile(r'[0-9]{1,18}')
-
-WSGIApplication = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 
 class BodyHeaders:

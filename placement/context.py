@@ -11,10 +11,9 @@ from oslo_middleware import request_id
 
 from placement import auth, exception, policy
 from placement.db.api import Database
+from placement.wsgi_types import WSGIApplication
 
 ENVIRON_KEY = 'placement.context'
-
-WSGIApplication = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 
 class RequestContext(context.RequestContext):

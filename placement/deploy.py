@@ -15,8 +15,8 @@ from placement import auth, body, context, exception, fault_wrap, handler, micro
 from placement.db.api import Database
 from placement.observability import health
 from placement.observability import middleware as metrics_middleware
+from placement.wsgi_types import WSGIApplication
 
-WSGIApplication = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 Middleware = Callable[[WSGIApplication], WSGIApplication]
 
 

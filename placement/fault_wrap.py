@@ -11,13 +11,12 @@ from webob import exc
 from webob import request as webob_request
 
 from placement import exception, microversion, wsgi_wrapper
+from placement.wsgi_types import WSGIApplication
 
 LOG = log.getLogger(__name__)
 
 #: Seconds after which a client may try again when the database was away.
 _RETRY_AFTER = '2'
-
-WSGIApplication = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 
 class FaultWrap:

@@ -20,8 +20,8 @@ from placement.handlers import (
     trait,
     usage,
 )
+from placement.wsgi_types import WSGIApplication
 
-WSGIApplication = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 Declarations = Mapping[str, Mapping[str, WSGIApplication]]
 
 ROUTE_DECLARATIONS: Declarations = {

@@ -6,7 +6,7 @@ import functools
 import re
 import sys
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import microversion_parse
 import webob
@@ -22,7 +22,6 @@ VERSIONS = [f'1.{minor}' for minor in range(30)]
 _WELL_FORMED = re.compile(r'-?[0-9]+\.-?[0-9]+')
 
 Handler = Callable[[webob.Request], webob.Response]
-WSGIApplication = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 
 class UnacceptableVersion(exc.HTTPNotAcceptable):

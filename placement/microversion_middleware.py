@@ -8,8 +8,7 @@ from typing import Any
 from webob import exc
 
 from placement import microversion, wsgi_wrapper
-
-WSGIApplication = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
+from placement.wsgi_types import WSGIApplication
 
 
 class MicroversionMiddleware:

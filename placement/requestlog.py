@@ -10,6 +10,7 @@ from urllib import parse
 from oslo_log import log
 
 from placement import microversion
+from placement.wsgi_types import WSGIApplication
 
 LOG = log.getLogger(__name__)
 
@@ -17,8 +18,6 @@ LOG = log.getLogger(__name__)
 _MAX_LENGTH = 2048
 #: What a URL may hold besides letters and digits. Everything else, line ends above all, is percent-encoded.
 _URL_CHARACTERS = "/:@!$&'()*+,;=?%~-._"
-
-WSGIApplication = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 
 class RequestLog:

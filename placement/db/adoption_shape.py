@@ -15,8 +15,6 @@ from placement.db import tables, types
 #: Columns that an existing deployment may lack: one is ours, the others tell times that nobody recorded.
 ADDED = frozenset({'used', 'created_at', 'updated_at'})
 
-#: Options of an index that is over some rows, or over the beginnings of values.
-_PARTS = ('postgresql_where', 'sqlite_where', 'mysql_length', 'mariadb_length')
 
 #: Columns in one foreign key -> the table they refer to. All refer to ids.
 ForeignKeys = Mapping[tuple[str, ...], str]

@@ -17,11 +17,10 @@ from prometheus_client.registry import Collector
 from placement.db.api import Database
 from placement.objects import vital_signs
 from placement.observability.health import HealthCheck
+from placement.wsgi_types import WSGIApplication
 
 METRICS_PATH = '/metrics'
 HEALTH_PATH = '/healthcheck'
-
-WSGIApplication = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 
 class DatabaseCollector(Collector):

@@ -7,8 +7,7 @@ from typing import Any
 
 from placement.db.api import Database
 from placement.objects import vital_signs
-
-WSGIApplication = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
+from placement.wsgi_types import WSGIApplication
 
 
 class HealthCheck:
