@@ -146,8 +146,9 @@ def _delete(tx: sa.Connection, consumer_uuid: str) -> None:
 
 def _replace(db: Any, tx: sa.Connection, claims: Sequence[ConsumerClaim]) -> None:
     held = holding.read(tx, [claim.consumer_uuid for claim in claims])
+    generations = held.generations()
     for claim in claims:
-        _check_generation(claim, held.consumers.get(claim.consumer_uuid))
+        _check_generation(claim, generations.get(claim.consumer_uuid))
     wishes = _resolve(db, tx, claims)
     _write_consumers(tx, claims, held)
     _bump_providers(tx, _touched_providers(claims, wishes, held))
@@ -161,14 +162,11 @@ def _replace(db: Any, tx: sa.Connection, claims: Sequence[ConsumerClaim]) -> Non
 # Look-ups ------------------------------------------------------------------------------------------------
 
 
-def _check_generation(claim: ConsumerClaim, present: holding.HeldConsumer | None) -> None:
-    """Compare what the caller believes of a consumer with what is so (contract B 2.2)."""
-    if isinstance(claim.generation, Unchecked):
-        return
-    if present is None and claim.generation is not None:
-        raise exception.ConsumerGenerationConflict(expected='null', got=claim.generation)
-    if present is not None and claim.generation != present.generation:
-        raise exception.ConsumerGenerationConflict(expected=present.generation, got=claim.generation)
+def _check_generation(claim: ConsumerClaim, present: int | None) -> None:
+    """Compare what the caller believes of a consumer with what is so, None for no consumer (contract B 2.2)."""
+    if not isinstance(claim.generation, Unchecked) and claim.generation != present:
+        expected = 'null' if present is None else present
+        raise exception.ConsumerGenerationConflict(expected=expected, got=claim.generation)
 
 
 def _resolve(db: Any, tx: sa.Connection, claims: Sequence[ConsumerClaim]) -> list[Wish]:

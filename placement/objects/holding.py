@@ -55,6 +55,11 @@ class Held:
     consumers: Mapping[str, HeldConsumer]
     rows: Sequence[HeldRow]
 
+    def generations(self) -> dict[str, int]:
+        """The generation of each consumer that holds something, 0 where there is no record (contract B 2.1)."""
+        recorded = {uuid: present.generation for uuid, present in self.consumers.items()}
+        return {row.consumer_uuid: 0 for row in self.rows} | recorded
+
     def amounts(self) -> dict[tuple[int, int], int]:
         """The sum of what they hold by (provider id, class id)."""
         sums: dict[tuple[int, int], int] = {}
