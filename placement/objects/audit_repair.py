@@ -59,7 +59,7 @@ def consumer(uuid: str, project_id: str, user_id: str) -> Repair:
         projects, users = consumer_objects.ensure_owners(tx, {project_id}, {user_id})
         holds = tx.scalar(sa.select(_allocations.c.id).where(_allocations.c.consumer_id == uuid).limit(1))
         if holds is not None:
-            row = {'uuid': uuid, 'project_id': projects[project_id], 'user_id': users[user_id], 'generation': 0}
+            row = {'uuid': uuid, 'project_id': projects[project_id].id, 'user_id': users[user_id].id, 'generation': 0}
             tx.execute(statements.insert_unless_present(tx, _consumers), [row])
 
     return mend

@@ -234,7 +234,7 @@ def _write_consumers(tx: sa.Connection, claims: Sequence[ConsumerClaim], held: h
     )
     new = []
     for claim in staying:
-        project, user = projects[claim.project_id], users[claim.user_id]
+        project, user = projects[claim.project_id].id, users[claim.user_id].id
         present = held.consumers.get(claim.consumer_uuid)
         if present is None:
             new.append({'uuid': claim.consumer_uuid, 'generation': 1, 'project_id': project, 'user_id': user})
@@ -244,14 +244,14 @@ def _write_consumers(tx: sa.Connection, claims: Sequence[ConsumerClaim], held: h
         _insert_consumers(tx, new)
 
 
-def _move_consumer(tx: sa.Connection, present: holding.HeldConsumer, owner: Mapping[str, int]) -> None:
+def _move_consumer(tx: sa.Connection, present: consumer.Consumer, owner: Mapping[str, int]) -> None:
     """Compare-and-swap the generation under which the consumer's holdings were read."""
     moved = tx.execute(_MOVE_CONSUMER, {'consumer': present.id, 'seen': present.generation, **owner})
     if moved.rowcount != 1:
         raise db_api.TryAgain(exception.ConcurrentUpdate())
 
 
-def _forget_consumers(tx: sa.Connection, leaving: Sequence[holding.HeldConsumer]) -> None:
+def _forget_consumers(tx: sa.Connection, leaving: Sequence[consumer.Consumer]) -> None:
     for present in sorted(leaving, key=lambda present: present.uuid):
         gone = tx.execute(_FORGET_CONSUMER, {'consumer': present.id, 'seen': present.generation})
         if gone.rowcount != 1:

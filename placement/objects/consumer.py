@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Any
+from collections.abc import Mapping, Set
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 from oslo_db import exception as db_exc
@@ -13,21 +13,13 @@ from placement.db import statements, tables
 from placement.objects import base
 from placement.objects.base import fields
 
-_consumers, _projects, _users = tables.consumers, tables.projects, tables.users
+_projects, _users = tables.projects, tables.users
+
+_Kind = TypeVar('_Kind', bound='Owner')
 
 
-@base.register
-class Project(base.PlacementObject):
-    """A project, known by its opaque external id (1 to 255 characters)."""
-
-    id: int
-    external_id: str
-    fields = {'id': fields.IntegerField(), 'external_id': fields.StringField()}
-
-
-@base.register
-class User(base.PlacementObject):
-    """A user, known by its opaque external id (1 to 255 characters)."""
+class Owner(base.PlacementObject):
+    """Whom a consumer belongs to, known by an opaque external id of 1 to 255 characters (contract B 1.4)."""
 
     id: int
     external_id: str
@@ -35,42 +27,23 @@ class User(base.PlacementObject):
 
 
 @base.register
-class Consumer(base.Timestamped):
+class Project(Owner):
+    """The project of a consumer."""
+
+
+@base.register
+class User(Owner):
+    """The user of a consumer."""
+
+
+@base.register
+class Consumer(base.PlacementObject):
     """Whoever holds allocations. Exists exactly as long as it holds any (contract B 1.4)."""
 
     id: int
     uuid: str
-    project_id: str
-    user_id: str
     generation: int
-    fields = {
-        'id': fields.IntegerField(),
-        'uuid': fields.StringField(),
-        'project_id': fields.StringField(),
-        'user_id': fields.StringField(),
-        'generation': fields.IntegerField(),
-    }
-
-    @classmethod
-    def get_by_uuid(cls, context: Any, uuid: str) -> Consumer | None:
-        """The consumer with this canonical ``uuid``, or None when there is none."""
-        query = (
-            sa.select(
-                _consumers.c.id,
-                _consumers.c.uuid,
-                _consumers.c.generation,
-                _consumers.c.created_at,
-                _consumers.c.updated_at,
-                _projects.c.external_id.label('project_id'),
-                _users.c.external_id.label('user_id'),
-            )
-            .join(_projects, _projects.c.id == _consumers.c.project_id)
-            .join(_users, _users.c.id == _consumers.c.user_id)
-            .where(_consumers.c.uuid == uuid)
-        )
-        with context.db.reader() as tx:
-            row = tx.execute(query).first()
-        return None if row is None else cls.from_row(context, row)
+    fields = {'id': fields.IntegerField(), 'uuid': fields.StringField(), 'generation': fields.IntegerField()}
 
 
 def _named(kind: str, table: sa.Table) -> sa.Select[Any]:
@@ -83,22 +56,25 @@ def _named(kind: str, table: sa.Table) -> sa.Select[Any]:
 _FIND_OWNERS = sa.union_all(_named('project', _projects), _named('user', _users))
 
 
-def ensure_owners(
-    tx: sa.Connection, projects: Collection[str], users: Collection[str]
-) -> tuple[dict[str, int], dict[str, int]]:
-    """The internal ids of ``projects`` and ``users`` by external id; those mentioned for the first time are created.
+def ensure_owners(tx: sa.Connection, projects: Set[str], users: Set[str]) -> tuple[dict[str, Project], dict[str, User]]:
+    """The projects and users with these external ids, by external id; those mentioned for the first time are created.
 
-    One statement when all are known, and one more for each table that lacks some.
+    One statement when all are known, and one more for each that is not.
     """
-    found = tx.execute(_FIND_OWNERS, {'project': list(projects), 'user': list(users)}).all()
-    known = {what: {row.external_id: row.id for row in found if row.kind == what} for what in ('project', 'user')}
+    rows = tx.execute(_FIND_OWNERS, {'project': list(projects), 'user': list(users)}).all()
+    known_projects = {row.external_id: row.id for row in rows if row.kind == 'project'}
+    known_users = {row.external_id: row.id for row in rows if row.kind == 'user'}
     return (
-        known['project'] | _create(tx, _projects, set(projects) - known['project'].keys()),
-        known['user'] | _create(tx, _users, set(users) - known['user'].keys()),
+        _objects(Project, known_projects | _create(tx, _projects, projects - known_projects.keys())),
+        _objects(User, known_users | _create(tx, _users, users - known_users.keys())),
     )
 
 
-def _create(tx: sa.Connection, table: sa.Table, external_ids: set[str]) -> dict[str, int]:
+def _objects(kind: type[_Kind], ids: Mapping[str, int]) -> dict[str, _Kind]:
+    return {external_id: kind(id=id_, external_id=external_id) for external_id, id_ in ids.items()}
+
+
+def _create(tx: sa.Connection, table: sa.Table, external_ids: Set[str]) -> dict[str, int]:
     try:
         return {
             external_id: statements.new_id(tx.execute(table.insert().values(external_id=external_id)))

@@ -9,6 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from placement.db import tables
+from placement.objects.consumer import Consumer
 
 _allocations, _consumers = tables.allocations, tables.consumers
 
@@ -29,15 +30,6 @@ _READ = _reading()
 
 
 @dataclasses.dataclass(frozen=True)
-class HeldConsumer:
-    """A consumer as it was read."""
-
-    uuid: str
-    id: int
-    generation: int
-
-
-@dataclasses.dataclass(frozen=True)
 class HeldRow:
     """One allocation as it was read."""
 
@@ -52,7 +44,7 @@ class HeldRow:
 class Held:
     """The consumers that exist, by uuid, and all their allocations."""
 
-    consumers: Mapping[str, HeldConsumer]
+    consumers: Mapping[str, Consumer]
     rows: Sequence[HeldRow]
 
     def generations(self) -> dict[str, int]:
@@ -76,6 +68,6 @@ def read(tx: sa.Connection, consumer_uuids: Sequence[str]) -> Held:
     still those. An adopted database may hold allocations without a consumer record.
     """
     rows = tx.execute(_READ, {'uuids': consumer_uuids}).all()
-    consumers = {row[0]: HeldConsumer(row[0], row[1], row[2]) for row in rows if row[3] is None}
+    consumers = {row[0]: Consumer(uuid=row[0], id=row[1], generation=row[2]) for row in rows if row[3] is None}
     held = [HeldRow(row[0], row[1], row[3], row[4], row[5]) for row in rows if row[3] is not None]
     return Held(consumers, held)
