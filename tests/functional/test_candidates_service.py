@@ -207,6 +207,21 @@ def test_empty_answer_is_explained_in_one_line(app: Any, caplog: pytest.LogCaptu
     assert not _logged(caplog, 'No allocation candidates')
 
 
+@pytest.mark.parametrize('asked', ['resources=VCPU:1', 'resources=VCPU:100', 'resources=VCPU:1&limit=3'])
+def test_the_log_does_not_grow_with_the_providers(
+    app: Any, caplog: pytest.LogCaptureFixture, context: RequestContext, asked: str
+) -> None:
+    caplog.set_level(logging.INFO)
+    lengths = []
+    for count in (2, 60):
+        stored = Stored(app, [rp(f'host{count}-{n}', VCPU=8) for n in range(count)])
+        caplog.clear()
+        stored.candidates(asked)
+        # Numbers in a line may get longer, lines may not get more.
+        lengths.append(len(caplog.records))
+    assert lengths[0] == lengths[1] <= 2
+
+
 def _funnel(context: RequestContext, *groups: RequestGroup, policy: str | None = None) -> Any:
     return candidate_funnel.explain(context, CandidateRequest(groups, policy))
 
