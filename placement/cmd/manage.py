@@ -39,9 +39,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     except output.FAILURES as error:
         output.failed('placement-manage', error)
         return FAILED
-    except KeyboardInterrupt:
-        print('placement-manage: interrupted', file=sys.stderr)
-        return FAILED
     return code
 
 
@@ -53,12 +50,7 @@ def _parser() -> argparse.ArgumentParser:
         ' environment variable OS_PLACEMENT_DATABASE__CONNECTION.',
     )
     parser.set_defaults(needs_schema=True)
-    parser.add_argument('--version', action=output.ShowVersion)
-    parser.add_argument(
-        '--config-file',
-        metavar='FILE',
-        help='configuration file (default: placement.conf in $OS_PLACEMENT_CONFIG_DIR or /etc/placement, if it exists)',
-    )
+    output.add_common_options(parser)
     commands = parser.add_subparsers(title='commands', metavar='COMMAND', required=True)
     for module in _COMMANDS:
         module.add_parser(commands)

@@ -15,7 +15,7 @@ from sqlalchemy import exc as sa_exc
 from placement import exception
 
 #: What a command cannot go on after, and says in one line.
-FAILURES = (exception.PlacementError, db_exc.DBError, sa_exc.SQLAlchemyError)
+FAILURES = (exception.PlacementError, db_exc.DBError, sa_exc.SQLAlchemyError, KeyboardInterrupt)
 
 #: Columns of a line that no terminal breaks; rich leaves no blanks at the end.
 _UNBROKEN = 10_000
@@ -38,10 +38,22 @@ class ShowVersion(argparse.Action):
         parser.exit()
 
 
-def failed(program: str, error: Exception) -> None:
+def add_common_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that every command of ours takes."""
+    parser.add_argument('--version', action=ShowVersion)
+    parser.add_argument(
+        '--config-file',
+        metavar='FILE',
+        help='configuration file (default: placement.conf in $OS_PLACEMENT_CONFIG_DIR or /etc/placement, if it exists)',
+    )
+
+
+def failed(program: str, error: BaseException) -> None:
     """Say in one line on standard error why ``program`` ends; ``error`` is one of ``FAILURES``."""
     if isinstance(error, exception.PlacementError):
         reason = error.for_operators
+    elif isinstance(error, KeyboardInterrupt):
+        reason = 'interrupted'
     else:
         reason = 'the database said: ' + str(error).partition('\n')[0]
     print(f'{program}: {reason}', file=sys.stderr)

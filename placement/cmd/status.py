@@ -95,12 +95,7 @@ def _parser() -> argparse.ArgumentParser:
         epilog='The database is the one of [placement_database] connection in the configuration file, or of the'
         ' environment variable OS_PLACEMENT_DATABASE__CONNECTION.',
     )
-    parser.add_argument('--version', action=output.ShowVersion)
-    parser.add_argument(
-        '--config-file',
-        metavar='FILE',
-        help='configuration file (default: placement.conf in $OS_PLACEMENT_CONFIG_DIR or /etc/placement, if it exists)',
-    )
+    output.add_common_options(parser)
     subjects = parser.add_subparsers(title='commands', metavar='COMMAND', required=True)
     upgrade = subjects.add_parser('upgrade', help='before and after an upgrade')
     actions = upgrade.add_subparsers(title='commands', metavar='COMMAND', required=True)

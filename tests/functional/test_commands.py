@@ -5,6 +5,7 @@ from __future__ import annotations
 import pathlib
 from collections.abc import Callable
 from importlib import metadata
+from typing import Any
 
 import pytest
 
@@ -57,3 +58,19 @@ def test_reason_is_one_line(
     (line,) = captured.err.splitlines()
     assert said in line
     assert 'secret' not in line
+
+
+@pytest.mark.parametrize(
+    ('module', 'arguments', 'code'), [(manage, ['db', 'version'], 127), (status, ['upgrade', 'check'], 255)]
+)
+def test_an_interrupt_is_one_line(
+    module: Any, arguments: list[str], code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt(*_arguments: object, **_options: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module.placement_conf, 'load', interrupt)
+    assert module.main(arguments) == code
+    printed = capsys.readouterr()
+    assert (printed.out, printed.err.count('\n')) == ('', 1)
+    assert printed.err.endswith(': interrupted\n')
