@@ -32,6 +32,5 @@ def replace(tx: sa.Connection, provider_id: int, uuids: Sequence[str]) -> None:
     if not uuids:
         return
     tx.execute(statements.insert_unless_present(tx, _aggregates), [{'uuid': uuid} for uuid in uuids])
-    # A locking read also sees what another request committed since this transaction began to look.
-    ids = tx.scalars(sa.select(_aggregates.c.id).where(_aggregates.c.uuid.in_(uuids)).with_for_update(read=True))
+    ids = tx.scalars(sa.select(_aggregates.c.id).where(_aggregates.c.uuid.in_(uuids)))
     tx.execute(_members.insert(), [{'resource_provider_id': provider_id, 'aggregate_id': id_} for id_ in ids])

@@ -139,7 +139,8 @@ def _delete(tx: sa.Connection, consumer_uuid: str) -> None:
     held = holding.read(tx, [consumer_uuid])
     if not held.rows:
         raise exception.AllocationsNotFound(consumer=consumer_uuid)
-    _forget_consumers(tx, list(held.consumers.values()))
+    for present in held.consumers.values():
+        _forget_consumer(tx, present)
     _move_usage(tx, held.amounts(), {})
     _delete_rows(tx, held)
 
@@ -222,40 +223,46 @@ def _touched_providers(claims: Sequence[ConsumerClaim], wishes: Sequence[Wish], 
 
 def _write_consumers(tx: sa.Connection, claims: Sequence[ConsumerClaim], held: holding.Held) -> None:
     """Create, move or forget the consumers. A consumer exists as long as it holds something (contract B 1.4)."""
-    _forget_consumers(
-        tx,
-        [held.consumers[c.consumer_uuid] for c in claims if not c.allocations and c.consumer_uuid in held.consumers],
-    )
-    staying = sorted((claim for claim in claims if claim.allocations), key=lambda claim: claim.consumer_uuid)
-    if not staying:
-        return
-    projects, users = consumer.ensure_owners(
-        tx, {claim.project_id for claim in staying}, {claim.user_id for claim in staying}
-    )
+    owner_of = _owners(tx, [claim for claim in claims if claim.allocations])
     new = []
-    for claim in staying:
-        project, user = projects[claim.project_id].id, users[claim.user_id].id
+    for claim in sorted(claims, key=lambda claim: claim.consumer_uuid):
         present = held.consumers.get(claim.consumer_uuid)
-        if present is None:
-            new.append({'uuid': claim.consumer_uuid, 'generation': 1, 'project_id': project, 'user_id': user})
-        else:
-            _move_consumer(tx, present, {'project': project, 'user': user})
+        if present is None and claim.allocations:
+            project_id, user_id = owner_of[claim.consumer_uuid]
+            new.append({'uuid': claim.consumer_uuid, 'generation': 1, 'project_id': project_id, 'user_id': user_id})
+        elif present is not None and claim.allocations:
+            _move_consumer(tx, present, *owner_of[claim.consumer_uuid])
+        elif present is not None:
+            _forget_consumer(tx, present)
     if new:
         _insert_consumers(tx, new)
 
 
-def _move_consumer(tx: sa.Connection, present: consumer.Consumer, owner: Mapping[str, int]) -> None:
+def _owners(tx: sa.Connection, claims: Sequence[ConsumerClaim]) -> dict[str, tuple[int, int]]:
+    """The ids of project and user for each consumer that ``claims`` name."""
+    if not claims:
+        return {}
+    projects, users = consumer.ensure_owners(
+        tx, {claim.project_id for claim in claims}, {claim.user_id for claim in claims}
+    )
+    return {claim.consumer_uuid: (projects[claim.project_id].id, users[claim.user_id].id) for claim in claims}
+
+
+def _move_consumer(tx: sa.Connection, present: consumer.Consumer, project_id: int, user_id: int) -> None:
     """Compare-and-swap the generation under which the consumer's holdings were read."""
-    moved = tx.execute(_MOVE_CONSUMER, {'consumer': present.id, 'seen': present.generation, **owner})
+    moved = tx.execute(
+        _MOVE_CONSUMER,
+        {'consumer': present.id, 'seen': present.generation, 'project': project_id, 'user': user_id},
+    )
     if moved.rowcount != 1:
         raise db_api.TryAgain(exception.ConcurrentUpdate())
 
 
-def _forget_consumers(tx: sa.Connection, leaving: Sequence[consumer.Consumer]) -> None:
-    for present in sorted(leaving, key=lambda present: present.uuid):
-        gone = tx.execute(_FORGET_CONSUMER, {'consumer': present.id, 'seen': present.generation})
-        if gone.rowcount != 1:
-            raise db_api.TryAgain(exception.ConcurrentUpdate())
+def _forget_consumer(tx: sa.Connection, present: consumer.Consumer) -> None:
+    """Delete a consumer unless it changed since its holdings were read."""
+    gone = tx.execute(_FORGET_CONSUMER, {'consumer': present.id, 'seen': present.generation})
+    if gone.rowcount != 1:
+        raise db_api.TryAgain(exception.ConcurrentUpdate())
 
 
 def _insert_consumers(tx: sa.Connection, rows: list[dict[str, Any]]) -> None:

@@ -114,7 +114,9 @@ def replace_all(db: Any, tx: sa.Connection, provider: Any, records: Sequence[Inv
     wanted = {ids[record.resource_class]: record for record in records}
     present = {row.resource_class_id: row for row in tx.execute(_of_provider(provider.id))}
     _remove(tx, provider, [row for class_id, row in present.items() if class_id not in wanted])
-    changed = [_changes(record) | {'row_id': present[id_].id} for id_, record in wanted.items() if id_ in present]
+    # In the order in which claims take them: one that only gives back does not wait for the provider.
+    kept = sorted(wanted.keys() & present.keys())
+    changed = [_changes(wanted[id_]) | {'row_id': present[id_].id} for id_ in kept]
     if changed:
         tx.execute(_inventories.update().where(_inventories.c.id == sa.bindparam('row_id')), changed)
     added = [_new_row(provider.id, id_, record) for id_, record in wanted.items() if id_ not in present]

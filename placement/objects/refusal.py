@@ -43,8 +43,6 @@ def _read(tx: sa.Connection, wishes: Sequence[Wish]) -> dict[Slot, sa.Row[Any]]:
         sa.select(_inventories)
         .where(_inventories.c.resource_provider_id.in_(sorted({wish.slot[0] for wish in wishes})))
         .where(_inventories.c.resource_class_id.in_(sorted({wish.slot[1] for wish in wishes})))
-        # A locking read sees what is committed now, as the refused UPDATE did, not an older snapshot.
-        .with_for_update(read=True)
     )
     return {(row.resource_provider_id, row.resource_class_id): row for row in rows}
 
