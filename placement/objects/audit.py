@@ -17,7 +17,7 @@ from oslo_config import cfg
 from placement import exception
 from placement.db import tables
 from placement.db.api import Database
-from placement.objects import audit_repair, audit_trees
+from placement.objects import audit_repair, audit_trees, room
 
 _allocations, _consumers, _inventories = tables.allocations, tables.consumers, tables.inventories
 _classes, _providers = tables.resource_classes, tables.resource_providers
@@ -121,8 +121,9 @@ def _consumer_without_allocations(tx: sa.Connection, _conf: cfg.ConfigOpts) -> I
 
 def _over_committed(tx: sa.Connection, _conf: cfg.ConfigOpts) -> Iterator[Finding]:
     inv = _inventories.c
-    capacity = (inv.total - inv.reserved) * inv.allocation_ratio
-    for row in tx.execute(_inventory_rows(capacity.label('capacity')).where(inv.used > capacity, inv.used > 0)):
+    for row in tx.execute(
+        _inventory_rows(room.CAPACITY.label('capacity')).where(inv.used > room.CAPACITY, inv.used > 0)
+    ):
         detail = f'{row.used} used of {max(int(row.capacity), 0)}: raise the inventory or move consumers away'
         yield Finding(_subject(row), detail)
 

@@ -17,7 +17,7 @@ from placement.candidates.reasons import Reason, Rejections
 from placement.candidates.request import CandidateRequest
 from placement.candidates.search import search
 from placement.db import tables
-from placement.objects import candidate_names, candidate_roots
+from placement.objects import candidate_names, candidate_roots, room
 from placement.objects.candidate_names import Names
 from placement.objects.candidate_roots import Need
 from placement.objects.candidate_source import Source
@@ -78,7 +78,7 @@ def _stages(tx: sa.Connection, names: Names, needs: Sequence[Need]) -> Iterator[
 def _refused(tx: sa.Connection, names: Names, resource: tuple[str, int]) -> dict[Reason, int]:
     """Count the inventories of a class that have no room for an amount, by the first rule that they break."""
     name, amount = resource
-    parts = candidate_roots.room_parts(amount)
+    parts = room.parts(amount)
     counted = tx.execute(
         sa.select(*(sa.func.count(sa.case((sa.and_(*_first_broken(parts, reason)), 1))) for reason in parts)).where(
             _inventories.c.resource_class_id == names.class_ids[name]
@@ -112,11 +112,11 @@ def _misses(tx: sa.Connection, request: CandidateRequest, names: Names) -> list[
 
 def _misses_of(tx: sa.Connection, names: Names, group: str, name: str, amount: int) -> Iterator[Miss]:
     inv = _inventories.c
-    left = (inv.total - inv.reserved) * inv.allocation_ratio - inv.used
+    left = room.CAPACITY - inv.used
     rows = tx.execute(
         sa.select(_providers.c.name, _providers.c.uuid, left)
         .join(_inventories, inv.resource_provider_id == _providers.c.id)
-        .where(inv.resource_class_id == names.class_ids[name], sa.not_(candidate_roots.fits(amount)))
+        .where(inv.resource_class_id == names.class_ids[name], sa.not_(room.fits(amount)))
         .order_by(left.desc(), _providers.c.id)
         .limit(_MISSES)
     )

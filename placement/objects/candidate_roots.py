@@ -14,10 +14,10 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from placement.candidates.reasons import Reason
 from placement.candidates.rows import Provider
 from placement.candidates.steps import Plan, Step
 from placement.db import statements, tables
+from placement.objects import room
 from placement.objects.candidate_names import Names
 
 _r = tables.resource_providers.alias('r')
@@ -176,7 +176,7 @@ class Roots:
 
     def _tests(self, step: Step) -> Iterator[Test]:
         for name, amount in step.resources[:_MOST_CONDITIONS]:
-            condition = _own(_inventories, self._of_class(name), room(amount))
+            condition = _own(_inventories, self._of_class(name), room.rule(amount))
             yield Test('resources', f'{name}:{amount}', condition, (name, amount))
         for name in sorted(step.required)[:_MOST_CONDITIONS]:
             yield self._has_trait(name)
@@ -229,30 +229,6 @@ class Roots:
             rarest = min(range(len(found)), key=found.__getitem__)
             self._leading = leads[rarest] if found[rarest] <= RARE else None
         return self._leading
-
-
-def room_parts(amount: int) -> dict[Reason, sa.ColumnElement[bool]]:
-    """The parts of the room rule (contract B 1.3) for ``amount`` on a row of ``inventories``, by what breaks them."""
-    inv = _inventories.c
-    below_max = inv.max_unit >= amount if amount <= tables.LARGEST_INTEGER else sa.false()
-    amount = min(amount, tables.LARGEST_INTEGER)
-    return {
-        Reason.ABOVE_MAX_UNIT: below_max,
-        Reason.BELOW_MIN_UNIT: inv.min_unit <= amount,
-        Reason.WRONG_STEP: sa.literal(amount) % inv.step_size == 0,
-        Reason.NO_CAPACITY: fits(amount),
-    }
-
-
-def room(amount: int) -> sa.ColumnElement[bool]:
-    """The whole room rule."""
-    return sa.and_(*room_parts(amount).values())
-
-
-def fits(amount: int) -> sa.ColumnElement[bool]:
-    """Whether ``amount`` is left of a row of ``inventories``."""
-    inv = _inventories.c
-    return inv.used + min(amount, tables.LARGEST_INTEGER) <= (inv.total - inv.reserved) * inv.allocation_ratio
 
 
 def count_roots(needs: Sequence[Need]) -> sa.Select[Any]:

@@ -23,7 +23,7 @@ from oslo_db import exception as db_exc
 from placement import exception
 from placement.db import api as db_api
 from placement.db import tables
-from placement.objects import consumer, holding, refusal
+from placement.objects import consumer, holding, refusal, room
 
 _allocations, _consumers = tables.allocations, tables.consumers
 _inventories, _providers = tables.inventories, tables.resource_providers
@@ -63,7 +63,7 @@ def _taking() -> sa.Update:
     return (
         _inventories.update()
         .where(inv.resource_provider_id == sa.bindparam('provider'), inv.resource_class_id == sa.bindparam('class'))
-        .where(sa.or_(delta <= 0, inv.used + delta <= (inv.total - inv.reserved) * inv.allocation_ratio))
+        .where(sa.or_(delta <= 0, inv.used + delta <= room.CAPACITY))
         .where(inv.min_unit <= sa.bindparam('smallest'), inv.max_unit >= sa.bindparam('largest'))
         .where(sa.bindparam('divisor', type_=sa.Integer) % inv.step_size == 0)
         # A claim is no modification of the inventory.

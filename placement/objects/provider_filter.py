@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from placement import exception
 from placement.db import statements, tables
+from placement.objects import room
 
 _providers = tables.resource_providers
 _inventories = tables.inventories
@@ -86,18 +87,10 @@ def _identity(filters: ProviderFilters) -> Iterator[sa.ColumnElement[bool]]:
 
 
 def _has_room(class_id: int, amount: int) -> sa.ColumnElement[bool]:
-    """The room rule (contract B 1.3) for one class."""
-    if amount > tables.LARGEST_INTEGER:
-        return sa.false()
     inv = _inventories.c
-    fitting = sa.select(inv.resource_provider_id).where(
-        inv.resource_class_id == class_id,
-        inv.used + amount <= (inv.total - inv.reserved) * inv.allocation_ratio,
-        inv.min_unit <= amount,
-        inv.max_unit >= amount,
-        sa.literal(amount) % inv.step_size == 0,
+    return _providers.c.id.in_(
+        sa.select(inv.resource_provider_id).where(inv.resource_class_id == class_id, room.rule(amount))
     )
-    return _providers.c.id.in_(fitting)
 
 
 def _members_of(aggregates: frozenset[str]) -> sa.Select[Any]:
