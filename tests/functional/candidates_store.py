@@ -144,21 +144,21 @@ def store(db: Database, world: list[RP]) -> None:
                 for name in rp.aggregates
             ],
         )
-        _insert(
-            tx,
-            tables.allocations,
-            [
-                {
-                    'resource_provider_id': ids[rp.name],
-                    'resource_class_id': classes[rc],
-                    'consumer_id': uuid_of(f'{rp.name}/{rc}'),
-                    'used': record['used'],
-                }
-                for rp in world
-                for rc, record in rp.inventory.items()
-                if record['used']
-            ],
-        )
+        _insert(tx, tables.allocations, _allocation_rows(world, ids, classes))
+
+
+def _allocation_rows(world: list[RP], ids: dict[str, int], classes: dict[str, int]) -> list[dict[str, Any]]:
+    return [
+        {
+            'resource_provider_id': ids[rp.name],
+            'resource_class_id': classes[rc],
+            'consumer_id': uuid_of(f'{rp.name}/{rc}'),
+            'used': record['used'],
+        }
+        for rp in world
+        for rc, record in rp.inventory.items()
+        if record['used']
+    ]
 
 
 def _provider_rows(world: list[RP], ids: dict[str, int]) -> list[dict[str, Any]]:
