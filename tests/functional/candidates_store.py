@@ -12,6 +12,7 @@ import webob
 from placement.db import tables
 from placement.db.api import Database
 from tests.property.candidates_oracle import RP, Body, Query
+from tests.property.candidates_worlds import TRAITS
 
 _NAMESPACE = uuid.UUID('5b0f1b52-6f55-4b7e-8a44-0c1a33a1a111')
 _MEMBERS = (
@@ -115,7 +116,8 @@ def store(db: Database, world: list[RP]) -> None:
         tx.execute(tables.resource_providers.update().values(root_provider_id=None, parent_provider_id=None))
         tx.execute(tables.resource_providers.delete())
         classes = _ids(tx, tables.resource_classes, {rc for rp in world for rc in rp.inventory})
-        traits = _ids(tx, tables.traits, {name for rp in world for name in rp.traits})
+        # Queries may name a trait that nothing has in this world; it must exist all the same.
+        traits = _ids(tx, tables.traits, {*TRAITS, *(name for rp in world for name in rp.traits)})
         aggregates = {name for rp in world for name in rp.aggregates}
         numbers = {name: number for number, name in enumerate(sorted(aggregates), start=1)}
         ids = {rp.name: number for number, rp in enumerate(world, start=1)}
