@@ -23,7 +23,7 @@ import webob
 
 from placement import conf as placement_conf
 from placement import deploy
-from placement.db import tables
+from placement.db import changes, tables
 
 HOST = {'VCPU': 64, 'MEMORY_MB': 262144, 'DISK_GB': 4000}
 HOST_QUERY = 'resources=VCPU:2,MEMORY_MB:2048,DISK_GB:20'
@@ -46,7 +46,8 @@ class Cloud:
         return id_
 
     def store(self, db: Any) -> None:
-        with db.writer() as tx:
+        def work(tx: sa.Connection) -> None:
+            changes.rebuild(tx)
             classes = _ids(tx, tables.resource_classes)
             traits = _ids(tx, tables.traits)
             tx.execute(tables.resource_providers.insert(), self.providers)
@@ -60,6 +61,8 @@ class Cloud:
             if own:
                 tx.execute(tables.resource_provider_traits.insert(), own)
             tx.exec_driver_sql('ANALYZE')
+
+        db.write(work)
 
 
 def _ids(tx: sa.Connection, table: sa.Table) -> dict[str, int]:

@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from placement import exception
 from placement.db import (
     adoption_doubts,
+    adoption_log,
     adoption_rows,
     adoption_schema,
     adoption_shape,
@@ -83,8 +84,9 @@ def _plan(connection: sa.Connection, project: str, user: str) -> Plan:
     shapes = adoption_shape.read(connection)
     if not shapes:
         raise NothingToAdopt
-    doubts = [f'There is no table {name}.' for name in tables.metadata.tables if name not in shapes]
+    doubts = [f'There is no table {table.name}.' for table in tables.SHARED if table.name not in shapes]
     doubts = doubts or [
+        *adoption_log.doubts(connection),
         *adoption_schema.doubts(connection, shapes),
         *adoption_schema.number_doubts(connection, shapes),
     ]
@@ -105,6 +107,7 @@ def _steps(connection: sa.Connection, shapes: Mapping[str, Shape], project: str,
     yield from adoption_rows.consumers(connection, project, user)
     yield from adoption_schema.constraints(connection, shapes)
     yield from adoption_rows.used(connection)
+    yield from adoption_log.steps()
     head = migration.head()
     sentence = f'Record the version of the schema, {head}, in the table {migration.VERSION_TABLE}.'
     yield Step(sentence, lambda connection: migration.stamp_on(connection, head))

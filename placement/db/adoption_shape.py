@@ -101,14 +101,10 @@ class Shape:
 
 
 def read(connection: sa.Connection) -> dict[str, Shape]:
-    """Table name -> shape, of those tables of ours that are there."""
+    """Table name -> shape, of those tables that are there and that both deployments have."""
     inspector = sa.inspect(connection)
     present = set(inspector.get_table_names())
-    return {
-        table.name: _shape(connection, inspector, table)
-        for table in tables.metadata.sorted_tables
-        if table.name in present
-    }
+    return {table.name: _shape(connection, inspector, table) for table in tables.SHARED if table.name in present}
 
 
 def _shape(connection: sa.Connection, inspector: sa.Inspector, table: sa.Table) -> Shape:

@@ -21,7 +21,7 @@ from sqlalchemy import exc as sa_exc
 from sqlalchemy.engine.interfaces import IsolationLevel
 
 from placement import exception
-from placement.db import errors, names, sqlite, tables
+from placement.db import changes, errors, names, sqlite, tables, writers
 from placement.observability import metrics
 
 T = TypeVar('T')
@@ -73,6 +73,7 @@ class Database:
         self._lock = threading.Lock()
         self._prepared: sa.Engine | None = None
         self._keeper: sqlite.Keeper | None = None
+        self._slots = writers.Slots(self._add_writer)
         self.resource_classes = names.NameCache(tables.resource_classes)
         self.traits = names.NameCache(tables.traits)
         #: What counts the retries, the claims and the searches of this application; nothing unless configured.
@@ -90,6 +91,7 @@ class Database:
     def _prepare(self) -> sa.Engine:
         engine = self._facade.writer.get_engine()
         event.listen(engine, 'do_connect', _connect)
+        changes.observe(engine)
         if engine.dialect.name == 'sqlite':
             self._keeper = sqlite.prepare(engine, self._options.sqlite_busy_timeout)
         return engine
@@ -104,7 +106,7 @@ class Database:
             yield connection
 
     @contextlib.contextmanager
-    def writer(self) -> Iterator[sa.Connection]:
+    def _writer(self) -> Iterator[sa.Connection]:
         """A connection in a transaction that may write; committed at the end, rolled back on an exception.
 
         Each statement sees what is committed when it runs, whatever the server's default is. No write of ours relies on
@@ -119,20 +121,21 @@ class Database:
                 yield connection
 
     def write(self, work: Callable[[sa.Connection], T]) -> T:
-        """Run ``work`` in a transaction and return what it returns.
+        """Run ``work`` in a transaction and return what it returns. There is no other way to write.
 
-        :param work: takes the connection. It is called again, in a new transaction, when a concurrent transaction was
-            in the way (``errors.is_conflict``) or when it raises ``TryAgain``, so it must read all it relies on.
+        :param work: takes the connection, and notes what it changes (``placement.db.changes``). It is called again, in
+            a new transaction, when a concurrent transaction was in the way (``errors.is_conflict``) or when it raises
+            ``TryAgain``, so it must read all it relies on.
         :raises ConcurrentProviderUpdate: conflicts outlasted ``[placement_database] transaction_retries``.
         :raises DatabaseUnavailable: the database cannot be reached.
+        :raises Unlogged: ``work`` changed what is mirrored and noted nothing. Nothing is committed.
         """
 
         def attempt() -> T:
             try:
-                with self.writer() as tx:
-                    return work(tx)
+                return self._logged(work)
             except Exception as error:
-                if isinstance(error, TryAgain) or errors.is_conflict(error):
+                if isinstance(error, db_exc.RetryRequest) or errors.is_conflict(error):
                     self.metrics.retried(type(error).__name__)
                 raise
 
@@ -151,6 +154,20 @@ class Database:
             raise
         return result
 
+    def _logged(self, work: Callable[[sa.Connection], T]) -> T:
+        """One transaction, with what it noted as its last statement."""
+        with self._slots.slot() as slot, self._writer() as tx:
+            notes = changes.attach(tx)
+            result = work(tx)
+            notes.check()
+            if notes.noted:
+                slot.enter(tx, notes.noted)
+        return result
+
+    def _add_writer(self, writer_id: int) -> None:
+        with self._writer() as tx:
+            writers.add(tx, writer_id)
+
     def sync(self) -> None:
         """Bring the schema to the newest version and insert the standard names that are missing. Idempotent."""
         from placement.db import migration, standards
@@ -165,7 +182,11 @@ class Database:
         )
         with _speaking_of_outages():
             patient(migration.sync)(self.engine)
-        self.write(standards.insert_missing)
+        with self.reader() as tx:
+            complete = standards.are_complete(tx)
+        # No write on every start: each would leave a row of a writer that never comes back.
+        if not complete:
+            self.write(_insert_standards)
 
     def schema_version(self) -> str | None:
         """The version of the schema, None where there is none of ours."""
@@ -201,6 +222,13 @@ class Database:
             self._prepared.dispose()
         if self._keeper is not None:
             self._keeper.close()
+
+
+def _insert_standards(tx: sa.Connection) -> None:
+    from placement.db import standards
+
+    changes.names(tx)
+    standards.insert_missing(tx)
 
 
 def engine_url(url: str | None, network_timeout: int) -> sa.URL:

@@ -11,7 +11,8 @@ from sqlalchemy import exc as sa_exc
 
 #: MySQL and MariaDB: lock wait timeout, deadlock (also Galera's certification), record changed since last read,
 #: Galera's brute-force abort seen as an interrupted query.
-_MYSQL_CONFLICTS = frozenset({1205, 1213, 1020, 1317})
+_MYSQL_INTERRUPTED = 1317
+_MYSQL_CONFLICTS = frozenset({1205, 1213, 1020, _MYSQL_INTERRUPTED})
 #: MySQL and MariaDB: cannot connect, gone away, too many connections, shutting down, Galera node not ready, killed.
 _MYSQL_AWAY = frozenset({1040, 1047, 1053, 1158, 1159, 1160, 1161, 1203, 1927, 2002, 2003, 2006, 2013, 2055})
 #: MySQL and MariaDB: table exists, index exists, version recorded already, table is being changed elsewhere, wsrep
@@ -35,6 +36,16 @@ def is_conflict(error: BaseException) -> bool:
         or getattr(cause, 'sqlstate', None) in _POSTGRESQL_CONFLICTS
         or _is_sqlite_busy(cause)
     )
+
+
+def is_rolled_back(error: BaseException) -> bool:
+    """Whether ``error``, wherever in a transaction it came from, says that the transaction is not committed.
+
+    False means only that it does not say so.
+    """
+    cause = _driver_error(error)
+    # A query that was interrupted may have been a COMMIT that went through.
+    return is_conflict(error) and (cause is None or _number(cause) != _MYSQL_INTERRUPTED)
 
 
 def is_concurrent_change_of_schema(error: BaseException) -> bool:

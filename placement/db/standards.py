@@ -8,19 +8,33 @@ import sqlalchemy as sa
 
 from placement.db import statements, tables
 
+Rows = list[dict[str, object]]
+
+
+def are_complete(tx: sa.Connection) -> bool:
+    """Whether the database has all standard classes and traits."""
+    return not any(rows for _, rows in _missing(tx))
+
 
 def insert_missing(tx: sa.Connection) -> None:
     """Insert each standard class and trait that the database lacks; nothing is ever removed or renamed.
 
-    Safe when several processes do it at once: a row that is already there is left alone.
+    Safe when several processes do it at once: a row that is already there is left alone. Noting that is the caller's.
     """
-    classes = [{'id': id_, 'name': name} for id_, name in enumerate(os_resource_classes.STANDARDS)]
-    _insert(tx, tables.resource_classes, classes)
-    _insert(tx, tables.traits, [{'name': name} for name in sorted(os_traits.get_traits())])
+    for table, rows in _missing(tx):
+        if rows:
+            tx.execute(statements.insert_unless_present(tx, table), rows)
 
 
-def _insert(tx: sa.Connection, table: sa.Table, rows: list[dict[str, object]]) -> None:
+def _missing(tx: sa.Connection) -> list[tuple[sa.Table, Rows]]:
+    classes: Rows = [{'id': id_, 'name': name} for id_, name in enumerate(os_resource_classes.STANDARDS)]
+    traits: Rows = [{'name': name} for name in sorted(os_traits.get_traits())]
+    return [
+        (table, _absent(tx, table, rows))
+        for table, rows in ((tables.resource_classes, classes), (tables.traits, traits))
+    ]
+
+
+def _absent(tx: sa.Connection, table: sa.Table, rows: Rows) -> Rows:
     present = set(tx.scalars(sa.select(table.c.name)))
-    missing = [row for row in rows if row['name'] not in present]
-    if missing:
-        tx.execute(statements.insert_unless_present(tx, table), missing)
+    return [row for row in rows if row['name'] not in present]

@@ -155,3 +155,35 @@ resource_provider_aggregates = _table(
     sa.Column('aggregate_id', sa.Integer, sa.ForeignKey('placement_aggregates.id'), primary_key=True, nullable=False),
     sa.Index('resource_provider_aggregates_aggregate_id_idx', 'aggregate_id'),
 )
+
+# The log of changes (placement.db.changes). Nothing else refers to it.
+
+writers = sa.Table(
+    'writers',
+    metadata,
+    # Drawn at random, so that a database that was restored, or lost its last transactions, gives none twice.
+    sa.Column('id', sa.BigInteger, primary_key=True, nullable=False, autoincrement=False),
+    sa.Column('created_at', sa.DateTime, nullable=False, server_default=types.UtcNow()),
+    mysql_engine='InnoDB',
+    mysql_charset='utf8mb4',
+)
+
+changes = sa.Table(
+    'changes',
+    metadata,
+    sa.Column(
+        'writer_id', sa.BigInteger, sa.ForeignKey('writers.id'), primary_key=True, nullable=False, autoincrement=False
+    ),
+    sa.Column('sequence', sa.BigInteger, primary_key=True, nullable=False, autoincrement=False),
+    # No foreign key: the provider may have been deleted, and 0 is no provider.
+    sa.Column('provider_id', sa.Integer, primary_key=True, nullable=False, autoincrement=False),
+    sa.Column('what', sa.SmallInteger, nullable=False),
+    sa.Column('created_at', sa.DateTime, nullable=False, server_default=types.UtcNow()),
+    mysql_engine='InnoDB',
+    mysql_charset='utf8mb4',
+)
+
+#: The tables of the log, which no other deployment has.
+LOG = (writers, changes)
+#: The tables that an existing deployment already has.
+SHARED = tuple(table for table in metadata.sorted_tables if table not in LOG)

@@ -6,7 +6,8 @@ from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.ext.compiler import compiles
-from sqlalchemy.sql.compiler import TypeCompiler
+from sqlalchemy.sql.compiler import SQLCompiler, TypeCompiler
+from sqlalchemy.sql.functions import FunctionElement
 
 
 class Text(sa.String):
@@ -31,3 +32,27 @@ def _mysql(type_: Text, compiler: TypeCompiler, **_kw: Any) -> str:
     # MariaDB and MySQL 8 name the collation "bytes, trailing blanks count" differently.
     collation = 'utf8mb4_nopad_bin' if getattr(compiler.dialect, 'is_mariadb', False) else 'utf8mb4_0900_bin'
     return f'VARCHAR({type_.length}) CHARACTER SET utf8mb4 COLLATE {collation}'
+
+
+class UtcNow(FunctionElement[Any]):
+    """The present moment by the clock of the database, in UTC and without a time zone, also as a column's default."""
+
+    inherit_cache = True
+    type = sa.DateTime()
+
+
+@compiles(UtcNow)
+def _now_on_sqlite(_element: UtcNow, _compiler: SQLCompiler, **_kw: Any) -> str:
+    return 'CURRENT_TIMESTAMP'
+
+
+@compiles(UtcNow, 'postgresql')
+def _now_on_postgresql(_element: UtcNow, _compiler: SQLCompiler, **_kw: Any) -> str:
+    return "timezone('utc', now())"
+
+
+@compiles(UtcNow, 'mysql')
+@compiles(UtcNow, 'mariadb')
+def _now_on_mysql(_element: UtcNow, _compiler: SQLCompiler, **_kw: Any) -> str:
+    # In parentheses, because as a column's default it is an expression.
+    return '(utc_timestamp())'

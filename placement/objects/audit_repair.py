@@ -7,7 +7,7 @@ from collections.abc import Callable
 import sqlalchemy as sa
 
 from placement.db import api as db_api
-from placement.db import statements, tables
+from placement.db import changes, statements, tables
 from placement.objects import consumer as consumer_objects
 
 _allocations, _consumers, _inventories = tables.allocations, tables.consumers, tables.inventories
@@ -38,6 +38,7 @@ def usage(inventory_id: int) -> Repair:
             .where(_inventories.c.id == inventory_id)
             .values(used=int(held), updated_at=_inventories.c.updated_at)
         )
+        changes.usage(tx, [row.resource_provider_id])
 
     return mend
 
@@ -107,6 +108,7 @@ def root(provider_id: int) -> Repair:
             .where(_providers.c.id == provider_id)
             .values(root_provider_id=root_id, updated_at=_providers.c.updated_at)
         )
+        changes.providers(tx, [provider_id])
 
     return mend
 
@@ -132,5 +134,6 @@ def parent(provider_id: int, gone_parent_id: int) -> Repair:
             .where(_providers.c.id == provider_id, _providers.c.parent_provider_id == gone_parent_id)
             .values(parent_provider_id=None, root_provider_id=provider_id, updated_at=_providers.c.updated_at)
         )
+        changes.providers(tx, [provider_id])
 
     return mend

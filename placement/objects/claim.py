@@ -22,7 +22,7 @@ from oslo_db import exception as db_exc
 
 from placement import exception
 from placement.db import api as db_api
-from placement.db import tables
+from placement.db import changes, tables
 from placement.objects import consumer, holding, refusal, room
 
 _allocations, _consumers = tables.allocations, tables.consumers
@@ -143,6 +143,7 @@ def _delete(tx: sa.Connection, consumer_uuid: str) -> None:
         _forget_consumer(tx, present)
     _move_usage(tx, held.amounts(), {})
     _delete_rows(tx, held)
+    changes.usage(tx, held.provider_ids())
 
 
 def _replace(db: Any, tx: sa.Connection, claims: Sequence[ConsumerClaim]) -> None:
@@ -152,12 +153,14 @@ def _replace(db: Any, tx: sa.Connection, claims: Sequence[ConsumerClaim]) -> Non
         _check_generation(claim, generations.get(claim.consumer_uuid))
     wishes = _resolve(db, tx, claims)
     _write_consumers(tx, claims, held)
-    _bump_providers(tx, _touched_providers(claims, wishes, held))
+    touched = _touched_providers(claims, wishes, held)
+    _bump_providers(tx, touched)
     refused = _move_usage(tx, held.amounts(), _by_slot(wishes))
     if refused is not None:
         raise refusal.explain(tx, wishes, held.amounts(), refused)
     _delete_rows(tx, held)
     _insert_rows(tx, wishes)
+    changes.usage(tx, touched | held.provider_ids())
 
 
 # Look-ups ------------------------------------------------------------------------------------------------

@@ -7,13 +7,15 @@ from typing import Any
 import sqlalchemy as sa
 
 from placement import exception
-from placement.db import tables
+from placement.db import changes, tables
 
 _providers = tables.resource_providers
 
 
 def bump(tx: sa.Connection, provider: Any) -> None:
     """Move ``provider``'s generation from the value it was read with; locks its row until the transaction ends.
+
+    Notes that the provider changes, as that is what its generation says.
 
     :param provider: a ``ResourceProvider``.
     :raises ConcurrentProviderUpdate: it is no longer that value, or the provider is gone (contract A 1.13).
@@ -25,3 +27,4 @@ def bump(tx: sa.Connection, provider: Any) -> None:
     )
     if moved.rowcount != 1:
         raise exception.ConcurrentProviderUpdate
+    changes.providers(tx, [provider.id])

@@ -52,6 +52,10 @@ class Held:
         recorded = {uuid: present.generation for uuid, present in self.consumers.items()}
         return {row.consumer_uuid: 0 for row in self.rows} | recorded
 
+    def provider_ids(self) -> set[int]:
+        """The providers that they hold something of."""
+        return {row.resource_provider_id for row in self.rows}
+
     def amounts(self) -> dict[tuple[int, int], int]:
         """The sum of what they hold by (provider id, class id)."""
         sums: dict[tuple[int, int], int] = {}

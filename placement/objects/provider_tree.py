@@ -14,7 +14,7 @@ from oslo_db import exception as db_exc
 
 from placement import exception
 from placement.db import api as db_api
-from placement.db import statements, tables
+from placement.db import changes, statements, tables
 
 _providers = tables.resource_providers
 
@@ -33,8 +33,9 @@ def insert(tx: sa.Connection, *, name: str, uuid: str, parent_uuid: str | None) 
         made = tx.execute(
             _providers.insert().values(name=name, uuid=uuid, parent_provider_id=parent_id, root_provider_id=root_id)
         )
+    own_id = statements.new_id(made)
+    changes.providers(tx, [own_id])
     if root_id is None:
-        own_id = statements.new_id(made)
         tx.execute(_unstamped(_providers.c.id == own_id).values(root_provider_id=own_id))
 
 
@@ -47,6 +48,7 @@ def rename(tx: sa.Connection, provider_id: int, uuid: str, name: str) -> None:
     renamed = tx.execute(_providers.update().where(_providers.c.id == provider_id).values(name=name))
     if renamed.rowcount != 1:
         raise exception.ResourceProviderNotFound(uuid=uuid)
+    changes.providers(tx, [provider_id])
 
 
 def set_parent(tx: sa.Connection, provider_id: int, uuid: str, parent_uuid: str | None) -> None:
@@ -88,6 +90,7 @@ def delete(tx: sa.Connection, uuid: str) -> None:
         # A row that refers to itself cannot be deleted everywhere.
         tx.execute(_unstamped(_providers.c.id == provider_id).values(root_provider_id=None))
         tx.execute(_providers.delete().where(_providers.c.id == provider_id))
+        changes.providers(tx, [provider_id])
     except db_exc.DBReferenceError as error:
         # A child or an allocation arrived since we looked; the next attempt sees it and says so.
         raise db_api.TryAgain from error
@@ -101,6 +104,10 @@ def _join(tx: sa.Connection, root_id: int, parent_id: int) -> None:
     # In order of id, so that two trees that join each other do not wait for each other.
     for id_ in sorted((root_id, new_root_id)):
         _lock_root(tx, id_)
+    # With the root locked nothing joins or leaves its tree.
+    changes.providers(
+        tx, [root_id, *tx.scalars(sa.select(_providers.c.id).where(_providers.c.root_provider_id == root_id))]
+    )
     tx.execute(_providers.update().where(_providers.c.root_provider_id == root_id).values(root_provider_id=new_root_id))
     with _parent_may_vanish():
         tx.execute(

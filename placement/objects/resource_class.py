@@ -9,7 +9,7 @@ from oslo_db import exception as db_exc
 
 from placement import exception
 from placement.db import api as db_api
-from placement.db import names, tables
+from placement.db import changes, names, tables
 from placement.objects import base, named
 from placement.objects.base import fields
 
@@ -44,6 +44,7 @@ class ResourceClass(named.Named):
             except db_exc.DBDuplicateEntry as error:
                 # Either the name or the next id was taken since we looked; the next attempt tells which.
                 raise db_api.TryAgain(exception.MaxRetriesExceeded(action=f'create resource class {name}')) from error
+            changes.names(tx)
             return cls.read(context, tx, name)
 
         created: ResourceClass = context.db.write(work)
@@ -66,6 +67,7 @@ class ResourceClass(named.Named):
             if tx.scalar(inventory) is not None:
                 raise exception.ResourceClassInUse(resource_class=name)
             tx.execute(_classes.delete().where(_classes.c.id == found.id))
+            changes.names(tx)
 
         try:
             context.db.write(work)
@@ -87,6 +89,7 @@ class ResourceClass(named.Named):
             renamed = tx.execute(_classes.update().where(_classes.c.id == self.id).values(name=new_name))
             if renamed.rowcount != 1:
                 raise exception.ResourceClassNotFound(resource_class=self.name)
+            changes.names(tx)
             return self.read(self._context, tx, new_name)
 
         try:

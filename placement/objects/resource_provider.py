@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from oslo_db import exception as db_exc
 
 from placement import exception
-from placement.db import names, tables
+from placement.db import changes, names, tables
 from placement.objects import aggregate, base, generation, inventory, provider_tree, trait
 from placement.objects.base import fields
 from placement.objects.provider_filter import ProviderFilters, matching
@@ -223,6 +223,7 @@ class ResourceProvider(base.Timestamped):
         if tx.scalar(sa.select(_providers.c.id).where(_providers.c.id == self.id).with_for_update()) is None:
             raise exception.ResourceProviderNotFound(uuid=self.uuid)
         aggregate.replace(tx, self.id, wanted)
+        changes.providers(tx, [self.id])
 
     @classmethod
     def _get(cls, context: Any, tx: sa.Connection, uuid: str) -> ResourceProvider:

@@ -10,7 +10,7 @@ from oslo_db import exception as db_exc
 
 from placement import exception
 from placement.db import api as db_api
-from placement.db import names, tables
+from placement.db import changes, names, tables
 from placement.objects import base, generation, named, provider_filter
 from placement.objects.base import fields
 
@@ -38,6 +38,7 @@ class Trait(named.Named):
 
         def work(tx: sa.Connection) -> Trait:
             tx.execute(_traits.insert().values(name=name))
+            changes.names(tx)
             return cls.read(context, tx, name)
 
         try:
@@ -62,6 +63,7 @@ class Trait(named.Named):
             if tx.execute(_having(trait.id)).first() is not None:
                 raise exception.TraitInUse(name=name)
             tx.execute(_traits.delete().where(_traits.c.id == trait.id))
+            changes.names(tx)
 
         try:
             context.db.write(work)

@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, urlencode
 import sqlalchemy as sa
 import webob
 
-from placement.db import tables
+from placement.db import changes, tables
 from placement.db.api import Database
 from tests.property.candidates_oracle import RP, Body, Query
 from tests.property.candidates_worlds import TRAITS
@@ -110,7 +110,9 @@ def _with_uuids(key: str, value: str) -> str:
 
 def store(db: Database, world: list[RP]) -> None:
     """Replace all providers by ``world``. Usage becomes allocations of one consumer per inventory."""
-    with db.writer() as tx:
+
+    def work(tx: sa.Connection) -> None:
+        changes.rebuild(tx)
         for table in _MEMBERS:
             tx.execute(table.delete())
         tx.execute(tables.resource_providers.update().values(root_provider_id=None, parent_provider_id=None))
@@ -147,6 +149,8 @@ def store(db: Database, world: list[RP]) -> None:
             ],
         )
         _insert(tx, tables.allocations, _allocation_rows(world, ids, classes))
+
+    db.write(work)
 
 
 def _allocation_rows(world: list[RP], ids: dict[str, int], classes: dict[str, int]) -> list[dict[str, Any]]:

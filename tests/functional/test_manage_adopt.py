@@ -183,7 +183,8 @@ def test_only_what_differs_is_changed(url: str, capsys: pytest.CaptureFixture[st
     assert [line for line in capsys.readouterr().out.splitlines() if line.startswith('- ')] == [
         '- Write the table inventories anew, with what else is in it: add used.',
         '- Record how much of each inventory is used, from 1 allocation.',
-        '- Record the version of the schema, 001, in the table placement_alembic_version.',
+        '- Make the log of changes, the tables writers and changes.',
+        '- Record the version of the schema, 002, in the table placement_alembic_version.',
     ]
     assert damage.column(url, 'SELECT used FROM inventories ORDER BY id') == [2, 0]
 

@@ -126,7 +126,7 @@ def test_unknown_provider(url: str, identifier: str, capsys: pytest.CaptureFixtu
 
 
 def test_names_cannot_write_control_characters(url: str, db: Database, capsys: pytest.CaptureFixture[str]) -> None:
-    with db.writer() as tx:
+    with db.engine.begin() as tx:
         tx.execute(tables.resource_providers.insert().values(uuid=str(uuid.uuid4()), name='\x1b[31m\n[red]ü\u202e'))
     text = _printed(capsys)
     assert text.startswith('\\x1b[31m\\n[red]ü\\u202e ')
@@ -159,7 +159,7 @@ def test_deep_tree(url: str, db: Database, capsys: pytest.CaptureFixture[str]) -
         }
         for id_ in range(1, 1201)
     ]
-    with db.writer() as tx:
+    with db.engine.begin() as tx:
         tx.execute(tables.resource_providers.insert(), rows)
     assert len(_printed(capsys).splitlines()) == 1200
     assert len(json.loads(_printed(capsys, '--format', 'json'))['trees'][0]['providers']) == 1200
@@ -168,7 +168,7 @@ def test_deep_tree(url: str, db: Database, capsys: pytest.CaptureFixture[str]) -
 @pytest.mark.parametrize('count', [1, 40])
 def test_statements_do_not_depend_on_what_is_stored(url: str, db: Database, queries: Any, count: int) -> None:
     damage.plant(url, *damage.SOUND, *SHARING)
-    with db.writer() as tx:
+    with db.engine.begin() as tx:
         for id_ in range(100, 100 + count):
             values = {'id': id_, 'uuid': str(uuid.uuid4()), 'name': f'more-{id_}', 'root_provider_id': id_}
             tx.execute(tables.resource_providers.insert().values(values))

@@ -73,24 +73,24 @@ def test_filters_cost_one_look_up_at_the_most(app: Any, host: ResourceProvider, 
         assert ask(app, 'GET', f'/resource_providers?{filters.format(host.uuid)}').status_code == 200
 
 
-def test_a_claim_of_a_new_consumer_costs_nine(app: Any, host: ResourceProvider, queries: Counter) -> None:
+def test_a_claim_of_a_new_consumer_costs_ten(app: Any, host: ResourceProvider, queries: Counter) -> None:
     first, second = str(uuid.uuid4()), str(uuid.uuid4())
     assert ask(app, 'PUT', f'/allocations/{first}', claim_body(host, None)).status_code == 204
-    with queries(at_most=9):
+    with queries(at_most=10):
         assert ask(app, 'PUT', f'/allocations/{second}', claim_body(host, None)).status_code == 204
 
 
 def test_the_first_claim_of_a_project_and_user_costs_two_more(
     app: Any, host: ResourceProvider, queries: Counter
 ) -> None:
-    with queries(at_most=11):
+    with queries(at_most=12):
         assert ask(app, 'PUT', f'/allocations/{uuid.uuid4()}', claim_body(host, None)).status_code == 204
 
 
-def test_a_claim_of_a_known_consumer_costs_ten(app: Any, host: ResourceProvider, queries: Counter) -> None:
+def test_a_claim_of_a_known_consumer_costs_eleven(app: Any, host: ResourceProvider, queries: Counter) -> None:
     consumer = str(uuid.uuid4())
     assert ask(app, 'PUT', f'/allocations/{consumer}', claim_body(host, None)).status_code == 204
-    with queries(at_most=10):
+    with queries(at_most=11):
         assert ask(app, 'PUT', f'/allocations/{consumer}', claim_body(host, 1)).status_code == 204
 
 
@@ -101,10 +101,10 @@ def test_a_refusal_reads_twice_more(app: Any, host: ResourceProvider, queries: C
         assert ask(app, 'PUT', f'/allocations/{uuid.uuid4()}', body).status_code == 409
 
 
-def test_deleting_allocations_costs_six(app: Any, host: ResourceProvider, queries: Counter) -> None:
+def test_deleting_allocations_costs_seven(app: Any, host: ResourceProvider, queries: Counter) -> None:
     consumer = str(uuid.uuid4())
     assert ask(app, 'PUT', f'/allocations/{consumer}', claim_body(host, None)).status_code == 204
-    with queries(at_most=6):
+    with queries(at_most=7):
         assert ask(app, 'DELETE', f'/allocations/{consumer}').status_code == 204
 
 

@@ -1,0 +1,103 @@
+"""The writers of the log: each write transaction numbers its entries under a row of ``writers`` of its own.
+
+A process keeps as many rows as it ever had write transactions at a time. A row belongs to one process for good, and to
+one transaction at a time, so nobody waits for it, and on a cluster no two nodes touch the same row of the log.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+from collections.abc import Callable, Iterator, Mapping
+
+import sqlalchemy as sa
+from oslo_db import exception as db_exc
+
+from placement import exception
+from placement.db import changes, errors, tables
+
+#: Makes the row of ``writers`` with an id, and commits it.
+Adder = Callable[[int], None]
+
+
+class Forgotten(db_exc.RetryRequest):
+    """The row of a writer was removed after a long silence: try again with another one."""
+
+    def __init__(self) -> None:
+        super().__init__(exception.ConcurrentProviderUpdate())
+
+
+class Slot:
+    """One row of ``writers``, and the number of its newest entry.
+
+    ``entered``: the transaction that has the slot began to insert the next entry.
+    """
+
+    def __init__(self, writer_id: int) -> None:
+        self.writer_id = writer_id
+        self.sequence = 0
+        self.entered = False
+
+    def enter(self, tx: sa.Connection, noted: Mapping[int, changes.What]) -> None:
+        """Insert what a transaction noted, as its last statement.
+
+        :raises Forgotten: the row is gone.
+        """
+        self.entered = True
+        try:
+            changes.enter(tx, self.writer_id, self.sequence + 1, noted)
+        except db_exc.DBReferenceError as error:
+            raise Forgotten from error
+
+
+class Slots:
+    """The slots of this process.
+
+    :param add: adds a row to ``writers``, in a transaction of its own.
+    """
+
+    def __init__(self, add: Adder) -> None:
+        self._add = add
+        # By process, so that a fork begins with none. Taking from a list and adding to it need no lock.
+        self._free: dict[int, list[Slot]] = {}
+
+    @contextlib.contextmanager
+    def slot(self) -> Iterator[Slot]:
+        """A slot for one transaction, which is committed when the context is left, and rolled back on an exception.
+
+        A number is used up when the COMMIT is known to have succeeded, and used again when the transaction is known to
+        be rolled back. When neither is known the slot is never used again, as its next number may or may not be taken.
+        """
+        free = self._free.setdefault(os.getpid(), [])
+        try:
+            slot = free.pop()
+        except IndexError:
+            slot = self._new()
+        try:
+            yield slot
+        except BaseException as error:
+            if slot.entered and not errors.is_rolled_back(error):
+                raise
+            slot.entered = False
+            free.append(slot)
+            raise
+        if slot.entered:
+            slot.sequence += 1
+            slot.entered = False
+        free.append(slot)
+
+    def _new(self) -> Slot:
+        writer_id = new_id()
+        self._add(writer_id)
+        return Slot(writer_id)
+
+
+def new_id() -> int:
+    """The id of a new writer, which nobody else has, had or will have."""
+    return secrets.randbits(62) + 1
+
+
+def add(tx: sa.Connection, writer_id: int) -> None:
+    """Insert the row of a new writer."""
+    tx.execute(tables.writers.insert().values(id=writer_id))

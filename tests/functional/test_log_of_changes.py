@@ -1,0 +1,194 @@
+"""The log of changes: what each write says, how it is asked for, and what happens to the numbers of writers."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+
+import pytest
+import sqlalchemy as sa
+
+from placement.context import RequestContext
+from placement.db import changes, tables
+from placement.db.api import Database, TryAgain
+from placement.db.changes import NO_PROVIDER, What
+from placement.objects.claim import ConsumerClaim, delete_allocations, replace_allocations
+from placement.objects.inventory import Inventory
+from placement.objects.resource_class import ResourceClass
+from placement.objects.resource_provider import ResourceProvider
+from placement.objects.trait import Trait
+
+Logged = Callable[[], dict[int, What]]
+
+
+@pytest.fixture
+def logged(db: Database) -> Logged:
+    """What was logged since the last time this was asked."""
+
+    def ask() -> dict[int, What]:
+        with db.reader() as tx:
+            newest = changes.newest(tx)
+            found = changes.since(tx, known[-1], newest)
+        known.append(newest)
+        return found
+
+    known: list[changes.Vector] = [{}]
+    ask()
+    return ask
+
+
+def host(context: RequestContext, name: str, parent: str | None = None) -> ResourceProvider:
+    return ResourceProvider.create(context, name=name, uuid=str(uuid.uuid4()), parent_provider_uuid=parent)
+
+
+def claim(context: RequestContext, consumer: str, **amounts: int) -> None:
+    """Let a consumer hold so many VCPUs of each provider, named by uuid with underscores."""
+    wanted = {name.replace('_', '-')[1:]: {'VCPU': amount} for name, amount in amounts.items()}
+    replace_allocations(context, [ConsumerClaim(consumer, 'project', 'user', wanted)])
+
+
+def key(provider: ResourceProvider) -> str:
+    return 'p' + provider.uuid.replace('-', '_')
+
+
+def test_providers_and_what_hangs_on_them(context: RequestContext, logged: Logged) -> None:
+    one, other = host(context, 'one'), host(context, 'other')
+    child = host(context, 'child', other.uuid)
+    assert logged() == {provider.id: What.PROVIDER for provider in (one, other, child)}
+    one.set_inventories([Inventory.from_request('VCPU', {'total': 8})])
+    one.set_traits(['HW_CPU_X86_AVX2'])
+    one.set_aggregates([str(uuid.uuid4())], bump=True)
+    assert logged() == {one.id: What.PROVIDER}
+    one.set_aggregates([], bump=False)
+    assert logged() == {one.id: What.PROVIDER}
+    one.set_traits(['HW_CPU_X86_AVX2'])
+    assert logged() == {}
+    other.update('another', parent=one.uuid)
+    assert logged() == {other.id: What.PROVIDER, child.id: What.PROVIDER}
+    ResourceProvider.destroy(context, child.uuid)
+    assert logged() == {child.id: What.PROVIDER}
+
+
+def test_claims(context: RequestContext, logged: Logged) -> None:
+    one, other = host(context, 'one'), host(context, 'other')
+    for provider in (one, other):
+        provider.set_inventories([Inventory.from_request('VCPU', {'total': 8})])
+    consumer = str(uuid.uuid4())
+    logged()
+    claim(context, consumer, **{key(one): 1})
+    assert logged() == {one.id: What.USAGE}
+    claim(context, consumer, **{key(other): 1})
+    assert logged() == {one.id: What.USAGE, other.id: What.USAGE}
+    delete_allocations(context, consumer)
+    assert logged() == {other.id: What.USAGE}
+
+
+def test_names(context: RequestContext, logged: Logged) -> None:
+    trait, made = Trait.create(context, 'CUSTOM_ONE'), ResourceClass.create(context, 'CUSTOM_ONE')
+    assert logged() == {NO_PROVIDER: What.NAMES}
+    made.rename('CUSTOM_OTHER')
+    assert logged() == {NO_PROVIDER: What.NAMES}
+    Trait.destroy(context, trait.name)
+    ResourceClass.destroy(context, 'CUSTOM_OTHER')
+    assert logged() == {NO_PROVIDER: What.NAMES}
+
+
+def test_the_larger_note_wins(db: Database, logged: Logged) -> None:
+    def work(tx: sa.Connection) -> None:
+        changes.providers(tx, [1, 2])
+        changes.usage(tx, [2, 3])
+        changes.providers(tx, [3])
+        changes.names(tx)
+        changes.rebuild(tx)
+        changes.names(tx)
+
+    db.write(work)
+    db.write(lambda tx: changes.usage(tx, [1, 4]))
+    assert logged() == {
+        1: What.PROVIDER,
+        2: What.PROVIDER,
+        3: What.PROVIDER,
+        4: What.USAGE,
+        NO_PROVIDER: What.REBUILD,
+    }
+
+
+def test_notes_belong_to_a_write(db: Database) -> None:
+    with db.reader() as tx, pytest.raises(changes.Unlogged):
+        changes.names(tx)
+
+
+def test_a_write_that_forgets_the_log_fails(db: Database, context: RequestContext) -> None:
+    provider = host(context, 'host')
+    rename = tables.resource_providers.update().values(name='renamed')
+    with pytest.raises(changes.Unlogged, match='resource_providers'):
+        db.write(lambda tx: tx.execute(rename))
+    with pytest.raises(changes.Unlogged, match='traits'):
+        db.write(lambda tx: tx.execute(tables.traits.insert().values(name='CUSTOM_ONE')))
+    assert ResourceProvider.get_by_uuid(context, provider.uuid).name == 'host'
+    db.write(lambda tx: tx.execute(rename.where(tables.resource_providers.c.id == -1)))
+
+
+def newest(db: Database) -> dict[int, int]:
+    with db.reader() as tx:
+        return changes.newest(tx)
+
+
+def test_numbers_have_no_gaps(db: Database) -> None:
+    """Whatever is refused or tried again in between."""
+    before = newest(db)
+    attempts: list[int] = []
+
+    def refused(tx: sa.Connection) -> None:
+        changes.usage(tx, [1])
+        raise ZeroDivisionError
+
+    def second_time(tx: sa.Connection) -> None:
+        changes.usage(tx, [1])
+        attempts.append(1)
+        if len(attempts) < 2:
+            raise TryAgain
+
+    with pytest.raises(ZeroDivisionError):
+        db.write(refused)
+    db.write(second_time)
+    db.write(lambda _tx: None)
+    db.write(lambda tx: changes.usage(tx, [1]))
+    ((writer, number),) = before.items()
+    assert newest(db) == {writer: number + 2}
+
+
+def test_a_gap_is_noticed(db: Database, logged: Logged) -> None:
+    (writer,) = newest(db)
+    db.write(lambda tx: changes.usage(tx, [1]))
+    number = newest(db)[writer]
+    with db.reader() as tx:
+        upto = changes.newest(tx)
+        assert changes.since(tx, {writer: number - 1}, upto) == {1: What.USAGE}
+        assert changes.since(tx, {writer: number}, upto) == {}
+        with pytest.raises(changes.Gap):
+            changes.since(tx, {writer: number + 1}, upto)
+    with db.engine.begin() as tx:
+        tx.execute(tables.changes.delete().where(tables.changes.c.sequence < number))
+    with db.reader() as tx:
+        for vector in ({writer: number - 1}, {}):
+            with pytest.raises(changes.Gap):
+                changes.since(tx, vector, upto)
+
+
+def test_many_writers(db: Database, logged: Logged) -> None:
+    with db.engine.begin() as tx:
+        for number in range(1, 251):
+            tx.execute(tables.writers.insert().values(id=number))
+            changes.enter(tx, number, 1, {number: What.USAGE, number + 1: What.PROVIDER})
+    found = logged()
+    assert found == {1: What.USAGE} | dict.fromkeys(range(2, 252), What.PROVIDER)
+
+
+def test_a_writer_that_was_removed_is_replaced(db: Database) -> None:
+    db.write(lambda tx: changes.usage(tx, [1]))
+    with db.engine.begin() as tx:
+        tx.execute(tables.changes.delete())
+        tx.execute(tables.writers.delete())
+    db.write(lambda tx: changes.usage(tx, [1]))
+    assert list(newest(db).values()) == [1]
