@@ -1,0 +1,195 @@
+"""The command: ``python -m bench --help``."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import importlib.util
+import json
+import pathlib
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from sqlalchemy import exc as sa_exc
+
+from bench import client, databases, lines, results, run
+from tests.integration.servers import ServerError
+
+PAGE = pathlib.Path(__file__).parents[1] / 'doc' / 'performance.md'
+
+_DESCRIPTION = """\
+Fills databases with clouds, drives placement-api over HTTP, and prints what each work costs. Every cloud gets a
+database of its own, which is dropped at the end. The floor beside a GET is the time in which the same server returns
+the same bytes from memory, and one SELECT 1 of the bare driver; beside a write it is a transaction of as many
+statements through the bare driver, and a trivial request, by as many callers."""
+
+_CAN_PLOT = importlib.util.find_spec('matplotlib') is not None
+_CANNOT_PLOT = "the plot needs matplotlib: pip install '.[bench]'"
+
+_DEFAULT_SIZES = {'flat': [1000, 10_000], 'nested': [1000], 'shared': [1000], 'symmetric': [2]}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command.
+
+    :param argv: arguments; None takes those of the process.
+    :returns: the exit status, 1 when it cannot go on; the reason is on standard error.
+    """
+    arguments = _parser().parse_args(argv)
+    if arguments.write_doc and not _CAN_PLOT:
+        return _failed(_CANNOT_PLOT)
+    try:
+        measured, version = _run(_options(arguments))
+    except ServerError as error:
+        # With the end of its log.
+        return _failed(str(error))
+    except (sa_exc.SQLAlchemyError, ImportError, OSError, RuntimeError) as error:
+        return _failed(str(error).strip().partition('\n')[0])
+    except KeyboardInterrupt:
+        return _failed('interrupted')
+    machine = results.machine(version)
+    table = results.table(measured)
+    print(f'{machine}\n\n{table}')
+    if arguments.output:
+        _write(arguments.output, machine, table, measured)
+    if arguments.write_doc:
+        results.plot(_of_sizes(measured), PAGE.with_suffix('.png'), machine)
+        results.write_section(PAGE, f'{machine}.\n\n{table}\n\n![Time against size]({PAGE.stem}.png)')
+    return 0
+
+
+def _failed(reason: str) -> int:
+    print(f'bench: {reason}', file=sys.stderr)
+    return 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser('python -m bench', description=_DESCRIPTION)
+    parser.add_argument('--database', choices=databases.KINDS, default='sqlite', help='default: %(default)s')
+    parser.add_argument(
+        '--server-url',
+        metavar='URL',
+        help='where databases can be created (default: PLACEMENT_TEST_MARIADB_URL or PLACEMENT_TEST_POSTGRESQL_URL, or'
+        ' the local server)',
+    )
+    for shape, sizes in _DEFAULT_SIZES.items():
+        shown = ' '.join(map(str, sizes))
+        parser.add_argument(
+            f'--{shape}',
+            metavar='HOSTS',
+            type=_positive,
+            nargs='+',
+            help=f'sizes of {shape} clouds (default: {shown}, or none when another shape is named)',
+        )
+    parser.add_argument(
+        '--line', metavar='NAME', action='append', choices=lines.NAMES, help='measure only this; may be repeated'
+    )
+    parser.add_argument('--list', action=_List, help='name all lines and exit')
+    parser.add_argument('--workers', metavar='N', type=_positive, default=2, help='processes (default: %(default)s)')
+    parser.add_argument(
+        '--repeat', metavar='N', type=_positive, default=50, help='most requests behind a median (default: %(default)s)'
+    )
+    parser.add_argument(
+        '--seconds', metavar='S', type=float, default=5.0, help='longest for one median (default: %(default)s)'
+    )
+    parser.add_argument(
+        '--writes',
+        metavar='N',
+        type=_positive,
+        default=1000,
+        help='claims, moves or new hosts in each round (default: %(default)s)',
+    )
+    parser.add_argument(
+        '--rounds', metavar='N', type=_positive, default=3, help='rounds of each kind of write (default: %(default)s)'
+    )
+    parser.add_argument('--microversion', default=client.DEFAULT_MICROVERSION, help='default: %(default)s')
+    parser.add_argument(
+        '--output', metavar='DIRECTORY', type=pathlib.Path, help='write bench.md, bench.json and bench.png there'
+    )
+    parser.add_argument('--write-doc', action='store_true', help='put table and plot into doc/performance.md')
+    return parser
+
+
+class _List(argparse.Action):
+    def __init__(self, option_strings: list[str], dest: str, **more: object) -> None:
+        super().__init__(option_strings, dest, nargs=0, help=str(more['help']))
+
+    def __call__(self, parser: argparse.ArgumentParser, *_parsed: object) -> None:
+        titles = {one.name: f'{one.shape}: {one.title}' for one in lines.READS}
+        titles |= {one.name: f'flat: {one.title.format(count="new")}' for one in lines.WRITES}
+        titles |= {name: f'flat: {title}' for name, title in lines.OTHERS.items()}
+        for name in lines.NAMES:
+            print(f'{name:24} {titles[name]}')
+        parser.exit()
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError('must be at least 1')
+    return number
+
+
+def _options(arguments: argparse.Namespace) -> run.Options:
+    given = {shape: getattr(arguments, shape) for shape in _DEFAULT_SIZES}
+    sizes = {shape: sizes for shape, sizes in given.items() if sizes is not None} or _DEFAULT_SIZES
+    wanted = set(arguments.line or lines.NAMES)
+    return run.Options(
+        database=arguments.database,
+        server_url=arguments.server_url,
+        sizes={shape: sizes for shape, sizes in sizes.items() if wanted & run.lines_of(shape)},
+        lines=wanted,
+        workers=arguments.workers,
+        repeat=arguments.repeat,
+        seconds=arguments.seconds,
+        rounds=arguments.rounds,
+        writes=arguments.writes,
+        microversion=arguments.microversion,
+    )
+
+
+def _run(options: run.Options) -> tuple[list[results.Result], str]:
+    console = Console(stderr=True)
+    columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn('{task.description}'))
+    with (
+        tempfile.TemporaryDirectory(prefix='placement-bench-') as directory,
+        Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress,
+    ):
+        task = progress.add_task('starting the floor', total=run.steps(options))
+        return run.run(options, pathlib.Path(directory), _teller(progress, task))
+
+
+def _teller(progress: Progress, task: object) -> Callable[[str], None]:
+    """What shows the next step; the one before it is done then."""
+    begun = 0
+
+    def tell(what: str) -> None:
+        nonlocal begun
+        progress.update(task, completed=begun, description=what)  # type: ignore[arg-type]
+        begun += 1
+
+    return tell
+
+
+def _of_sizes(measured: list[results.Result]) -> list[results.Result]:
+    """The results that a plot against the number of providers is about."""
+    names = {*(line.name for line in lines.SEARCHES), 'limit-10-while-claiming', 'provider'}
+    return [one for one in measured if one.name in names]
+
+
+def _write(directory: pathlib.Path, machine: str, table: str, measured: list[results.Result]) -> None:
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / 'bench.md').write_text(f'{machine}\n\n{table}\n')
+    listed = {'machine': machine, 'results': [dataclasses.asdict(one) for one in measured]}
+    (directory / 'bench.json').write_text(json.dumps(listed, indent=2))
+    if _CAN_PLOT:
+        results.plot(_of_sizes(measured), directory / 'bench.png', machine)
+    else:
+        print(f'bench: {_CANNOT_PLOT}', file=sys.stderr)
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,120 @@
+"""Several callers at once, each a process of its own (``bench.caller``)."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import pathlib
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from bench.client import Request
+
+#: Where the package is, for processes that import it.
+ROOT = pathlib.Path(__file__).parents[1]
+
+
+class Caller:
+    """One of them."""
+
+    def __init__(self, port: int, microversion: str, requests: Sequence[Request], **more: object) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, '-m', 'bench.caller'],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+            # Ctrl-C is for the command, which ends its callers.
+            start_new_session=True,
+        )
+        self._say(json.dumps({'port': port, 'microversion': microversion, 'requests': requests, **more}))
+
+    def wait_until_ready(self) -> None:
+        """Return when it is connected to everything and could begin."""
+        self._hear()
+
+    def go(self) -> None:
+        """Let it begin."""
+        self._say('go')
+
+    def result(self) -> dict[str, Any]:
+        """What it did, once it is done; one that repeats itself is told to stop."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        return dict(json.loads(self._hear()))
+
+    def close(self) -> None:
+        """End it whatever it does."""
+        self._process.kill()
+        for stream in (self._process.stdin, self._process.stdout):
+            assert stream is not None
+            with contextlib.suppress(BrokenPipeError):
+                stream.close()
+        self._process.wait()
+
+    def _say(self, line: str) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(line + '\n')
+        self._process.stdin.flush()
+
+    def _hear(self) -> str:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError('a caller ended early; what it said is above')
+        return line
+
+
+class Round(NamedTuple):
+    """What callers did together."""
+
+    seconds: float
+    requests: int
+
+
+def run(
+    port: int, microversion: str, scripts: Sequence[Sequence[Request]], floor: dict[str, Any] | None = None
+) -> Round:
+    """Let one caller for each script that is not empty run at once, and wait for all.
+
+    :param floor: more for the jobs of callers of a floor: ``database`` and ``statements``.
+    :raises RuntimeError: an answer was not 2xx.
+    """
+    with contextlib.ExitStack() as stack:
+        callers = []
+        for row, requests in enumerate(filter(None, scripts)):
+            callers.append(Caller(port, microversion, requests, **({'row': row, **floor} if floor else {})))
+            stack.callback(callers[-1].close)
+        for caller in callers:
+            caller.wait_until_ready()
+        for caller in callers:
+            caller.go()
+        done = [caller.result() for caller in callers]
+    _check(done)
+    seconds = max(one['ended'] for one in done) - min(one['started'] for one in done)
+    return Round(seconds, sum(len(one['milliseconds']) for one in done))
+
+
+@contextlib.contextmanager
+def repeating(port: int, microversion: str, requests: Sequence[Request]) -> Iterator[None]:
+    """One caller that goes on with the same requests from the start as long as the context lasts.
+
+    :raises RuntimeError: at the end, an answer was not 2xx.
+    """
+    caller = Caller(port, microversion, requests, repeat=True)
+    try:
+        caller.wait_until_ready()
+        caller.go()
+        yield
+        _check([caller.result()])
+    finally:
+        caller.close()
+
+
+def _check(done: Sequence[dict[str, Any]]) -> None:
+    refused = {status for one in done for status in one['statuses'] if not status.startswith('2')}
+    if refused:
+        counts = [one['statuses'] for one in done]
+        raise RuntimeError(f'requests that should all succeed were answered with {counts}')

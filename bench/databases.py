@@ -1,0 +1,203 @@
+"""Databases for the benchmark: a fresh one on SQLite, PostgreSQL or MariaDB, filled in bulk and dropped at the end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from bench.driver import FLOOR_ROWS, FLOOR_TABLE
+from bench.shapes import Cloud
+from placement import conf as placement_conf
+from placement.db import tables
+from placement.db.api import Database, engine_url
+
+#: Where each server is, unless the environment (the variables of the tests) says something else.
+_SERVERS = {
+    'postgresql': ('PLACEMENT_TEST_POSTGRESQL_URL', 'postgresql+psycopg://postgres@127.0.0.1/postgres'),
+    'mariadb': ('PLACEMENT_TEST_MARIADB_URL', 'mysql+pymysql://root@127.0.0.1/'),
+}
+KINDS = ('sqlite', *_SERVERS)
+
+_CREATED = '2024-01-01 00:00:00'
+
+Row = Sequence[object]
+
+
+@contextlib.contextmanager
+def fresh(kind: str, server_url: str | None) -> Iterator[str]:
+    """The URL of a new, empty database, which is dropped at the end.
+
+    :param kind: one of ``KINDS``.
+    :param server_url: a URL with which databases can be created on that server; None takes the environment's or the
+        local one.
+    :raises sqlalchemy.exc.OperationalError: no server answers there.
+    """
+    if kind == 'sqlite':
+        with tempfile.TemporaryDirectory(prefix='placement-bench-') as directory:
+            yield f'sqlite:///{directory}/placement.sqlite'
+        return
+    variable, default = _SERVERS[kind]
+    url = sa.make_url(server_url or os.environ.get(variable, default))
+    name = f'placement_bench_{uuid.uuid4().hex[:12]}'
+    execute(url, f'CREATE DATABASE {name}' + (' CHARACTER SET utf8mb4' if kind == 'mariadb' else ''))
+    try:
+        yield url.set(database=name).render_as_string(hide_password=False)
+    finally:
+        execute(url, f'DROP DATABASE {name}' + (' WITH (FORCE)' if kind == 'postgresql' else ''))
+
+
+def execute(url: sa.URL | str, *statements: str) -> None:
+    """Run statements outside of a transaction."""
+    engine = sa.create_engine(url, isolation_level='AUTOCOMMIT', poolclass=sa.NullPool)
+    with engine.connect() as connection:
+        for statement in statements:
+            connection.exec_driver_sql(statement)
+
+
+def prepare(url: str) -> None:
+    """Create the schema, and the table of the floor."""
+    overrides = {'placement_database': {'connection': url}}
+    database = Database(placement_conf.load(environ={}, config_files=[], overrides=overrides))
+    database.sync()
+    database.dispose()
+    rows = ', '.join(f'({number}, 0)' for number in range(FLOOR_ROWS))
+    execute(
+        url,
+        f'CREATE TABLE {FLOOR_TABLE} (id INTEGER PRIMARY KEY, n INTEGER NOT NULL)',
+        f'INSERT INTO {FLOOR_TABLE} VALUES {rows}',
+    )
+
+
+def fill(url: str, cloud: Cloud) -> None:
+    """Store a cloud in a database that ``prepare`` made."""
+    engine = sa.create_engine(_with_local_files(url), poolclass=sa.NullPool)
+    with engine.begin() as tx:
+        for table, columns, rows in _rows(tx, cloud):
+            _LOADERS[engine.dialect.name](tx, table.name, [*columns, 'created_at'], [(*row, _CREATED) for row in rows])
+        if engine.dialect.name == 'postgresql':
+            _advance_sequences(tx)
+    names = [table.name for table in tables.metadata.sorted_tables]
+    execute(url, *(['ANALYZE'] if engine.dialect.name != 'mysql' else [f'ANALYZE TABLE {", ".join(names)}']))
+
+
+def _rows(tx: sa.Connection, cloud: Cloud) -> Iterator[tuple[sa.Table, list[str], Iterable[Row]]]:
+    """Each table with the names of columns and the rows to insert, in an order that foreign keys allow."""
+    classes = _ids(tx, tables.resource_classes, {name for _, name, _ in cloud.inventories})
+    traits = _ids(tx, tables.traits, {name for _, name in cloud.traits})
+    provider = ['id', 'uuid', 'name', 'generation', 'parent_provider_id', 'root_provider_id']
+    yield (
+        tables.resource_providers,
+        provider,
+        ((id_, uuid_, name, 0, parent, root) for id_, uuid_, name, parent, root in cloud.providers),
+    )
+    inventory = ['resource_provider_id', 'resource_class_id', 'total', 'reserved', 'min_unit', 'max_unit']
+    yield (
+        tables.inventories,
+        [*inventory, 'step_size', 'allocation_ratio', 'used'],
+        ((id_, classes[name], total, 0, 1, total, 1, 1.0, 0) for id_, name, total in cloud.inventories),
+    )
+    own_traits = ((id_, traits[name]) for id_, name in cloud.traits)
+    yield tables.resource_provider_traits, ['resource_provider_id', 'trait_id'], own_traits
+    yield tables.placement_aggregates, ['id', 'uuid'], enumerate(cloud.aggregates, start=1)
+    yield tables.resource_provider_aggregates, ['resource_provider_id', 'aggregate_id'], cloud.members
+
+
+def _ids(tx: sa.Connection, table: sa.Table, names: set[str]) -> dict[str, int]:
+    """The ids of ``names``; those that are missing are made."""
+    known = {row.name: row.id for row in tx.execute(sa.select(table.c.name, table.c.id))}
+    top = max([*known.values(), tables.FIRST_CUSTOM_CLASS_ID])
+    new = {name: top + number for number, name in enumerate(sorted(names - known.keys()), start=1)}
+    if new:
+        tx.execute(table.insert(), [{'id': id_, 'name': name} for name, id_ in new.items()])
+    return known | new
+
+
+def _advance_sequences(tx: sa.Connection) -> None:
+    """Let the next ids that PostgreSQL hands out be beyond those that were inserted."""
+    for table in (tables.resource_providers, tables.placement_aggregates):
+        highest = f'SELECT coalesce(max(id), 0) + 1 FROM {table.name}'
+        tx.exec_driver_sql(f"SELECT setval(pg_get_serial_sequence('{table.name}', 'id'), ({highest}), false)")
+
+
+def _insert(tx: sa.Connection, table: str, columns: list[str], rows: list[Row]) -> None:
+    marks = ', '.join('?' for _ in columns)
+    if rows:
+        tx.exec_driver_sql(f'INSERT INTO {table} ({", ".join(columns)}) VALUES ({marks})', list(map(tuple, rows)))
+
+
+def _copy(tx: sa.Connection, table: str, columns: list[str], rows: list[Row]) -> None:
+    cursor: Any = tx.connection.cursor()
+    with cursor.copy(f'COPY {table} ({", ".join(columns)}) FROM STDIN') as stream:
+        stream.write(_tab_separated(rows))
+
+
+def _load_data(tx: sa.Connection, table: str, columns: list[str], rows: list[Row]) -> None:
+    # Twice as fast as INSERTs of many rows each.
+    with tempfile.NamedTemporaryFile(prefix='placement-bench-') as file:
+        file.write(_tab_separated(rows))
+        file.flush()
+        tx.exec_driver_sql(
+            f"LOAD DATA LOCAL INFILE '{file.name}' INTO TABLE {table} CHARACTER SET utf8mb4 ({', '.join(columns)})"
+        )
+
+
+def _tab_separated(rows: Iterable[Row]) -> bytes:
+    """The text format that COPY and LOAD DATA share; our values need no escapes."""
+    lines = ('\t'.join('\\N' if value is None else str(value) for value in row) for row in rows)
+    return ''.join(f'{line}\n' for line in lines).encode()
+
+
+_LOADERS = {'sqlite': _insert, 'postgresql': _copy, 'mysql': _load_data}
+
+
+def _with_local_files(url: str) -> sa.URL:
+    parsed = engine_url(url, 0)
+    return parsed.update_query_dict({'local_infile': '1'}) if parsed.get_backend_name() == 'mysql' else parsed
+
+
+def driver_of(url: str) -> tuple[str, dict[str, Any]]:
+    """The module of the database's driver, and what its ``connect`` takes, as far as JSON can hold it."""
+    parsed = engine_url(url, 0)
+    dialect = parsed.get_dialect()()
+    if parsed.get_backend_name() == 'sqlite':
+        return 'sqlite3', {'database': parsed.database}
+    _, arguments = dialect.create_connect_args(parsed)
+    plain = {name: value for name, value in arguments.items() if isinstance(value, (str, int, float))}
+    return dialect.driver, plain
+
+
+def log_size(url: str) -> dict[str, tuple[int, int | None]] | None:
+    """Rows and bytes (None where the database does not tell) of each table of the log of changes; None without one."""
+    engine = sa.create_engine(url, poolclass=sa.NullPool)
+    with engine.connect() as connection:
+        if not {'writers', 'changes'} <= set(sa.inspect(connection).get_table_names()):
+            return None
+        return {
+            name: (connection.exec_driver_sql(f'SELECT count(*) FROM {name}').scalar_one(), _bytes(connection, name))
+            for name in ('writers', 'changes')
+        }
+
+
+def _bytes(connection: sa.Connection, table: str) -> int | None:
+    if connection.dialect.name == 'postgresql':
+        return int(connection.exec_driver_sql(f"SELECT pg_total_relation_size('{table}')").scalar_one())
+    if connection.dialect.name == 'mysql':
+        connection.exec_driver_sql(f'ANALYZE TABLE {table}')
+        size = 'SELECT data_length + index_length FROM information_schema.tables WHERE table_schema = DATABASE()'
+        return int(connection.exec_driver_sql(f"{size} AND table_name = '{table}'").scalar_one())
+    return None
+
+
+def version(url: str) -> str:
+    """What the database calls itself."""
+    engine = sa.create_engine(url, poolclass=sa.NullPool)
+    question = 'SELECT sqlite_version()' if engine.dialect.name == 'sqlite' else 'SELECT version()'
+    with engine.connect() as connection:
+        told = str(connection.exec_driver_sql(question).scalar_one())
+    return {'sqlite': 'SQLite ', 'mysql': ''}.get(engine.dialect.name, '') + told.partition(',')[0].partition(' on ')[0]

@@ -1,0 +1,68 @@
+"""The floor: an application that only returns bytes, served by the very server that placement-api uses.
+
+``python -m bench.floor DIRECTORY ARGUMENTS...`` serves the files of a directory: ``/NAME`` is answered with what
+``store`` wrote there. ``ARGUMENTS`` are those of placement-api.
+"""
+
+from __future__ import annotations
+
+import pathlib
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from placement import deploy
+from placement.cmd import api
+from placement.wsgi_types import WSGIApplication
+
+
+def store(directory: pathlib.Path, name: str, status: int, body: bytes) -> None:
+    """Let ``/name`` be answered like that. Written once: processes that have read it keep it."""
+    (directory / name).write_bytes(str(status).encode() + b'\n' + body)
+
+
+class _Nothing:
+    """Takes the place of what an application holds open."""
+
+    def __getattr__(self, _name: str) -> Callable[..., None]:
+        return lambda *_args, **_kwargs: None
+
+
+class Application:
+    """Answers with bytes that are there already."""
+
+    db = _Nothing()
+
+    def __init__(self, directory: pathlib.Path) -> None:
+        self._directory = directory
+        self._answers: dict[str, tuple[str, bytes]] = {'/': ('200 OK', b'{}')}
+
+    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        """Answer a request; its body is read, as any service would have to."""
+        environ['wsgi.input'].read(int(environ.get('CONTENT_LENGTH') or 0))
+        status, body = self._answers.get(environ['PATH_INFO']) or self._read(environ['PATH_INFO'])
+        headers = [('Content-Type', 'application/json')] if body else []
+        if not status.startswith('204'):
+            headers.append(('Content-Length', str(len(body))))
+        start_response(status, headers)
+        return [body]
+
+    def _read(self, path: str) -> tuple[str, bytes]:
+        status, _, body = (self._directory / path.lstrip('/')).read_bytes().partition(b'\n')
+        answer = self._answers[path] = f'{status.decode()} Answer', body
+        return answer
+
+
+def serve(application: Callable[[], WSGIApplication], arguments: list[str]) -> int:
+    """Serve an application as placement-api serves its own; this is the place to adapt when that changes.
+
+    :param application: makes one; called in each process.
+    :param arguments: those of placement-api.
+    :returns: the exit status.
+    """
+    deploy.loadapp = lambda *_args, **_kwargs: application()  # type: ignore[assignment]
+    return api.main(arguments)
+
+
+if __name__ == '__main__':
+    sys.exit(serve(lambda: Application(pathlib.Path(sys.argv[1])), sys.argv[2:]))

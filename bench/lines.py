@@ -1,0 +1,259 @@
+"""The lines of the table: what is asked, of which shape, under which name."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from typing import NamedTuple
+
+import orjson
+
+from bench.client import Request
+from bench.shapes import CPU_TRAITS, Cloud
+
+#: Who holds something while single things are read.
+READER = '11111111-1111-4111-8111-111111111111'
+
+AMOUNTS = {'VCPU': 1, 'MEMORY_MB': 512, 'DISK_GB': 5}
+
+
+class Read(NamedTuple):
+    """A GET."""
+
+    name: str
+    title: str
+    shape: str
+    path: Callable[[Cloud], str]
+
+
+class Script(NamedTuple):
+    """What callers send in one round, known beforehand."""
+
+    callers: list[list[Request]]
+    #: Sent before the clock runs.
+    setup: list[Request]
+
+
+class Write(NamedTuple):
+    """Work of several callers at once."""
+
+    name: str
+    title: str
+    callers: int
+    #: How many different requests follow each other.
+    cycle: int
+    #: Takes the cloud, the number of works, and the name of the round, and makes what each caller sends.
+    script: Callable[[Cloud, int, str], Script]
+    #: 'per second', or 'seconds' for the whole.
+    unit: str = '/s'
+
+
+def _candidates(name: str, title: str, shape: str, query: str) -> Read:
+    return Read(name, title, shape, lambda _cloud: f'/allocation_candidates?{query}')
+
+
+def _numbered(groups: list[str], policy: str, limit: int) -> str:
+    numbered = '&'.join(f'resources{number}={resources}' for number, resources in enumerate(groups, start=1))
+    return f'{numbered}&group_policy={policy}&limit={limit}'
+
+
+def _traits_and_aggregate(cloud: Cloud) -> str:
+    traits = ','.join(CPU_TRAITS[1:])
+    return f'/allocation_candidates?{_HOST}&required={traits}&member_of={cloud.aggregates[-1]}'
+
+
+def _provider(below: str) -> Callable[[Cloud], str]:
+    return lambda cloud: f'/resource_providers/{cloud.uuid_of(middle(cloud))}{below}'
+
+
+def middle(cloud: Cloud) -> int:
+    """The id of the provider that single readings are about."""
+    return len(cloud.providers) // 2 + 1
+
+
+_HOST = 'resources=VCPU:2,MEMORY_MB:2048,DISK_GB:20'
+_NUMA, _NIC = 'VCPU:2,MEMORY_MB:2048', 'SRIOV_NET_VF:1'
+
+#: Searches and lists: what depends on the number of providers.
+SEARCHES = [
+    _candidates('limit-10', 'candidates, limit=10', 'flat', f'{_HOST}&limit=10'),
+    _candidates('limit-1000', 'candidates, limit=1000', 'flat', f'{_HOST}&limit=1000'),
+    _candidates('no-limit', 'candidates, no limit', 'flat', _HOST),
+    Read('traits-and-aggregate', 'candidates, two traits and member_of', 'flat', _traits_and_aggregate),
+    _candidates('nothing-fits', 'candidates, nothing fits', 'flat', 'resources=VCPU:65,MEMORY_MB:2048,DISK_GB:20'),
+    Read('providers', 'GET /resource_providers', 'flat', lambda _cloud: '/resource_providers'),
+    Read('providers-resources', 'GET /resource_providers?resources=', 'flat', lambda _: f'/resource_providers?{_HOST}'),
+    _candidates('nested-limit-10', 'candidates, limit=10', 'nested', f'resources={_NUMA},{_NIC}&limit=10'),
+    _candidates(
+        'nested-limit-1000',
+        'candidates, unnumbered, limit=1000',
+        'nested',
+        f'resources={_NUMA.partition(",")[0]},DISK_GB:20&limit=1000',
+    ),
+    _candidates(
+        'nested-none',
+        'candidates, 4 groups, none, limit=1000',
+        'nested',
+        _numbered([_NUMA, _NUMA, _NIC, _NIC], 'none', 1000),
+    ),
+    _candidates(
+        'nested-isolate',
+        'candidates, 3 groups, isolate, limit=100',
+        'nested',
+        _numbered([_NUMA, _NIC, _NIC], 'isolate', 100),
+    ),
+    _candidates('shared-limit-10', 'candidates, limit=10', 'shared', f'{_HOST}&limit=10'),
+    _candidates('shared-limit-1000', 'candidates, limit=1000', 'shared', f'{_HOST}&limit=1000'),
+    _candidates(
+        'symmetric-none', 'candidates, 8 groups, none, limit=1000', 'symmetric', _numbered([_NIC] * 8, 'none', 1000)
+    ),
+    _candidates(
+        'symmetric-isolate',
+        'candidates, 8 groups, isolate, limit=1000',
+        'symmetric',
+        _numbered([_NIC] * 8, 'isolate', 1000),
+    ),
+]
+
+SMALL_READS = [
+    Read('provider', 'GET one provider', 'flat', _provider('')),
+    Read('inventories', 'GET its inventories', 'flat', _provider('/inventories')),
+    Read('usages', 'GET its usages', 'flat', _provider('/usages')),
+    Read('traits', 'GET its traits', 'flat', _provider('/traits')),
+    Read('aggregates', 'GET its aggregates', 'flat', _provider('/aggregates')),
+    Read('provider-allocations', 'GET its allocations', 'flat', _provider('/allocations')),
+    Read('allocations', 'GET the allocations of a consumer', 'flat', lambda _cloud: f'/allocations/{READER}'),
+]
+
+READS = [*SEARCHES, *SMALL_READS]
+
+
+def claim(consumer: str, *provider_uuids: str, generation: int | None = None, method: str = 'PUT') -> Request:
+    """Claim ``AMOUNTS`` of each provider for a consumer; POST does not differ in what happens."""
+    held = {
+        'allocations': {uuid_: {'resources': AMOUNTS} for uuid_ in provider_uuids},
+        'project_id': 'project',
+        'user_id': 'user',
+        'consumer_generation': generation,
+    }
+    if method == 'POST':
+        return Request('POST', '/allocations', _json({consumer: held}))
+    return Request('PUT', f'/allocations/{consumer}', _json(held))
+
+
+def release(consumer: str) -> Request:
+    """Give everything back that a consumer holds."""
+    return Request('DELETE', f'/allocations/{consumer}')
+
+
+def consumer(*name: object) -> str:
+    """The uuid of a consumer that is called so."""
+    return str(uuid.uuid5(uuid.NAMESPACE_OID, ' '.join(map(str, name))))
+
+
+def claims_and_releases(cloud: Cloud, consumers: int = 10) -> list[Request]:
+    """What one caller repeats without pause: claim, release, claim by another."""
+    names = [consumer('stream', number) for number in range(consumers)]
+    return [
+        request
+        for number, name in enumerate(names)
+        for request in (claim(name, host(cloud, number * 7)), release(name))
+    ]
+
+
+def _claims(cloud: Cloud, count: int, round_: str) -> Script:
+    """Distinct consumers, one host after the other, each caller in a part of the cloud of its own."""
+    start = cloud.size // 4 or 1
+    return _shared_out(
+        4,
+        [
+            claim(consumer('claim', round_, number), host(cloud, number % 4 * start + number // 4))
+            for number in range(count)
+        ],
+    )
+
+
+def _claims_on_one_host(_cloud: Cloud, count: int, round_: str) -> Script:
+    """All on a host of its own, large enough for all."""
+    host = consumer('large host', round_)
+    setup = [
+        Request('POST', '/resource_providers', _json({'name': f'large-{round_}', 'uuid': host})),
+        _put_inventories(host, 10_000_000),
+    ]
+    requests = [claim(consumer('one host', round_, number), host) for number in range(count)]
+    return _shared_out(16, requests)._replace(setup=setup)
+
+
+def _moves(cloud: Cloud, count: int, round_: str) -> Script:
+    """Each caller has up to ten instances, and moves one after the other to its other host and back."""
+    own = min(10, max(1, count // 4))
+    setup, callers = [], []
+    for caller in range(4):
+        names = [consumer('move', round_, caller, number) for number in range(own)]
+        pairs = [(host(cloud, 20 * caller + 2 * n), host(cloud, 20 * caller + 2 * n + 1)) for n in range(own)]
+        setup += [claim(name, pair[0]) for name, pair in zip(names, pairs, strict=True)]
+        moves = [divmod(number, own) for number in range(max(1, count // 4))]
+        callers.append(
+            [
+                claim(names[instance], pairs[instance][(turn + 1) % 2], generation=turn + 1, method='POST')
+                for turn, instance in moves
+            ]
+        )
+    return Script(callers, setup)
+
+
+def _new_hosts(cloud: Cloud, count: int, round_: str) -> Script:
+    """Four calls for each host: the provider, its inventories, traits and aggregates."""
+    callers: list[list[Request]] = [[] for _ in range(4)]
+    for number in range(count):
+        host = consumer('new host', round_, number)
+        below = f'/resource_providers/{host}'
+        traits = {'traits': CPU_TRAITS, 'resource_provider_generation': 1}
+        aggregates = {'aggregates': [cloud.aggregates[0]], 'resource_provider_generation': 2}
+        callers[number % 4] += [
+            Request('POST', '/resource_providers', _json({'name': f'new-{round_}-{number}', 'uuid': host})),
+            _put_inventories(host, 1000),
+            Request('PUT', f'{below}/traits', _json(traits)),
+            Request('PUT', f'{below}/aggregates', _json(aggregates)),
+        ]
+    return Script(callers, [])
+
+
+def _put_inventories(host: str, total: int) -> Request:
+    inventories = {name: {'total': total * 10} for name in AMOUNTS}
+    body = {'resource_provider_generation': 0, 'inventories': inventories}
+    return Request('PUT', f'/resource_providers/{host}/inventories', _json(body))
+
+
+def _shared_out(callers: int, requests: list[Request]) -> Script:
+    return Script([requests[number::callers] for number in range(callers)], [])
+
+
+def host(cloud: Cloud, number: int) -> str:
+    """The uuid of a flat host; after the last comes the first again."""
+    return cloud.providers[number % cloud.size][1]
+
+
+def _json(body: object) -> str:
+    return orjson.dumps(body).decode()
+
+
+#: All of them are about the flat shape.
+WRITES = [
+    Write('claim', 'PUT /allocations, 4 callers, distinct consumers', 4, 1, _claims),
+    Write('claim-one-host', 'PUT /allocations, 16 callers, one host', 16, 1, _claims_on_one_host),
+    Write('move', 'POST /allocations that moves an instance, 4 callers', 4, 1, _moves),
+    Write('create-hosts', 'creating {count} hosts, 4 calls each, 4 callers', 4, 4, _new_hosts, 's'),
+]
+
+#: Other things that are measured on the flat shape, by name.
+OTHERS = {
+    'fill': 'filling the database',
+    'limit-10-while-claiming': 'candidates, limit=10, while one caller claims and releases',
+    'memory': "a worker's memory above an empty service",
+    'start': 'start to first search, above an empty service',
+    'bring-forward': 'the first search after 1, 100, 10,000 claims elsewhere, above one without',
+    'log-size': 'the log of changes after all of the above',
+}
+
+NAMES = [*(line.name for line in READS), *(line.name for line in WRITES), *OTHERS]

@@ -1,0 +1,46 @@
+"""The application in this process, to count what a request costs at the database and to see its answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy as sa
+import webob
+
+from bench.client import Request
+from placement import conf as placement_conf
+from placement import deploy
+
+
+class Probe:
+    """An application on a database, whose statements are counted.
+
+    :param url: the database.
+    :param microversion: what is asked with.
+    """
+
+    def __init__(self, url: str, microversion: str) -> None:
+        overrides = {'placement_database': {'connection': url}, 'api': {'auth_strategy': 'noauth2'}}
+        self._app = deploy.loadapp(placement_conf.load(environ={}, config_files=[], overrides=overrides))
+        self._microversion = microversion
+        self._statements = 0
+        sa.event.listen(self._app.db.engine, 'before_cursor_execute', self._note)
+
+    def _note(self, _connection: Any, _cursor: Any, statement: str, *_rest: Any) -> None:
+        self._statements += not statement.startswith('BEGIN')
+
+    def ask(self, request: Request) -> tuple[int, bytes, int]:
+        """Status and body of the answer, and how many statements it took, without BEGIN and COMMIT."""
+        self._statements = 0
+        asked = webob.Request.blank(request.path, method=request.method)
+        asked.headers['X-Auth-Token'] = 'admin'
+        asked.headers['OpenStack-API-Version'] = f'placement {self._microversion}'
+        if request.body:
+            asked.content_type = 'application/json'
+            asked.body = request.body.encode()
+        answer = asked.get_response(self._app)
+        return answer.status_code, answer.body, self._statements
+
+    def close(self) -> None:
+        """Close its connections."""
+        self._app.db.dispose()
