@@ -21,7 +21,7 @@ from sqlalchemy import exc as sa_exc
 from sqlalchemy.engine.interfaces import IsolationLevel
 
 from placement import exception
-from placement.db import changes, errors, names, sqlite, tables, writers
+from placement.db import changes, errors, names, retention, sqlite, tables, writers
 from placement.observability import metrics
 
 T = TypeVar('T')
@@ -73,7 +73,8 @@ class Database:
         self._lock = threading.Lock()
         self._prepared: sa.Engine | None = None
         self._keeper: sqlite.Keeper | None = None
-        self._slots = writers.Slots(self._add_writer)
+        self._slots = writers.Slots(self._writer)
+        self._housekeeper = retention.Housekeeper(self._writer)
         self.resource_classes = names.NameCache(tables.resource_classes)
         self.traits = names.NameCache(tables.traits)
         #: What counts the retries, the claims and the searches of this application; nothing unless configured.
@@ -162,11 +163,8 @@ class Database:
             notes.check()
             if notes.noted:
                 slot.enter(tx, notes.noted)
+        self._housekeeper.pass_by()
         return result
-
-    def _add_writer(self, writer_id: int) -> None:
-        with self._writer() as tx:
-            writers.add(tx, writer_id)
 
     def sync(self) -> None:
         """Bring the schema to the newest version and insert the standard names that are missing. Idempotent."""
