@@ -8,7 +8,7 @@ from typing import Any
 from oslo_config import cfg
 
 from placement.cmd import manage_adopt
-from placement.db import migration
+from placement.db import changes, migration
 from placement.db.api import Database
 
 
@@ -42,6 +42,14 @@ def add_parser(commands: Any) -> None:
     stamp.add_argument('revision', metavar='REVISION', help='a version, or "head" for the newest')
     stamp.set_defaults(run=_stamp)
 
+    rebuild = actions.add_parser(
+        'rebuild-mirrors',
+        help='make every process of the service read all tables anew',
+        description='Make every process of the service read all tables anew before its next search. For those who'
+        ' changed tables by hand: the service cannot know of such a change otherwise.',
+    )
+    rebuild.set_defaults(run=_rebuild_mirrors, needs_schema=True)
+
     manage_adopt.add_action(actions)
 
 
@@ -53,6 +61,12 @@ def _sync(_args: argparse.Namespace, _conf: cfg.ConfigOpts, db: Database) -> int
 
 def _version(_args: argparse.Namespace, _conf: cfg.ConfigOpts, db: Database) -> int:
     print(db.schema_version() or 'The database has no schema of this service yet: placement-manage db sync')
+    return 0
+
+
+def _rebuild_mirrors(_args: argparse.Namespace, _conf: cfg.ConfigOpts, db: Database) -> int:
+    db.write(changes.rebuild)
+    print('Every process of the service reads all tables anew before its next search.')
     return 0
 
 
