@@ -24,6 +24,12 @@ def add_parser(commands: Any) -> None:
         description='Create the schema or bring it to the newest version, and insert the standard resource classes'
         ' and traits that are missing. Safe to run again, and by several hosts at once.',
     )
+    sync.add_argument(
+        '--others-are-stopped',
+        action='store_true',
+        help='upgrade from version 001 although there are other connections to the database; they are not of'
+        ' processes of this service',
+    )
     sync.set_defaults(run=_sync)
 
     version = actions.add_parser(
@@ -53,8 +59,8 @@ def add_parser(commands: Any) -> None:
     manage_adopt.add_action(actions)
 
 
-def _sync(_args: argparse.Namespace, _conf: cfg.ConfigOpts, db: Database) -> int:
-    db.sync()
+def _sync(args: argparse.Namespace, _conf: cfg.ConfigOpts, db: Database) -> int:
+    db.sync(attended=True, others_are_stopped=args.others_are_stopped)
     print(f'The schema is at version {migration.head()}, with all standard resource classes and traits.')
     return 0
 

@@ -166,10 +166,17 @@ class Database:
         self._housekeeper.pass_by()
         return result
 
-    def sync(self) -> None:
-        """Bring the schema to the newest version and insert the standard names that are missing. Idempotent."""
+    def sync(self, *, attended: bool = False, others_are_stopped: bool = False) -> None:
+        """Bring the schema to the newest version and insert the standard names that are missing. Idempotent.
+
+        :param attended: a person takes care that no process of an earlier release runs where none may run.
+        :param others_are_stopped: that person says so, whatever other connections there are.
+        :raises StopOthers: processes of an earlier release may still run, and would do harm.
+        """
         from placement.db import migration, standards
 
+        others = migration.Others.LOOK if attended else migration.Others.UNKNOWN
+        others = migration.Others.STOPPED if others_are_stopped else others
         # Only on a cluster can another node be in the way: the lock that keeps processes apart is each node's own.
         patient = oslo_db_api.wrap_db_retry(
             retry_interval=0.2,
@@ -179,7 +186,7 @@ class Database:
             exception_checker=errors.is_concurrent_change_of_schema,
         )
         with _speaking_of_outages():
-            patient(migration.sync)(self.engine)
+            patient(migration.sync)(self.engine, others=others)
         with self.reader() as tx:
             complete = standards.are_complete(tx)
         # No write on every start: each would leave a row of a writer that never comes back.

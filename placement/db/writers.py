@@ -93,6 +93,7 @@ class Slots:
         # Committed before the transaction that needs it begins: SQLite lets nobody else write while that goes on.
         writer_id = new_id()
         with self._begin() as tx:
+            _check_version(tx)
             add(tx, writer_id)
         return Slot(writer_id)
 
@@ -106,6 +107,24 @@ class Slots:
 def _process() -> tuple[int, int]:
     """What no two processes have that descend from one another, even where numbers of processes are used again."""
     return os.getpid(), os.getppid()
+
+
+def _check_version(tx: sa.Connection) -> None:
+    """Let no process begin to write to tables that it does not know.
+
+    So an upgrade can stop those that are running: it removes all writers, and each has to come by here again.
+
+    :raises DatabaseUnavailable: the schema is of another version.
+    """
+    present = tx.exec_driver_sql(_VERSIONS).scalars().all()
+    if present != [tables.VERSION]:
+        from placement.db import migration
+
+        wrong = migration.WrongSchema(present=', '.join(present) or 'none', head=tables.VERSION)
+        raise exception.DatabaseUnavailable from wrong
+
+
+_VERSIONS = f'SELECT version_num FROM {tables.VERSION_TABLE}'  # noqa: S608
 
 
 def new_id() -> int:
