@@ -15,8 +15,26 @@ from placement import conf as placement_conf
 from placement import deploy
 from placement.context import RequestContext
 from placement.db.api import Database
+from tests import log_watch
 
 Counter = Callable[..., contextlib.AbstractContextManager[list[str]]]
+
+
+@pytest.fixture(scope='session', autouse=True)
+def watch() -> Iterator[log_watch.Watch]:
+    """Sees what every transaction of this process changes, and whether it is noted in the log of changes."""
+    watching = log_watch.Watch()
+    with watching.on_all_engines():
+        yield watching
+
+
+@pytest.fixture(autouse=True)
+def _nothing_forgotten(watch: log_watch.Watch) -> Iterator[None]:
+    """Fail the test in which a write forgot to note a provider that it changed."""
+    yield
+    forgotten = watch.forgotten.copy()
+    watch.forgotten.clear()
+    assert not forgotten, '\n'.join(forgotten)
 
 
 @pytest.fixture

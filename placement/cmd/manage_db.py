@@ -8,7 +8,7 @@ from typing import Any
 from oslo_config import cfg
 
 from placement.cmd import manage_adopt
-from placement.db import migration
+from placement.db import changes, migration
 from placement.db.api import Database
 
 
@@ -23,6 +23,12 @@ def add_parser(commands: Any) -> None:
         help='create the schema or bring it to the newest version',
         description='Create the schema or bring it to the newest version, and insert the standard resource classes'
         ' and traits that are missing. Safe to run again, and by several hosts at once.',
+    )
+    sync.add_argument(
+        '--others-are-stopped',
+        action='store_true',
+        help='upgrade from version 001 although there are other connections to the database; they are not of'
+        ' processes of this service',
     )
     sync.set_defaults(run=_sync)
 
@@ -42,17 +48,31 @@ def add_parser(commands: Any) -> None:
     stamp.add_argument('revision', metavar='REVISION', help='a version, or "head" for the newest')
     stamp.set_defaults(run=_stamp)
 
+    rebuild = actions.add_parser(
+        'rebuild-mirrors',
+        help='make every process of the service read all tables anew',
+        description='Make every process of the service read all tables anew before its next search. For those who'
+        ' changed tables by hand: the service cannot know of such a change otherwise.',
+    )
+    rebuild.set_defaults(run=_rebuild_mirrors, needs_schema=True)
+
     manage_adopt.add_action(actions)
 
 
-def _sync(_args: argparse.Namespace, _conf: cfg.ConfigOpts, db: Database) -> int:
-    db.sync()
+def _sync(args: argparse.Namespace, _conf: cfg.ConfigOpts, db: Database) -> int:
+    db.sync(attended=True, others_are_stopped=args.others_are_stopped)
     print(f'The schema is at version {migration.head()}, with all standard resource classes and traits.')
     return 0
 
 
 def _version(_args: argparse.Namespace, _conf: cfg.ConfigOpts, db: Database) -> int:
     print(db.schema_version() or 'The database has no schema of this service yet: placement-manage db sync')
+    return 0
+
+
+def _rebuild_mirrors(_args: argparse.Namespace, _conf: cfg.ConfigOpts, db: Database) -> int:
+    db.write(changes.rebuild)
+    print('Every process of the service reads all tables anew before its next search.')
     return 0
 
 

@@ -21,7 +21,7 @@ from sqlalchemy import exc as sa_exc
 from sqlalchemy.engine.interfaces import IsolationLevel
 
 from placement import exception
-from placement.db import changes, errors, names, sqlite, tables, writers
+from placement.db import changes, errors, names, retention, sqlite, tables, writers
 from placement.observability import metrics
 
 T = TypeVar('T')
@@ -73,7 +73,8 @@ class Database:
         self._lock = threading.Lock()
         self._prepared: sa.Engine | None = None
         self._keeper: sqlite.Keeper | None = None
-        self._slots = writers.Slots(self._add_writer)
+        self._slots = writers.Slots(self._writer)
+        self._housekeeper = retention.Housekeeper(self._writer)
         self.resource_classes = names.NameCache(tables.resource_classes)
         self.traits = names.NameCache(tables.traits)
         #: What counts the retries, the claims and the searches of this application; nothing unless configured.
@@ -162,16 +163,20 @@ class Database:
             notes.check()
             if notes.noted:
                 slot.enter(tx, notes.noted)
+        self._housekeeper.pass_by()
         return result
 
-    def _add_writer(self, writer_id: int) -> None:
-        with self._writer() as tx:
-            writers.add(tx, writer_id)
+    def sync(self, *, attended: bool = False, others_are_stopped: bool = False) -> None:
+        """Bring the schema to the newest version and insert the standard names that are missing. Idempotent.
 
-    def sync(self) -> None:
-        """Bring the schema to the newest version and insert the standard names that are missing. Idempotent."""
+        :param attended: a person takes care that no process of an earlier release runs where none may run.
+        :param others_are_stopped: that person says so, whatever other connections there are.
+        :raises StopOthers: processes of an earlier release may still run, and would do harm.
+        """
         from placement.db import migration, standards
 
+        others = migration.Others.LOOK if attended else migration.Others.UNKNOWN
+        others = migration.Others.STOPPED if others_are_stopped else others
         # Only on a cluster can another node be in the way: the lock that keeps processes apart is each node's own.
         patient = oslo_db_api.wrap_db_retry(
             retry_interval=0.2,
@@ -181,7 +186,7 @@ class Database:
             exception_checker=errors.is_concurrent_change_of_schema,
         )
         with _speaking_of_outages():
-            patient(migration.sync)(self.engine)
+            patient(migration.sync)(self.engine, others=others)
         with self.reader() as tx:
             complete = standards.are_complete(tx)
         # No write on every start: each would leave a row of a writer that never comes back.

@@ -11,18 +11,16 @@ reads what lies between (``since``).
 
 from __future__ import annotations
 
+import datetime as dt
 import enum
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.sql.dml import UpdateBase
 
 from placement import exception
-from placement.db import tables
-
-_changes, _writers = tables.changes, tables.writers
+from placement.db import types
 
 
 class What(enum.IntEnum):
@@ -166,42 +164,56 @@ def _see(
                 notes.touch(table)
 
 
+#: As plain text: it takes half the time of anything else, and all databases take many rows in it.
+_INSERT = 'INSERT INTO changes (writer_id, sequence, provider_id, what) VALUES '
+#: Rows of one statement. SQLite takes a megabyte of text.
+_MOST_ROWS = 10000
+
+
 def enter(tx: sa.Connection, writer_id: int, sequence: int, noted: Mapping[int, What]) -> None:
-    """Insert what was noted, as the number ``sequence`` of a writer.
+    """Insert what was noted, as the number ``sequence`` of a writer, in one statement unless there is very much.
 
     :raises DBReferenceError: there is no such writer.
     """
-    rows = [
-        {'writer_id': writer_id, 'sequence': sequence, 'provider_id': id_, 'what': int(what)}
-        for id_, what in sorted(noted.items())
-    ]
-    tx.execute(_changes.insert(), rows)
+    rows = [f'({int(writer_id)}, {int(sequence)}, {int(id_)}, {int(what)})' for id_, what in sorted(noted.items())]
+    for start in range(0, len(rows), _MOST_ROWS):
+        tx.exec_driver_sql(_INSERT + ', '.join(rows[start : start + _MOST_ROWS]))
 
 
 # Asked by readers ----------------------------------------------------------------------------------------
+#
+# As plain text, the same on all databases: a search waits for these, and building them costs more than running them.
 
-_NEWEST = sa.select(
-    _writers.c.id,
-    # One look into the primary key for each writer. An aggregate would read all entries on some databases.
-    sa.select(_changes.c.sequence)
-    .where(_changes.c.writer_id == _writers.c.id)
-    .order_by(_changes.c.sequence.desc())
-    .limit(1)
-    .scalar_subquery()
-    .label('newest'),
+#: One look into the primary key for each writer. An aggregate would read all entries on some databases.
+_NEWEST = (
+    'SELECT id, (SELECT sequence FROM changes WHERE changes.writer_id = writers.id ORDER BY sequence DESC LIMIT 1)'
+    ' FROM writers'
 )
+_ENTRIES = 'SELECT writer_id, sequence, provider_id, what FROM changes WHERE '
 
 
 def newest(connection: sa.Connection) -> dict[int, int]:
-    """The number of the newest entry of each writer, in one statement. Writers without entries are left out."""
-    return {id_: sequence for id_, sequence in connection.execute(_NEWEST) if sequence is not None}
+    """The number of the newest entry of each writer, in one statement. Writers without entries are left out.
+
+    A writer of an older vector that is not in it any more had been silent for ``retention.SILENCE`` when it was
+    removed. So a reader that looked less than that ago has seen all that it ever wrote; any other has to read
+    everything anew. That is to be told by ``clock``, as clocks of processes stand still or jump.
+    """
+    return {writer: sequence for writer, sequence in connection.exec_driver_sql(_NEWEST) if sequence is not None}
+
+
+def clock(connection: sa.Connection) -> dt.datetime:
+    """The time by the clock of the database, in UTC."""
+    return connection.execute(_CLOCK).scalar_one()
+
+
+_CLOCK = sa.select(types.UtcNow())
 
 
 def since(connection: sa.Connection, vector: Vector, upto: Vector) -> dict[int, What]:
     """What was logged beyond ``vector``, up to and including ``upto``, in one statement for each hundred writers.
 
-    Writers that are in ``vector`` but not in ``upto`` were removed from the log after a day of silence
-    (``db.writers``); nothing is said about them here.
+    Nothing is said about writers that are in ``vector`` but no longer in ``upto``: see ``newest``.
 
     :param connection: in the transaction that ``upto`` was read in.
     :returns: provider id -> what happened to it; ``NO_PROVIDER`` -> ``NAMES`` or ``REBUILD``. Providers may be gone.
@@ -211,31 +223,25 @@ def since(connection: sa.Connection, vector: Vector, upto: Vector) -> dict[int, 
     moved = sorted(writer for writer, sequence in upto.items() if sequence != vector.get(writer))
     found: dict[int, What] = {}
     for start in range(0, len(moved), _BATCH):
-        for provider_id, what in _between(connection, vector, upto, moved[start : start + _BATCH]):
-            found[provider_id] = max(what, found.get(provider_id, what))
+        batch = moved[start : start + _BATCH]
+        lowest: dict[int, int] = {}
+        for writer, sequence, provider_id, what in connection.exec_driver_sql(_ENTRIES + _ranges(batch, vector, upto)):
+            lowest[writer] = min(sequence, lowest.get(writer, sequence))
+            if sequence > vector.get(writer, 0) and what > found.get(provider_id, 0):
+                found[provider_id] = What(what)
+        for writer in batch:
+            if lowest.get(writer) != _first(vector, writer):
+                raise Gap(writer=writer, sequence=_first(vector, writer))
     return found
 
 
-def _between(
-    connection: sa.Connection, vector: Vector, upto: Vector, moved: Sequence[int]
-) -> Iterator[tuple[int, What]]:
-    """The entries of some writers, after a look at the one that each stands at."""
-    stands_at = {writer: vector.get(writer, 0) for writer in moved}
-    ranges = [
-        sa.and_(
-            _changes.c.writer_id == writer,
-            _changes.c.sequence.between(max(stands_at[writer], 1), upto[writer]),
-        )
-        for writer in moved
-    ]
-    query = sa.select(_changes.c.writer_id, _changes.c.sequence, _changes.c.provider_id, _changes.c.what)
-    rows = connection.execute(query.where(sa.or_(*ranges)).order_by(_changes.c.writer_id, _changes.c.sequence))
-    present = {writer: list(entries) for writer, entries in groupby(rows, key=lambda row: row.writer_id)}
-    for writer in moved:
-        first = max(stands_at[writer], 1)
-        entries = present.get(writer)
-        if entries is None or entries[0].sequence != first:
-            raise Gap(writer=writer, sequence=first)
-        for _, sequence, provider_id, what in entries:
-            if sequence > stands_at[writer]:
-                yield provider_id, What(what)
+def _ranges(writers: Iterable[int], vector: Vector, upto: Vector) -> str:
+    return ' OR '.join(
+        f'(writer_id = {int(writer)} AND sequence BETWEEN {int(_first(vector, writer))} AND {int(upto[writer])})'
+        for writer in writers
+    )
+
+
+def _first(vector: Vector, writer: int) -> int:
+    """The number of the entry that ``vector`` stands at, which is read only to see that it is still there."""
+    return max(vector.get(writer, 0), 1)

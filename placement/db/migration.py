@@ -6,7 +6,9 @@ The version is kept in a table of our own, so that a database taken over from an
 from __future__ import annotations
 
 import contextlib
+import enum
 import pathlib
+import time
 from collections.abc import Iterator
 
 import sqlalchemy as sa
@@ -16,12 +18,29 @@ from alembic.util import CommandError
 from placement import exception
 from placement.db import sqlite, tables
 
-VERSION_TABLE = 'placement_alembic_version'
+VERSION_TABLE = tables.VERSION_TABLE
 _SCRIPTS = pathlib.Path(__file__).parent / 'migrations'
 #: Any number and name, the same in every process: what the database's advisory lock is taken on.
 _LOCK_NUMBER = 0x706C6163
 _LOCK_NAME = 'placement_schema'
 _LOCK_SECONDS = 120
+
+#: Versions that bring what a process of an earlier release would leave out when it writes: it must have ended before.
+#: 002: the log of changes.
+_ALONE = frozenset({'002'})
+#: How long other connections may take to end, or to wait for our lock.
+_LEAVING_SECONDS = 3
+#: What counts the other connections; not those that change the schema as well. SQLite cannot tell.
+_COMPANY = {
+    'postgresql': (
+        'SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND usename = current_user'
+        " AND pid <> pg_backend_pid() AND pid NOT IN (SELECT pid FROM pg_locks WHERE locktype = 'advisory')"
+    ),
+}
+_COMPANY['mysql'] = _COMPANY['mariadb'] = (
+    'SELECT count(*) FROM information_schema.processlist WHERE db = database() AND id <> connection_id()'
+    " AND coalesce(state, '') <> 'User lock'"
+)
 
 
 class ForeignSchema(exception.PlacementError):
@@ -43,21 +62,45 @@ class SchemaLocked(exception.PlacementError):
     template = 'Another process has been changing the schema for {seconds} seconds. Try again when it is done.'
 
 
+class StopOthers(exception.PlacementError):
+    """Processes of an earlier release may still run, and would go on writing in their own way."""
+
+    template = (
+        'The schema of the database is at version {present}. Processes of the release that made it must not write any'
+        ' more once it is upgraded, as others would not notice{found}. Stop all of them, then run:'
+        ' placement-manage db sync{option}'
+    )
+
+
 class UnknownRevision(exception.PlacementError):
     template = 'There is no schema version {revision}. Known versions: {known}'
 
 
-def sync(engine: sa.Engine, revision: str = 'head') -> None:
+class Others(enum.Enum):
+    """What to do about processes of an earlier release that may still run, where the upgrade must not meet any."""
+
+    #: Nobody has looked after them: do not upgrade.
+    UNKNOWN = 'unknown'
+    #: Somebody has, so upgrade unless there are other connections.
+    LOOK = 'look'
+    #: Somebody has, and knows what other connections are.
+    STOPPED = 'stopped'
+
+
+def sync(engine: sa.Engine, revision: str = 'head', others: Others = Others.LOOK) -> None:
     """Upgrade the schema to ``revision``. Processes that do this at once wait for each other.
 
     :raises ForeignSchema: there are tables but no version of ours.
     :raises UnknownRevision: no such revision.
+    :raises StopOthers: processes of an earlier release may still run, and would do harm.
     """
     target = _resolve(revision)
     with locked(engine) as connection:
         present = version_on(connection)
         if present is None:
             _refuse_foreign_tables(connection)
+        elif present != target and _ALONE & set(_between(present, target)):
+            _refuse_company(connection, present, others)
         if present != target:
             command.upgrade(_config(connection), target)
 
@@ -154,6 +197,39 @@ def version_on(connection: sa.Connection) -> str | None:
     """As ``version``, in a transaction of the caller's."""
     context = migration.MigrationContext.configure(connection, opts={'version_table': VERSION_TABLE})
     return context.get_current_revision()
+
+
+def _between(present: str, target: str) -> list[str]:
+    """The revisions that lead from one to the other, none when ``present`` is not an earlier one."""
+    scripts = script.ScriptDirectory.from_config(_config())
+    known = {one.revision for one in scripts.walk_revisions()}
+    if present not in known:
+        return []
+    return [one.revision for one in scripts.iterate_revisions(target, present)]
+
+
+def _refuse_company(connection: sa.Connection, present: str, others: Others) -> None:
+    if others is Others.STOPPED:
+        return
+    if others is Others.UNKNOWN:
+        raise StopOthers(present=present, found='', option='')
+    deadline = time.monotonic() + _LEAVING_SECONDS
+    # Others that upgrade at the same time come to wait for us in a moment, and do not count then.
+    while count := _company(connection):
+        if time.monotonic() > deadline:
+            found = f', and {count} other connections of this account are open'
+            option = ' (with --others-are-stopped if these are of something else)'
+            raise StopOthers(present=present, found=found, option=option)
+        time.sleep(0.1)
+
+
+def _company(connection: sa.Connection) -> int:
+    """How many other connections to this database there are, of those that this account and this node can see."""
+    question = _COMPANY.get(connection.dialect.name)
+    if connection.dialect.name == 'postgresql':
+        # It shows a transaction what it showed it before.
+        connection.execute(sa.select(sa.func.pg_stat_clear_snapshot()))
+    return 0 if question is None else connection.exec_driver_sql(question).scalar_one()
 
 
 def _refuse_foreign_tables(connection: sa.Connection) -> None:

@@ -9,16 +9,13 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 import sqlalchemy as sa
 from oslo_db import exception as db_exc
 
 from placement import exception
-from placement.db import changes, errors, tables
-
-#: Makes the row of ``writers`` with an id, and commits it.
-Adder = Callable[[int], None]
+from placement.db import changes, errors, retention, tables
 
 
 class Forgotten(db_exc.RetryRequest):
@@ -38,6 +35,7 @@ class Slot:
         self.writer_id = writer_id
         self.sequence = 0
         self.entered = False
+        self.trail = retention.Trail()
 
     def enter(self, tx: sa.Connection, noted: Mapping[int, changes.What]) -> None:
         """Insert what a transaction noted, as its last statement.
@@ -54,13 +52,13 @@ class Slot:
 class Slots:
     """The slots of this process.
 
-    :param add: adds a row to ``writers``, in a transaction of its own.
+    :param begin: begins a transaction that may write.
     """
 
-    def __init__(self, add: Adder) -> None:
-        self._add = add
+    def __init__(self, begin: retention.Begin) -> None:
+        self._begin = begin
         # By process, so that a fork begins with none. Taking from a list and adding to it need no lock.
-        self._free: dict[int, list[Slot]] = {}
+        self._free: dict[tuple[int, int], list[Slot]] = {}
 
     @contextlib.contextmanager
     def slot(self) -> Iterator[Slot]:
@@ -69,7 +67,7 @@ class Slots:
         A number is used up when the COMMIT is known to have succeeded, and used again when the transaction is known to
         be rolled back. When neither is known the slot is never used again, as its next number may or may not be taken.
         """
-        free = self._free.setdefault(os.getpid(), [])
+        free = self._free.setdefault(_process(), [])
         try:
             slot = free.pop()
         except IndexError:
@@ -77,6 +75,9 @@ class Slots:
         try:
             yield slot
         except BaseException as error:
+            if isinstance(error, Forgotten):
+                # The others have been unused for longer than this one was.
+                free.clear()
             if slot.entered and not errors.is_rolled_back(error):
                 raise
             slot.entered = False
@@ -85,12 +86,45 @@ class Slots:
         if slot.entered:
             slot.sequence += 1
             slot.entered = False
+            self._trim(slot)
         free.append(slot)
 
     def _new(self) -> Slot:
+        # Committed before the transaction that needs it begins: SQLite lets nobody else write while that goes on.
         writer_id = new_id()
-        self._add(writer_id)
+        with self._begin() as tx:
+            _check_version(tx)
+            add(tx, writer_id)
         return Slot(writer_id)
+
+    def _trim(self, slot: Slot) -> None:
+        number = slot.trail.passes(slot.sequence)
+        if number is not None:
+            with retention.without_failing(), self._begin() as tx:
+                retention.trim(tx, slot.writer_id, number)
+
+
+def _process() -> tuple[int, int]:
+    """What no two processes have that descend from one another, even where numbers of processes are used again."""
+    return os.getpid(), os.getppid()
+
+
+def _check_version(tx: sa.Connection) -> None:
+    """Let no process begin to write to tables that it does not know.
+
+    So an upgrade can stop those that are running: it removes all writers, and each has to come by here again.
+
+    :raises DatabaseUnavailable: the schema is of another version.
+    """
+    present = tx.exec_driver_sql(_VERSIONS).scalars().all()
+    if present != [tables.VERSION]:
+        from placement.db import migration
+
+        wrong = migration.WrongSchema(present=', '.join(present) or 'none', head=tables.VERSION)
+        raise exception.DatabaseUnavailable from wrong
+
+
+_VERSIONS = f'SELECT version_num FROM {tables.VERSION_TABLE}'  # noqa: S608
 
 
 def new_id() -> int:

@@ -105,9 +105,8 @@ def _join(tx: sa.Connection, root_id: int, parent_id: int) -> None:
     for id_ in sorted((root_id, new_root_id)):
         _lock_root(tx, id_)
     # With the root locked nothing joins or leaves its tree.
-    changes.providers(
-        tx, [root_id, *tx.scalars(sa.select(_providers.c.id).where(_providers.c.root_provider_id == root_id))]
-    )
+    members = tx.scalars(sa.select(_providers.c.id).where(_providers.c.root_provider_id == root_id))
+    changes.providers(tx, [root_id, *members])
     tx.execute(_providers.update().where(_providers.c.root_provider_id == root_id).values(root_provider_id=new_root_id))
     with _parent_may_vanish():
         tx.execute(

@@ -14,6 +14,7 @@ from placement.cmd import api, manage, status
 _COMMANDS = [
     pytest.param(lambda: manage.main(['db', 'version']), manage.FAILED, id='db version'),
     pytest.param(lambda: manage.main(['db', 'sync']), manage.FAILED, id='db sync'),
+    pytest.param(lambda: manage.main(['db', 'rebuild-mirrors']), manage.FAILED, id='db rebuild-mirrors'),
     pytest.param(lambda: manage.main(['db', 'adopt']), manage.FAILED, id='db adopt'),
     pytest.param(lambda: manage.main(['tree']), manage.FAILED, id='tree'),
     pytest.param(lambda: status.main(['upgrade', 'check']), status.FAILED, id='upgrade check'),

@@ -7,7 +7,9 @@ from collections.abc import Callable
 
 import pytest
 import sqlalchemy as sa
+from oslo_config import cfg
 
+from placement.cmd import manage, manage_audit
 from placement.context import RequestContext
 from placement.db import changes, tables
 from placement.db.api import Database, TryAgain
@@ -17,6 +19,7 @@ from placement.objects.inventory import Inventory
 from placement.objects.resource_class import ResourceClass
 from placement.objects.resource_provider import ResourceProvider
 from placement.objects.trait import Trait
+from tests.functional import damage
 
 Logged = Callable[[], dict[int, What]]
 
@@ -111,6 +114,26 @@ def test_the_larger_note_wins(db: Database, logged: Logged) -> None:
         4: What.USAGE,
         NO_PROVIDER: What.REBUILD,
     }
+
+
+def test_the_command_that_lets_everybody_read_anew(
+    conf: cfg.ConfigOpts, logged: Logged, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv('OS_PLACEMENT_DATABASE__CONNECTION', conf.placement_database.connection)
+    assert manage.main(['db', 'rebuild-mirrors']) == 0
+    assert capsys.readouterr().out.endswith('before its next search.\n')
+    assert logged() == {NO_PROVIDER: What.REBUILD}
+
+
+def test_a_repair_is_logged(
+    conf: cfg.ConfigOpts, logged: Logged, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = conf.placement_database.connection
+    monkeypatch.setenv('OS_PLACEMENT_DATABASE__CONNECTION', url)
+    damage.plant(url, *damage.SOUND, *damage.ALL['usage too high'].statements, *damage.ALL['wrong root'].statements)
+    assert logged() == {}
+    assert manage.main(['audit', '--repair']) == manage_audit.REPAIRED
+    assert logged() == {1: What.USAGE, 2: What.PROVIDER}
 
 
 def test_notes_belong_to_a_write(db: Database) -> None:

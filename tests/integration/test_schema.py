@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -53,6 +54,41 @@ def test_migrations_make_what_the_tables_say(engine: sa.Engine) -> None:
 def test_ten_at_once(engine: sa.Engine) -> None:
     with concurrent.futures.ThreadPoolExecutor(10) as pool:
         list(pool.map(migration.sync, [engine] * 10))
+    assert migration.version(engine) == migration.head()
+
+
+def test_upgrade_that_older_processes_must_not_meet(engine: sa.Engine) -> None:
+    """A process of an earlier release has a connection open."""
+    migration.sync(engine, '001')
+    with pytest.raises(migration.StopOthers, match='Stop all of them'):
+        migration.sync(engine, others=migration.Others.UNKNOWN)
+    other = sa.create_engine(engine.url, poolclass=sa.NullPool)
+    with other.connect() as connection:
+        connection.execute(sa.select(1))
+        with pytest.raises(migration.StopOthers, match=r'and 1 other connections .* --others-are-stopped'):
+            migration.sync(engine)
+        assert migration.version(engine) == '001'
+        # One that ends just then is waited for.
+        waiting = threading.Timer(1, connection.close)
+        waiting.start()
+        migration.sync(engine)
+        waiting.join()
+        assert migration.version(engine) == migration.head()
+        migration.downgrade(engine, '001')
+    with other.connect() as connection:
+        connection.execute(sa.select(1))
+        migration.sync(engine, others=migration.Others.STOPPED)
+    assert migration.version(engine) == migration.head()
+    migration.sync(engine, others=migration.Others.UNKNOWN)
+
+
+def test_ten_that_upgrade_at_once(engine: sa.Engine) -> None:
+    """They do not take each other for processes of an earlier release."""
+    migration.sync(engine, '001')
+    engine.dispose()
+    own = [sa.create_engine(engine.url, poolclass=sa.NullPool) for _ in range(10)]
+    with concurrent.futures.ThreadPoolExecutor(10) as pool:
+        list(pool.map(migration.sync, own))
     assert migration.version(engine) == migration.head()
 
 

@@ -1,0 +1,91 @@
+"""The watch over the whole suite sees a write that forgets one of its providers."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable
+
+import pytest
+import sqlalchemy as sa
+
+from placement.context import RequestContext
+from placement.db import changes
+from placement.objects.claim import ConsumerClaim, replace_allocations
+from placement.objects.inventory import Inventory
+from placement.objects.resource_provider import ResourceProvider
+from placement.objects.trait import Trait
+from tests.log_watch import Watch
+
+
+@pytest.fixture
+def hosts(context: RequestContext) -> list[ResourceProvider]:
+    """Two hosts, and a NUMA node below the second one."""
+    made = [ResourceProvider.create(context, name=name, uuid=str(uuid.uuid4())) for name in ('one', 'other')]
+    numa = ResourceProvider.create(context, name='numa', uuid=str(uuid.uuid4()), parent_provider_uuid=made[1].uuid)
+    for provider in (*made, numa):
+        provider.set_inventories([Inventory.from_request('VCPU', {'total': 8})])
+    return [*made, numa]
+
+
+def claim_of_both(context: RequestContext, hosts: list[ResourceProvider]) -> None:
+    wanted = {host.uuid: {'VCPU': 1} for host in hosts[:2]}
+    replace_allocations(context, [ConsumerClaim(str(uuid.uuid4()), 'project', 'user', wanted)])
+
+
+def seen(watch: Watch) -> list[str]:
+    """What the watch found, which is then no failure of the test."""
+    found = [line.partition(',')[0] for line in watch.forgotten]
+    watch.forgotten.clear()
+    return found
+
+
+def forget_last(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """From now on the writers leave out the provider with the largest id."""
+    whole = getattr(changes, name)
+
+    def partly(tx: sa.Connection, provider_ids: Iterable[int]) -> None:
+        whole(tx, sorted(provider_ids)[:-1])
+
+    monkeypatch.setattr(changes, name, partly)
+
+
+def test_a_claim_that_forgets_one(
+    watch: Watch, context: RequestContext, hosts: list[ResourceProvider], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claim_of_both(context, hosts)
+    assert seen(watch) == []
+    forget_last(monkeypatch, 'usage')
+    claim_of_both(context, hosts)
+    assert seen(watch) == [f'provider {hosts[1].id} changed (USAGE)']
+
+
+def test_a_join_that_forgets_a_member(
+    watch: Watch, context: RequestContext, hosts: list[ResourceProvider], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forget_last(monkeypatch, 'providers')
+    hosts[1].update('other', parent=hosts[0].uuid)
+    assert seen(watch) == [f'provider {hosts[2].id} changed (PROVIDER)']
+
+
+def test_more_than_usage(
+    watch: Watch, context: RequestContext, hosts: list[ResourceProvider], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(changes, 'providers', changes.usage)
+    hosts[0].set_traits(['HW_CPU_X86_AVX2'])
+    hosts[0].set_aggregates([str(uuid.uuid4())], bump=True)
+    hosts[0].update_inventory(Inventory.from_request('VCPU', {'total': 9}))
+    hosts[0].update('renamed')
+    assert seen(watch) == [f'provider {hosts[0].id} changed (PROVIDER)'] * 4
+
+
+def test_names(watch: Watch, context: RequestContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(changes.Notes, 'check', lambda _notes: None)
+    monkeypatch.setattr(changes, 'names', lambda tx: changes.usage(tx, [7]))
+    Trait.create(context, 'CUSTOM_ONE')
+    assert seen(watch) == ['names changed (NAMES)']
+
+
+def test_it_looked(watch: Watch, context: RequestContext, hosts: list[ResourceProvider]) -> None:
+    before = watch.seen
+    claim_of_both(context, hosts)
+    assert watch.seen == before + 1

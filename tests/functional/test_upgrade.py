@@ -1,0 +1,84 @@
+"""Upgrades of the schema that processes of an earlier release must not live to see."""
+
+from __future__ import annotations
+
+import pathlib
+import uuid
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+import webob
+from oslo_config import cfg
+
+from placement import deploy
+from placement.cmd import manage
+from placement.db import migration, tables
+from placement.db.api import Database
+
+
+@pytest.fixture
+def url(conf: cfg.ConfigOpts, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A database at version 001, of the applications and the commands that the test runs."""
+    found: str = conf.placement_database.connection
+    monkeypatch.setenv('OS_PLACEMENT_CONFIG_DIR', str(tmp_path))
+    monkeypatch.setenv('OS_PLACEMENT_DATABASE__CONNECTION', found)
+    db = Database(conf)
+    migration.sync(db.engine, '001')
+    db.dispose()
+    return found
+
+
+def test_a_start_does_not_make_it(conf: cfg.ConfigOpts, url: str) -> None:
+    """Else the first new process of a rolling restart would, under the eyes of the old ones."""
+    with pytest.raises(migration.StopOthers) as refused:
+        deploy.loadapp(conf)
+    assert str(refused.value) == (
+        'The schema of the database is at version 001. Processes of the release that made it must not write any more'
+        ' once it is upgraded, as others would not notice. Stop all of them, then run: placement-manage db sync'
+    )
+    db = Database(conf)
+    assert db.schema_version() == '001'
+    db.dispose()
+
+
+def test_the_command_makes_it(conf: cfg.ConfigOpts, url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert manage.main(['db', 'sync']) == 0
+    assert f'at version {migration.head()},' in capsys.readouterr().out
+    deploy.loadapp(conf).db.dispose()
+
+
+def test_this_release_knows_its_version() -> None:
+    assert migration.head() == tables.VERSION
+
+
+def test_a_process_of_another_release_does_not_begin_to_write(app: Any) -> None:
+    """One that is writing goes on, until an upgrade takes its writers away."""
+
+    def create() -> webob.Response:
+        request = webob.Request.blank('/resource_providers', method='POST')
+        request.headers['X-Auth-Token'] = 'admin'
+        request.content_type = 'application/json'
+        request.json = {'name': str(uuid.uuid4())}
+        return request.get_response(app)
+
+    with app.db.engine.begin() as connection:
+        connection.exec_driver_sql("UPDATE placement_alembic_version SET version_num = '999'")
+    assert create().status_code == 201
+    with app.db.engine.begin() as connection:
+        connection.execute(tables.changes.delete())
+        connection.execute(tables.writers.delete())
+    assert create().status_code == 503
+    with app.db.reader() as connection:
+        assert connection.scalar(sa.select(sa.func.count()).select_from(tables.resource_providers)) == 1
+
+
+def test_a_newer_version_is_none_of_ours(conf: cfg.ConfigOpts) -> None:
+    """What a later release made is not upgraded, and nothing is said about others."""
+    db = Database(conf)
+    db.sync()
+    with db.engine.begin() as connection:
+        connection.exec_driver_sql("UPDATE placement_alembic_version SET version_num = '999'")
+    with pytest.raises(Exception, match='999'):
+        db.sync()
+    db.dispose()

@@ -1,0 +1,213 @@
+"""The log under many writers that are killed: what is visible of it is always exactly what is visible of the tables."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import importlib.util
+import pathlib
+import random
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import pytest
+import sqlalchemy as sa
+
+from placement.context import RequestContext
+from placement.db import changes
+from placement.db.api import Database
+from placement.objects.claim import ConsumerClaim, replace_allocations
+from placement.objects.inventory import Inventory
+from placement.objects.resource_provider import ResourceProvider
+from tests.integration import databases, logs
+
+everywhere = pytest.mark.parametrize('server', logs.SERVERS)
+on_servers = pytest.mark.parametrize('server', logs.SERVERS[1:])
+
+PROCESSES = 3
+KILLS = 6
+#: How often something new has to be seen before the next one is killed.
+STEPS = 10
+
+
+@pytest.fixture
+def urls(server: str, tmp_path: pathlib.Path) -> Iterator[list[sa.URL]]:
+    """A database of the test's own, through each of its nodes."""
+    with logs.fresh(server, tmp_path) as made:
+        yield [made]
+
+
+@pytest.fixture(scope='module')
+def cluster_urls() -> Iterator[list[sa.URL]]:
+    """A database on a cluster, through each of three nodes."""
+    if importlib.util.find_spec('pymysql') is None:
+        databases.unavailable('galera', 'the driver pymysql is not installed')
+    from tools import galera
+
+    reason = galera.missing()
+    if reason is not None:
+        databases.unavailable('galera', reason)
+    with galera.running() as cluster, databases.fresh(sa.make_url(cluster.nodes[0].url())) as url:
+        nodes = [sa.make_url(node.url(url.database or '')) for node in cluster.nodes]
+        # As operators are told to, so that a test reads on one node what it wrote on another.
+        nodes = [node.update_query_dict({'init_command': 'SET SESSION wsrep_sync_wait = 1'}) for node in nodes]
+        db = logs.opened(nodes[0])
+        db.sync()
+        db.dispose()
+        yield nodes
+
+
+@contextlib.contextmanager
+def opened(urls: Sequence[sa.URL]) -> Iterator[list[Database]]:
+    made = [logs.opened(url) for url in urls]
+    try:
+        yield made
+    finally:
+        for db in made:
+            db.dispose()
+
+
+# What is visible -----------------------------------------------------------------------------------------
+
+
+class Observer:
+    """Follows the log of one node as a copy in memory would, and compares it with the tables each time."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+        self.vector: Mapping[int, int] = {}
+        self._generations: Mapping[int, int] = {}
+        self.steps = 0
+
+    def look(self) -> None:
+        """Take one step."""
+        with self._db.reader() as tx:
+            newest = changes.newest(tx)
+            found = changes.since(tx, self.vector, newest)
+            generations = logs.generations(tx)
+            logs.check(tx)
+        moved = {id_ for id_ in generations if generations[id_] != self._generations.get(id_)}
+        assert found.keys() - {changes.NO_PROVIDER} == moved
+        assert all(newest[writer] >= number for writer, number in self.vector.items())
+        self.steps += newest != self.vector
+        self.vector, self._generations = newest, generations
+
+
+def watch_while_killing(urls: Sequence[sa.URL]) -> None:
+    """Processes write through all nodes and are killed at random; observers look at each node meanwhile."""
+    choose = random.Random(9)
+    with opened(urls) as dbs, contextlib.ExitStack() as stack:
+        providers = logs.add_providers(dbs[0], 8)
+
+        def start(number: int) -> subprocess.Popen[bytes]:
+            url = urls[number % len(urls)].render_as_string(hide_password=False)
+            arguments = [url, str(choose.random()), *map(str, providers)]
+            process = subprocess.Popen([sys.executable, '-m', 'tests.integration.log_load', *arguments])
+            stack.callback(process.wait)
+            stack.callback(process.kill)
+            return process
+
+        processes = [start(number) for number in range(PROCESSES)]
+        observers = [Observer(db) for db in dbs]
+        for _ in range(KILLS):
+            enough = observers[0].steps + STEPS
+            kill_at = time.monotonic() + choose.random()
+            while observers[0].steps < enough or time.monotonic() < kill_at:
+                for observer in observers:
+                    observer.look()
+            victim = choose.randrange(PROCESSES)
+            assert processes[victim].poll() is None
+            processes[victim].kill()
+            processes[victim] = start(victim)
+        stack.close()
+        # What the last ones had sent may still be under way.
+        vectors: list[Mapping[int, int]] = []
+        while not vectors or vectors != [observer.vector for observer in observers]:
+            vectors = [observer.vector for observer in observers]
+            for observer in observers:
+                observer.look()
+        assert all(vector == vectors[0] for vector in vectors)
+
+
+@everywhere
+def test_log_and_tables_agree_in_every_snapshot(urls: list[sa.URL]) -> None:
+    watch_while_killing(urls)
+
+
+@pytest.mark.galera
+def test_log_and_tables_agree_on_every_node(cluster_urls: list[sa.URL]) -> None:
+    watch_while_killing(cluster_urls)
+
+
+# Who waits for whom --------------------------------------------------------------------------------------
+
+
+@on_servers
+def test_a_writer_does_not_wait_for_one_that_has_made_its_entry(urls: list[sa.URL]) -> None:
+    with opened([*urls, *urls, *urls]) as (one, other, newcomer):
+        providers = logs.add_providers(one, 2)
+        entered, may_commit = threading.Event(), threading.Event()
+
+        def hold(_connection: sa.Connection) -> None:
+            entered.set()
+            assert may_commit.wait(30)
+
+        other.write(lambda tx: logs.move(tx, [providers[1]]))
+        sa.event.listen(one.engine, 'commit', hold)
+        holding = threading.Thread(target=one.write, args=(lambda tx: logs.move(tx, [providers[0]]),))
+        holding.start()
+        try:
+            assert entered.wait(30)
+            began = time.monotonic()
+            # Also one that needs a row of writers first.
+            for writer in (other, newcomer):
+                writer.write(lambda tx: logs.move(tx, [providers[1]]))
+            assert time.monotonic() - began < 5
+            assert holding.is_alive()
+        finally:
+            may_commit.set()
+            holding.join()
+        sa.event.remove(one.engine, 'commit', hold)
+        with one.reader() as tx:
+            logs.check(tx)
+
+
+def claims(db: Database, provider: str, count: int) -> Callable[[], None]:
+    """Claims of new consumers, one after another, on one provider."""
+    context = RequestContext(conf=None, db=db)  # type: ignore[arg-type]
+
+    def run() -> None:
+        for _ in range(count):
+            claim = ConsumerClaim(str(uuid.uuid4()), 'project', 'user', {provider: {'VCPU': 1}})
+            replace_allocations(context, [claim])
+
+    return run
+
+
+@pytest.mark.galera
+def test_nodes_that_write_different_providers_do_not_collide(
+    cluster_urls: list[sa.URL], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No certification failure: nothing of the log is written by two nodes."""
+    retried: list[str] = []
+    with opened(cluster_urls) as dbs:
+        context = RequestContext(conf=None, db=dbs[0])  # type: ignore[arg-type]
+        jobs = []
+        for number in range(6):
+            provider = ResourceProvider.create(context, name=f'host{number}', uuid=str(uuid.uuid4()))
+            provider.set_inventories([Inventory.from_request('VCPU', {'total': 1000})])
+            claims(dbs[0], provider.uuid, 1)()
+            jobs.append(claims(dbs[number % 3], provider.uuid, 100))
+        for db in dbs:
+            monkeypatch.setattr(db.metrics, 'retried', retried.append)
+        with concurrent.futures.ThreadPoolExecutor(len(jobs)) as pool:
+            for done in [pool.submit(job) for job in jobs]:
+                done.result()
+        with dbs[1].reader() as tx:
+            newest = changes.newest(tx)
+    assert retried == []
+    assert sum(newest.values()) >= 600

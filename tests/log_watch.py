@@ -1,0 +1,127 @@
+"""Watches every write of a test run: a transaction that changes what is mirrored has to note each provider it changed.
+
+What changed is not taken from the statements but from the rows: the mirrored tables that a transaction is about to
+change are read before its first statement, and again before its COMMIT. Only on SQLite, where nobody else can write
+meanwhile; the statements are the same everywhere.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import re
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+import sqlalchemy as sa
+
+from placement.db import changes, tables
+from placement.db.changes import NO_PROVIDER, Notes, What
+
+_CHANGE = re.compile(
+    r'\s*(?:INSERT\s+(?:OR\s+\w+\s+)?INTO|REPLACE\s+INTO|UPDATE|DELETE\s+FROM)\s+"?(\w+)', re.IGNORECASE
+)
+
+#: Table -> the column that says whose row it is; None for names, which are nobody's.
+_OWNER = {
+    'resource_providers': 'id',
+    'inventories': 'resource_provider_id',
+    'resource_provider_traits': 'resource_provider_id',
+    'resource_provider_aggregates': 'resource_provider_id',
+    'resource_classes': None,
+    'traits': None,
+}
+#: Table -> columns in which a change of usage shows.
+_OF_USAGE = {'resource_providers': {'generation', 'updated_at'}, 'inventories': {'used', 'updated_at'}}
+
+Row = tuple[Any, ...]
+#: Owner -> its rows in one table.
+Contents = dict[int, set[Row]]
+
+
+class Watch:
+    """What was forgotten since the last time that somebody asked."""
+
+    def __init__(self) -> None:
+        self.forgotten: list[str] = []
+        self.seen = 0
+        self._before: weakref.WeakKeyDictionary[Notes, dict[str, Contents]] = weakref.WeakKeyDictionary()
+
+    @contextlib.contextmanager
+    def on_all_engines(self) -> Iterator[None]:
+        """Watch the engines of this process."""
+        sa.event.listen(sa.Engine, 'before_cursor_execute', self._look_before)
+        sa.event.listen(sa.Engine, 'commit', self._look_after)
+        try:
+            yield
+        finally:
+            sa.event.remove(sa.Engine, 'before_cursor_execute', self._look_before)
+            sa.event.remove(sa.Engine, 'commit', self._look_after)
+
+    def _look_before(self, connection: sa.Connection, _cursor: Any, statement: str, *_rest: Any) -> None:
+        found = _CHANGE.match(statement)
+        if found is None or found[1] not in _OWNER:
+            return
+        notes = _notes(connection)
+        if notes is not None:
+            before = self._before.setdefault(notes, {})
+            if found[1] not in before:
+                before[found[1]] = _contents(connection, found[1])
+
+    def _look_after(self, connection: sa.Connection) -> None:
+        notes = _notes(connection)
+        before = self._before.pop(notes, None) if notes is not None else None
+        if notes is None or before is None:
+            return
+        self.seen += 1
+        if What.REBUILD in notes.noted.values():
+            return
+        changed: dict[int, What] = {}
+        for table, contents in before.items():
+            for owner, what in _compare(table, contents, _contents(connection, table)):
+                changed[owner] = max(what, changed.get(owner, what))
+        for owner, what in changed.items():
+            if notes.noted.get(owner, 0) < what:
+                said = f'provider {owner} changed' if owner != NO_PROVIDER else 'names changed'
+                self.forgotten.append(f'{said} ({what.name}), noted was {notes.noted}')
+
+
+def _notes(connection: sa.Connection) -> Notes | None:
+    if connection.dialect.name != 'sqlite':
+        return None
+    return connection.get_execution_options().get(changes._NOTES)
+
+
+def _contents(connection: sa.Connection, table: str) -> Contents:
+    """All rows of a table, by owner, without any event."""
+    owner = _OWNER[table]
+    columns = tables.metadata.tables[table].columns.keys()
+    cursor = connection.connection.cursor()
+    try:
+        cursor.execute(f'SELECT {", ".join(columns)} FROM {table}')
+        rows: Contents = collections.defaultdict(set)
+        position = columns.index(owner) if owner else None
+        for row in cursor.fetchall():
+            rows[NO_PROVIDER if position is None else row[position]].add(tuple(row))
+        return rows
+    finally:
+        cursor.close()
+
+
+def _compare(table: str, before: Contents, after: Contents) -> Iterator[tuple[int, What]]:
+    for owner in before.keys() | after.keys():
+        old, new = before.get(owner, set()), after.get(owner, set())
+        if old != new:
+            if _OWNER[table] is None:
+                yield NO_PROVIDER, What.NAMES
+            elif _without_usage(table, old) == _without_usage(table, new):
+                yield owner, What.USAGE
+            else:
+                yield owner, What.PROVIDER
+
+
+def _without_usage(table: str, rows: set[Row]) -> set[Row]:
+    columns = tables.metadata.tables[table].columns.keys()
+    kept = [position for position, name in enumerate(columns) if name not in _OF_USAGE.get(table, set())]
+    return {tuple(row[position] for position in kept) for row in rows}
