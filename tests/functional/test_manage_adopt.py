@@ -184,7 +184,7 @@ def test_only_what_differs_is_changed(url: str, capsys: pytest.CaptureFixture[st
         '- Write the table inventories anew, with what else is in it: add used.',
         '- Record how much of each inventory is used, from 1 allocation.',
         '- Make the log of changes, the tables writers and changes.',
-        '- Record the version of the schema, 002, in the table placement_alembic_version.',
+        '- Record the version of the schema, 003, in the table placement_alembic_version.',
     ]
     assert damage.column(url, 'SELECT used FROM inventories ORDER BY id') == [2, 0]
 
