@@ -1,4 +1,4 @@
-"""An id that was given is not given again: the largest id of a resource class, and numbering on SQLite."""
+"""An id that was given is not given again: the largest id of a resource class, and numbering on SQLite. Plain zeros."""
 
 from __future__ import annotations
 
@@ -28,6 +28,8 @@ def upgrade() -> None:
         largest = connection.scalar(sa.text('SELECT max(id) FROM resource_classes')) or 0
         insert = sa.text('INSERT INTO resource_class_ids (id, last) VALUES (1, :last)')
         connection.execute(insert, {'last': max(largest, _FIRST_CUSTOM_CLASS_ID - 1)})
+    # PostgreSQL kept the sign of -0.0, which is stored no more.
+    connection.execute(sa.text('UPDATE inventories SET allocation_ratio = 0 WHERE allocation_ratio = 0'))
     if connection.dialect.name == 'sqlite':
         for name in _NUMBERED:
             _number_for_good(connection, name)
