@@ -137,6 +137,25 @@ def test_an_upgraded_database_gives_no_id_twice(old: Database) -> None:
     lasting_ids.check(RequestContext(conf=conf, db=old, roles=['admin'], user_id='admin', project_id='admin'))
 
 
+def test_a_row_that_refers_to_nothing_is_a_conflict(context: RequestContext) -> None:
+    """What it refers to was deleted since it was looked up; never an unexpected fault."""
+    row = {'resource_provider_id': 1, 'aggregate_id': 77}
+    with pytest.raises(exception.ConcurrentUpdate):
+        context.db.write(lambda tx: tx.execute(tables.resource_provider_aggregates.insert(), row))
+
+
+def test_a_connection_is_given_back_as_it_was(tmp_path: pathlib.Path) -> None:
+    """To a pool that keeps it."""
+    engine = sa.create_engine(f'sqlite:///{tmp_path}/pooled.sqlite', poolclass=sa.StaticPool)
+    for state in (1, 0):
+        with engine.connect() as connection:
+            connection.exec_driver_sql(f'PRAGMA foreign_keys = {state}')
+        migration.sync(engine)
+        with engine.connect() as connection:
+            assert connection.exec_driver_sql('PRAGMA foreign_keys').scalar() == state
+    engine.dispose()
+
+
 def test_foreign_keys_are_checked_after_an_upgrade(old: Database) -> None:
     old.sync()
     with pytest.raises(Exception, match='FOREIGN KEY'), old.engine.begin() as connection:

@@ -190,6 +190,24 @@ def test_class_exchanged_while_it_is_claimed(service: Service, name: str, provid
     assert service.call('GET', f'{path}/usages').json['usages'] == {other: 0}
 
 
+def test_class_renamed_while_it_is_claimed(service: Service, name: str, provider: str) -> None:
+    """The class is renamed only after the claim."""
+    path, other, consumer = f'/resource_providers/{provider}', f'{name}_2', str(uuid.uuid4())
+    owner = {'project_id': 'held', 'user_id': 'held', 'consumer_generation': None}
+    claim = {'allocations': {provider: {'resources': {name: 3}}}, **owner}
+    assert service.call(*writing('POST', provider, name)).status_int == 201
+    first = str(uuid.uuid4())
+    assert service.call('PUT', f'/allocations/{first}', claim).status_int == 204
+    with service.no_new_consumer(consumer):
+        claimant = service.begin('PUT', f'/allocations/{consumer}', claim)
+        renamer = service.begin('PUT', f'/resource_classes/{name}', {'name': other}, '1.6')
+        assert not claimant.done()
+        assert not renamer.done()
+    assert claimant.result().status_int == 204, claimant.result().text
+    assert renamer.result().status_int == 200, renamer.result().text
+    assert service.call('GET', f'{path}/usages').json['usages'] == {other: 6}
+
+
 def test_two_rename_one_class(service: Service, name: str) -> None:
     """Whoever comes second finds no class of the old name, and leaves the row alone."""
     with service.lock('resource_classes', 'name', name):
