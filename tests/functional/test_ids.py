@@ -26,8 +26,8 @@ def test_no_id_comes_a_second_time(context: RequestContext) -> None:
 
 
 def test_classes_go_on_after_those_that_others_inserted(context: RequestContext) -> None:
-    with context.db.writer() as tx:
-        tx.execute(tables.resource_classes.insert(), {'id': 20000, 'name': 'CUSTOM_OTHERS'})
+    with context.db.engine.begin() as connection:
+        connection.execute(tables.resource_classes.insert(), {'id': 20000, 'name': 'CUSTOM_OTHERS'})
     assert ResourceClass.create(context, 'CUSTOM_OURS').id == 20001
 
 

@@ -27,13 +27,11 @@ def other(conf: cfg.ConfigOpts, context: RequestContext) -> Iterator[RequestCont
 
 
 def _class_id(db: Database, name: str, hold: bool = False) -> int | None:
-    with db.writer() as tx:
-        return db.resource_classes.ids(tx, [name], hold=hold).get(name)
+    return db.write(lambda tx: db.resource_classes.ids(tx, [name], hold=hold).get(name))
 
 
 def _trait_id(db: Database, name: str, hold: bool = False) -> int | None:
-    with db.writer() as tx:
-        return db.traits.ids(tx, [name], hold=hold).get(name)
+    return db.write(lambda tx: db.traits.ids(tx, [name], hold=hold).get(name))
 
 
 @pytest.mark.parametrize('hold', [False, True])
