@@ -157,12 +157,26 @@ def _unique_items(_validator: Any, unique: bool, items: Any, _schema: Any) -> It
         yield jsonschema.ValidationError(f'{items!r} has non-unique elements')
 
 
+def _additional_properties(
+    validator: Any, allowed: Any, instance: Any, schema: dict[str, Any]
+) -> Iterator[jsonschema.ValidationError]:
+    if not isinstance(allowed, dict) or not isinstance(instance, dict):
+        yield from jsonschema.Draft7Validator.VALIDATORS['additionalProperties'](validator, allowed, instance, schema)
+        return
+    # jsonschema's own goes through a set, so that which violation comes first differs between processes.
+    for name, value in instance.items():
+        if name not in schema.get('properties', ()) and not any(
+            re.search(pattern, name) for pattern in schema.get('patternProperties', ())
+        ):
+            yield from validator.descend(value, allowed, path=name)
+
+
 _FORMATS = jsonschema.FormatChecker(formats=())
 _FORMATS.checks('uuid')(lambda value: not isinstance(value, str) or is_uuid(value))
 
 _Validator = validators.extend(
     jsonschema.Draft7Validator,
-    validators={'uniqueItems': _unique_items},
+    validators={'uniqueItems': _unique_items, 'additionalProperties': _additional_properties},
     type_checker=jsonschema.Draft7Validator.TYPE_CHECKER.redefine('integer', _is_integer),
 )
 

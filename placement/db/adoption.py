@@ -56,7 +56,7 @@ def carry_out(engine: sa.Engine, project: str, user: str, report: Reporter) -> P
     :returns: what was done, or what speaks against it.
     :raises BrokenReferences: SQLite: a table of theirs refers to rows that are not there. Nothing was changed.
     """
-    with adoption_sqlite.without_foreign_keys(engine), migration.locked(engine) as connection:
+    with migration.locked(engine) as connection:
         _keep_others_out(connection)
         plan = _plan(connection, project, user)
         if plan.doubts:
@@ -103,6 +103,7 @@ def _steps(connection: sa.Connection, shapes: Mapping[str, Shape], project: str,
         yield from adoption_schema.columns(connection, shapes)
     yield from adoption_rows.sequences(connection, shapes)
     yield from adoption_rows.names(connection)
+    yield from adoption_rows.class_ids(connection)
     yield from adoption_rows.roots(connection)
     yield from adoption_rows.consumers(connection, project, user)
     yield from adoption_schema.constraints(connection, shapes)

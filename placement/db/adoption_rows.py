@@ -77,6 +77,21 @@ def _insert_names(connection: sa.Connection) -> None:
     connection.execute(change, {'mode': mode})
 
 
+def class_ids(connection: sa.Connection) -> Iterator[Step]:
+    """A step that remembers the largest id of a class, in a table that another deployment does not have."""
+    remembered = tables.resource_class_ids
+    present = sa.inspect(connection).has_table(remembered.name)
+    if not present or connection.scalar(sa.select(remembered.c.last)) is None:
+        yield Step(f'Remember the largest id of a resource class, in the table {remembered.name}.', _remember_class_ids)
+
+
+def _remember_class_ids(connection: sa.Connection) -> None:
+    tables.resource_class_ids.create(connection, checkfirst=True)
+    largest = connection.execute(sa.select(sa.func.max(tables.resource_classes.c.id))).scalar_one()
+    last = max(largest, tables.FIRST_CUSTOM_CLASS_ID - 1)
+    connection.execute(tables.resource_class_ids.insert(), {'id': 1, 'last': last})
+
+
 def roots(connection: sa.Connection) -> Iterator[Step]:
     """A step that records the root of each provider that has none."""
     number = _number(connection, _providers.c.root_provider_id.is_(None))

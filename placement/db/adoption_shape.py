@@ -25,8 +25,9 @@ class Shape:
     """One table as it is.
 
     ``columns`` are as SQLAlchemy's inspector gives them. ``unique`` are the sets of columns that cannot hold the same
-    values twice. ``own_order`` are the texts of ours that compare otherwise than code point by code point. ``engine``
-    is MySQL's, None elsewhere. ``taken`` are the names of indexes and unique constraints.
+    values twice. ``own_order`` are the texts of ours that compare otherwise than code point by code point.
+    ``reuses_ids`` is true on SQLite where the largest id may be given again after its row was deleted, and should not.
+    ``engine`` is MySQL's, None elsewhere. ``taken`` are the names of indexes and unique constraints.
     """
 
     table: sa.Table
@@ -36,6 +37,7 @@ class Shape:
     foreign_keys: ForeignKeys
     indexes: frozenset[tuple[str, ...]]
     own_order: frozenset[str]
+    reuses_ids: bool
     engine: str | None
     taken: frozenset[str]
 
@@ -124,6 +126,7 @@ def _shape(connection: sa.Connection, inspector: sa.Inspector, table: sa.Table) 
         },
         indexes=frozenset(led),
         own_order=frozenset(_own_order(connection, table)),
+        reuses_ids=_reuses_ids(connection, table),
         engine=_engine(connection, name),
         taken=frozenset(
             str(one['name']) for one in (*inspector.get_indexes(name), *inspector.get_unique_constraints(name))
@@ -149,13 +152,23 @@ def _own_order(connection: sa.Connection, table: sa.Table) -> Iterator[str]:
         there = {row.name: row.collation for row in connection.execute(query, {'table': table.name})}
         yield from (name for name in texts if there.get(name) not in (None, binary_collation(connection)))
     elif connection.dialect.name == 'sqlite':
-        query = sa.text("SELECT sql FROM sqlite_master WHERE type = 'table' AND name = :table")
-        definition = connection.execute(query, {'table': table.name}).scalar_one()
+        definition = _definition(connection, table)
         yield from (
             name
             for name in texts
             if re.search(rf'\b{name}\b["`\]]?[^,]*\bCOLLATE\s+(?!BINARY)', definition, re.IGNORECASE)
         )
+
+
+def _reuses_ids(connection: sa.Connection, table: sa.Table) -> bool:
+    if connection.dialect.name != 'sqlite' or not table.dialect_options['sqlite']['autoincrement']:
+        return False
+    return re.search(r'\bAUTOINCREMENT\b', _definition(connection, table), re.IGNORECASE) is None
+
+
+def _definition(connection: sa.Connection, table: sa.Table) -> str:
+    query = sa.text("SELECT sql FROM sqlite_master WHERE type = 'table' AND name = :table")
+    return str(connection.execute(query, {'table': table.name}).scalar_one())
 
 
 def binary_collation(connection: sa.Connection) -> str:

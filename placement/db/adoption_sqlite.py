@@ -5,10 +5,8 @@ Everything that the other deployment added to it (columns, constraints, indexes)
 
 from __future__ import annotations
 
-import contextlib
 import functools
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.schema import CreateTable
@@ -25,25 +23,8 @@ class BrokenReferences(exception.PlacementError):
     template = 'The tables {tables} would refer to rows that are not there. Nothing was changed.'
 
 
-@contextlib.contextmanager
-def without_foreign_keys(engine: sa.Engine) -> Iterator[None]:
-    """New connections of ``engine`` do not check foreign keys: a table could not be replaced while they do."""
-
-    def switch_off(dbapi_connection: Any, _record: Any) -> None:
-        dbapi_connection.execute('PRAGMA foreign_keys = OFF')
-
-    if engine.dialect.name != 'sqlite':
-        yield
-        return
-    sa.event.listen(engine, 'connect', switch_off)
-    try:
-        yield
-    finally:
-        sa.event.remove(engine, 'connect', switch_off)
-
-
 def check_references(connection: sa.Connection) -> None:
-    """Make up for the checks that were off.
+    """Make up for the checks that are off while the schema is changed.
 
     :raises BrokenReferences: a row refers to nothing.
     """
@@ -71,6 +52,8 @@ def _reasons(shape: Shape) -> Iterator[str]:
         yield f'never empty {", ".join(shape.too_open())}'
     if shape.too_strict():
         yield f'perhaps empty {", ".join(shape.too_strict())}'
+    if shape.reuses_ids:
+        yield 'give no id twice'
     for unique in shape.lacks_unique():
         yield f'unique {", ".join(unique.columns.keys())}'
     for key in shape.lacks_foreign_keys():

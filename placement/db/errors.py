@@ -25,8 +25,11 @@ _POSTGRESQL_AWAY = ('08', '57P', '53300')
 
 
 def is_conflict(error: BaseException) -> bool:
-    """Whether ``error`` says that a concurrent transaction was in the way, so that trying again makes sense."""
-    if isinstance(error, db_exc.DBDeadlock):
+    """Whether ``error`` says that a concurrent transaction was in the way, so that trying again makes sense.
+
+    So does a row that refers to nothing: every id that we write was read in the same transaction.
+    """
+    if isinstance(error, db_exc.DBDeadlock | db_exc.DBReferenceError):
         return True
     cause = _driver_error(error)
     if cause is None:
@@ -60,7 +63,7 @@ def is_away(error: BaseException) -> bool:
     """Whether ``error`` says that the database cannot be reached at the moment."""
     if isinstance(error, db_exc.DBConnectionError | db_exc.DBNonExistentDatabase | sa_exc.TimeoutError):
         return True
-    if getattr(error, 'connection_invalidated', False):
+    if _is_lost(error):
         return True
     cause = _driver_error(error)
     if cause is None:
@@ -68,23 +71,33 @@ def is_away(error: BaseException) -> bool:
     state = getattr(cause, 'sqlstate', None)
     if state is not None:
         return str(state).startswith(_POSTGRESQL_AWAY)
-    # psycopg gives no SQLSTATE when there was no server to give one.
-    return _number(cause) in _MYSQL_AWAY or (_is_psycopg(cause) and isinstance(error, sa_exc.OperationalError))
+    return _number(cause) in _MYSQL_AWAY
 
 
 def _driver_error(error: BaseException) -> BaseException | None:
     """The driver's own exception inside SQLAlchemy's or oslo.db's, or None."""
-    if isinstance(error, db_exc.DBError) and error.inner_exception is not None:
-        error = error.inner_exception
+    error = _unwrapped(error)
     return error.orig if isinstance(error, sa_exc.DBAPIError) else None
+
+
+def _unwrapped(error: BaseException) -> BaseException:
+    """SQLAlchemy's exception inside oslo.db's."""
+    if isinstance(error, db_exc.DBError) and error.inner_exception is not None:
+        return error.inner_exception
+    return error
+
+
+def _is_lost(error: BaseException) -> bool:
+    """Whether the connection broke.
+
+    Psycopg's exception alone would not tell: an OperationalError without a SQLSTATE is also what it raises for a
+    statement that it cannot send, such as one with too many parameters.
+    """
+    return bool(getattr(_unwrapped(error), 'connection_invalidated', False))
 
 
 def _number(cause: BaseException) -> int | None:
     return cause.args[0] if cause.args and isinstance(cause.args[0], int) else None
-
-
-def _is_psycopg(cause: BaseException) -> bool:
-    return type(cause).__module__.startswith('psycopg')
 
 
 def _is_sqlite_busy(cause: BaseException) -> bool:

@@ -143,10 +143,13 @@ def stamp_on(connection: sa.Connection, revision: str) -> None:
 
 @contextlib.contextmanager
 def locked(engine: sa.Engine) -> Iterator[sa.Connection]:
-    """A connection in a transaction that no other process has at the same time, for changes of the schema."""
+    """A connection in a transaction that no other process has at the same time, for changes of the schema.
+
+    On SQLite no foreign keys are checked in it.
+    """
     with engine.connect() as connection:
         connection.execution_options(**{sqlite.WRITES: True})
-        with _named_lock(connection), connection.begin():
+        with _named_lock(connection), sqlite.without_foreign_keys(connection), connection.begin():
             if connection.dialect.name == 'postgresql':
                 connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK_NUMBER)))
             # SQLite needs none: the transaction holds the write lock of the whole file.

@@ -6,9 +6,11 @@ processes do. Custom names come and go and are looked up each time.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import sqlalchemy as sa
+
+from placement.db import statements
 
 CUSTOM_PREFIX = 'CUSTOM_'
 
@@ -25,25 +27,38 @@ class NameCache:
         self._table = table
         self._standard: dict[str, int] = {}
 
-    def ids(self, tx: sa.Connection, names: Iterable[str]) -> dict[str, int]:
-        """The ids of those of ``names`` that exist, in at most one statement; none when all are known standards."""
+    def ids(self, tx: sa.Connection, names: Iterable[str], *, hold: bool = False) -> dict[str, int]:
+        """The ids of those of ``names`` that exist; no statement when all are known standards.
+
+        :param hold: keep the names what they are until the transaction ends: nobody renames or deletes them meanwhile.
+            For whoever writes what a name stands for. Where a server has no such lock on another node of a cluster,
+            or on SQLite, where nobody else writes, the foreign keys and ids that are never used again do.
+        """
         wanted = set(names)
+        if not self._standard and not all(is_custom(name) for name in wanted):
+            self._load_standard(tx)
         known = {name: self._standard[name] for name in wanted if name in self._standard}
         # A text with a NUL or a lone surrogate cannot be stored, and some drivers refuse to ask for it.
         missing = sorted(name for name in wanted - known.keys() if storable(name))
-        if missing:
-            known.update(self._look_up(tx, missing))
+        for batch in statements.batches(missing):
+            known.update(self._look_up(tx, batch, hold))
         return known
 
-    def _look_up(self, tx: sa.Connection, names: list[str]) -> dict[str, int]:
+    def _load_standard(self, tx: sa.Connection) -> None:
         columns = self._table.c
-        condition: sa.ColumnElement[bool] = columns.name.in_(names)
-        if not self._standard:
-            # The first question fetches all standard names at once.
-            condition |= ~columns.name.startswith(CUSTOM_PREFIX, autoescape=True)
-        found = {row.name: row.id for row in tx.execute(sa.select(columns.name, columns.id).where(condition))}
+        standard = ~columns.name.startswith(CUSTOM_PREFIX, autoescape=True)
+        found = tx.execute(sa.select(columns.name, columns.id).where(standard))
+        self._standard.update({row.name: row.id for row in found})
+
+    def _look_up(self, tx: sa.Connection, names: Sequence[str], hold: bool) -> dict[str, int]:
+        columns = self._table.c
+        query = sa.select(columns.name, columns.id).where(columns.name.in_(names))
+        if hold:
+            # In one order everywhere, and weak enough to let others hold the same names.
+            query = query.order_by(columns.id).with_for_update(read=True, key_share=True)
+        found = {row.name: row.id for row in tx.execute(query)}
         self._standard.update((name, id_) for name, id_ in found.items() if not is_custom(name))
-        return {name: found[name] for name in names if name in found}
+        return found
 
 
 def storable(text: str) -> bool:

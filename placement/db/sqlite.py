@@ -6,9 +6,11 @@ two writers queue (for up to the busy timeout) instead of failing when the secon
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sqlite3
 import weakref
+from collections.abc import Iterator
 from typing import Any
 
 import sqlalchemy as sa
@@ -16,6 +18,24 @@ from sqlalchemy import event
 
 #: Execution option of a connection whose next transaction writes.
 WRITES = 'placement_writes'
+
+
+@contextlib.contextmanager
+def without_foreign_keys(connection: sa.Connection) -> Iterator[None]:
+    """Check no foreign keys in the transaction that begins next: no table could be replaced while they are checked.
+
+    Does nothing on other databases.
+    """
+    if connection.dialect.name != 'sqlite':
+        yield
+        return
+    driver: Any = connection.connection.dbapi_connection
+    (checked,) = driver.execute('PRAGMA foreign_keys').fetchone()
+    driver.execute('PRAGMA foreign_keys = OFF')
+    try:
+        yield
+    finally:
+        driver.execute(f'PRAGMA foreign_keys = {checked}')
 
 
 class Keeper:

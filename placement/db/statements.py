@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql, postgresql, sqlite
@@ -11,6 +11,18 @@ from sqlalchemy.dialects import mysql, postgresql, sqlite
 #: How many conditions stand side by side. SQLite refuses expressions nested deeper than 1,000, and a chain of ANDs is
 #: as deep as it is long.
 _CHUNK = 100
+
+#: The longest list that one statement takes. PostgreSQL has a limit of 65,535 parameters, SQLite one of 32,766, and
+#: from 1,000 values on MariaDB reads the list as a table, which it may join by reading all of the other one.
+BATCH = 900
+
+V = TypeVar('V')
+
+
+def batches(values: Sequence[V]) -> Iterator[Sequence[V]]:
+    """``values`` in their order, in lists that are short enough for one statement; nothing for no values."""
+    for start in range(0, len(values), BATCH):
+        yield values[start : start + BATCH]
 
 
 def insert_unless_present(tx: sa.Connection, table: sa.Table) -> sa.Insert:

@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import sqlalchemy as sa
 from oslo_utils import timeutils
 
@@ -24,7 +26,7 @@ FIRST_CUSTOM_CLASS_ID = 10000
 LARGEST_INTEGER = 2**31 - 1
 
 
-def _table(name: str, *items: sa.schema.SchemaItem) -> sa.Table:
+def _table(name: str, *items: sa.schema.SchemaItem, **options: Any) -> sa.Table:
     return sa.Table(
         name,
         metadata,
@@ -33,16 +35,24 @@ def _table(name: str, *items: sa.schema.SchemaItem) -> sa.Table:
         sa.Column('updated_at', sa.DateTime, onupdate=timeutils.utcnow),
         mysql_engine='InnoDB',
         mysql_charset='utf8mb4',
+        **options,
     )
+
+
+def _remembered(name: str, *items: sa.schema.SchemaItem) -> sa.Table:
+    """A table whose ids are remembered outside of the transaction that read them, so that none may come again.
+
+    The other databases never give an id twice; SQLite has to be told.
+    """
+    return _table(name, _id(), *items, sqlite_autoincrement=True)
 
 
 def _id() -> sa.Column[int]:
     return sa.Column('id', sa.Integer, primary_key=True, nullable=False)
 
 
-resource_providers = _table(
+resource_providers = _remembered(
     'resource_providers',
-    _id(),
     sa.Column('uuid', types.Text(36), nullable=False),
     sa.Column('name', types.Text(200), nullable=True),
     sa.Column('generation', sa.Integer, nullable=False, default=0),
@@ -89,23 +99,20 @@ allocations = _table(
     sa.Index('allocations_provider_class_used_idx', 'resource_provider_id', 'resource_class_id', 'used'),
 )
 
-projects = _table(
+projects = _remembered(
     'projects',
-    _id(),
     sa.Column('external_id', types.Text(255), nullable=False),
     sa.UniqueConstraint('external_id', name='uniq_projects0external_id'),
 )
 
-users = _table(
+users = _remembered(
     'users',
-    _id(),
     sa.Column('external_id', types.Text(255), nullable=False),
     sa.UniqueConstraint('external_id', name='uniq_users0external_id'),
 )
 
-consumers = _table(
+consumers = _remembered(
     'consumers',
-    _id(),
     sa.Column('uuid', types.Text(36), nullable=False),
     sa.Column('project_id', sa.Integer, sa.ForeignKey('projects.id'), nullable=False),
     sa.Column('user_id', sa.Integer, sa.ForeignKey('users.id'), nullable=False),
@@ -118,7 +125,7 @@ consumers = _table(
 resource_classes = sa.Table(
     'resource_classes',
     metadata,
-    # Never auto-increment: the id of a standard class is 0 and up, and MySQL would replace a 0.
+    # Never auto-increment: the id of a standard class is 0 and up, and MySQL would replace a 0. See resource_class_ids.
     sa.Column('id', sa.Integer, primary_key=True, nullable=False, autoincrement=False),
     sa.Column('name', types.Text(255), nullable=False),
     sa.Column('created_at', sa.DateTime, default=timeutils.utcnow),
@@ -128,9 +135,19 @@ resource_classes = sa.Table(
     mysql_charset='utf8mb4',
 )
 
-traits = _table(
+# One row: the largest id that a class ever had. So the id of a deleted class does not come again, and creations of
+# classes follow one another.
+resource_class_ids = sa.Table(
+    'resource_class_ids',
+    metadata,
+    sa.Column('id', sa.Integer, primary_key=True, nullable=False, autoincrement=False),
+    sa.Column('last', sa.Integer, nullable=False),
+    mysql_engine='InnoDB',
+    mysql_charset='utf8mb4',
+)
+
+traits = _remembered(
     'traits',
-    _id(),
     sa.Column('name', types.Text(255), nullable=False),
     sa.UniqueConstraint('name', name='uniq_traits0name'),
 )
@@ -144,9 +161,8 @@ resource_provider_traits = _table(
     sa.Index('resource_provider_traits_resource_provider_trait_idx', 'resource_provider_id', 'trait_id'),
 )
 
-placement_aggregates = _table(
+placement_aggregates = _remembered(
     'placement_aggregates',
-    _id(),
     sa.Column('uuid', types.Text(36), nullable=False),
     sa.UniqueConstraint('uuid', name='uniq_placement_aggregates0uuid'),
 )
@@ -190,4 +206,4 @@ changes = sa.Table(
 #: The tables of the log, which no other deployment has.
 LOG = (writers, changes)
 #: The tables that an existing deployment already has.
-SHARED = tuple(table for table in metadata.sorted_tables if table not in LOG)
+SHARED = tuple(table for table in metadata.sorted_tables if table not in (*LOG, resource_class_ids))

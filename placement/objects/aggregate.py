@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import sqlalchemy as sa
+from oslo_db import exception as db_exc
 
+from placement.db import api as db_api
 from placement.db import statements, tables
 
 _aggregates = tables.placement_aggregates
@@ -32,5 +34,20 @@ def replace(tx: sa.Connection, provider_id: int, uuids: Sequence[str]) -> None:
     if not uuids:
         return
     tx.execute(statements.insert_unless_present(tx, _aggregates), [{'uuid': uuid} for uuid in uuids])
-    ids = tx.scalars(sa.select(_aggregates.c.id).where(_aggregates.c.uuid.in_(uuids)))
-    tx.execute(_members.insert(), [{'resource_provider_id': provider_id, 'aggregate_id': id_} for id_ in ids])
+    ids = _hold(tx, uuids)
+    try:
+        tx.execute(_members.insert(), [{'resource_provider_id': provider_id, 'aggregate_id': id_} for id_ in ids])
+    except (db_exc.DBReferenceError, db_exc.DBDuplicateEntry) as error:
+        # An audit on another node of a cluster removed an aggregate that nobody was in.
+        raise db_api.TryAgain from error
+
+
+def _hold(tx: sa.Connection, uuids: Sequence[str]) -> list[int]:
+    """The ids of aggregates, none of which goes away before the transaction ends; start over if one just did."""
+    ids: list[int] = []
+    for batch in statements.batches(uuids):
+        query = sa.select(_aggregates.c.id).where(_aggregates.c.uuid.in_(batch)).order_by(_aggregates.c.id)
+        ids += tx.scalars(query.with_for_update(read=True, key_share=True))
+    if len(ids) != len(uuids):
+        raise db_api.TryAgain
+    return ids

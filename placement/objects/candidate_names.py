@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from placement import exception
 from placement.candidates.request import SHARING_TRAIT, CandidateRequest
-from placement.db import tables
+from placement.db import statements, tables
 
 _aggregates = tables.placement_aggregates
 
@@ -59,8 +59,9 @@ def look_up(db: Any, tx: sa.Connection, request: CandidateRequest) -> Names:
 
 
 def _aggregate_ids(tx: sa.Connection, uuids: Iterable[str]) -> dict[str, int]:
-    wanted = sorted(uuids)
-    if not wanted:
-        return {}
-    found = tx.execute(sa.select(_aggregates.c.uuid, _aggregates.c.id).where(_aggregates.c.uuid.in_(wanted)))
-    return {row.uuid: row.id for row in found}
+    query = sa.select(_aggregates.c.uuid, _aggregates.c.id)
+    return {
+        row.uuid: row.id
+        for batch in statements.batches(sorted(uuids))
+        for row in tx.execute(query.where(_aggregates.c.uuid.in_(batch)))
+    }

@@ -1,8 +1,8 @@
 """The claim: the one place that writes allocations and moves ``inventories.used`` (contract B 3).
 
-The order of statements is the order of locks, the same in every transaction: consumers, then providers, then
-inventories (by provider, then class), then allocation rows. So writers to the same provider queue, and none waits in
-a circle.
+The order of statements is the order of locks, the same in every transaction: custom resource classes (held, so that
+nobody renames or deletes them), consumers, then providers, then inventories (by provider, then class), then allocation
+rows. So writers to the same provider queue, and none waits in a circle.
 
 Whether there is room is decided by the UPDATE that takes it: its WHERE clause is the rule and its row count the
 verdict, on what is committed at that moment, at every isolation level. Only a refusal reads again, to say which rule
@@ -22,7 +22,7 @@ from oslo_db import exception as db_exc
 
 from placement import exception
 from placement.db import api as db_api
-from placement.db import changes, tables
+from placement.db import changes, statements, tables
 from placement.objects import consumer, holding, refusal, room
 
 _allocations, _consumers = tables.allocations, tables.consumers
@@ -180,7 +180,7 @@ def _resolve(db: Any, tx: sa.Connection, claims: Sequence[ConsumerClaim]) -> lis
     class_names = list(
         dict.fromkeys(name for claim in claims for amounts in claim.allocations.values() for name in amounts)
     )
-    class_ids = db.resource_classes.ids(tx, class_names) if class_names else {}
+    class_ids = db.resource_classes.ids(tx, class_names, hold=True)
     for name in class_names:
         if name not in class_ids:
             raise exception.ResourceClassNotFound(resource_class=name)
@@ -193,9 +193,9 @@ def _resolve(db: Any, tx: sa.Connection, claims: Sequence[ConsumerClaim]) -> lis
 
 
 def _provider_ids(tx: sa.Connection, uuids: Sequence[str]) -> dict[str, int]:
-    if not uuids:
-        return {}
-    ids = {row.uuid: row.id for row in tx.execute(_FIND_PROVIDERS, {'uuids': uuids})}
+    ids = {
+        row.uuid: row.id for batch in statements.batches(uuids) for row in tx.execute(_FIND_PROVIDERS, {'uuids': batch})
+    }
     for uuid in uuids:
         if uuid not in ids:
             raise exception.AllocationProviderNotFound(uuid=uuid)
@@ -271,7 +271,7 @@ def _forget_consumer(tx: sa.Connection, present: consumer.Consumer) -> None:
 def _insert_consumers(tx: sa.Connection, rows: list[dict[str, Any]]) -> None:
     try:
         tx.execute(_consumers.insert(), rows)
-    except db_exc.DBDuplicateEntry as error:
+    except (db_exc.DBDuplicateEntry, db_exc.DBReferenceError) as error:
         # Somebody else created it since we looked; the next attempt judges the claim against that.
         raise db_api.TryAgain(exception.ConcurrentUpdate()) from error
 
@@ -326,9 +326,9 @@ def _move_one(tx: sa.Connection, slot: Slot, delta: int, amounts: Sequence[int])
 
 def _delete_rows(tx: sa.Connection, held: holding.Held) -> None:
     """Delete the rows that were read, by their ids: no other consumer's rows, nor the gaps between, get locked."""
-    if held.rows:
-        gone = tx.execute(_DELETE_ROWS, {'ids': [row.id for row in held.rows]})
-        if gone.rowcount != len(held.rows):
+    for batch in statements.batches([row.id for row in held.rows]):
+        gone = tx.execute(_DELETE_ROWS, {'ids': batch})
+        if gone.rowcount != len(batch):
             raise db_api.TryAgain(exception.ConcurrentUpdate())
 
 

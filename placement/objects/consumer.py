@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Set
 from typing import Any, TypeVar
 
@@ -59,9 +60,12 @@ _FIND_OWNERS = sa.union_all(_named('project', _projects), _named('user', _users)
 def ensure_owners(tx: sa.Connection, projects: Set[str], users: Set[str]) -> tuple[dict[str, Project], dict[str, User]]:
     """The projects and users with these external ids, by external id; those mentioned for the first time are created.
 
-    One statement when all are known, and one more for each that is not.
+    One statement when all are known (and few), and one more for each that is not.
     """
-    rows = tx.execute(_FIND_OWNERS, {'project': list(projects), 'user': list(users)}).all()
+    halves = itertools.zip_longest(
+        statements.batches(sorted(projects)), statements.batches(sorted(users)), fillvalue=()
+    )
+    rows = [row for some in halves for row in tx.execute(_FIND_OWNERS, {'project': some[0], 'user': some[1]})]
     known_projects = {row.external_id: row.id for row in rows if row.kind == 'project'}
     known_users = {row.external_id: row.id for row in rows if row.kind == 'user'}
     return (

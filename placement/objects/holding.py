@@ -8,7 +8,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from placement.db import tables
+from placement.db import statements, tables
 from placement.objects.consumer import Consumer
 
 _allocations, _consumers = tables.allocations, tables.consumers
@@ -68,10 +68,10 @@ class Held:
 def read(tx: sa.Connection, consumer_uuids: Sequence[str]) -> Held:
     """What the consumers with these canonical uuids hold.
 
-    One statement sees one state: whoever then compare-and-swaps a consumer's generation knows that its allocations are
-    still those. An adopted database may hold allocations without a consumer record.
+    One statement sees one state of a consumer: whoever then compare-and-swaps its generation knows that its allocations
+    are still those. An adopted database may hold allocations without a consumer record.
     """
-    rows = tx.execute(_READ, {'uuids': consumer_uuids}).all()
+    rows = [row for batch in statements.batches(consumer_uuids) for row in tx.execute(_READ, {'uuids': batch})]
     consumers = {row[0]: Consumer(uuid=row[0], id=row[1], generation=row[2]) for row in rows if row[3] is None}
     held = [HeldRow(row[0], row[1], row[3], row[4], row[5]) for row in rows if row[3] is not None]
     return Held(consumers, held)

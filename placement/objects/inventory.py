@@ -11,8 +11,8 @@ from oslo_log import log
 from oslo_utils import timeutils
 
 from placement import exception
-from placement.db import names, tables
-from placement.objects import base
+from placement.db import names, statements, tables
+from placement.objects import base, generation
 from placement.objects.base import fields
 
 LOG = log.getLogger(__name__)
@@ -54,6 +54,8 @@ class Inventory(base.Timestamped):
     def from_request(cls, resource_class: str, record: Mapping[str, Any]) -> Inventory:
         """The inventory that a validated request describes, with defaults filled in (contract A 3.2)."""
         values = {name: record.get(name, default) for name, default in _DEFAULTS.items()}
+        # Not every database keeps the sign of -0.0, and 0.0 is what is meant.
+        values['allocation_ratio'] += 0.0
         return cls(
             resource_class=resource_class,
             total=record['total'],
@@ -95,13 +97,14 @@ class InventoryList(base.ObjectList):
             return cls.from_rows(context, Inventory, tx.execute(_of_provider(provider.id)).all())
 
 
-# What a provider does to its inventories. Each of these runs in a transaction that has moved the provider's generation,
-# and so holds its row: no claim can add to `used` at the same time, though some may be taking away.
+# What a provider does to its inventories. Each of these holds the classes that it names, then moves the provider's
+# generation and so holds its row: no claim can add to `used` at the same time, though some may be taking away.
 
 
 def add(db: Any, tx: sa.Connection, provider: Any, record: Inventory) -> None:
     """Store a new inventory; see ``ResourceProvider.add_inventory``."""
-    class_id = _class_ids(db, tx, [record])[record.resource_class]
+    class_id = _hold_classes(db, tx, [record.resource_class])[record.resource_class]
+    generation.bump(tx, provider)
     try:
         tx.execute(_inventories.insert(), [_new_row(provider.id, class_id, record)])
     except db_exc.DBDuplicateEntry as error:
@@ -110,7 +113,8 @@ def add(db: Any, tx: sa.Connection, provider: Any, record: Inventory) -> None:
 
 def replace_all(db: Any, tx: sa.Connection, provider: Any, records: Sequence[Inventory]) -> None:
     """Make ``records`` the whole inventory; see ``ResourceProvider.set_inventories``."""
-    ids = _class_ids(db, tx, records)
+    ids = _hold_classes(db, tx, [record.resource_class for record in records])
+    generation.bump(tx, provider)
     wanted = {ids[record.resource_class]: record for record in records}
     present = {row.resource_class_id: row for row in tx.execute(_of_provider(provider.id))}
     _remove(tx, provider, [row for class_id, row in present.items() if class_id not in wanted])
@@ -127,7 +131,8 @@ def replace_all(db: Any, tx: sa.Connection, provider: Any, records: Sequence[Inv
 
 def update(db: Any, tx: sa.Connection, provider: Any, record: Inventory) -> None:
     """Overwrite one inventory; see ``ResourceProvider.update_inventory``."""
-    class_id = _class_ids(db, tx, [record])[record.resource_class]
+    class_id = _hold_classes(db, tx, [record.resource_class])[record.resource_class]
+    generation.bump(tx, provider)
     mine = sa.and_(_inventories.c.resource_provider_id == provider.id, _inventories.c.resource_class_id == class_id)
     used = tx.scalar(sa.select(_inventories.c.used).where(mine))
     if used is None:
@@ -136,9 +141,11 @@ def update(db: Any, tx: sa.Connection, provider: Any, record: Inventory) -> None
     _warn_of_overcommitment(provider, [(record, used)])
 
 
-def delete(tx: sa.Connection, provider: Any, resource_class: str) -> None:
+def delete(db: Any, tx: sa.Connection, provider: Any, resource_class: str) -> None:
     """Remove one inventory; see ``ResourceProvider.delete_inventory``."""
-    row = next((row for row in tx.execute(_of_provider(provider.id)) if row.resource_class == resource_class), None)
+    class_id = _hold_classes(db, tx, [resource_class])[resource_class]
+    generation.bump(tx, provider)
+    row = tx.execute(_of_provider(provider.id).where(_inventories.c.resource_class_id == class_id)).first()
     if row is None:
         raise exception.InventoryNotFound(resource_class=resource_class, uuid=provider.uuid)
     _remove(tx, provider, [row])
@@ -152,8 +159,8 @@ def _remove(tx: sa.Connection, provider: Any, rows: Sequence[sa.Row[Any]]) -> No
     in_use = [row.resource_class for row in rows if row.used > 0]
     if in_use:
         raise exception.InventoryInUse(resource_classes=', '.join(in_use), uuid=provider.uuid)
-    if rows:
-        tx.execute(_inventories.delete().where(_inventories.c.id.in_([row.id for row in rows])))
+    for batch in statements.batches([row.id for row in rows]):
+        tx.execute(_inventories.delete().where(_inventories.c.id.in_(batch)))
 
 
 def _of_provider(provider_id: int) -> sa.Select[Any]:
@@ -165,10 +172,9 @@ def _of_provider(provider_id: int) -> sa.Select[Any]:
     )
 
 
-def _class_ids(db: Any, tx: sa.Connection, records: Iterable[Inventory]) -> dict[str, int]:
-    wanted = [record.resource_class for record in records]
-    ids: dict[str, int] = db.resource_classes.ids(tx, wanted)
-    for name in wanted:
+def _hold_classes(db: Any, tx: sa.Connection, names: Sequence[str]) -> dict[str, int]:
+    ids: dict[str, int] = db.resource_classes.ids(tx, names, hold=True)
+    for name in names:
         if name not in ids:
             raise exception.ResourceClassNotFound(resource_class=name)
     return ids

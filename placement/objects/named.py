@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any, ClassVar, TypeVar
 
 import sqlalchemy as sa
 
 from placement import exception
+from placement.db import api as db_api
 from placement.db import names
 from placement.objects import base
 from placement.objects.base import fields
 
 N = TypeVar('N', bound='Named')
+
+#: How often to look for, and create, a name that others create and delete.
+_ATTEMPTS = 10
 
 
 class Named(base.Timestamped):
@@ -47,16 +52,19 @@ class Named(base.Timestamped):
 
     @classmethod
     def ensure(cls: type[N], context: Any, name: str) -> tuple[N, bool]:
-        """The one called ``name``, a valid custom name, and whether this call created it."""
-        try:
-            return cls.get_by_name(context, name), False
-        except exception.NotFound:
-            pass
-        try:
-            return cls.create(context, name), True
-        except exception.NameTaken:
-            # Somebody else created it since we looked.
-            return cls.get_by_name(context, name), False
+        """The one called ``name``, a valid custom name, and whether this call created it.
+
+        :raises ConcurrentUpdate: others kept creating and deleting it.
+        """
+        for _attempt in range(_ATTEMPTS):
+            try:
+                return cls.get_by_name(context, name), False
+            except exception.NotFound:
+                pass
+            # When somebody else creates it right now, there is one; unless it is deleted again before we look.
+            with contextlib.suppress(exception.NameTaken):
+                return cls.create(context, name), True
+        raise exception.ConcurrentUpdate
 
     @classmethod
     def read(cls: type[N], context: Any, tx: sa.Connection, name: str) -> N:
@@ -69,3 +77,10 @@ class Named(base.Timestamped):
         if row is None:
             raise cls.not_found(name)
         return cls.from_row(context, row)
+
+    @classmethod
+    def delete_row(cls, tx: sa.Connection, found: Named) -> None:
+        """Delete the row that was read as ``found``; start over when it is not what it was."""
+        gone = tx.execute(cls.TABLE.delete().where(cls.TABLE.c.id == found.id, cls.TABLE.c.name == found.name))
+        if gone.rowcount != 1:
+            raise db_api.TryAgain

@@ -60,13 +60,14 @@ def matching(db: Any, tx: sa.Connection, filters: ProviderFilters) -> sa.ColumnE
     )
 
 
-def known_traits(db: Any, tx: sa.Connection, names: Iterable[str]) -> dict[str, int]:
+def known_traits(db: Any, tx: sa.Connection, names: Iterable[str], *, hold: bool = False) -> dict[str, int]:
     """The ids of the traits ``names``.
 
+    :param hold: as for ``NameCache.ids``.
     :raises TraitNotFound: some do not exist; names them all.
     """
     wanted = sorted(set(names))
-    ids: dict[str, int] = db.traits.ids(tx, wanted)
+    ids: dict[str, int] = db.traits.ids(tx, wanted, hold=hold)
     missing = [name for name in wanted if name not in ids]
     if missing:
         raise exception.TraitNotFound(names=', '.join(missing))

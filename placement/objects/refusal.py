@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from placement import exception
 from placement.db import api as db_api
-from placement.db import tables
+from placement.db import statements, tables
 
 if TYPE_CHECKING:
     from placement.objects.claim import Slot, Wish
@@ -39,18 +39,22 @@ def explain(
 
 
 def _read(tx: sa.Connection, wishes: Sequence[Wish]) -> dict[Slot, sa.Row[Any]]:
-    rows = tx.execute(
-        sa.select(_inventories)
-        .where(_inventories.c.resource_provider_id.in_(sorted({wish.slot[0] for wish in wishes})))
-        .where(_inventories.c.resource_class_id.in_(sorted({wish.slot[1] for wish in wishes})))
-    )
-    return {(row.resource_provider_id, row.resource_class_id): row for row in rows}
+    named = {wish.slot[1] for wish in wishes}
+    return {
+        (row.resource_provider_id, row.resource_class_id): row
+        for batch in statements.batches(sorted({wish.slot[0] for wish in wishes}))
+        for row in tx.execute(sa.select(_inventories).where(_inventories.c.resource_provider_id.in_(batch)))
+        if row.resource_class_id in named
+    }
 
 
 def _provider_gone(tx: sa.Connection, wishes: Sequence[Wish]) -> db_api.TryAgain | None:
     """Start over when a provider was deleted since we looked; the next attempt says so."""
     ids = {wish.slot[0] for wish in wishes}
-    found = tx.scalar(sa.select(sa.func.count()).select_from(_providers).where(_providers.c.id.in_(sorted(ids))))
+    present = sa.select(sa.func.count()).select_from(_providers)
+    found = sum(
+        tx.execute(present.where(_providers.c.id.in_(batch))).scalar_one() for batch in statements.batches(sorted(ids))
+    )
     return None if found == len(ids) else db_api.TryAgain()
 
 

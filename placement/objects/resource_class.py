@@ -14,6 +14,7 @@ from placement.objects import base, named
 from placement.objects.base import fields
 
 _classes = tables.resource_classes
+_class_ids = tables.resource_class_ids
 _inventories = tables.inventories
 
 
@@ -37,12 +38,13 @@ class ResourceClass(named.Named):
         """
 
         def work(tx: sa.Connection) -> ResourceClass:
+            new_id = _next_id(tx)
             if tx.scalar(sa.select(_classes.c.id).where(_classes.c.name == name)) is not None:
                 raise exception.ResourceClassExists(resource_class=name)
             try:
-                tx.execute(_classes.insert().values(id=_next_id(tx), name=name))
+                tx.execute(_classes.insert().values(id=new_id, name=name))
             except db_exc.DBDuplicateEntry as error:
-                # Either the name or the next id was taken since we looked; the next attempt tells which.
+                # A rename took the name since we looked, or another node of a cluster the id; the next attempt tells.
                 raise db_api.TryAgain(exception.MaxRetriesExceeded(action=f'create resource class {name}')) from error
             changes.names(tx)
             return cls.read(context, tx, name)
@@ -66,14 +68,14 @@ class ResourceClass(named.Named):
             inventory = sa.select(_inventories.c.id).where(_inventories.c.resource_class_id == found.id).limit(1)
             if tx.scalar(inventory) is not None:
                 raise exception.ResourceClassInUse(resource_class=name)
-            tx.execute(_classes.delete().where(_classes.c.id == found.id))
+            try:
+                cls.delete_row(tx, found)
+            except db_exc.DBReferenceError as error:
+                # A provider got inventory of it since we looked.
+                raise exception.ResourceClassInUse(resource_class=name) from error
             changes.names(tx)
 
-        try:
-            context.db.write(work)
-        except db_exc.DBReferenceError as error:
-            # A provider got inventory of it since we looked.
-            raise exception.ResourceClassInUse(resource_class=name) from error
+        context.db.write(work)
 
     def rename(self, new_name: str) -> None:
         """Give a custom class another valid custom name; inventories and allocations follow.
@@ -86,7 +88,8 @@ class ResourceClass(named.Named):
             raise exception.CannotUpdateStandardResourceClass(resource_class=self.name)
 
         def work(tx: sa.Connection) -> ResourceClass:
-            renamed = tx.execute(_classes.update().where(_classes.c.id == self.id).values(name=new_name))
+            # By name: since this was read the row may have gone, or have been given another name.
+            renamed = tx.execute(_classes.update().where(_classes.c.name == self.name).values(name=new_name))
             if renamed.rowcount != 1:
                 raise exception.ResourceClassNotFound(resource_class=self.name)
             changes.names(tx)
@@ -96,7 +99,7 @@ class ResourceClass(named.Named):
             fresh = self._context.db.write(work)
         except db_exc.DBDuplicateEntry as error:
             raise exception.ResourceClassExists(resource_class=new_name) from error
-        self.name, self.updated_at = fresh.name, fresh.updated_at
+        self.id, self.name, self.updated_at = fresh.id, fresh.name, fresh.updated_at
 
 
 @base.register
@@ -114,6 +117,13 @@ class ResourceClassList(base.ObjectList):
 
 
 def _next_id(tx: sa.Connection) -> int:
-    """The id of the next custom class. Ids below are the positions of standard classes."""
-    largest: int | None = tx.scalar(sa.select(sa.func.max(_classes.c.id)))
-    return tables.FIRST_CUSTOM_CLASS_ID if largest is None else max(largest + 1, tables.FIRST_CUSTOM_CLASS_ID)
+    """An id that no class ever had. Whoever creates another class waits until the transaction ends.
+
+    Ids below the first are the positions of standard classes.
+    """
+    last: int = tx.execute(sa.select(_class_ids.c.last).with_for_update()).scalar_one()
+    # Beyond what is remembered only where somebody else inserted rows.
+    largest = tx.scalar(sa.select(sa.func.max(_classes.c.id))) or 0
+    new_id = max(last, largest) + 1
+    tx.execute(_class_ids.update().values(last=new_id))
+    return new_id

@@ -160,7 +160,7 @@ class ResourceProvider(base.Timestamped):
         :raises InventoryInUse: it has allocations.
         :raises ConcurrentProviderUpdate: the generation moved.
         """
-        self._bumping(lambda tx: inventory.delete(tx, self, resource_class))
+        self._bumping(lambda tx: inventory.delete(self._context.db, tx, self, resource_class))
 
     def delete_inventories(self) -> None:
         """Remove all inventory.
@@ -186,7 +186,7 @@ class ResourceProvider(base.Timestamped):
         """
         wanted = sorted(set(uuids))
         if bump:
-            self._bumping(lambda tx: aggregate.replace(tx, self.id, wanted))
+            self._bumping(lambda tx: self._bump_and_set_aggregates(tx, wanted))
         else:
             self._context.db.write(lambda tx: self._set_aggregates(tx, wanted))
 
@@ -210,14 +210,13 @@ class ResourceProvider(base.Timestamped):
     # Inside --------------------------------------------------------------------------------------------------
 
     def _bumping(self, work: Callable[[sa.Connection], None]) -> None:
-        """Move the generation by one and run ``work`` with what that locks, as one transaction."""
-
-        def bumped(tx: sa.Connection) -> None:
-            generation.bump(tx, self)
-            work(tx)
-
-        self._context.db.write(bumped)
+        """Run ``work``, which moves the generation by one, as one transaction."""
+        self._context.db.write(work)
         self.generation += 1
+
+    def _bump_and_set_aggregates(self, tx: sa.Connection, wanted: Sequence[str]) -> None:
+        generation.bump(tx, self)
+        aggregate.replace(tx, self.id, wanted)
 
     def _set_aggregates(self, tx: sa.Connection, wanted: Sequence[str]) -> None:
         if tx.scalar(sa.select(_providers.c.id).where(_providers.c.id == self.id).with_for_update()) is None:

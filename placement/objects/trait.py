@@ -10,7 +10,7 @@ from oslo_db import exception as db_exc
 
 from placement import exception
 from placement.db import api as db_api
-from placement.db import changes, names, tables
+from placement.db import changes, names, statements, tables
 from placement.objects import base, generation, named, provider_filter
 from placement.objects.base import fields
 
@@ -62,14 +62,14 @@ class Trait(named.Named):
                 raise exception.CannotDeleteStandardTrait(name=name)
             if tx.execute(_having(trait.id)).first() is not None:
                 raise exception.TraitInUse(name=name)
-            tx.execute(_traits.delete().where(_traits.c.id == trait.id))
+            try:
+                cls.delete_row(tx, trait)
+            except db_exc.DBReferenceError as error:
+                # A provider got it since we looked.
+                raise exception.TraitInUse(name=name) from error
             changes.names(tx)
 
-        try:
-            context.db.write(work)
-        except db_exc.DBReferenceError as error:
-            # A provider got it since we looked.
-            raise exception.TraitInUse(name=name) from error
+        context.db.write(work)
 
 
 @base.register
@@ -120,13 +120,15 @@ def replace(db: Any, tx: sa.Connection, provider: Any, wanted: Sequence[str]) ->
     :raises TraitNotFound: with all names that do not exist.
     :raises ConcurrentProviderUpdate: the generation moved.
     """
-    wanted_ids = set(provider_filter.known_traits(db, tx, wanted).values())
+    wanted_ids = set(provider_filter.known_traits(db, tx, wanted, hold=True).values())
     present_ids = {row.id for row in tx.execute(_of_provider(provider.id))}
     if wanted_ids == present_ids:
+        generation.check(tx, provider)
         return False
     generation.bump(tx, provider)
     own = _provider_traits.c.resource_provider_id == provider.id
-    tx.execute(_provider_traits.delete().where(own, _provider_traits.c.trait_id.in_(present_ids - wanted_ids)))
+    for batch in statements.batches(sorted(present_ids - wanted_ids)):
+        tx.execute(_provider_traits.delete().where(own, _provider_traits.c.trait_id.in_(batch)))
     added = [{'resource_provider_id': provider.id, 'trait_id': id_} for id_ in sorted(wanted_ids - present_ids)]
     if added:
         _associate(tx, added)
@@ -136,8 +138,8 @@ def replace(db: Any, tx: sa.Connection, provider: Any, wanted: Sequence[str]) ->
 def _associate(tx: sa.Connection, rows: list[dict[str, int]]) -> None:
     try:
         tx.execute(_provider_traits.insert(), rows)
-    except db_exc.DBReferenceError as error:
-        # A trait was deleted since we looked; the next attempt names it.
+    except (db_exc.DBReferenceError, db_exc.DBDuplicateEntry) as error:
+        # A trait was deleted on another node of a cluster since we looked; the next attempt names it.
         raise db_api.TryAgain from error
 
 

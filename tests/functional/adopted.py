@@ -15,7 +15,7 @@ from alembic.migration import MigrationContext
 
 from placement import conf as placement_conf
 from placement import deploy
-from placement.db import migration, tables
+from placement.db import adoption_shape, migration, tables
 from tests.functional import damage, foreign
 
 
@@ -36,6 +36,9 @@ def check_schema(url: str | sa.URL) -> None:
     theirs = {_columns(one[1]) for one in differences if one[0] in ('remove_constraint', 'remove_index')}
     wrong = [one for one in differences if _matters(one, theirs)]
     assert not wrong, wrong
+    with engine.connect() as connection:
+        assert not [name for name, shape in adoption_shape.read(connection).items() if shape.reuses_ids]
+    assert damage.column(url, 'SELECT last FROM resource_class_ids') == [10000]
     assert damage.column(url, 'SELECT version_num FROM alembic_version') == ['somebody-elses']
     assert damage.column(url, f'SELECT version_num FROM {migration.VERSION_TABLE}') == [migration.head()]
 

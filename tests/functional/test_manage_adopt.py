@@ -184,9 +184,28 @@ def test_only_what_differs_is_changed(url: str, capsys: pytest.CaptureFixture[st
         '- Write the table inventories anew, with what else is in it: add used.',
         '- Record how much of each inventory is used, from 1 allocation.',
         '- Make the log of changes, the tables writers and changes.',
-        '- Record the version of the schema, 002, in the table placement_alembic_version.',
+        '- Record the version of the schema, 003, in the table placement_alembic_version.',
     ]
     assert damage.column(url, 'SELECT used FROM inventories ORDER BY id') == [2, 0]
+
+
+def test_tables_that_give_an_id_twice_are_written_anew(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """And the largest id of a class is remembered, if that is all that is missing."""
+    assert manage.main(['db', 'sync']) == 0
+    (definition,) = damage.column(url, "SELECT sql FROM sqlite_master WHERE name = 'users'")
+    damage.plant(url, 'DROP TABLE placement_alembic_version', 'DROP TABLE resource_class_ids', 'DROP TABLE users')
+    damage.plant(url, definition.replace(' AUTOINCREMENT', ''), *damage.SOUND)
+    capsys.readouterr()
+    assert manage.main(['db', 'adopt', '--yes']) == manage_audit.CLEAN
+    done = [line for line in capsys.readouterr().out.splitlines() if line.startswith('- ')]
+    assert done[:2] == [
+        '- Write the table users anew, with what else is in it: give no id twice.',
+        '- Remember the largest id of a resource class, in the table resource_class_ids.',
+    ]
+    (definition,) = damage.column(url, "SELECT sql FROM sqlite_master WHERE name = 'users'")
+    assert 'AUTOINCREMENT' in definition
+    assert damage.column(url, 'SELECT id FROM users') == [501]
+    assert damage.column(url, 'SELECT last FROM resource_class_ids') == [9999]
 
 
 def test_audit_follows(url: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 import os_resource_classes
 import os_traits
 
-from tests.integration import races, servers
+from tests.integration import names_race, races, servers
 from tests.integration.history import fleet
 from tests.integration.history.client import Client, Reply
 
@@ -37,6 +37,13 @@ def made_progress(rounds: list[list[Reply]]) -> None:
     for replies in rounds:
         assert Counter(reply.status for reply in replies) == {204: len(replies)}
         nobody_waited(replies)
+
+
+def nothing_landed_elsewhere(outcome: names_race.Outcome) -> None:
+    """Everything was written to what it named, nothing failed, and every kind of request succeeded now and then."""
+    assert outcome.wrong == []
+    succeeded = {kind for kind, status in outcome.statuses if status is not None and status < 300}
+    assert succeeded == {kind for kind, _ in outcome.statuses}, outcome.statuses
 
 
 def nobody_waited(replies: list[Reply]) -> None:

@@ -8,10 +8,12 @@ import random
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from tests.integration.history import fleet
 from tests.integration.history.client import Client, Reply
+
+T = TypeVar('T')
 
 CALLERS = 40
 UNITS = 10
@@ -29,10 +31,10 @@ class Callers:
         self._barrier = threading.Barrier(count)
         self._pool = concurrent.futures.ThreadPoolExecutor(count)
 
-    def all_at_once(self, act: Callable[[Client, int], Reply]) -> list[Reply]:
+    def all_at_once(self, act: Callable[[Client, int], T]) -> list[T]:
         """Run ``act(client, number)`` for every caller, begun together; the answers in the order of the numbers."""
 
-        def run(number: int) -> Reply:
+        def run(number: int) -> T:
             self._barrier.wait()
             return act(self.clients[number], number)
 

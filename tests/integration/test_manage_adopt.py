@@ -131,7 +131,8 @@ def test_only_what_differs_is_changed(
             '- Alter the table inventories: add the column used.',
             '- Make inventories.allocation_ratio a double, each value the shortest that is the same single.',
             '- Record how much of each inventory is used, from 1 allocation.',
-            '- Record the version of the schema, 001, in the table placement_alembic_version.',
+            '- Make the log of changes, the tables writers and changes.',
+            '- Record the version of the schema, 003, in the table placement_alembic_version.',
         ]
         assert damage.column(url, 'SELECT used FROM inventories ORDER BY id') == [2, 0]
 

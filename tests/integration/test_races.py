@@ -8,11 +8,12 @@ from collections.abc import Callable
 import pytest
 import sqlalchemy as sa
 
-from tests.integration import assertions, databases, races, servers
+from tests.integration import assertions, databases, names_race, races, servers
 from tests.integration.history import report
 from tests.integration.history.workload import Load
 
 ROUNDS = 20
+NAMES_SECONDS = 5
 
 pytestmark = pytest.mark.parametrize(
     'setting', databases.parameters(*databases.settings()), indirect=True, scope='module'
@@ -50,6 +51,11 @@ def test_one_consumer_generation(server: servers.Server, existing: bool) -> None
 def test_opposite_lock_orders(server: servers.Server) -> None:
     with races.callers([server.url], 8) as racing:
         assertions.made_progress(races.in_opposite_orders(racing, 10))
+
+
+def test_names_that_come_and_go(server: servers.Server) -> None:
+    with races.callers([server.url], 12) as racing:
+        assertions.nothing_landed_elsewhere(names_race.run(racing, NAMES_SECONDS))
 
 
 def test_history(

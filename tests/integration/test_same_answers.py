@@ -155,6 +155,31 @@ def test_projects_that_differ_are_different(world: World) -> None:
         assert usages == {'DISK_GB': number + 1}
 
 
+#: Ratios that somebody might spell, store or send otherwise; the names are told apart by position.
+RATIOS = [-0.0, 0.0, 0, 1, 0.1, 1 / 3, 16.1, 1e-30, 5e-324, 2.2250738585072014e-308, 1e22, 123456789012345680.0]
+RATIOS += [2**53 + 1, 10**38, 3.40282e38, 0.30000000000000004, 1e16, 1e-7]
+
+
+def test_ratios_read_back_alike(world: World, reference: World) -> None:
+    texts = []
+    for one in (world, reference):
+        created = call(one, 'POST', '/resource_providers', {'name': 'ratios'}).json
+        records = {}
+        for number, ratio in enumerate(RATIOS):
+            assert call(one, 'PUT', f'/resource_classes/CUSTOM_RATIO_{number}').status == 201
+            records[f'CUSTOM_RATIO_{number}'] = {'total': 8, 'allocation_ratio': ratio}
+        path = f'/resource_providers/{created["uuid"]}/inventories'
+        body = {'resource_provider_generation': 0, 'inventories': records}
+        written = call(one, 'PUT', path, body)
+        assert written.status == 200
+        assert call(one, 'GET', path).body == written.body
+        texts.append(written.body)
+    assert texts[0] == texts[1]
+    found = json.loads(texts[0])['inventories']
+    assert [record['allocation_ratio'] for record in found.values()] == [float(ratio) for ratio in RATIOS]
+    assert b'-0.0' not in texts[0]
+
+
 def test_prefixes_are_literal_and_case_sensitive(world: World) -> None:
     for name in ('CUSTOM_A_B', 'CUSTOM_AXB'):
         assert call(world, 'PUT', f'/traits/{name}').status == 201

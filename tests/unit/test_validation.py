@@ -221,3 +221,19 @@ def test_deep_nesting_around_a_long_number_is_read_or_refused() -> None:
     """How deep the standard library's parser goes depends on the version of Python; it must not be a RecursionError."""
     with contextlib.suppress(ValueError):
         assert validation.parse_json(b'[' * 1000 + b'1' * 30 + b']' * 1000)
+
+
+@pytest.mark.parametrize('count', [2, 5, 40])
+def test_the_first_of_several_violations_is_named(count: int) -> None:
+    """The first in the order of the body, in every process: a set of texts has another order in each."""
+    records = {f'NAME_{number}': {'total': 0} for number in range(count)}
+    schema = {
+        'type': 'object',
+        'properties': {'known': {}},
+        'patternProperties': {'^any': {}},
+        'additionalProperties': {'type': 'object', 'properties': {'total': {'minimum': 1}}},
+    }
+    with pytest.raises(validation.ValidationError) as raised:
+        validation.validate({'known': 1, 'anything': 2, **records}, schema)
+    assert str(raised.value).endswith("On instance['NAME_0']['total']")
+    validation.validate({'known': 1, 'anything': 2, 'NAME': {'total': 1}}, schema)

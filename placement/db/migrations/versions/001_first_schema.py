@@ -12,6 +12,9 @@ from placement.db import types
 revision = '001'
 down_revision = None
 
+#: The tables of which SQLite would forget the largest id when its row is deleted.
+_NUMBERED = frozenset({'resource_providers', 'consumers', 'projects', 'users', 'traits', 'placement_aggregates'})
+
 
 def upgrade() -> None:
     """Create all tables, each after those that it refers to."""
@@ -49,6 +52,8 @@ def _create(name: str, *items: sa.schema.SchemaItem, indexes: Mapping[str, Seque
         sa.Column('updated_at', sa.DateTime),
         mysql_engine='InnoDB',
         mysql_charset='utf8mb4',
+        # Came with 003, which writes the tables of older databases anew; here it saves new ones that work.
+        sqlite_autoincrement=name in _NUMBERED,
         if_not_exists=True,
     )
     present = {index['name'] for index in sa.inspect(op.get_bind()).get_indexes(name)}

@@ -1,0 +1,85 @@
+"""Things that are created and deleted again, one kind after another, whatever the database."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+
+import sqlalchemy as sa
+
+from placement.context import RequestContext
+from placement.db import tables
+from placement.objects import audit, claim
+from placement.objects.inventory import Inventory
+from placement.objects.resource_class import ResourceClass
+from placement.objects.resource_provider import ResourceProvider
+from placement.objects.trait import Trait
+
+
+def _name() -> str:
+    return f'CUSTOM_{uuid.uuid4().hex.upper()}'
+
+
+def _id(context: RequestContext, column: sa.Column[str], value: str) -> int:
+    with context.db.reader() as tx:
+        return int(tx.execute(sa.select(column.table.c.id).where(column == value)).scalar_one())
+
+
+def _resource_class(context: RequestContext) -> int:
+    made = ResourceClass.create(context, _name())
+    ResourceClass.destroy(context, made.name)
+    return made.id
+
+
+def _trait(context: RequestContext) -> int:
+    made = Trait.create(context, _name())
+    Trait.destroy(context, made.name)
+    return made.id
+
+
+def _resource_provider(context: RequestContext) -> int:
+    made = _provider(context)
+    ResourceProvider.destroy(context, made.uuid)
+    return made.id
+
+
+def _consumer(context: RequestContext) -> int:
+    provider, consumer = _provider(context), str(uuid.uuid4())
+    provider.add_inventory(Inventory.from_request('VCPU', {'total': 1}))
+    wanted = claim.ConsumerClaim(consumer, 'project', 'user', {provider.uuid: {'VCPU': 1}})
+    claim.replace_allocations(context, [wanted])
+    made = _id(context, tables.consumers.c.uuid, consumer)
+    claim.delete_allocations(context, consumer)
+    return made
+
+
+def _aggregate(context: RequestContext) -> int:
+    provider, aggregate = _provider(context), str(uuid.uuid4())
+    provider.set_aggregates([aggregate], bump=False)
+    made = _id(context, tables.placement_aggregates.c.uuid, aggregate)
+    provider.set_aggregates([], bump=False)
+    for finding in audit.find(context.db, context.conf, 'orphaned_aggregate'):
+        audit.repair(context.db, finding)
+    return made
+
+
+def _provider(context: RequestContext) -> ResourceProvider:
+    identity = str(uuid.uuid4())
+    return ResourceProvider.create(context, name=identity, uuid=identity)
+
+
+#: What makes one of a kind, deletes it, and returns the id that it had.
+KINDS: dict[str, Callable[[RequestContext], int]] = {
+    'resource class': _resource_class,
+    'trait': _trait,
+    'resource provider': _resource_provider,
+    'consumer': _consumer,
+    'aggregate': _aggregate,
+}
+
+
+def check(context: RequestContext) -> None:
+    """No id comes a second time."""
+    for kind, create_and_delete in KINDS.items():
+        ids = [create_and_delete(context) for _ in range(3)]
+        assert ids == sorted(set(ids)), kind

@@ -1,0 +1,116 @@
+"""Lists that take several statements: the same answers and the same rows as with one, shown with very short batches."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+
+from placement import exception
+from placement.context import RequestContext
+from placement.db import statements
+from placement.objects import audit, claim
+from placement.objects.allocation import AllocationList
+from placement.objects.inventory import Inventory, InventoryList
+from placement.objects.provider_filter import ProviderFilters
+from placement.objects.resource_class import ResourceClass
+from placement.objects.resource_provider import ResourceProvider, ResourceProviderList
+from placement.objects.trait import Trait, TraitList
+
+CLASSES = [f'CUSTOM_{number}' for number in range(7)]
+COUNT = 5
+
+
+@pytest.fixture(autouse=True)
+def short_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two values to a statement."""
+    monkeypatch.setattr(statements, 'BATCH', 2)
+
+
+@pytest.fixture
+def providers(context: RequestContext, short_batches: None) -> list[ResourceProvider]:
+    """Providers with 10 of each class."""
+    for name in CLASSES:
+        ResourceClass.create(context, name)
+    made = []
+    for number in range(COUNT):
+        made.append(ResourceProvider.create(context, name=f'host{number}', uuid=str(uuid.uuid4())))
+        made[-1].set_inventories([Inventory.from_request(name, {'total': 10}) for name in CLASSES])
+    return made
+
+
+def claims(providers: list[ResourceProvider], amount: int) -> list[claim.ConsumerClaim]:
+    """Consumers, each with a project and a user of its own, that hold as much of every class of every provider."""
+    allocations = {one.uuid: dict.fromkeys(CLASSES, amount) for one in providers} if amount else {}
+    return [
+        claim.ConsumerClaim(f'0000000{number}-0000-4000-8000-000000000000', f'p{number}', f'u{number}', allocations)
+        for number in range(COUNT)
+    ]
+
+
+def usages(context: RequestContext, provider: ResourceProvider) -> set[int]:
+    return {one.used for one in InventoryList.get_all_by_provider(context, provider)}
+
+
+def nothing_is_wrong(context: RequestContext) -> bool:
+    return not any(audit.find(context.db, context.conf, kind) for kind in audit.CHECKS)
+
+
+def test_claims(context: RequestContext, providers: list[ResourceProvider]) -> None:
+    for amount in (1, 2, 0):
+        claim.replace_allocations(context, claims(providers, amount))
+        assert [usages(context, one) for one in providers] == [{amount * COUNT}] * COUNT
+        assert len(AllocationList.get_all_by_provider(context, providers[-1])) == (
+            COUNT * len(CLASSES) if amount else 0
+        )
+        assert nothing_is_wrong(context)
+
+
+def test_projects_and_users(context: RequestContext, providers: list[ResourceProvider]) -> None:
+    """More users than projects, some known and some not."""
+    wanted = claims(providers, 1)
+    claim.replace_allocations(context, wanted[:2])
+    claim.replace_allocations(context, wanted)
+    held = {
+        one.consumer_uuid: (one.project_id, one.user_id)
+        for one in AllocationList.get_all_by_provider(context, providers[0])
+    }
+    assert held == {one.consumer_uuid: (one.project_id, one.user_id) for one in wanted}
+
+
+def test_refusals(context: RequestContext, providers: list[ResourceProvider]) -> None:
+    with pytest.raises(exception.AllocationCapacityExceeded) as refused:
+        claim.replace_allocations(context, claims(providers, 3))
+    assert (refused.value.uuid, refused.value.resource_class) == (providers[0].uuid, CLASSES[0])
+    unknown = str(uuid.uuid4())
+    wanted = claim.ConsumerClaim(
+        unknown, 'p', 'u', {one: {CLASSES[0]: 1} for one in [*(p.uuid for p in providers), unknown]}
+    )
+    with pytest.raises(exception.AllocationProviderNotFound, match=unknown):
+        claim.replace_allocations(context, [wanted])
+    assert [usages(context, one) for one in providers] == [{0}] * COUNT
+
+
+def test_inventories_and_their_removal(context: RequestContext, providers: list[ResourceProvider]) -> None:
+    kept = Inventory.from_request(CLASSES[3], {'total': 4})
+    providers[0].set_inventories([kept])
+    found = InventoryList.get_all_by_provider(context, providers[0])
+    assert [(one.resource_class, one.total) for one in found] == [(CLASSES[3], 4)]
+    with pytest.raises(exception.ResourceClassNotFound, match='CUSTOM_NONE'):
+        providers[0].set_inventories([Inventory.from_request(name, {'total': 1}) for name in [*CLASSES, 'CUSTOM_NONE']])
+
+
+def test_traits_and_aggregates(context: RequestContext, providers: list[ResourceProvider]) -> None:
+    for name in CLASSES:
+        Trait.create(context, name)
+    aggregates = [str(uuid.uuid4()) for _ in range(COUNT)]
+    one = providers[0]
+    one.set_traits([*CLASSES, 'HW_CPU_X86_VMX'])
+    one.set_aggregates(aggregates, bump=True)
+    assert sorted(one.get_aggregates()) == sorted(aggregates)
+    filters = ProviderFilters(required=frozenset(CLASSES), member_of=(frozenset(aggregates),))
+    assert [found.uuid for found in ResourceProviderList.get_all_by_filters(context, filters)] == [one.uuid]
+    one.set_traits(CLASSES[:1])
+    assert [trait.name for trait in TraitList.get_all_by_provider(context, one)] == CLASSES[:1]
+    with pytest.raises(exception.TraitNotFound, match='CUSTOM_NONE, CUSTOM_NOTHING'):
+        one.set_traits(['CUSTOM_NONE', *CLASSES, 'CUSTOM_NOTHING'])

@@ -1,0 +1,162 @@
+"""An id means one thing for good, and whoever still holds it after the thing has gone hits nothing."""
+
+from __future__ import annotations
+
+import pathlib
+import uuid
+from collections.abc import Callable
+
+import pytest
+import sqlalchemy as sa
+
+from placement import conf as placement_conf
+from placement import exception
+from placement.context import RequestContext
+from placement.db import migration, tables
+from placement.db.api import Database
+from placement.objects.inventory import Inventory, InventoryList
+from placement.objects.resource_class import ResourceClass
+from placement.objects.resource_provider import ResourceProvider
+from placement.objects.trait import TraitList
+from tests.functional import damage, lasting_ids
+
+
+def test_no_id_comes_a_second_time(context: RequestContext) -> None:
+    lasting_ids.check(context)
+
+
+def test_classes_go_on_after_those_that_others_inserted(context: RequestContext) -> None:
+    with context.db.engine.begin() as connection:
+        connection.execute(tables.resource_classes.insert(), {'id': 20000, 'name': 'CUSTOM_OTHERS'})
+    assert ResourceClass.create(context, 'CUSTOM_OURS').id == 20001
+
+
+def test_a_rename_changes_the_class_of_that_name(context: RequestContext) -> None:
+    found = ResourceClass.create(context, 'CUSTOM_A')
+    ResourceClass.destroy(context, 'CUSTOM_A')
+    ResourceClass.create(context, 'CUSTOM_B')
+    with pytest.raises(exception.ResourceClassNotFound):
+        found.rename('CUSTOM_C')
+    assert ResourceClass.get_by_name(context, 'CUSTOM_B').name == 'CUSTOM_B'
+
+
+def test_a_rename_leaves_a_class_alone_that_was_renamed(context: RequestContext) -> None:
+    found = ResourceClass.create(context, 'CUSTOM_A')
+    ResourceClass.get_by_name(context, 'CUSTOM_A').rename('CUSTOM_B')
+    with pytest.raises(exception.ResourceClassNotFound):
+        found.rename('CUSTOM_C')
+    assert ResourceClass.get_by_name(context, 'CUSTOM_B').id == found.id
+
+
+#: What a request may do to a provider that it has looked up.
+WRITES: dict[str, Callable[[ResourceProvider], object]] = {
+    'add inventory': lambda one: one.add_inventory(Inventory.from_request('VCPU', {'total': 4})),
+    'set inventories': lambda one: one.set_inventories([Inventory.from_request('VCPU', {'total': 4})]),
+    'clear inventories': ResourceProvider.delete_inventories,
+    'set traits': lambda one: one.set_traits(['HW_CPU_X86_VMX']),
+    'clear traits': ResourceProvider.clear_traits,
+    'set aggregates': lambda one: one.set_aggregates([str(uuid.uuid4())], bump=True),
+    'set aggregates below 1.19': lambda one: one.set_aggregates([str(uuid.uuid4())], bump=False),
+    'rename': lambda one: one.update('another'),
+    'move': lambda one: one.update('provider', None),
+}
+
+
+@pytest.mark.parametrize('write', WRITES.values(), ids=WRITES)
+def test_a_write_does_not_hit_another_provider_of_the_same_uuid(
+    context: RequestContext, write: Callable[[ResourceProvider], object]
+) -> None:
+    identity = str(uuid.uuid4())
+    found = ResourceProvider.create(context, name='provider', uuid=identity)
+    ResourceProvider.destroy(context, identity)
+    fresh = ResourceProvider.create(context, name='provider', uuid=identity)
+    with pytest.raises((exception.ConcurrentProviderUpdate, exception.ResourceProviderNotFound)):
+        write(found)
+    assert len(InventoryList.get_all_by_provider(context, fresh)) == 0
+    assert len(TraitList.get_all_by_provider(context, fresh)) == 0
+    assert fresh.get_aggregates() == []
+    now = ResourceProvider.get_by_uuid(context, identity)
+    assert (now.id, now.name, now.generation) == (fresh.id, 'provider', 0)
+
+
+def test_traits_that_are_there_already_are_not_set_at_an_old_generation(context: RequestContext) -> None:
+    identity = str(uuid.uuid4())
+    found = ResourceProvider.create(context, name='provider', uuid=identity)
+    ResourceProvider.get_by_uuid(context, identity).set_traits(['HW_CPU_X86_VMX'])
+    with pytest.raises(exception.ConcurrentProviderUpdate):
+        found.set_traits(['HW_CPU_X86_VMX'])
+
+
+@pytest.fixture
+def old(tmp_path: pathlib.Path) -> Database:
+    """A database of the first version, as it was before ids lasted, with rows and with what others added to a table."""
+    url = f'sqlite:///{tmp_path}/old.sqlite'
+    conf = placement_conf.load(
+        environ={}, config_files=[], overrides={'placement_database': {'connection': url, 'sync_on_startup': True}}
+    )
+    made = Database(conf)
+    migration.sync(made.engine, '001')
+    with made.engine.connect() as connection:
+        tables_there = connection.exec_driver_sql("SELECT sql FROM sqlite_master WHERE type = 'table'").scalars().all()
+        indexes = connection.exec_driver_sql("SELECT sql FROM sqlite_master WHERE type = 'index'").scalars().all()
+    for name in (table.name for table in tables.SHARED):
+        damage.plant(url, f'DROP TABLE {name}')
+    for statement in tables_there:
+        if 'alembic' not in statement and 'sqlite_sequence' not in statement:
+            damage.plant(url, statement.replace(' AUTOINCREMENT', ''))
+    damage.plant(url, 'ALTER TABLE traits ADD COLUMN colour INTEGER DEFAULT 3 CHECK (colour > 1)')
+    damage.plant(url, *filter(None, indexes), *damage.SOUND)
+    damage.plant(url, "INSERT INTO resource_classes (id, name) VALUES (0, 'VCPU'), (10007, 'CUSTOM_NEWEST')")
+    damage.plant(url, "INSERT INTO traits (id, name, colour) VALUES (4, 'CUSTOM_FAST', 7)")
+    damage.plant(url, 'CREATE INDEX by_colour ON traits (colour)')
+    return made
+
+
+def test_an_older_database_is_upgraded(old: Database, tmp_path: pathlib.Path) -> None:
+    url = f'sqlite:///{tmp_path}/old.sqlite'
+    before = damage.contents(url)
+    migration.sync(old.engine)
+    after = damage.contents(url)
+    assert {name: after[name] for name in before if name != migration.VERSION_TABLE} == {
+        name: rows for name, rows in before.items() if name != migration.VERSION_TABLE
+    }
+    assert damage.column(url, 'SELECT last FROM resource_class_ids') == [10007]
+    assert damage.column(url, "SELECT name FROM sqlite_master WHERE name = 'by_colour'") == ['by_colour']
+    indexes = "SELECT count(*) FROM sqlite_master WHERE type = 'index' AND tbl_name = 'consumers' AND sql IS NOT NULL"
+    assert damage.column(url, indexes) == [2]
+    with pytest.raises(sa.exc.IntegrityError, match='CHECK'):
+        damage.plant(url, "INSERT INTO traits (name, colour) VALUES ('CUSTOM_BAD', 1)")
+    with pytest.raises(sa.exc.IntegrityError, match='UNIQUE'):
+        damage.plant(url, "INSERT INTO traits (name) VALUES ('CUSTOM_FAST')")
+    assert damage.column(url, 'PRAGMA foreign_key_check') == []
+
+
+def test_an_upgraded_database_gives_no_id_twice(old: Database) -> None:
+    old.sync()
+    conf = placement_conf.load(environ={}, config_files=[], overrides={})
+    lasting_ids.check(RequestContext(conf=conf, db=old, roles=['admin'], user_id='admin', project_id='admin'))
+
+
+def test_a_row_that_refers_to_nothing_is_a_conflict(context: RequestContext) -> None:
+    """What it refers to was deleted since it was looked up; never an unexpected fault."""
+    row = {'resource_provider_id': 1, 'aggregate_id': 77}
+    with pytest.raises(exception.ConcurrentUpdate):
+        context.db.write(lambda tx: tx.execute(tables.resource_provider_aggregates.insert(), row))
+
+
+def test_a_connection_is_given_back_as_it_was(tmp_path: pathlib.Path) -> None:
+    """To a pool that keeps it."""
+    engine = sa.create_engine(f'sqlite:///{tmp_path}/pooled.sqlite', poolclass=sa.StaticPool)
+    for state in (1, 0):
+        with engine.connect() as connection:
+            connection.exec_driver_sql(f'PRAGMA foreign_keys = {state}')
+        migration.sync(engine)
+        with engine.connect() as connection:
+            assert connection.exec_driver_sql('PRAGMA foreign_keys').scalar() == state
+    engine.dispose()
+
+
+def test_foreign_keys_are_checked_after_an_upgrade(old: Database) -> None:
+    old.sync()
+    with pytest.raises(Exception, match='FOREIGN KEY'), old.engine.begin() as connection:
+        connection.execute(sa.delete(tables.resource_providers).where(tables.resource_providers.c.id == 1))

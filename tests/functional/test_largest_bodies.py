@@ -1,0 +1,11 @@
+"""Lists as long as the limit of bodies lets through, on SQLite."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.integration import largest_bodies
+
+
+def test_largest_bodies(app: Any) -> None:
+    largest_bodies.check(app)

@@ -1,0 +1,91 @@
+"""What a process remembers of names stays right when another process changes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from oslo_config import cfg
+
+from placement import deploy, exception
+from placement.context import RequestContext
+from placement.db.api import Database
+from placement.objects.inventory import Inventory
+from placement.objects.resource_class import ResourceClass
+from placement.objects.resource_provider import ResourceProvider
+from placement.objects.trait import Trait
+from tests.conftest import Counter
+
+
+@pytest.fixture
+def other(conf: cfg.ConfigOpts, context: RequestContext) -> Iterator[RequestContext]:
+    """The context of another process on the same database."""
+    app: Any = deploy.loadapp(conf)
+    yield RequestContext(conf=conf, db=app.db, roles=['admin'], user_id='admin', project_id='admin')
+    app.db.dispose()
+
+
+def _class_id(db: Database, name: str, hold: bool = False) -> int | None:
+    return db.write(lambda tx: db.resource_classes.ids(tx, [name], hold=hold).get(name))
+
+
+def _trait_id(db: Database, name: str, hold: bool = False) -> int | None:
+    return db.write(lambda tx: db.traits.ids(tx, [name], hold=hold).get(name))
+
+
+@pytest.mark.parametrize('hold', [False, True])
+def test_a_class_that_another_process_renamed(context: RequestContext, other: RequestContext, hold: bool) -> None:
+    made = ResourceClass.create(context, 'CUSTOM_A')
+    assert _class_id(context.db, 'CUSTOM_A', hold) == made.id
+    ResourceClass.get_by_name(other, 'CUSTOM_A').rename('CUSTOM_B')
+    assert _class_id(context.db, 'CUSTOM_A', hold) is None
+    assert _class_id(context.db, 'CUSTOM_B', hold) == made.id
+    fresh = ResourceClass.create(other, 'CUSTOM_A')
+    assert _class_id(context.db, 'CUSTOM_A', hold) == fresh.id != made.id
+
+
+@pytest.mark.parametrize('hold', [False, True])
+def test_a_class_that_another_process_deleted(context: RequestContext, other: RequestContext, hold: bool) -> None:
+    made = ResourceClass.create(context, 'CUSTOM_A')
+    assert _class_id(context.db, 'CUSTOM_A', hold) == made.id
+    ResourceClass.destroy(other, 'CUSTOM_A')
+    assert _class_id(context.db, 'CUSTOM_A', hold) is None
+    fresh = ResourceClass.create(other, 'CUSTOM_A')
+    assert _class_id(context.db, 'CUSTOM_A', hold) == fresh.id != made.id
+
+
+@pytest.mark.parametrize('hold', [False, True])
+def test_a_trait_that_another_process_deleted(context: RequestContext, other: RequestContext, hold: bool) -> None:
+    made = Trait.create(context, 'CUSTOM_A')
+    assert _trait_id(context.db, 'CUSTOM_A', hold) == made.id
+    Trait.destroy(other, 'CUSTOM_A')
+    assert _trait_id(context.db, 'CUSTOM_A', hold) is None
+    fresh = Trait.create(other, 'CUSTOM_A')
+    assert _trait_id(context.db, 'CUSTOM_A', hold) == fresh.id != made.id
+
+
+def test_a_custom_name_is_known_as_soon_as_another_process_made_it(
+    context: RequestContext, other: RequestContext
+) -> None:
+    assert _class_id(context.db, 'CUSTOM_A') is None
+    made = ResourceClass.create(other, 'CUSTOM_A')
+    assert _class_id(context.db, 'CUSTOM_A') == made.id
+
+
+def test_standard_names_are_looked_up_once(context: RequestContext, queries: Counter) -> None:
+    with queries(at_most=1):
+        assert _class_id(context.db, 'VCPU') == 0
+    with queries(at_most=0):
+        assert _class_id(context.db, 'MEMORY_MB', hold=True) == 1
+
+
+def test_a_request_names_what_is_there_now(context: RequestContext, other: RequestContext) -> None:
+    """The same through a whole write: what was deleted elsewhere is unknown, however often it was used before."""
+    ResourceClass.create(context, 'CUSTOM_A')
+    host = ResourceProvider.create(context, name='host', uuid='0f2f9ef6-6d4b-4b51-9a5c-0f0a6d9a1b12')
+    host.add_inventory(Inventory.from_request('CUSTOM_A', {'total': 1}))
+    host.delete_inventories()
+    ResourceClass.destroy(other, 'CUSTOM_A')
+    with pytest.raises(exception.ResourceClassNotFound):
+        host.add_inventory(Inventory.from_request('CUSTOM_A', {'total': 1}))

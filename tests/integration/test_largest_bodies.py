@@ -1,0 +1,35 @@
+"""Lists as long as the limit of bodies lets through, on PostgreSQL and MariaDB."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from placement.db import tables
+from tests.integration import databases, largest_bodies
+
+pytestmark = pytest.mark.parametrize(
+    'setting', databases.parameters(*databases.defaults()), indirect=True, scope='module'
+)
+
+
+def test_largest_bodies(load_application: Callable[..., Any]) -> None:
+    largest_bodies.check(load_application({}))
+
+
+def test_a_statement_that_the_driver_refuses_is_no_outage(
+    load_application: Callable[..., Any], setting: databases.Setting
+) -> None:
+    """PostgreSQL's driver does not send more than 65,535 parameters; MariaDB's has no limit."""
+    db = load_application({}).db
+    query = sa.select(tables.traits.c.id).where(tables.traits.c.name.in_([f'T{number}' for number in range(70_000)]))
+    with db.reader() as tx:
+        if setting.server == 'mariadb':
+            assert tx.execute(query).all() == []
+            return
+    # And not DatabaseUnavailable.
+    with pytest.raises(sa.exc.OperationalError), db.reader() as tx:
+        tx.execute(query)
