@@ -14,6 +14,7 @@ from collections.abc import Iterator
 import sqlalchemy as sa
 from alembic import command, config, migration, script
 from alembic.util import CommandError
+from oslo_db import exception as db_exc
 
 from placement import exception
 from placement.db import sqlite, tables
@@ -93,16 +94,43 @@ def sync(engine: sa.Engine, revision: str = 'head', others: Others = Others.LOOK
     :raises ForeignSchema: there are tables but no version of ours.
     :raises UnknownRevision: no such revision.
     :raises StopOthers: processes of an earlier release may still run, and would do harm.
+    :raises RetryRequest: another node of a cluster is doing the same.
     """
     target = _resolve(revision)
     with locked(engine) as connection:
         present = version_on(connection)
         if present is None:
             _refuse_foreign_tables(connection)
+            _make_version_table(connection)
         elif present != target and _ALONE & set(_between(present, target)):
             _refuse_company(connection, present, others)
         if present != target:
-            command.upgrade(_config(connection), target)
+            _upgrade(connection, target)
+
+
+def _make_version_table(connection: sa.Connection) -> None:
+    """Make the table of versions so that it holds one row.
+
+    The nodes of a Galera cluster know no lock in common. Each may take the same steps at once, which do nothing the
+    second time; but the version that one has moved on must not be inserted a second time by another.
+    """
+    if connection.dialect.name in ('mysql', 'mariadb'):
+        sa.Table(
+            VERSION_TABLE,
+            sa.MetaData(),
+            sa.Column('version_num', sa.String(32), primary_key=True, nullable=False),
+            sa.Column('only_row', sa.Integer, nullable=False, server_default='1', unique=True),
+        ).create(connection, checkfirst=True)
+
+
+def _upgrade(connection: sa.Connection, target: str) -> None:
+    try:
+        command.upgrade(_config(connection), target)
+    except CommandError as error:
+        if connection.dialect.name not in ('mysql', 'mariadb'):
+            raise
+        # Another node of a cluster has moved the version on since we looked.
+        raise db_exc.RetryRequest(error) from error
 
 
 def downgrade(engine: sa.Engine, revision: str) -> None:
