@@ -1,32 +1,61 @@
-"""From anchors to candidates: a pipeline of small lazy stages, one rule each.
+"""From sites to candidates: a pipeline of small lazy stages.
 
 ::
 
-    anchors -> candidates of each anchor -> one from each root before a second -> equal bodies once
-            -> at most ``bound`` -> the first ``limit``, or a uniform sample
+    sites -> a walk for each shape -> one candidate from each site before a second, equal ones once
+          -> at most ``budget.candidates`` -> the first ``limit``, or a uniform sample
 
-Every stage pulls only what the next one asks for, so with a limit neither the anchors nor the combinations behind it
-are ever looked at.
+Every stage pulls only what the next one asks for, so with a limit neither the sites nor the combinations behind it are
+ever looked at.
 """
 
 from __future__ import annotations
 
 import itertools
 import random
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from typing import TypeVar
 
 from placement.candidates import slots, steps, walk
+from placement.candidates.budget import Bound, Budget
 from placement.candidates.reasons import Rejections
 from placement.candidates.request import CandidateRequest
-from placement.candidates.rows import Anchor, Candidate, Provider
+from placement.candidates.rows import Anchor, Provider
+from placement.candidates.sites import Amounts, Candidate, Placement, Site
 
 _Item = TypeVar('_Item')
 
 
+class Walk:
+    """The placements of one shape, found one after the other as they are asked for, for all its sites.
+
+    ``found`` holds those found so far. Sites take turns, so nobody goes back by more than one: only the latest two are
+    still there, None stands for the others. ``ended`` says that there are no more.
+    """
+
+    __slots__ = ('_stream', 'ended', 'found')
+
+    def __init__(self, stream: Iterator[Placement]) -> None:
+        self._stream = stream
+        self.found: list[Placement | None] = []
+        self.ended = False
+
+    def get(self, index: int) -> Placement | None:
+        """Return the placement with this number, counted from 0; None when there are fewer."""
+        found = self.found
+        while len(found) <= index:
+            following = next(self._stream, None)
+            if following is None:
+                self.ended = True
+                return None
+            found.append(following)
+            if len(found) > 2:
+                found[-3] = None
+        return found[index]
+
+
 class Finder:
-    """Finds the candidates of one anchor for one request, each body once.
+    """Finds the placements of one anchor for one request.
 
     A candidate at an anchor with a tree uses at least one provider of that tree. Those made of sharing providers alone
     are therefore found at the roots of these providers, or at a bridge, and not again at each root that they reach.
@@ -39,19 +68,28 @@ class Finder:
         self._matcher = slots.Matcher(self._plan, rejections)
         self._rejections = rejections
 
-    def __call__(self, anchor: Anchor) -> Iterator[Candidate]:
-        """Yield the candidates of ``anchor``, in an order that depends on the arguments alone."""
+    def walks(self, sites: Iterable[Site]) -> Iterator[tuple[Site, Walk]]:
+        """Pair each site with its walk, which sites of one shape have in common."""
+        known: dict[Hashable, Walk] = {}
+        for site in sites:
+            shape = site.shape
+            found = known.get(shape)
+            if found is None:
+                found = Walk(self.placements(site.anchor()))
+                if shape is not None:
+                    known[shape] = found
+            yield site, found
+
+    def placements(self, anchor: Anchor) -> Iterator[Placement]:
+        """Yield what can be placed at ``anchor``, in an order that depends on the arguments alone."""
         places = self._matcher.slots(anchor)
         if not places:
             return
-        reason = slots.hopeless(places)
-        if reason is not None:
-            if self._rejections is not None:
-                self._rejections['', reason] += 1
-            return
-        board = walk.Board(self._plan, anchor.tree[0].id if anchor.tree else None)
-        for amounts in walk.walk(places, board, self._rejections):
-            yield Candidate(anchor, amounts)
+        reason = slots.hopeless(places, anchor)
+        if reason is None:
+            yield from walk.walk(places, walk.Board(self._plan, anchor), self._rejections)
+        elif self._rejections is not None:
+            self._rejections['', reason] += 1
 
     def served_by(self, sharing: tuple[Provider, ...]) -> bool:
         """Say whether sharing providers alone could serve every part of the request."""
@@ -59,56 +97,50 @@ class Finder:
 
 
 def search(
-    anchors: Iterable[Anchor],
-    request: CandidateRequest,
-    sharing_ids: frozenset[int] = frozenset(),
-    rejections: Rejections | None = None,
+    sites: Iterable[Site], request: CandidateRequest, budget: Budget, rejections: Rejections | None = None
 ) -> Iterator[Candidate]:
     """Yield the candidates of ``request`` lazily, each body once.
 
-    :param anchors: every tree that can matter with the sharing providers that reach it, and the bridges.
-    :param sharing_ids: the ids of all sharing providers; bodies of these alone can arise at several anchors.
+    :param sites: every tree that can matter with the sharing providers that reach it, and the bridges.
+    :param budget: ends the search early; notes the bound in ``met`` when there is more.
     :param rejections: counts what was turned down and why, when given.
     """
-    find: Callable[[Anchor], Iterator[Candidate]] = Finder(request, rejections)
-    return collapsed(breadth_first(map(find, anchors)), sharing_ids)
+    candidates = breadth_first(Finder(request, rejections).walks(sites))
+    yield from itertools.islice(candidates, budget.candidates)
+    if next(candidates, None) is not None:
+        budget.met.add(Bound.CANDIDATES)
 
 
-def breadth_first(streams: Iterable[Iterator[_Item]]) -> Iterator[_Item]:
-    """Yield the first item of each stream, then the second of each, and so on.
+def breadth_first(walks: Iterable[tuple[Site, Walk]]) -> Iterator[Candidate]:
+    """Yield the first candidate of each site, then the second of each, and so on; equal ones once.
 
-    A stream is pulled one item ahead once its item is out, so that exhausted ones are let go at once and only those
-    with more to give are kept.
+    A walk is asked for one more once its candidate is out, so that exhausted ones are let go at once and only those
+    with more to give are kept. Only candidates of sharing providers alone can be equal, so only they are remembered.
     """
-    waiting: deque[tuple[_Item, Iterator[_Item]]] = deque()
-    for stream in streams:
-        for item in stream:
-            yield item
-            for following in stream:
-                waiting.append((following, stream))
-                break
-            break
-    while waiting:
-        item, stream = waiting.popleft()
-        yield item
-        for following in stream:
-            waiting.append((following, stream))
-            break
-
-
-def collapsed(candidates: Iterator[Candidate], sharing_ids: frozenset[int]) -> Iterator[Candidate]:
-    """Drop repeated bodies. Only those of sharing providers alone can repeat, so only they are remembered."""
-    return _first_of_each(candidates, sharing_ids) if sharing_ids else candidates
-
-
-def _first_of_each(candidates: Iterator[Candidate], sharing_ids: frozenset[int]) -> Iterator[Candidate]:
-    seen = set()
-    for candidate in candidates:
-        if all(provider in sharing_ids for provider, _, _ in candidate.amounts):
-            if candidate.amounts in seen:
+    seen: set[Amounts] = set()
+    index = 0
+    while walks:
+        going_on = []
+        for one in walks:
+            site, shared = one
+            found = shared.found
+            # Most have been found for another site before: spare them the call.
+            placement = found[index] if len(found) > index else shared.get(index)
+            if placement is None:
                 continue
-            seen.add(candidate.amounts)
-        yield candidate
+            candidate = Candidate(site, placement)
+            if not placement.sharing_only or _is_new(candidate, seen):
+                yield candidate
+            if len(found) > index + 1 or not (shared.ended or shared.get(index + 1) is None):
+                going_on.append(one)
+        walks = going_on
+        index += 1
+
+
+def _is_new(candidate: Candidate, seen: set[Amounts]) -> bool:
+    before = len(seen)
+    seen.add(candidate.amounts)
+    return len(seen) > before
 
 
 def chosen(candidates: Iterator[_Item], limit: int | None, rng: random.Random | None = None) -> list[_Item]:

@@ -1,4 +1,7 @@
-"""Who may take which step at one anchor, in the order in which the walk places them."""
+"""Who may take which step at one anchor, in the order in which the walk places them.
+
+Providers are known by position: the tree, root first, and then the sharing providers.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +14,13 @@ from placement.candidates.reasons import Reason, Rejections
 from placement.candidates.rows import Anchor, Provider
 from placement.candidates.steps import Plan, Step
 
-Options = tuple[Provider, ...]
+Providers = tuple[Provider, ...]
+Options = tuple[int, ...]
 
 
 @dataclass(eq=False)
 class Slot:
-    """One step at one anchor, with the providers that could take it alone (in provider order, the own tree's first).
+    """One step at one anchor, with the positions of the providers that could take it alone, ascending.
 
     ``run`` numbers the slots that ask for the same amounts from the same providers: which of them gets which provider
     makes no difference. ``isolated`` and ``collective`` say whether those rules apply. ``later`` knows the collective
@@ -45,25 +49,24 @@ class Matcher:
         self._rejections = rejections
         self._distinct = tuple(dict.fromkeys(plan.steps))
         self._kinds = [self._distinct.index(step) for step in plan.steps]
-        self._shared: dict[Options, list[Options]] = {}
+        self._shared: dict[Providers, list[Options]] = {}
 
     def slots(self, anchor: Anchor) -> list[Slot]:
         """Return the slots in placing order, scarcest first. Empty when a step cannot be placed at all."""
+        shared_from = len(anchor.tree)
         shared = self._from_sharing(anchor.sharing) if anchor.sharing else None
         root = anchor.tree[0] if anchor.tree else None
         options = []
         for kind, step in enumerate(self._distinct):
             fit = self._fitting(step, anchor.tree, root)
-            if shared:
-                fit += shared[kind]
-            if not fit and self._rejections is None:
+            if shared and shared[kind]:
+                fit += tuple([shared_from + index for index in shared[kind]])
+            if not fit:
                 return []
             options.append(fit)
-        if not all(options):
-            return []
         return _in_order(self._plan, anchor, [options[kind] for kind in self._kinds])
 
-    def _from_sharing(self, sharing: Options) -> list[Options]:
+    def _from_sharing(self, sharing: Providers) -> list[Options]:
         found = self._shared.get(sharing)
         if found is None:
             if len(self._shared) >= self.REMEMBERED:
@@ -72,10 +75,10 @@ class Matcher:
             self._shared[sharing] = found
         return found
 
-    def _fitting(self, step: Step, providers: Options, root: Provider | None) -> Options:
+    def _fitting(self, step: Step, providers: Providers, root: Provider | None) -> Options:
         if self._rejections is None:
-            return tuple([one for one in providers if step.refusal(one, root) is None])
-        return tuple(one for one in providers if not self._counted(step, step.refusal(one, root)))
+            return tuple([index for index, one in enumerate(providers) if step.refusal(one, root) is None])
+        return tuple([i for i, one in enumerate(providers) if not self._counted(step, step.refusal(one, root))])
 
     def _counted(self, step: Step, reason: Reason | None) -> bool:
         if reason is not None and self._rejections is not None:
@@ -99,21 +102,20 @@ def _in_order(plan: Plan, anchor: Anchor, options: Sequence[Options]) -> list[Sl
 
 def _look_ahead(plan: Plan, anchor: Anchor, slots: Sequence[Slot]) -> None:
     """Tell each slot what the ones after it can still bring."""
+    providers = anchor.tree + anchor.sharing
     tree_later = False
     later = Later()
-    root_id = anchor.tree[0].id if anchor.tree else None
     for slot in reversed(slots):
         slot.tree_later = tree_later
         slot.later = later
-        # Options of the own tree come first.
-        tree_later = tree_later or slot.options[0].root_id == root_id
+        tree_later = tree_later or slot.options[0] < len(anchor.tree)
         if slot.collective:
-            later = later.preceded_by(plan.collective, slot.options)
+            later = later.preceded_by(plan.collective, [providers[position] for position in slot.options])
 
 
-def hopeless(slots: Sequence[Slot]) -> Reason | None:
+def hopeless(slots: Sequence[Slot], anchor: Anchor) -> Reason | None:
     """Return why these slots cannot all be placed, when simple counting shows it; None says nothing."""
-    if len(slots) > 1 and not _enough_in_all(slots):
+    if len(slots) > 1 and not _enough_in_all(slots, anchor.tree + anchor.sharing):
         return Reason.TOO_LITTLE_IN_ALL
     isolated = [slot.options for slot in slots if slot.isolated]
     if len(isolated) > 1 and not _enough_providers(isolated):
@@ -121,12 +123,12 @@ def hopeless(slots: Sequence[Slot]) -> Reason | None:
     return None
 
 
-def _enough_in_all(slots: Sequence[Slot]) -> bool:
+def _enough_in_all(slots: Sequence[Slot], providers: Providers) -> bool:
     named = Counter(name for slot in slots for name, _ in slot.step.resources)
-    return all(_supply_covers_demand(slots, name) for name, times in named.items() if times > 1)
+    return all(_supply_covers_demand(slots, providers, name) for name, times in named.items() if times > 1)
 
 
-def _supply_covers_demand(slots: Sequence[Slot], name: str) -> bool:
+def _supply_covers_demand(slots: Sequence[Slot], providers: Providers, name: str) -> bool:
     demand = 0
     supply: dict[int, int] = {}
     counted = set()
@@ -137,7 +139,7 @@ def _supply_covers_demand(slots: Sequence[Slot], name: str) -> bool:
         demand += amount
         if slot.run not in counted:
             counted.add(slot.run)
-            supply.update((one.id, one.inventories[name].headroom) for one in slot.options)
+            supply.update((one, providers[one].inventories[name].headroom) for one in slot.options)
     return demand <= sum(supply.values())
 
 
@@ -155,13 +157,13 @@ def _augment(wanted: Sequence[Options], holder: dict[int, int], start: int) -> b
     queue = [start]
     for index in queue:
         for one in wanted[index]:
-            if one.id in came_from:
+            if one in came_from:
                 continue
-            came_from[one.id] = index
-            if one.id not in holder:
-                _reassign(holder, came_from, one.id, start)
+            came_from[one] = index
+            if one not in holder:
+                _reassign(holder, came_from, one, start)
                 return True
-            queue.append(holder[one.id])
+            queue.append(holder[one])
     return False
 
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import itertools
 import random
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from placement.candidates.budget import Bound, Budget
 from placement.candidates.funnel import Funnel
 from placement.candidates.request import CandidateRequest
-from placement.candidates.rows import Candidate, Provider
+from placement.candidates.rows import Anchor, Provider
 from placement.candidates.search import chosen, search
+from placement.candidates.sites import Candidate
 from placement.objects import candidate_funnel, candidate_names
 from placement.objects.candidate_source import Source
 
@@ -52,22 +53,13 @@ class AllocationCandidates:
         with context.db.reader() as tx:
             names = candidate_names.look_up(context.db, tx, request)
             source = Source(tx, request, names, rng)
-            kept, capped = _find(source, request, options.max_allocation_candidates, rng)
-            answer = _answer(kept, source, request, capped)
+            budget = Budget(options.max_allocation_candidates)
+            kept = chosen(search(source.sites(), request, budget), request.limit, rng)
+            answer = _answer(kept, source, request, Bound.CANDIDATES in budget.met)
             if explain_empty and not kept:
                 answer = replace(answer, funnel=candidate_funnel.account(tx, request, names, source, most=1))
         context.db.metrics.candidates(len(kept), time.monotonic() - started)
         return answer
-
-
-def _find(
-    source: Source, request: CandidateRequest, most: int, rng: random.Random | None
-) -> tuple[list[Candidate], bool]:
-    """Return the candidates to answer with, and whether there are more than ``most``, which are not looked at."""
-    candidates = search(source.anchors(), request, source.sharing.ids)
-    kept = chosen(itertools.islice(candidates, most), request.limit, rng)
-    limited = rng is None and request.limit is not None and request.limit <= most
-    return kept, not limited and next(candidates, None) is not None
 
 
 def _answer(kept: Sequence[Candidate], source: Source, request: CandidateRequest, capped: bool) -> AllocationCandidates:
@@ -76,7 +68,7 @@ def _answer(kept: Sequence[Candidate], source: Source, request: CandidateRequest
     for candidate in kept:
         used.update((provider, None) for provider, _, _ in candidate.amounts)
     # Many anchors have the same sharing providers, as the same tuple.
-    for providers in {id(some): some for one in kept for some in one.anchor}.values():
+    for providers in {id(some): some for one in kept for some in _anchor(one)}.values():
         near.update((one.id, one) for one in providers)
     uuids = {id_: near[id_].uuid for id_ in used}
     requests = [_by_provider(candidate, uuids) for candidate in kept]
@@ -84,6 +76,10 @@ def _answer(kept: Sequence[Candidate], source: Source, request: CandidateRequest
         return AllocationCandidates(requests, [near[id_] for id_ in used], uuids, capped)
     whole = _whole_trees(kept, used, near, source)
     return AllocationCandidates(requests, whole, {one.id: one.uuid for one in whole}, capped)
+
+
+def _anchor(candidate: Candidate) -> Anchor:
+    return candidate.site.anchor()
 
 
 def _by_provider(candidate: Candidate, uuids: Mapping[int, str]) -> AllocationRequest:
@@ -98,7 +94,7 @@ def _whole_trees(
 ) -> list[Provider]:
     """Return every provider of every tree that has a used one; those of sharing providers may have to be loaded."""
     wanted = {near[id_].root_id: None for id_ in used}
-    trees = {one.anchor.tree[0].id: one.anchor.tree for one in kept if one.anchor.tree}
+    trees = {tree[0].id: tree for tree in (_anchor(one).tree for one in kept) if tree}
     for tree in source.trees(root_id for root_id in wanted if root_id not in trees):
         trees[tree[0].id] = tree
     return [provider for root_id in wanted for provider in trees[root_id]]

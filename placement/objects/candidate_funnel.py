@@ -12,6 +12,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from placement.candidates.budget import Budget
 from placement.candidates.funnel import Funnel, Miss, Stage
 from placement.candidates.reasons import Reason, Rejections
 from placement.candidates.request import CandidateRequest
@@ -50,7 +51,7 @@ def account(tx: sa.Connection, request: CandidateRequest, names: Names, source: 
     """Make the funnel of a request whose names are known. At most ``most`` candidates are counted."""
     stages = list(itertools.islice(_stages(tx, names, source.roots.needs), _MOST_RULES))
     rejections: Rejections = Counter()
-    candidates = search(source.anchors(), request, source.sharing.ids, rejections)
+    candidates = search(source.sites(), request, Budget(), rejections)
     found = sum(1 for _ in itertools.islice(candidates, most))
     grouping = {} if found else {key: n for key, n in rejections.items() if key[1].between_groups}
     misses = [] if found else _misses(tx, request, names)

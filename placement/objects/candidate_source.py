@@ -13,10 +13,11 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from placement.candidates.request import CandidateRequest
+from placement.candidates.request import SHARING_TRAIT, CandidateRequest
 from placement.candidates.rows import Anchor, Inventory, Provider
 from placement.candidates.search import Finder
 from placement.candidates.sharing import SharingIndex
+from placement.candidates.sites import AnchorSite
 from placement.candidates.steps import compile_request
 from placement.db import tables
 from placement.objects.candidate_names import Names
@@ -49,17 +50,18 @@ class Source:
         self._request = request
         self._names = names
         self._rng = rng
-        aggregates_of = self._load_sharing()
         #: The sharing providers that have inventory of any class of the request.
-        self.sharing: SharingIndex[int] = SharingIndex(aggregates_of)
+        self.sharing: SharingIndex[int] = SharingIndex({})
+        aggregates_of = self._load_sharing()
+        self.sharing = SharingIndex(aggregates_of)
         self.roots = Roots(tx, compile_request(request), names, aggregates_of)
 
-    def anchors(self) -> Iterator[Anchor]:
-        """Yield every anchor that can matter: the trees in batches, then the bridges."""
+    def sites(self) -> Iterator[AnchorSite]:
+        """Yield every place that can matter: the trees in batches, then the bridges."""
         for root_ids in self._batches():
             for tree, aggregates in self._load(_p.c.root_provider_id.in_(root_ids), root_ids):
-                yield self.sharing.anchor(tree, aggregates & self.sharing.aggregates)
-        yield from self._bridges()
+                yield AnchorSite(self.sharing.anchor(tree, aggregates & self.sharing.aggregates))
+        yield from map(AnchorSite, self._bridges())
 
     def trees(self, root_ids: Iterable[int]) -> Iterator[tuple[Provider, ...]]:
         """Yield the trees with these roots, root first."""
@@ -152,7 +154,8 @@ class Source:
     def _trait_names(self, which: sa.ColumnElement[bool]) -> Mapping[int, set[str]]:
         found: defaultdict[int, set[str]] = defaultdict(set)
         if not self._request.with_traits:
-            return found
+            # The search wants to know of no other.
+            return {id_: {SHARING_TRAIT} for id_ in self.sharing.ids}
         for id_, name in self._tx.execute(
             sa.select(_own_traits.resource_provider_id, _traits.c.name)
             .join(_p, _p.c.id == _own_traits.resource_provider_id)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import random
+from collections.abc import Hashable
 from dataclasses import replace
 from typing import Any
 
@@ -12,8 +13,10 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from placement.candidates.request import CandidateRequest, RequestGroup
-from placement.candidates.rows import Anchor, Candidate, Inventory, Provider
+from placement.candidates.rows import Anchor, Inventory, Provider
 from placement.candidates.sharing import SharingIndex
+from placement.candidates.sites import AnchorSite, Candidate
+from placement.candidates.steps import compile_request
 from tests.property.candidates_oracle import RP, SHARES, Body, Group, Query, record
 
 #: A nightly run sets this to try so many times as many examples.
@@ -67,8 +70,46 @@ class Rows:
             met.append(touched)
         return found + list(self.sharing.bridges(met))
 
+    def sites(self) -> list[AnchorSite]:
+        return [AnchorSite(anchor) for anchor in self.anchors()]
+
     def body(self, candidate: Candidate) -> Body:
         return frozenset((self.names[provider], rc, n) for provider, rc, n in candidate.amounts)
+
+
+class ShapedSite(AnchorSite):
+    """A site that tells its shape, and counts how often somebody asks for its rows."""
+
+    __slots__ = ('asked', 'shape')
+
+    def __init__(self, anchor: Anchor, request: CandidateRequest) -> None:
+        super().__init__(anchor)
+        self.asked = 0
+        self.shape = _shape(anchor, request)
+
+    def anchor(self) -> Anchor:
+        self.asked += 1
+        return super().anchor()
+
+
+def _shape(anchor: Anchor, request: CandidateRequest) -> Hashable:
+    """What ``Site.shape`` says that placements depend on."""
+    providers = anchor.tree + anchor.sharing
+    roots = [anchor.tree[0] for _ in anchor.tree] + [None for _ in anchor.sharing]
+    able = [
+        [step.refusal(one, root) is None for one, root in zip(providers, roots, strict=True)]
+        for step in compile_request(request).steps
+    ]
+    of_tree = [[one.root_id for one in providers].index(other.root_id) for other in providers]
+    told = [
+        (
+            tuple((rc, one.inventories[rc].headroom) for rc in request.classes if rc in one.inventories),
+            request.traits & one.traits,
+            SHARES in one.traits,
+        )
+        for one in providers
+    ]
+    return len(anchor.tree), tuple(map(tuple, able)), tuple(of_tree), tuple(told)
 
 
 def _top(name: str, parents: dict[str, str | None]) -> str:

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 from hypothesis import event, given
 from hypothesis import strategies as st
 
+from placement.candidates.budget import Budget
 from placement.candidates.search import chosen, search
 from tests.property.candidates_oracle import RP, Body, Oracle, Query
-from tests.property.candidates_worlds import Rows, queries, request_of, thorough, worlds
+from tests.property.candidates_worlds import Rows, ShapedSite, queries, request_of, thorough, worlds
 
 MINORS = (10, 17, 21, 22, 24, 25, 28, 29, 29, 29)
 
 
 def found(world: list[RP], query: Query) -> list[Body]:
     rows = Rows(world)
-    return [rows.body(one) for one in search(rows.anchors(), request_of(query), rows.sharing.ids)]
+    return [rows.body(one) for one in search(rows.sites(), request_of(query), Budget())]
 
 
 @thorough(2000)
@@ -35,12 +37,25 @@ def test_order_of_anchors_groups_and_providers_does_not_matter(
     world: list[RP], query: Query, rng: random.Random
 ) -> None:
     rows = Rows(world)
-    anchors = rows.anchors()
-    rng.shuffle(anchors)
+    sites = rows.sites()
+    rng.shuffle(sites)
     rng.shuffle(query.groups)
-    bodies = [rows.body(one) for one in search(anchors, request_of(query), rows.sharing.ids)]
+    bodies = [rows.body(one) for one in search(sites, request_of(query), Budget())]
     assert set(bodies) == Oracle(world).candidates(query)
     assert len(bodies) == len(set(bodies))
+
+
+@thorough(400)
+@given(worlds(most=4), queries(MINORS))
+def test_sites_of_one_shape_share_a_walk(world: list[RP], query: Query) -> None:
+    world = [*world, *(replace(rp, name=f'{rp.name}-b', parent=rp.parent and f'{rp.parent}-b') for rp in world)]
+    rows, request = Rows(world), request_of(query)
+    sites = [ShapedSite(anchor, request) for anchor in rows.anchors()]
+    bodies = [rows.body(one) for one in search(sites, request, Budget())]
+    assert set(bodies) == Oracle(world).candidates(query)
+    assert len(bodies) == len(set(bodies))
+    event(f'walks spared: {len(sites) - len({site.shape for site in sites})}')
+    assert sum(site.asked for site in sites) == len({site.shape for site in sites})
 
 
 @thorough(200)
@@ -49,7 +64,7 @@ def test_limited_answer_is_a_subset_of_the_whole_of_the_right_size(
     world: list[RP], query: Query, limit: int, seed: int | None
 ) -> None:
     rows = Rows(world)
-    candidates = search(rows.anchors(), request_of(query), rows.sharing.ids)
+    candidates = search(rows.sites(), request_of(query), Budget())
     kept = [rows.body(one) for one in chosen(candidates, limit, seed if seed is None else random.Random(seed))]
     expected = Oracle(world).candidates(query)
     assert set(kept) <= expected

@@ -9,10 +9,11 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 
+from placement.candidates.budget import Budget
 from placement.candidates.reasons import Reason, Rejections
 from placement.candidates.request import CandidateRequest, RequestGroup
-from placement.candidates.rows import Anchor, Candidate
-from placement.candidates.search import Finder, breadth_first, chosen, search
+from placement.candidates.search import Finder, Walk, breadth_first, chosen, search
+from placement.candidates.sites import Candidate, Placement, Site
 from tests.property.candidates_oracle import RP, record
 from tests.property.candidates_worlds import Rows
 from tests.unit.candidates.examples import rp
@@ -36,36 +37,47 @@ def devices(trees: int, each: int, units: int) -> list[RP]:
 
 def found(world: list[RP], request: CandidateRequest, rejections: Rejections | None = None) -> list[Candidate]:
     rows = Rows(world)
-    return list(search(rows.anchors(), request, rows.sharing.ids, rejections))
+    return list(search(rows.sites(), request, Budget(), rejections))
+
+
+def root(candidate: Candidate) -> str:
+    return candidate.site.anchor().tree[0].uuid
 
 
 def between_groups(rejections: Rejections) -> Rejections:
     return Counter({key: n for key, n in rejections.items() if key[1].between_groups})
 
 
-def watched(anchors: Iterable[Anchor], seen: list[Anchor]) -> Iterator[Anchor]:
-    for anchor in anchors:
-        seen.append(anchor)
-        yield anchor
+def watched(sites: Iterable[Site], seen: list[Site]) -> Iterator[Site]:
+    for site in sites:
+        seen.append(site)
+        yield site
 
 
 def test_a_limit_looks_at_no_more_anchors_than_it_needs() -> None:
     rows = Rows([rp(f'host{number}', VCPU=4) for number in range(100)])
-    seen: list[Anchor] = []
+    seen: list[Site] = []
     request = CandidateRequest((RequestGroup('', False, {'VCPU': 1}),))
-    kept = chosen(search(watched(rows.anchors(), seen), request), 10)
+    kept = chosen(search(watched(rows.sites(), seen), request, Budget()), 10)
     assert len(kept) == 10
     assert len(seen) == 10
 
 
 def test_every_root_gives_one_candidate_before_any_gives_a_second() -> None:
     rows = Rows([*devices(1, 20, 1), rp('host1', VGPU=1), *devices(1, 0, 0)[:0], rp('host2', VGPU=1)])
-    kept = chosen(search(rows.anchors(), numbered(1)), 3)
-    assert {candidate.anchor.tree[0].uuid for candidate in kept} == {'root0', 'host1', 'host2'}
+    kept = chosen(search(rows.sites(), numbered(1), Budget()), 3)
+    assert {root(candidate) for candidate in kept} == {'root0', 'host1', 'host2'}
 
 
 def test_breadth_first_takes_turns_and_lets_go_of_what_is_exhausted() -> None:
-    assert list(breadth_first([iter('abc'), iter(''), iter('d'), iter('ef')])) == ['a', 'd', 'e', 'b', 'f', 'c']
+    sites = Rows([rp(name) for name in 'abcd']).sites()
+    walks = [(site, walk_of(count)) for site, count in zip(sites, (3, 0, 1, 2), strict=True)]
+    order = [(root(one), one.placement.amounts[0][2]) for one in breadth_first(walks)]
+    assert order == [('a', 1), ('c', 1), ('d', 1), ('a', 2), ('d', 2), ('a', 3)]
+
+
+def walk_of(count: int) -> Walk:
+    return Walk(Placement(((0, 'VCPU', number),), sharing_only=False) for number in range(1, count + 1))
 
 
 def test_interchangeable_groups_give_each_combination_once() -> None:
@@ -78,10 +90,10 @@ def test_interchangeable_groups_give_each_combination_once() -> None:
 def test_a_symmetric_tree_does_not_explode(policy: str) -> None:
     rows = Rows(devices(2, 16, 8))
     rejections: Rejections = Counter()
-    candidates = search(rows.anchors(), numbered(8, policy), rows.sharing.ids, rejections)
+    candidates = search(rows.sites(), numbered(8, policy), Budget(), rejections)
     kept = chosen(candidates, 1000)
     assert len({one.amounts for one in kept}) == len(kept) == 1000
-    assert {one.anchor.tree[0].uuid for one in kept} == {'root0', 'root1'}
+    assert {root(one) for one in kept} == {'root0', 'root1'}
     assert sum(rejections.values()) < 10_000
 
 
@@ -123,7 +135,7 @@ def test_traits_that_do_not_add_up_are_seen_before_every_combination_is_placed()
     assert between_groups(rejections) == {('', Reason.COLLECTIVE_TRAITS): 22}
     fewer = RequestGroup('', False, dict.fromkeys(classes, 1), required=frozenset(traits[1:]))
     rows = Rows(world)
-    assert next(search(rows.anchors(), CandidateRequest((fewer,)), rows.sharing.ids))
+    assert next(search(rows.sites(), CandidateRequest((fewer,)), Budget()))
 
 
 def test_traits_that_overlap_do_not_add_up_either() -> None:
@@ -146,7 +158,7 @@ def test_a_shared_pool_alone_is_found_without_looking_at_the_hosts_it_reaches() 
     hosts = [rp(f'host{number}', aggregates='pool', VCPU=8) for number in range(50)]
     rows = Rows([rp('nfs', aggregates='pool', shares=True, DISK_GB=100), *hosts])
     request = CandidateRequest((RequestGroup('', False, {'DISK_GB': 10}),))
-    each = [list(Finder(request)(anchor)) for anchor in rows.anchors()]
+    each = [list(Finder(request).placements(anchor)) for anchor in rows.anchors()]
     assert sum(map(len, each)) == 1
 
 
@@ -219,16 +231,17 @@ def test_equal_amounts_with_other_traits_found_are_not_taken_for_the_same() -> N
 
 def test_no_more_candidates_are_pulled_than_a_small_multiple_of_the_limit() -> None:
     rows = Rows(devices(2, 16, 8))
-    find = Finder(numbered(8))
+    finder = Finder(numbered(8))
     pulled = 0
 
-    def counted(stream: Iterator[Candidate]) -> Iterator[Candidate]:
+    def counted(stream: Iterator[Placement]) -> Iterator[Placement]:
         nonlocal pulled
-        for candidate in stream:
+        for placement in stream:
             pulled += 1
-            yield candidate
+            yield placement
 
-    assert len(chosen(breadth_first(counted(find(anchor)) for anchor in rows.anchors()), 1000)) == 1000
+    walks = [(site, Walk(counted(finder.placements(site.anchor())))) for site in rows.sites()]
+    assert len(chosen(breadth_first(walks), 1000)) == 1000
     assert pulled <= 1002
 
 
@@ -290,5 +303,5 @@ def test_sample_holds_no_more_than_its_size() -> None:
 
 def test_walking_a_stream_stops_where_the_reader_stops() -> None:
     rows = Rows(devices(1, 16, 8))
-    candidates = search(rows.anchors(), numbered(8, 'isolate'), rows.sharing.ids)
+    candidates = search(rows.sites(), numbered(8, 'isolate'), Budget())
     assert len(list(itertools.islice(candidates, 5))) == 5
