@@ -16,7 +16,7 @@ import random
 from collections.abc import Hashable, Iterable, Iterator
 from typing import TypeVar
 
-from placement.candidates import slots, steps, walk
+from placement.candidates import refutation, slots, steps, walk
 from placement.candidates.budget import Bound, Budget
 from placement.candidates.reasons import Rejections
 from placement.candidates.request import CandidateRequest
@@ -85,7 +85,7 @@ class Finder:
         places = self._matcher.slots(anchor)
         if not places:
             return
-        reason = slots.hopeless(places, anchor)
+        reason = refutation.refute(places, anchor.tree + anchor.sharing)
         if reason is None:
             yield from walk.walk(places, walk.Board(self._plan, anchor), self._rejections)
         elif self._rejections is not None:

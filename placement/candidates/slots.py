@@ -5,7 +5,6 @@ Providers are known by position: the tree, root first, and then the sharing prov
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -21,6 +20,8 @@ Options = tuple[int, ...]
 @dataclass(eq=False)
 class Slot:
     """One step at one anchor, with the positions of the providers that could take it alone, ascending.
+
+    Slots with equal options have the same object for it.
 
     ``run`` numbers the slots that ask for the same amounts from the same providers: which of them gets which provider
     makes no difference. ``isolated`` and ``collective`` say whether those rules apply. ``later`` knows the collective
@@ -89,8 +90,10 @@ class Matcher:
 def _in_order(plan: Plan, anchor: Anchor, options: Sequence[Options]) -> list[Slot]:
     """Make the slots, given the options of each step of the plan."""
     runs: dict[tuple[object, ...], int] = {}
+    same: dict[Options, Options] = {}
     slots = []
-    for step, fit in zip(plan.steps, options, strict=True):
+    for step, found in zip(plan.steps, options, strict=True):
+        fit = same.setdefault(found, found)
         isolated = plan.isolate and step.numbered
         collective = bool(plan.collective) and not step.numbered
         run = runs.setdefault((step.resources, fit, isolated, collective), len(runs))
@@ -111,67 +114,3 @@ def _look_ahead(plan: Plan, anchor: Anchor, slots: Sequence[Slot]) -> None:
         tree_later = tree_later or slot.options[0] < len(anchor.tree)
         if slot.collective:
             later = later.preceded_by(plan.collective, [providers[position] for position in slot.options])
-
-
-def hopeless(slots: Sequence[Slot], anchor: Anchor) -> Reason | None:
-    """Return why these slots cannot all be placed, when simple counting shows it; None says nothing."""
-    if len(slots) > 1 and not _enough_in_all(slots, anchor.tree + anchor.sharing):
-        return Reason.TOO_LITTLE_IN_ALL
-    isolated = [slot.options for slot in slots if slot.isolated]
-    if len(isolated) > 1 and not _enough_providers(isolated):
-        return Reason.TOO_FEW_PROVIDERS
-    return None
-
-
-def _enough_in_all(slots: Sequence[Slot], providers: Providers) -> bool:
-    named = Counter(name for slot in slots for name, _ in slot.step.resources)
-    return all(_supply_covers_demand(slots, providers, name) for name, times in named.items() if times > 1)
-
-
-def _supply_covers_demand(slots: Sequence[Slot], providers: Providers, name: str) -> bool:
-    demand = 0
-    supply: dict[int, int] = {}
-    counted = set()
-    for slot in slots:
-        amount = dict(slot.step.resources).get(name)
-        if amount is None:
-            continue
-        demand += amount
-        if slot.run not in counted:
-            counted.add(slot.run)
-            supply.update((one, providers[one].inventories[name].headroom) for one in slot.options)
-    return demand <= sum(supply.values())
-
-
-def _enough_providers(wanted: Sequence[Options]) -> bool:
-    """Say whether each can get a provider of its own: a bipartite matching, grown one augmenting path at a time."""
-    if all(len(options) >= len(wanted) for options in wanted):
-        return True
-    holder: dict[int, int] = {}
-    return all(_augment(wanted, holder, index) for index in range(len(wanted)))
-
-
-def _augment(wanted: Sequence[Options], holder: dict[int, int], start: int) -> bool:
-    """Give ``start`` a provider, moving earlier holders along a shortest path. False when there is none."""
-    came_from: dict[int, int] = {}
-    queue = [start]
-    for index in queue:
-        for one in wanted[index]:
-            if one in came_from:
-                continue
-            came_from[one] = index
-            if one not in holder:
-                _reassign(holder, came_from, one, start)
-                return True
-            queue.append(holder[one])
-    return False
-
-
-def _reassign(holder: dict[int, int], came_from: dict[int, int], free: int, start: int) -> None:
-    held = {index: provider for provider, index in holder.items()}
-    while True:
-        index = came_from[free]
-        holder[free] = index
-        if index == start:
-            return
-        free = held[index]

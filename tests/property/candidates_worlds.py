@@ -207,3 +207,23 @@ def queries(draw: st.DrawFn, minors: tuple[int, ...] = (29,), most: int = 3) -> 
         chosen[1] = replace(chosen[0], number=numbers[1])
     policy = draw(st.sampled_from(['none', 'isolate'])) if len(numbers) > 1 else None
     return Query(chosen, policy, None, minor)
+
+
+@st.composite
+def tight_worlds(draw: st.DrawFn) -> tuple[list[RP], Query]:
+    """One tree of a few devices, and numbered groups that just fit, or just do not."""
+    totals = draw(st.lists(st.integers(6, 10), min_size=2, max_size=4))
+    some_traits = st.sampled_from(_subsets(TRAITS))
+    world = [RP('root', inventory={'VCPU': record(draw(st.integers(1, 6)))})]
+    for number, total in enumerate(totals):
+        inventory = {'VGPU': record(total), 'VCPU': record(draw(st.integers(2, 6)))}
+        world.append(RP(f'd{number}', 'root', inventory, set(draw(some_traits))))
+    chosen = []
+    for number in range(1, draw(st.integers(2, len(totals) + 2)) + 1):
+        resources = {'VGPU': draw(st.sampled_from([2, 3, 4, 4, 5, 5, 6]))}
+        if draw(st.integers(0, 3)) == 0:
+            resources['VCPU'] = draw(st.integers(1, 3))
+        chosen.append(Group(str(number), resources, set(draw(some_traits)) if draw(st.booleans()) else set()))
+    if draw(st.booleans()):
+        chosen.append(Group('', {'VGPU': draw(st.integers(1, 5))}))
+    return world, Query(chosen, draw(st.sampled_from(['none', 'isolate'])))

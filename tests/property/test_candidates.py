@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from dataclasses import replace
 
 from hypothesis import event, given
 from hypothesis import strategies as st
 
 from placement.candidates.budget import Budget
+from placement.candidates.reasons import Reason, Rejections
 from placement.candidates.search import chosen, search
 from tests.property.candidates_oracle import RP, Body, Oracle, Query
-from tests.property.candidates_worlds import Rows, ShapedSite, queries, request_of, thorough, worlds
+from tests.property.candidates_worlds import Rows, ShapedSite, queries, request_of, thorough, tight_worlds, worlds
 
 MINORS = (10, 17, 21, 22, 24, 25, 28, 29, 29, 29)
 
@@ -56,6 +58,21 @@ def test_sites_of_one_shape_share_a_walk(world: list[RP], query: Query) -> None:
     assert len(bodies) == len(set(bodies))
     event(f'walks spared: {len(sites) - len({site.shape for site in sites})}')
     assert sum(site.asked for site in sites) == len({site.shape for site in sites})
+
+
+@thorough(400)
+@given(tight_worlds())
+def test_what_is_tight_is_not_refuted_wrongly(case: tuple[list[RP], Query]) -> None:
+    world, query = case
+    rejections: Rejections = Counter()
+    rows = Rows(world)
+    bodies = [rows.body(one) for one in search(rows.sites(), request_of(query), Budget(), rejections)]
+    assert set(bodies) == Oracle(world).candidates(query)
+    assert len(bodies) == len(set(bodies))
+    for reason in (Reason.TOO_LITTLE_IN_ALL, Reason.TOO_FEW_PROVIDERS, Reason.TOO_FEW_WITH_ROOM):
+        if rejections['', reason]:
+            event(f'refuted: {reason.name}')
+    event('possible' if bodies else 'impossible')
 
 
 @thorough(200)

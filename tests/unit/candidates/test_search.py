@@ -116,6 +116,37 @@ def test_more_groups_than_there_is_room_for_is_seen_at_once(policy: str, count: 
     assert between_groups(rejections) == {('', Reason.TOO_LITTLE_IN_ALL): 1}
 
 
+def unequal(amounts: Iterable[int], policy: str = 'none', rc: str = 'VGPU') -> CandidateRequest:
+    groups = (RequestGroup(str(n), True, {rc: amount}) for n, amount in enumerate(amounts, start=1))
+    return CandidateRequest(tuple(groups), policy)
+
+
+@pytest.mark.parametrize(('first', 'fit'), [(81, 1), (54, 2), (33, 4)])
+@pytest.mark.parametrize('each', [2, 9, 64])
+def test_more_large_groups_than_fit_is_seen_at_once(each: int, first: int, fit: int) -> None:
+    # Groups of 81 to 160, of which a device of 160 takes one; of 54 to 80, of which it takes two; and so on.
+    amounts = [first + number % (160 // fit - first) for number in range(each * fit + 1)]
+    rejections: Rejections = Counter()
+    assert found(devices(1, each, 160), unequal(sorted(amounts)), rejections) == []
+    reasons = between_groups(rejections)
+    assert reasons.keys() <= {('', Reason.TOO_FEW_WITH_ROOM), ('', Reason.TOO_LITTLE_IN_ALL)}
+    assert sum(reasons.values()) == 1
+    rows = Rows(devices(1, each, 160))
+    assert next(search(rows.sites(), unequal(amounts[1:]), Budget()))
+
+
+def test_large_groups_that_few_providers_may_serve_are_seen_at_once() -> None:
+    # Twelve devices, four of them fast, and five fast groups of different amounts above the half among others.
+    world = [rp('root'), *(rp(f'd{n}', 'root', traits=['CUSTOM_FAST'] * (n < 4), VGPU=100) for n in range(12))]
+    fast = [RequestGroup(f'{n}', True, {'VGPU': 50 + n}, frozenset({'CUSTOM_FAST'})) for n in range(1, 6)]
+    slow = [RequestGroup(f'{n}', True, {'VGPU': 50 + n}) for n in range(6, 12)]
+    rejections: Rejections = Counter()
+    assert found(world, CandidateRequest((*fast, *slow), 'none'), rejections) == []
+    assert between_groups(rejections) == {('', Reason.TOO_FEW_WITH_ROOM): 1}
+    rows = Rows(world)
+    assert next(search(rows.sites(), CandidateRequest((*fast[1:], *slow), 'none'), Budget()))
+
+
 def test_more_isolated_groups_than_providers_is_seen_at_once() -> None:
     rejections: Rejections = Counter()
     assert found(devices(1, 16, 8), numbered(17, 'isolate'), rejections) == []
