@@ -9,9 +9,10 @@ from __future__ import annotations
 import itertools
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from placement.candidates.budget import Meter
 from placement.candidates.reasons import Reason
 from placement.candidates.slots import Options, Providers, Slot
 
@@ -24,13 +25,15 @@ class _TooLong(Exception):
 
 
 class _Effort:
-    def __init__(self) -> None:
+    def __init__(self, meter: Meter) -> None:
         self._left = _MOST
+        self._meter = meter
 
     def spend(self, options: int) -> None:
         self._left -= options
         if self._left < 0:
             raise _TooLong
+        self._meter.spend(options)
 
 
 @dataclass(frozen=True)
@@ -42,13 +45,16 @@ class _Asking:
     isolated: bool
 
 
-def refute(slots: Sequence[Slot], providers: Providers) -> Reason | None:
-    """Return why ``slots`` cannot all be placed on ``providers``, None when there is no telling."""
+def refute(slots: Sequence[Slot], providers: Providers, meter: Meter) -> Reason | None:
+    """Return why ``slots`` cannot all be placed on ``providers``, None when there is no telling.
+
+    :raises OutOfSteps: ``meter`` says that it takes too long.
+    """
     names = [name for slot in slots for name, _ in slot.step.resources]
     if len(set(names)) == len(names) and sum(slot.isolated for slot in slots) < 2:
         return None
     try:
-        return _refute(slots, providers, _Effort())
+        return _refute(slots, providers, _Effort(meter))
     except _TooLong:
         return None
 
@@ -66,6 +72,21 @@ def _refute(slots: Sequence[Slot], providers: Providers, effort: _Effort) -> Rea
         if not _large_ones_fit(asking, room, effort):
             return Reason.TOO_FEW_WITH_ROOM
     return None
+
+
+def isolation_fails(slots: Sequence[Slot], taken: Collection[int], meter: Meter) -> bool:
+    """Say whether the isolated ones of ``slots`` cannot each have a provider of its own besides those ``taken``.
+
+    :raises OutOfSteps: ``meter`` says that it takes too long.
+    """
+    effort = _Effort(meter)
+    try:
+        free = {id(slot.options): tuple([one for one in slot.options if one not in taken]) for slot in slots}
+        isolated = [free[id(slot.options)] for slot in slots if slot.isolated]
+        effort.spend(sum(map(len, free.values())))
+        return not _all_served(isolated, dict.fromkeys(itertools.chain(*isolated), 1), effort)
+    except _TooLong:
+        return False
 
 
 def _contested(slots: Sequence[Slot]) -> Iterator[tuple[str, list[_Asking]]]:

@@ -14,16 +14,13 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Hashable, Iterable, Iterator
-from typing import TypeVar
 
 from placement.candidates import refutation, slots, steps, walk
-from placement.candidates.budget import Bound, Budget
+from placement.candidates.budget import Bound, Budget, Meter, OutOfSteps
 from placement.candidates.reasons import Rejections
 from placement.candidates.request import CandidateRequest
 from placement.candidates.rows import Anchor, Provider
 from placement.candidates.sites import Amounts, Candidate, Placement, Site
-
-_Item = TypeVar('_Item')
 
 
 class Walk:
@@ -31,27 +28,39 @@ class Walk:
 
     ``found`` holds those found so far. Sites take turns, so nobody goes back by more than one: only the latest two are
     still there, None stands for the others. ``ended`` says that there are no more.
+
+    ``stream`` yields None when it has taken long enough for one turn.
     """
 
     __slots__ = ('_stream', 'ended', 'found')
 
-    def __init__(self, stream: Iterator[Placement]) -> None:
+    def __init__(self, stream: Iterator[Placement | None]) -> None:
         self._stream = stream
         self.found: list[Placement | None] = []
         self.ended = False
 
     def get(self, index: int) -> Placement | None:
-        """Return the placement with this number, counted from 0; None when there are fewer."""
+        """Return the placement with this number, counted from 0.
+
+        None when there are fewer, or, unless ``ended`` is true, when finding it takes more than this turn.
+        """
         found = self.found
         while len(found) <= index:
-            following = next(self._stream, None)
-            if following is None:
+            try:
+                following = next(self._stream)
+            except StopIteration:
                 self.ended = True
+                return None
+            if following is None:
                 return None
             found.append(following)
             if len(found) > 2:
                 found[-3] = None
         return found[index]
+
+    def goes_on(self, index: int) -> bool:
+        """Say whether there is a placement with this number, as far as one turn tells."""
+        return self.get(index) is not None or not self.ended
 
 
 class Finder:
@@ -63,15 +72,18 @@ class Finder:
     ``rejections``, when given, counts what was turned down and why.
     """
 
-    def __init__(self, request: CandidateRequest, rejections: Rejections | None = None) -> None:
+    def __init__(self, request: CandidateRequest, budget: Budget, rejections: Rejections | None = None) -> None:
         self._plan = steps.compile_request(request)
         self._matcher = slots.Matcher(self._plan, rejections)
+        self._budget = budget
         self._rejections = rejections
 
     def walks(self, sites: Iterable[Site]) -> Iterator[tuple[Site, Walk]]:
-        """Pair each site with its walk, which sites of one shape have in common."""
+        """Pair each site with its walk, which sites of one shape have in common, while there are steps left."""
         known: dict[Hashable, Walk] = {}
         for site in sites:
+            if self._budget.exhausted:
+                return
             shape = site.shape
             found = known.get(shape)
             if found is None:
@@ -80,20 +92,33 @@ class Finder:
                     known[shape] = found
             yield site, found
 
-    def placements(self, anchor: Anchor) -> Iterator[Placement]:
-        """Yield what can be placed at ``anchor``, in an order that depends on the arguments alone."""
-        places = self._matcher.slots(anchor)
+    def placements(self, anchor: Anchor) -> Iterator[Placement | None]:
+        """Yield what can be placed at ``anchor``, in an order that depends on the arguments alone.
+
+        None stands where a turn ends. When there are no steps left, there is no more.
+        """
+        meter = Meter(self._budget)
+        try:
+            yield from self._placements(anchor, meter)
+        except OutOfSteps:
+            return
+        finally:
+            meter.forget()
+
+    def _placements(self, anchor: Anchor, meter: Meter) -> Iterator[Placement | None]:
+        places = self._matcher.slots(anchor, meter)
         if not places:
             return
-        reason = refutation.refute(places, anchor.tree + anchor.sharing)
+        reason = refutation.refute(places, anchor.tree + anchor.sharing, meter)
         if reason is None:
-            yield from walk.walk(places, walk.Board(self._plan, anchor), self._rejections)
+            yield from walk.walk(places, walk.Board(self._plan, anchor, meter), meter, self._rejections)
         elif self._rejections is not None:
             self._rejections['', reason] += 1
 
-    def served_by(self, sharing: tuple[Provider, ...]) -> bool:
-        """Say whether sharing providers alone could serve every part of the request."""
-        return bool(self._matcher.slots(Anchor((), sharing)))
+
+def served_by(request: CandidateRequest, sharing: tuple[Provider, ...]) -> bool:
+    """Say whether sharing providers alone could serve every part of the request."""
+    return bool(slots.Matcher(steps.compile_request(request)).slots(Anchor((), sharing), Meter(Budget())))
 
 
 def search(
@@ -102,10 +127,10 @@ def search(
     """Yield the candidates of ``request`` lazily, each body once.
 
     :param sites: every tree that can matter with the sharing providers that reach it, and the bridges.
-    :param budget: ends the search early; notes the bound in ``met`` when there is more.
+    :param budget: ends the search early, and is told why.
     :param rejections: counts what was turned down and why, when given.
     """
-    candidates = breadth_first(Finder(request, rejections).walks(sites))
+    candidates = breadth_first(Finder(request, budget, rejections).walks(sites))
     yield from itertools.islice(candidates, budget.candidates)
     if next(candidates, None) is not None:
         budget.met.add(Bound.CANDIDATES)
@@ -114,25 +139,31 @@ def search(
 def breadth_first(walks: Iterable[tuple[Site, Walk]]) -> Iterator[Candidate]:
     """Yield the first candidate of each site, then the second of each, and so on; equal ones once.
 
-    A walk is asked for one more once its candidate is out, so that exhausted ones are let go at once and only those
-    with more to give are kept. Only candidates of sharing providers alone can be equal, so only they are remembered.
+    In each round, sites that take long come after those that do not. A walk is asked for one more once its candidate is
+    out, so that exhausted ones are let go at once and only those with more to give are kept. Only candidates of sharing
+    providers alone can be equal, so only they are remembered.
     """
     seen: set[Amounts] = set()
     index = 0
     while walks:
-        going_on = []
-        for one in walks:
-            site, shared = one
-            found = shared.found
-            # Most have been found for another site before: spare them the call.
-            placement = found[index] if len(found) > index else shared.get(index)
-            if placement is None:
-                continue
-            candidate = Candidate(site, placement)
-            if not placement.sharing_only or _is_new(candidate, seen):
-                yield candidate
-            if len(found) > index + 1 or not (shared.ended or shared.get(index + 1) is None):
-                going_on.append(one)
+        going_on: list[tuple[Site, Walk]] = []
+        while walks:
+            late = []
+            for one in walks:
+                site, shared = one
+                found = shared.found
+                # Most have been found for another site before: spare them the call.
+                placement = found[index] if len(found) > index else shared.get(index)
+                if placement is None:
+                    if not shared.ended:
+                        late.append(one)
+                    continue
+                candidate = Candidate(site, placement)
+                if not placement.sharing_only or _is_new(candidate, seen):
+                    yield candidate
+                if len(found) > index + 1 or (not shared.ended and shared.goes_on(index + 1)):
+                    going_on.append(one)
+            walks = late
         walks = going_on
         index += 1
 
@@ -143,13 +174,18 @@ def _is_new(candidate: Candidate, seen: set[Amounts]) -> bool:
     return len(seen) > before
 
 
-def chosen(candidates: Iterator[_Item], limit: int | None, rng: random.Random | None = None) -> list[_Item]:
-    """Return the first ``limit`` items (None: all), or with ``rng`` a uniform sample of that size in random order.
+def chosen(
+    candidates: Iterator[Candidate], request: CandidateRequest, budget: Budget, rng: random.Random | None = None
+) -> list[Candidate]:
+    """Return as many candidates as ``request`` wants: the first, or with ``rng`` a uniform sample in random order.
 
-    The sample is a reservoir: it reads the whole stream and holds ``limit`` items at a time.
+    The sample is a reservoir: it reads the whole stream and holds no more candidates than are wanted at a time. An
+    answer that is as long as was wanted has met no bound, unless it is a sample.
     """
-    kept = list(itertools.islice(candidates, limit))
+    kept = list(itertools.islice(candidates, request.limit))
     if rng is None:
+        if len(kept) == request.limit:
+            budget.met.clear()
         return kept
     for count, candidate in enumerate(candidates, start=len(kept) + 1):
         place = rng.randrange(count)

@@ -5,9 +5,10 @@ Providers are known by position: the tree, root first, and then the sharing prov
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from placement.candidates.budget import Meter
 from placement.candidates.collective import Later
 from placement.candidates.reasons import Reason, Rejections
 from placement.candidates.rows import Anchor, Provider
@@ -15,6 +16,11 @@ from placement.candidates.steps import Plan, Step
 
 Providers = tuple[Provider, ...]
 Options = tuple[int, ...]
+
+_NOTHING = Later()
+
+#: What it costs to look at an anchor at all, in steps.
+_OPENING = 10
 
 
 @dataclass(eq=False)
@@ -24,17 +30,19 @@ class Slot:
     Slots with equal options have the same object for it.
 
     ``run`` numbers the slots that ask for the same amounts from the same providers: which of them gets which provider
-    makes no difference. ``isolated`` and ``collective`` say whether those rules apply. ``later`` knows the collective
-    traits that later slots can bring, ``tree_later`` tells whether a later slot can use the anchor's own tree.
+    makes no difference. ``isolated`` and ``collective`` say whether those rules apply. ``brings`` has the collective
+    traits of each option, ``later`` knows those that later slots can bring, and ``tree_later`` tells whether a later
+    slot can use the anchor's own tree.
     """
 
-    __slots__ = ('collective', 'isolated', 'later', 'options', 'run', 'step', 'tree_later')
+    __slots__ = ('brings', 'collective', 'isolated', 'later', 'options', 'run', 'step', 'tree_later')
 
     step: Step
     options: Options
     run: int
     isolated: bool
     collective: bool
+    brings: Mapping[int, int]
     later: Later
     tree_later: bool
 
@@ -52,26 +60,33 @@ class Matcher:
         self._kinds = [self._distinct.index(step) for step in plan.steps]
         self._shared: dict[Providers, list[Options]] = {}
 
-    def slots(self, anchor: Anchor) -> list[Slot]:
-        """Return the slots in placing order, scarcest first. Empty when a step cannot be placed at all."""
+    def slots(self, anchor: Anchor, meter: Meter) -> list[Slot]:
+        """Return the slots in placing order, scarcest and then largest first. Empty when one cannot be placed at all.
+
+        :raises OutOfSteps: ``meter`` says that finding them takes too long.
+        """
+        meter.prepare(_OPENING)
         shared_from = len(anchor.tree)
-        shared = self._from_sharing(anchor.sharing) if anchor.sharing else None
+        shared = self._from_sharing(anchor.sharing, meter) if anchor.sharing else None
         root = anchor.tree[0] if anchor.tree else None
         options = []
         for kind, step in enumerate(self._distinct):
+            meter.prepare(1 + shared_from)
             fit = self._fitting(step, anchor.tree, root)
             if shared and shared[kind]:
                 fit += tuple([shared_from + index for index in shared[kind]])
             if not fit:
                 return []
+            meter.prepare(len(fit) * len(step.resources))
             options.append(fit)
         return _in_order(self._plan, anchor, [options[kind] for kind in self._kinds])
 
-    def _from_sharing(self, sharing: Providers) -> list[Options]:
+    def _from_sharing(self, sharing: Providers, meter: Meter) -> list[Options]:
         found = self._shared.get(sharing)
         if found is None:
             if len(self._shared) >= self.REMEMBERED:
                 self._shared.clear()
+            meter.prepare(len(sharing) * len(self._distinct))
             found = [self._fitting(step, sharing, None) for step in self._distinct]
             self._shared[sharing] = found
         return found
@@ -95,22 +110,29 @@ def _in_order(plan: Plan, anchor: Anchor, options: Sequence[Options]) -> list[Sl
     for step, found in zip(plan.steps, options, strict=True):
         fit = same.setdefault(found, found)
         isolated = plan.isolate and step.numbered
-        collective = bool(plan.collective) and not step.numbered
+        collective = bool(plan.traits) and not step.numbered
         run = runs.setdefault((step.resources, fit, isolated, collective), len(runs))
-        slots.append(Slot(step, fit, run, isolated, collective, Later(), False))
-    slots.sort(key=lambda slot: (len(slot.options), slot.run))
+        slots.append(Slot(step, fit, run, isolated, collective, {}, _NOTHING, False))
+    slots.sort(key=lambda slot: (len(slot.options), -slot.step.size, slot.run))
     _look_ahead(plan, anchor, slots)
     return slots
 
 
 def _look_ahead(plan: Plan, anchor: Anchor, slots: Sequence[Slot]) -> None:
     """Tell each slot what the ones after it can still bring."""
-    providers = anchor.tree + anchor.sharing
     tree_later = False
-    later = Later()
+    later = _NOTHING
+    brings = _brought(plan, anchor, slots) if plan.traits else {}
     for slot in reversed(slots):
         slot.tree_later = tree_later
         slot.later = later
         tree_later = tree_later or slot.options[0] < len(anchor.tree)
         if slot.collective:
-            later = later.preceded_by(plan.collective, [providers[position] for position in slot.options])
+            slot.brings = brings
+            later = later.preceded_by(frozenset([brings[position] for position in slot.options]))
+
+
+def _brought(plan: Plan, anchor: Anchor, slots: Sequence[Slot]) -> dict[int, int]:
+    providers = anchor.tree + anchor.sharing
+    positions: set[int] = set().union(*(slot.options for slot in slots if slot.collective))
+    return {position: plan.traits.of(providers[position].traits) for position in positions}

@@ -15,12 +15,16 @@ from placement.candidates.request import CandidateRequest
 from placement.candidates.rows import Inventory, Provider
 from placement.handlers import candidate_query, faults
 from placement.handlers.faults import Answer
+from placement.objects import candidate_bounds
 from placement.objects.allocation_candidate import AllocationCandidates, AllocationRequest
 from placement.policies import allocation_candidate as policies
 
 LOG = log.getLogger(__name__)
 
 _LARGEST_JSON_INTEGER = 2**63 - 1
+
+#: Characters of a query that are logged.
+_LONGEST_QUERY = 2048
 
 
 @wsgi_wrapper.PlacementWsgify
@@ -41,7 +45,7 @@ def list_allocation_candidates(req: webob.Request) -> webob.Response:
     version = microversion.wanted(req)
     request = candidate_query.parse(req.environ.get('QUERY_STRING', ''), version, context.conf)
     found = AllocationCandidates.get_by_request(context, request, explain_empty=LOG.isEnabledFor(log.INFO))
-    _log(req.query_string, found, context.conf.placement.max_allocation_candidates)
+    _log(req.query_string, found, context.conf.placement)
     as_list = version < (1, 12)
     body = {
         'allocation_requests': [_allocation_request(one, as_list) for one in found.allocation_requests],
@@ -50,12 +54,13 @@ def list_allocation_candidates(req: webob.Request) -> webob.Response:
     return util.json_response(req, body, last_modified=timeutils.utcnow(with_timezone=True))
 
 
-def _log(query: str, found: AllocationCandidates, most: int) -> None:
+def _log(query: str, found: AllocationCandidates, options: Any) -> None:
     """Say what the answer cannot: that it was cut short, or why it is empty."""
-    if found.capped:
-        LOG.warning('Stopped at [placement] max_allocation_candidates = %d for %s', most, query)
+    shown = query if len(query) <= _LONGEST_QUERY else f'{query[:_LONGEST_QUERY]}...'
+    if found.bounds:
+        LOG.warning('Stopped at [placement] %s for %s', candidate_bounds.in_words(found.bounds, options), shown)
     if found.funnel is not None:
-        LOG.info('No allocation candidates for %s: %s', query, found.funnel)
+        LOG.info('No allocation candidates for %s: %s', shown, found.funnel)
 
 
 def _allocation_request(allocations: AllocationRequest, as_list: bool) -> dict[str, Any]:

@@ -8,13 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from placement.candidates.budget import Bound, Budget
+from placement.candidates.budget import Bound
 from placement.candidates.funnel import Funnel
 from placement.candidates.request import CandidateRequest
 from placement.candidates.rows import Anchor, Provider
 from placement.candidates.search import chosen, search
 from placement.candidates.sites import Candidate
-from placement.objects import candidate_funnel, candidate_names
+from placement.objects import candidate_bounds, candidate_funnel, candidate_names
 from placement.objects.candidate_source import Source
 
 #: Provider uuid to class name to amount.
@@ -27,14 +27,13 @@ class AllocationCandidates:
 
     ``allocation_requests`` has one item per candidate. ``providers`` are those whose summaries belong to them (contract
     B 5.7): the ones used, and from 1.29 on everything in their trees. ``uuids`` maps the ids of these to uuids.
-    ``capped`` says that ``[placement] max_allocation_candidates`` cut the answer short. ``funnel`` tells why there is
-    no candidate, if that was asked for.
+    ``bounds`` are those that cut the answer short. ``funnel`` tells why there is no candidate, if that was asked for.
     """
 
     allocation_requests: Sequence[AllocationRequest]
     providers: Sequence[Provider]
     uuids: Mapping[int, str]
-    capped: bool = False
+    bounds: frozenset[Bound] = frozenset()
     funnel: Funnel | None = None
 
     @classmethod
@@ -53,16 +52,25 @@ class AllocationCandidates:
         with context.db.reader() as tx:
             names = candidate_names.look_up(context.db, tx, request)
             source = Source(tx, request, names, rng)
-            budget = Budget(options.max_allocation_candidates)
-            kept = chosen(search(source.sites(), request, budget), request.limit, rng)
-            answer = _answer(kept, source, request, Bound.CANDIDATES in budget.met)
+            budget = candidate_bounds.budget(options)
+            kept = chosen(search(source.sites(), request, budget), request, budget, rng)
+            answer = _answer(kept, source, request, frozenset(budget.met))
             if explain_empty and not kept:
-                answer = replace(answer, funnel=candidate_funnel.account(tx, request, names, source, most=1))
-        context.db.metrics.candidates(len(kept), time.monotonic() - started)
+                account = candidate_funnel.account(tx, request, names, source, candidate_bounds.for_account(options))
+                answer = replace(answer, funnel=replace(account, bounds=answer.bounds))
+        _count(context.db.metrics, answer, time.monotonic() - started)
         return answer
 
 
-def _answer(kept: Sequence[Candidate], source: Source, request: CandidateRequest, capped: bool) -> AllocationCandidates:
+def _count(metrics: Any, answer: AllocationCandidates, seconds: float) -> None:
+    metrics.candidates(len(answer.allocation_requests), seconds)
+    for bound in answer.bounds:
+        metrics.search_bounded(bound.value)
+
+
+def _answer(
+    kept: Sequence[Candidate], source: Source, request: CandidateRequest, bounds: frozenset[Bound]
+) -> AllocationCandidates:
     near: dict[int, Provider] = {}
     used: dict[int, None] = {}
     for candidate in kept:
@@ -73,9 +81,9 @@ def _answer(kept: Sequence[Candidate], source: Source, request: CandidateRequest
     uuids = {id_: near[id_].uuid for id_ in used}
     requests = [_by_provider(candidate, uuids) for candidate in kept]
     if not request.nested_aware:
-        return AllocationCandidates(requests, [near[id_] for id_ in used], uuids, capped)
+        return AllocationCandidates(requests, [near[id_] for id_ in used], uuids, bounds)
     whole = _whole_trees(kept, used, near, source)
-    return AllocationCandidates(requests, whole, {one.id: one.uuid for one in whole}, capped)
+    return AllocationCandidates(requests, whole, {one.id: one.uuid for one in whole}, bounds)
 
 
 def _anchor(candidate: Candidate) -> Anchor:

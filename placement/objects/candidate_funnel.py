@@ -16,9 +16,9 @@ from placement.candidates.budget import Budget
 from placement.candidates.funnel import Funnel, Miss, Stage
 from placement.candidates.reasons import Reason, Rejections
 from placement.candidates.request import CandidateRequest
-from placement.candidates.search import search
+from placement.candidates.search import chosen, search
 from placement.db import tables
-from placement.objects import candidate_names, candidate_roots, room
+from placement.objects import candidate_bounds, candidate_names, candidate_roots, room
 from placement.objects.candidate_names import Names
 from placement.objects.candidate_roots import Need
 from placement.objects.candidate_source import Source
@@ -41,21 +41,20 @@ def explain(context: Any, request: CandidateRequest) -> Funnel:
     :raises ResourceClassNotFound: a class of any group does not exist.
     :raises TraitNotFound: a trait of any group does not exist.
     """
-    most = context.conf.placement.max_allocation_candidates
+    budget = candidate_bounds.budget(context.conf.placement)
     with context.db.reader() as tx:
         names = candidate_names.look_up(context.db, tx, request)
-        return account(tx, request, names, Source(tx, request, names), min(request.limit or most, most))
+        return account(tx, request, names, Source(tx, request, names), budget)
 
 
-def account(tx: sa.Connection, request: CandidateRequest, names: Names, source: Source, most: int) -> Funnel:
-    """Make the funnel of a request whose names are known. At most ``most`` candidates are counted."""
+def account(tx: sa.Connection, request: CandidateRequest, names: Names, source: Source, budget: Budget) -> Funnel:
+    """Make the funnel of a request whose names are known, within ``budget``."""
     stages = list(itertools.islice(_stages(tx, names, source.roots.needs), _MOST_RULES))
     rejections: Rejections = Counter()
-    candidates = search(source.sites(), request, Budget(), rejections)
-    found = sum(1 for _ in itertools.islice(candidates, most))
+    found = len(chosen(search(source.sites(), request, budget, rejections), request, budget))
     grouping = {} if found else {key: n for key, n in rejections.items() if key[1].between_groups}
     misses = [] if found else _misses(tx, request, names)
-    return Funnel(stages, grouping, found, request.limit, misses)
+    return Funnel(stages, grouping, found, request.limit, misses, frozenset(budget.met))
 
 
 def _stages(tx: sa.Connection, names: Names, needs: Sequence[Need]) -> Iterator[Stage]:

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 
 from placement.candidates.request import SHARING_TRAIT, CandidateRequest
 from placement.candidates.rows import Anchor, Inventory, Provider
-from placement.candidates.search import Finder
+from placement.candidates.search import served_by
 from placement.candidates.sharing import SharingIndex
 from placement.candidates.sites import AnchorSite
 from placement.candidates.steps import compile_request
@@ -89,7 +89,7 @@ class Source:
 
     def _bridges(self) -> Iterator[Anchor]:
         """Yield where several aggregates meet, which matters only if sharing providers can serve everything."""
-        if len(self.sharing.aggregates) < 2 or not Finder(self._request).served_by(self.sharing.providers):
+        if len(self.sharing.aggregates) < 2 or not served_by(self._request, self.sharing.providers):
             return
         met: defaultdict[int, set[int]] = defaultdict(set)
         for root_id, aggregate_id in self._tx.execute(self.roots.meeting_points()):

@@ -39,6 +39,9 @@ class Metrics:
     def candidates(self, count: int, seconds: float) -> None:
         """One search for allocation candidates returned ``count`` of them and took ``seconds``."""
 
+    def search_bounded(self, bound: str) -> None:
+        """One search for allocation candidates was cut short. ``bound`` is the value of a ``Bound``."""
+
     @contextlib.contextmanager
     def claim(self) -> Iterator[None]:
         """Count the claim made in the block: accepted when it ends, refused when it raises a reason to refuse."""

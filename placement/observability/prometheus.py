@@ -44,6 +44,9 @@ class PrometheusMetrics(Metrics):
         self._search_seconds = Histogram(
             'placement_candidates_search_seconds', 'Time of a search.', registry=self.registry, buckets=SECONDS
         )
+        self._bounded = Counter(
+            'placement_candidates_bounded', 'Searches cut short.', ('bound',), registry=self.registry
+        )
 
     def request_answered(self, route: str, method: str, microversion: str, status: int, seconds: float) -> None:
         self._requests.labels(route, method, microversion, str(status)).inc()
@@ -61,6 +64,9 @@ class PrometheusMetrics(Metrics):
     def candidates(self, count: int, seconds: float) -> None:
         self._candidates.observe(count)
         self._search_seconds.observe(seconds)
+
+    def search_bounded(self, bound: str) -> None:
+        self._bounded.labels(bound).inc()
 
 
 def shared_registry() -> CollectorRegistry:

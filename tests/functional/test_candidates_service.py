@@ -18,6 +18,7 @@ from placement.objects import candidate_funnel
 from placement.objects.allocation_candidate import AllocationCandidates
 from tests.conftest import Counter
 from tests.functional.candidates_store import Stored, query_string, uuid_of
+from tests.property import candidates_hard as hard
 from tests.property.candidates_oracle import RP, Group, Query, record
 from tests.unit.candidates.examples import AVX2, WORLDS, rp
 
@@ -173,6 +174,35 @@ def test_most_candidates_is_a_setting_and_reaching_it_is_logged_once(
     caplog.clear()
     assert len(stored.candidates('resources=VCPU:1&limit=3')['allocation_requests']) == 3
     assert not _logged(caplog, 'max_allocation_candidates')
+
+
+def test_a_search_that_is_given_up_on_is_logged_once_with_a_shortened_query(
+    app: Any, conf: cfg.ConfigOpts, caplog: pytest.LogCaptureFixture
+) -> None:
+    world, query = hard.packing(0, classes=3)
+    stored = Stored(app, world)
+    conf.set_override('max_search_steps_per_tree', 1000, 'placement')
+    caplog.set_level(logging.INFO)
+    assert stored.candidates(query)['allocation_requests'] == []
+    [line] = [record for record in caplog.records if record.levelno == logging.WARNING]
+    assert 'Stopped at [placement] max_search_steps_per_tree = 1000 for resources1=' in line.getMessage()
+    [empty] = _logged(caplog, 'No allocation candidates')
+    assert 'stopped at a bound: tree_steps' in empty
+    assert all(len(one) < 2300 for one in _logged(caplog, 'Stopped at'))
+    caplog.clear()
+    conf.set_override('max_search_steps', 3000, 'placement')
+    stored.candidates(query)
+    assert len(_logged(caplog, 'Stopped at [placement] max_search_steps = 3000 for')) == 1
+
+
+def test_a_full_answer_is_not_said_to_be_cut_short(
+    app: Any, conf: cfg.ConfigOpts, caplog: pytest.LogCaptureFixture
+) -> None:
+    world, query = hard.clouds(lambda _seed: hard.packing(0, classes=3), 4, easy=[3])
+    conf.set_override('max_search_steps_per_tree', 5000, 'placement')
+    stored = Stored(app, world)
+    assert len(stored.candidates(query)['allocation_requests']) == 1
+    assert not _logged(caplog, 'Stopped at')
 
 
 def test_random_order_and_random_samples(app: Any, conf: cfg.ConfigOpts) -> None:

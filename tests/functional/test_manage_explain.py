@@ -86,6 +86,15 @@ def test_the_limit_is_the_last_part(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.usefixtures('hosts')
+def test_a_bound_that_was_met_is_told(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert account(capsys, 'resources=VCPU:2')['stopped_at'] == []
+    monkeypatch.setenv('OS_PLACEMENT__MAX_ALLOCATION_CANDIDATES', '1')
+    assert account(capsys, 'resources=VCPU:2')['stopped_at'] == ['candidates']
+    assert manage.main(['explain', 'resources=VCPU:2']) == 0
+    assert 'Stopped at [placement] max_allocation_candidates = 1\n' in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures('hosts')
 def test_a_table_for_people(capsys: pytest.CaptureFixture[str]) -> None:
     assert manage.main(['explain', '?resources=VCPU:5']) == 0
     printed = capsys.readouterr().out

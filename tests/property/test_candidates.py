@@ -9,7 +9,7 @@ from dataclasses import replace
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from placement.candidates.budget import Budget
+from placement.candidates.budget import Bound, Budget
 from placement.candidates.reasons import Reason, Rejections
 from placement.candidates.search import chosen, search
 from tests.property.candidates_oracle import RP, Body, Oracle, Query
@@ -80,9 +80,10 @@ def test_what_is_tight_is_not_refuted_wrongly(case: tuple[list[RP], Query]) -> N
 def test_limited_answer_is_a_subset_of_the_whole_of_the_right_size(
     world: list[RP], query: Query, limit: int, seed: int | None
 ) -> None:
-    rows = Rows(world)
-    candidates = search(rows.sites(), request_of(query), Budget())
-    kept = [rows.body(one) for one in chosen(candidates, limit, seed if seed is None else random.Random(seed))]
+    rows, budget = Rows(world), Budget()
+    query.limit = limit
+    request, rng = request_of(query), seed if seed is None else random.Random(seed)
+    kept = [rows.body(one) for one in chosen(search(rows.sites(), request, budget), request, budget, rng)]
     expected = Oracle(world).candidates(query)
     assert set(kept) <= expected
     assert len(kept) == len(set(kept)) == min(limit, len(expected))
@@ -92,3 +93,31 @@ def test_limited_answer_is_a_subset_of_the_whole_of_the_right_size(
 @given(worlds(), queries((29,)))
 def test_order_is_the_same_every_time(world: list[RP], query: Query) -> None:
     assert found(world, query) == found(world, query)
+
+
+@thorough(300)
+@given(st.one_of(st.tuples(worlds(), queries((28, 29))), tight_worlds()), st.integers(0, 100))
+def test_a_bound_that_is_not_met_changes_nothing(case: tuple[list[RP], Query], percent: int) -> None:
+    rows, request = Rows(case[0]), request_of(case[1])
+    unbounded = Budget()
+    everything = [rows.body(one) for one in search(rows.sites(), request, unbounded)]
+    enough = Budget(steps=unbounded.spent)
+    assert [rows.body(one) for one in search(rows.sites(), request, enough)] == everything
+    assert enough.met == unbounded.met == set()
+    less = Budget(steps=unbounded.spent * percent // 100)
+    some = [rows.body(one) for one in search(rows.sites(), request, less)]
+    assert some == everything[: len(some)]
+    assert less.met == ({Bound.REQUEST_STEPS} if less.steps < unbounded.spent else set())
+    event(f'{len(some)} of {len(everything)}' if len(everything) < 4 else 'many')
+
+
+@thorough(300)
+@given(st.one_of(st.tuples(worlds(), queries((28, 29))), tight_worlds()), st.integers(1, 40))
+def test_giving_up_on_trees_loses_only_candidates_of_these(case: tuple[list[RP], Query], steps: int) -> None:
+    rows, request = Rows(case[0]), request_of(case[1])
+    everything = {rows.body(one) for one in search(rows.sites(), request, Budget())}
+    budget = Budget(tree_steps=steps)
+    some = [rows.body(one) for one in search(rows.sites(), request, budget)]
+    assert len(some) == len(set(some))
+    assert set(some) == everything if not budget.met else set(some) <= everything
+    event('given up' if budget.met else 'not given up')

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from urllib.parse import parse_qsl
 
 import pytest
@@ -56,5 +57,5 @@ def test_oracle_agrees_with_the_table(example: Example) -> None:
 def test_limit_of_one_gives_one_of_the_table() -> None:
     rows = Rows(WORLDS['X4'])
     request = request_of(parsed('resources=SRIOV_NET_VF:1', 29))
-    [candidate] = chosen(search(rows.sites(), request, Budget()), 1)
+    [candidate] = chosen(search(rows.sites(), request, Budget()), replace(request, limit=1), Budget())
     assert rows.body(candidate) in bodies('oar0{SRIOV_NET_VF:1}; oar1{SRIOV_NET_VF:1}')

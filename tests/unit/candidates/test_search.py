@@ -6,6 +6,7 @@ import itertools
 import random
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -40,6 +41,13 @@ def found(world: list[RP], request: CandidateRequest, rejections: Rejections | N
     return list(search(rows.sites(), request, Budget(), rejections))
 
 
+def first(
+    limit: int, sites: Iterable[Site], request: CandidateRequest, rejections: Rejections | None = None
+) -> list[Candidate]:
+    request, budget = replace(request, limit=limit), Budget()
+    return chosen(search(sites, request, budget, rejections), request, budget)
+
+
 def root(candidate: Candidate) -> str:
     return candidate.site.anchor().tree[0].uuid
 
@@ -58,14 +66,14 @@ def test_a_limit_looks_at_no_more_anchors_than_it_needs() -> None:
     rows = Rows([rp(f'host{number}', VCPU=4) for number in range(100)])
     seen: list[Site] = []
     request = CandidateRequest((RequestGroup('', False, {'VCPU': 1}),))
-    kept = chosen(search(watched(rows.sites(), seen), request, Budget()), 10)
+    kept = first(10, watched(rows.sites(), seen), request)
     assert len(kept) == 10
     assert len(seen) == 10
 
 
 def test_every_root_gives_one_candidate_before_any_gives_a_second() -> None:
     rows = Rows([*devices(1, 20, 1), rp('host1', VGPU=1), *devices(1, 0, 0)[:0], rp('host2', VGPU=1)])
-    kept = chosen(search(rows.sites(), numbered(1), Budget()), 3)
+    kept = first(3, rows.sites(), numbered(1))
     assert {root(candidate) for candidate in kept} == {'root0', 'host1', 'host2'}
 
 
@@ -90,8 +98,7 @@ def test_interchangeable_groups_give_each_combination_once() -> None:
 def test_a_symmetric_tree_does_not_explode(policy: str) -> None:
     rows = Rows(devices(2, 16, 8))
     rejections: Rejections = Counter()
-    candidates = search(rows.sites(), numbered(8, policy), Budget(), rejections)
-    kept = chosen(candidates, 1000)
+    kept = first(1000, rows.sites(), numbered(8, policy), rejections)
     assert len({one.amounts for one in kept}) == len(kept) == 1000
     assert {root(one) for one in kept} == {'root0', 'root1'}
     assert sum(rejections.values()) < 10_000
@@ -189,7 +196,7 @@ def test_a_shared_pool_alone_is_found_without_looking_at_the_hosts_it_reaches() 
     hosts = [rp(f'host{number}', aggregates='pool', VCPU=8) for number in range(50)]
     rows = Rows([rp('nfs', aggregates='pool', shares=True, DISK_GB=100), *hosts])
     request = CandidateRequest((RequestGroup('', False, {'DISK_GB': 10}),))
-    each = [list(Finder(request).placements(anchor)) for anchor in rows.anchors()]
+    each = [list(Finder(request, Budget()).placements(anchor)) for anchor in rows.anchors()]
     assert sum(map(len, each)) == 1
 
 
@@ -262,17 +269,17 @@ def test_equal_amounts_with_other_traits_found_are_not_taken_for_the_same() -> N
 
 def test_no_more_candidates_are_pulled_than_a_small_multiple_of_the_limit() -> None:
     rows = Rows(devices(2, 16, 8))
-    finder = Finder(numbered(8))
+    finder = Finder(numbered(8), Budget())
     pulled = 0
 
-    def counted(stream: Iterator[Placement]) -> Iterator[Placement]:
+    def counted(stream: Iterator[Placement | None]) -> Iterator[Placement | None]:
         nonlocal pulled
         for placement in stream:
-            pulled += 1
+            pulled += placement is not None
             yield placement
 
     walks = [(site, Walk(counted(finder.placements(site.anchor())))) for site in rows.sites()]
-    assert len(chosen(breadth_first(walks), 1000)) == 1000
+    assert len(list(itertools.islice(breadth_first(walks), 1000))) == 1000
     assert pulled <= 1002
 
 
@@ -306,20 +313,31 @@ def test_all_reasons_of_one_inventory() -> None:
     ]
 
 
+def hosts(count: int) -> tuple[list[Candidate], CandidateRequest]:
+    """Candidates on so many hosts, and the request for them."""
+    request = CandidateRequest((RequestGroup('', False, {'VCPU': 1}),))
+    return found([rp(f'host{number}', VCPU=4) for number in range(count)], request), request
+
+
 def test_sample_is_uniform_and_shuffled() -> None:
     rng = random.Random(0)
-    drawn = Counter(item for _ in range(3000) for item in chosen(iter(range(10)), 3, rng))
+    ten, request = hosts(10)
+    three = replace(request, limit=3)
+    drawn = Counter(root(one) for _ in range(3000) for one in chosen(iter(ten), three, Budget(), rng))
     # 900 expected of each; six standard deviations are about 150.
+    assert len(drawn) == 10
     assert all(750 < count < 1050 for count in drawn.values())
-    assert len({tuple(chosen(iter(range(5)), None, rng)) for _ in range(200)}) > 80
+    orders = {tuple(root(one) for one in chosen(iter(ten[:5]), request, Budget(), rng)) for _ in range(200)}
+    assert len(orders) > 80
 
 
 def test_sample_holds_no_more_than_its_size() -> None:
     alive: set[int] = set()
     most = 0
 
-    class Item:
-        def __init__(self) -> None:
+    class Item(Candidate):
+        def __init__(self, like: Candidate) -> None:
+            super().__init__(like.site, like.placement)
             nonlocal most
             alive.add(id(self))
             most = max(most, len(alive))
@@ -327,7 +345,8 @@ def test_sample_holds_no_more_than_its_size() -> None:
         def __del__(self) -> None:
             alive.discard(id(self))
 
-    kept = chosen((Item() for _ in range(1000)), 5, random.Random(1))
+    [like], request = hosts(1)
+    kept = chosen((Item(like) for _ in range(1000)), replace(request, limit=5), Budget(), random.Random(1))
     assert len(kept) == 5
     assert most < 10
 
