@@ -21,6 +21,7 @@ class Bound(enum.Enum):
     TREE_STEPS = 'tree_steps'
     REQUEST_STEPS = 'request_steps'
     CANDIDATES = 'candidates'
+    ANSWER_SIZE = 'answer_size'
 
 
 class OutOfSteps(Exception):
@@ -32,13 +33,14 @@ class Budget:
     """The bounds of one search, and what is spent. By default there are no bounds.
 
     ``steps`` are those of the whole request, ``tree_steps`` those that one tree may take without finding a candidate,
-    or a further one. ``candidates`` is how many are looked at. ``met`` are the bounds without which the answer might
-    hold more.
+    or a further one. ``candidates`` is how many are looked at, ``size`` what an answer may hold (as ``Size`` counts
+    it). ``met`` are the bounds without which the answer might hold more.
     """
 
     candidates: int = sys.maxsize
     steps: int = sys.maxsize
     tree_steps: int = sys.maxsize
+    size: int = sys.maxsize
     spent: int = 0
     remembered: int = 0
     met: set[Bound] = field(default_factory=set)

@@ -3,7 +3,7 @@
 ::
 
     sites -> a walk for each shape -> one candidate from each site before a second, equal ones once
-          -> at most ``budget.candidates`` -> the first ``limit``, or a uniform sample
+          -> at most ``budget.candidates`` -> the first ``limit``, or a uniform sample, as far as they fit
 
 Every stage pulls only what the next one asks for, so with a limit neither the sites nor the combinations behind it are
 ever looked at.
@@ -21,6 +21,10 @@ from placement.candidates.reasons import Rejections
 from placement.candidates.request import CandidateRequest
 from placement.candidates.rows import Anchor, Provider
 from placement.candidates.sites import Amounts, Candidate, Placement, Site
+from placement.candidates.size import Size, at_most
+
+#: How many candidates are taken before their size is looked at.
+_BATCH = 1000
 
 
 class Walk:
@@ -179,17 +183,66 @@ def chosen(
 ) -> list[Candidate]:
     """Return as many candidates as ``request`` wants: the first, or with ``rng`` a uniform sample in random order.
 
-    The sample is a reservoir: it reads the whole stream and holds no more candidates than are wanted at a time. An
-    answer that is as long as was wanted has met no bound, unless it is a sample.
+    They hold no more than ``budget.size``, except that the first may. An answer that is as long as was wanted has met
+    no bound, unless it is a sample.
     """
-    kept = list(itertools.islice(candidates, request.limit))
-    if rng is None:
-        if len(kept) == request.limit:
-            budget.met.clear()
-        return kept
+    if rng is not None:
+        return _sample(candidates, request, budget, rng)
+    kept = _first(candidates, request, budget)
+    if len(kept) == request.limit:
+        budget.met.clear()
+    return kept
+
+
+def _first(candidates: Iterator[Candidate], request: CandidateRequest, budget: Budget) -> list[Candidate]:
+    kept: list[Candidate] = []
+    wanted = itertools.islice(candidates, request.limit)
+    room = budget.size
+    while room >= 0:
+        batch = list(itertools.islice(wanted, _BATCH))
+        if not batch:
+            return kept
+        kept += batch
+        room -= at_most(batch, request)
+    # It might be too large. Look closer.
+    return _filled(itertools.chain(kept, wanted), Size(request), request, budget)
+
+
+def _filled(candidates: Iterator[Candidate], size: Size, request: CandidateRequest, budget: Budget) -> list[Candidate]:
+    """Return the first candidates that are wanted and fit."""
+    kept: list[Candidate] = []
+    for candidate in itertools.islice(candidates, request.limit):
+        size.add(candidate)
+        if size.total > budget.size and kept:
+            size.remove(candidate)
+            budget.met.add(Bound.ANSWER_SIZE)
+            break
+        kept.append(candidate)
+    return kept
+
+
+def _sample(
+    candidates: Iterator[Candidate], request: CandidateRequest, budget: Budget, rng: random.Random
+) -> list[Candidate]:
+    """Fill a reservoir: it reads the whole stream and holds no more candidates at a time than it returns."""
+    size = Size(request)
+    kept = _filled(candidates, size, request, budget)
     for count, candidate in enumerate(candidates, start=len(kept) + 1):
         place = rng.randrange(count)
         if place < len(kept):
-            kept[place] = candidate
+            _exchange(kept, place, candidate, size, budget)
     rng.shuffle(kept)
     return kept
+
+
+def _exchange(kept: list[Candidate], place: int, candidate: Candidate, size: Size, budget: Budget) -> None:
+    """Put ``candidate`` in the place of another, unless the rest leaves no room for it."""
+    former = kept[place]
+    size.remove(former)
+    size.add(candidate)
+    if size.total <= budget.size:
+        kept[place] = candidate
+        return
+    budget.met.add(Bound.ANSWER_SIZE)
+    size.remove(candidate)
+    size.add(former)

@@ -36,6 +36,13 @@ OPTS = [
         ' higher one. Reaching it is logged.',
     ),
     cfg.IntOpt(
+        'max_allocation_candidates_size',
+        default=400000,
+        min=1000,
+        help='Most that one answer to GET /allocation_candidates holds: one for each resource class of each provider of'
+        ' each candidate, and one for each provider that is summarized. Reaching it is logged.',
+    ),
+    cfg.IntOpt(
         'max_search_steps',
         default=3000000,
         min=1000,

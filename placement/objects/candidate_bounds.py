@@ -9,6 +9,7 @@ from placement.candidates.budget import Bound, Budget
 
 _OPTIONS = {
     Bound.CANDIDATES: 'max_allocation_candidates',
+    Bound.ANSWER_SIZE: 'max_allocation_candidates_size',
     Bound.REQUEST_STEPS: 'max_search_steps',
     Bound.TREE_STEPS: 'max_search_steps_per_tree',
 }
@@ -23,6 +24,7 @@ def budget(options: Any) -> Budget:
         candidates=options.max_allocation_candidates,
         steps=options.max_search_steps,
         tree_steps=options.max_search_steps_per_tree,
+        size=options.max_allocation_candidates_size,
     )
 
 

@@ -176,6 +176,22 @@ def test_most_candidates_is_a_setting_and_reaching_it_is_logged_once(
     assert not _logged(caplog, 'max_allocation_candidates')
 
 
+def test_most_that_an_answer_holds_is_a_setting_and_reaching_it_is_logged_once(
+    app: Any, conf: cfg.ConfigOpts, caplog: pytest.LogCaptureFixture
+) -> None:
+    stored = Stored(app, flat(600))
+    conf.set_override('max_allocation_candidates_size', 1000, 'placement')
+    for random_order in (False, True):
+        conf.set_override('randomize_allocation_candidates', random_order, 'placement')
+        caplog.clear()
+        answer = stored.candidates('resources=VCPU:1')
+        assert len(answer['allocation_requests']) == len(answer['provider_summaries']) == 500
+        assert len(_logged(caplog, 'max_allocation_candidates_size = 1000 for resources=VCPU')) == 1
+        caplog.clear()
+        assert len(stored.candidates('resources=VCPU:1&limit=500')['allocation_requests']) == 500
+        assert not _logged(caplog, 'Stopped at')
+
+
 def test_a_search_that_is_given_up_on_is_logged_once_with_a_shortened_query(
     app: Any, conf: cfg.ConfigOpts, caplog: pytest.LogCaptureFixture
 ) -> None:

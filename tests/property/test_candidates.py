@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from placement.candidates.budget import Bound, Budget
 from placement.candidates.reasons import Reason, Rejections
 from placement.candidates.search import chosen, search
-from tests.property.candidates_oracle import RP, Body, Oracle, Query
+from placement.candidates.size import Size, at_most
+from tests.property.candidates_oracle import RP, SHARES, Body, Oracle, Query
 from tests.property.candidates_worlds import Rows, ShapedSite, queries, request_of, thorough, tight_worlds, worlds
 
 MINORS = (10, 17, 21, 22, 24, 25, 28, 29, 29, 29)
@@ -121,3 +122,23 @@ def test_giving_up_on_trees_loses_only_candidates_of_these(case: tuple[list[RP],
     assert len(some) == len(set(some))
     assert set(some) == everything if not budget.met else set(some) <= everything
     event('given up' if budget.met else 'not given up')
+
+
+@thorough(200)
+@given(worlds(), queries((10, 28, 29, 29)))
+def test_the_size_of_an_answer_is_what_it_holds(world: list[RP], query: Query) -> None:
+    rows, request = Rows(world), request_of(query)
+    size = Size(request)
+    found = list(search(rows.sites(), request, Budget()))
+    for candidate in found:
+        size.add(candidate)
+    bodies = {rows.body(one) for one in found}
+    holds = sum(map(len, bodies)) + len(Oracle(world).summaries(query, bodies))
+    sharing = [rp for rp in world if SHARES in rp.traits]
+    assert size.total == holds or (sharing and query.minor >= 29)
+    # Their trees go unnoticed, and those that serve their own tree as well count twice.
+    assert size.total <= holds + len(sharing)
+    assert size.total <= at_most(found, request)
+    for candidate in found:
+        size.remove(candidate)
+    assert size.total == 0

@@ -1,7 +1,8 @@
-"""What hard searches may cost, counted in steps: refuted at once, given up on in time, and never at others' expense."""
+"""What hard searches may cost, in steps and in what the answer holds, and that others do not pay for it."""
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -10,12 +11,14 @@ import pytest
 from placement import conf as placement_conf
 from placement.candidates import budget as budgets
 from placement.candidates.budget import Bound, Budget
+from placement.candidates.request import CandidateRequest
 from placement.candidates.search import chosen, search
 from placement.candidates.sites import Candidate
+from placement.candidates.size import Size
 from placement.objects import candidate_bounds
 from tests.property import candidates_hard as hard
 from tests.property.candidates_hard import Case
-from tests.property.candidates_oracle import Oracle
+from tests.property.candidates_oracle import Oracle, record
 from tests.property.candidates_worlds import Rows, ShapedSite, request_of
 
 
@@ -79,6 +82,16 @@ def test_no_search_takes_more_steps_than_it_may(name: str) -> None:
     answered(HARD[name], budget)
     # The last piece of work may go over the bound: a question about traits, or one step at a large tree.
     assert budget.spent <= 300_000 + 20_000
+    assert budget.remembered == 0
+
+
+@pytest.mark.parametrize('seed', range(40))
+def test_no_random_search_takes_more_than_it_may(seed: int) -> None:
+    case = hard.some(seed)
+    budget = Budget(steps=200_000, tree_steps=20_000, size=5_000)
+    found = answered(case, budget)
+    assert budget.spent <= 200_000 + 20_000
+    assert size_of(found, request_of(case[1])) <= 5_000
     assert budget.remembered == 0
 
 
@@ -148,3 +161,73 @@ def test_remembering_less_changes_no_answer(monkeypatch: pytest.MonkeyPatch) -> 
         bodies.append([one.amounts for one in answered((world, query), Budget())])
     assert bodies[0] == bodies[1] == bodies[2]
     assert len(bodies[0]) == len(set(bodies[0])) > 100
+
+
+# What an answer holds ----------------------------------------------------------------------------------------
+
+
+def size_of(candidates: list[Candidate], request: CandidateRequest) -> int:
+    size = Size(request)
+    for candidate in candidates:
+        size.add(candidate)
+    return size.total
+
+
+@pytest.mark.parametrize('classes', [17, 40, 400])
+def test_wide_answers_are_bounded_by_what_they_hold(classes: int) -> None:
+    case, budget = hard.wide(classes), defaults()
+    found = answered(case, budget)
+    assert budget.met == {Bound.ANSWER_SIZE}
+    assert budget.size - classes <= size_of(found, request_of(case[1])) <= budget.size
+    assert len(found) == (budget.size - 2 * classes - 1) // classes
+
+
+@pytest.mark.parametrize('trees', [1, 5, 200])
+@pytest.mark.parametrize('minor', [28, 29])
+def test_as_much_is_kept_as_fits(trees: int, minor: int) -> None:
+    world, query = hard.clouds(lambda _seed: hard.wide(3), trees)
+    query.minor = minor
+    if minor == 28:
+        # Then one provider serves all three classes.
+        world = [replace(one, inventory={f'CUSTOM_C{n}': record(5) for n in range(3)}) for one in world]
+    everything = answered((world, query), Budget())
+    request = request_of(query)
+    for size in (1, 30, 500, 4000):
+        budget = Budget(size=size)
+        some = answered((world, query), budget)
+        assert [one.amounts for one in some] == [one.amounts for one in everything[: len(some)]]
+        assert size_of(some, request) <= size or len(some) == 1
+        assert budget.met == (set() if len(some) == len(everything) else {Bound.ANSWER_SIZE})
+        if budget.met:
+            assert size_of(everything[: len(some) + 1], request) > size
+
+
+def test_a_limit_that_is_reached_hides_no_bound_that_was_met_elsewhere() -> None:
+    world, query = hard.wide(10)
+    query.limit = 50
+    budget = Budget(size=10 * 49 + 21)
+    assert len(answered((world, query), budget)) == 49
+    assert budget.met == {Bound.ANSWER_SIZE}
+    budget = Budget(size=10 * 50 + 21)
+    assert len(answered((world, query), budget)) == 50
+    assert budget.met == set()
+
+
+def test_samples_are_drawn_from_everything_and_hold_what_fits() -> None:
+    world, query = hard.clouds(lambda _seed: hard.wide(4), 40)
+    query.limit = 200
+    request, rng = request_of(query), random.Random(4)
+    everything = {one.amounts for one in answered((world, replace(query, limit=None)), Budget())}
+    drawn = set()
+    for size in (300, 900, 10_000):
+        budget = Budget(size=size)
+        found = chosen(search(Rows(world).sites(), request, budget), request, budget, rng)
+        bodies = {one.amounts for one in found}
+        assert len(bodies) == len(found) <= query.limit
+        assert bodies <= everything
+        assert size_of(found, request) <= size
+        assert len(found) > size // 14 or len(found) == query.limit
+        assert budget.met == ({Bound.ANSWER_SIZE} if len(found) < query.limit else set())
+        drawn |= bodies
+    # The first 200 are of the first five rounds; a sample goes on to the sixteenth.
+    assert len(drawn - {one.amounts for one in answered((world, query), Budget())}) > 100
