@@ -11,6 +11,7 @@ from oslo_middleware import request_id
 
 from placement import auth, exception, policy
 from placement.db.api import Database
+from placement.mirror.keeper import Mirror
 from placement.wsgi_types import WSGIApplication
 
 ENVIRON_KEY = 'placement.context'
@@ -22,16 +23,31 @@ class RequestContext(context.RequestContext):
     :param conf: the application's configuration.
     :param db: the application's database.
     :param enforcer: the application's policy; None makes one from ``conf`` when it is first needed.
+    :param mirror: what the application's searches look at; None makes one of ``db`` when it is first needed.
     :param identity: what ``oslo_context.context.RequestContext`` takes: ``user_id``, ``project_id``, ``roles``, ...
     """
 
     def __init__(
-        self, *, conf: cfg.ConfigOpts, db: Database, enforcer: policy.Enforcer | None = None, **identity: Any
+        self,
+        *,
+        conf: cfg.ConfigOpts,
+        db: Database,
+        enforcer: policy.Enforcer | None = None,
+        mirror: Mirror | None = None,
+        **identity: Any,
     ) -> None:
         super().__init__(**identity)
         self.conf = conf
         self.db = db
         self._enforcer = enforcer
+        self._mirror = mirror
+
+    @property
+    def mirror(self) -> Mirror:
+        """What searches look at."""
+        if self._mirror is None:
+            self._mirror = Mirror(self.db)
+        return self._mirror
 
     @property
     def policy(self) -> policy.Enforcer:
@@ -57,12 +73,18 @@ class ContextMiddleware:
     """WSGI middleware that makes the context from the identity that authentication established."""
 
     def __init__(
-        self, application: WSGIApplication, conf: cfg.ConfigOpts, db: Database, enforcer: policy.Enforcer
+        self,
+        application: WSGIApplication,
+        conf: cfg.ConfigOpts,
+        db: Database,
+        enforcer: policy.Enforcer,
+        mirror: Mirror,
     ) -> None:
         self._application = application
         self._conf = conf
         self._db = db
         self._enforcer = enforcer
+        self._mirror = mirror
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         """Put the context into ``environ['placement.context']`` and go on."""
@@ -70,6 +92,7 @@ class ContextMiddleware:
             conf=self._conf,
             db=self._db,
             enforcer=self._enforcer,
+            mirror=self._mirror,
             request_id=environ[request_id.ENV_REQUEST_ID],
             global_request_id=environ.get(request_id.GLOBAL_REQ_ID),
             **environ.get(auth.IDENTITY, {}),

@@ -13,6 +13,7 @@ from oslo_middleware import base, cors, http_proxy_to_wsgi, request_id
 
 from placement import auth, body, context, exception, fault_wrap, handler, microversion_middleware, policy, requestlog
 from placement.db.api import Database
+from placement.mirror.keeper import Mirror
 from placement.observability import health
 from placement.observability import middleware as metrics_middleware
 from placement.wsgi_types import WSGIApplication
@@ -25,11 +26,13 @@ class Application:
 
     :param entry: the outermost middleware.
     :param db: the database; ``db.dispose()`` closes its connections.
+    :param mirror: what searches look at.
     """
 
-    def __init__(self, entry: WSGIApplication, db: Database) -> None:
+    def __init__(self, entry: WSGIApplication, db: Database, mirror: Mirror) -> None:
         self._entry = entry
         self.db = db
+        self.mirror = mirror
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         """Answer a request."""
@@ -45,13 +48,15 @@ def loadapp(conf: cfg.ConfigOpts) -> Application:
     """
     db = Database(conf)
     enforcer = policy.Enforcer(conf)
+    mirror = Mirror(db)
     application: WSGIApplication = handler.PlacementHandler()
-    for middleware in reversed(_pipeline(conf, db, enforcer)):
+    for middleware in reversed(_pipeline(conf, db, enforcer, mirror)):
         application = middleware(application)
     # Last, so that a mistake in the configuration is found before anything is connected.
     if conf.placement_database.sync_on_startup:
         _sync(db)
-    return Application(application, db)
+    mirror.load()
+    return Application(application, db, mirror)
 
 
 def _sync(db: Database) -> None:
@@ -62,10 +67,12 @@ def _sync(db: Database) -> None:
         raise exception.ConfigurationInvalid(reason=f'The database cannot be used: {reason}') from error
 
 
-def _pipeline(conf: cfg.ConfigOpts, db: Database, enforcer: policy.Enforcer) -> list[Middleware]:
+def _pipeline(conf: cfg.ConfigOpts, db: Database, enforcer: policy.Enforcer, mirror: Mirror) -> list[Middleware]:
     """What a request passes before it is dispatched, outermost first. The order is contract A 1.1."""
     pipeline: list[Middleware | None] = [
-        functools.partial(health.HealthCheck, db=db, path=conf.healthcheck.path) if conf.healthcheck.path else None,
+        functools.partial(health.HealthCheck, db=db, path=conf.healthcheck.path, mirror=mirror)
+        if conf.healthcheck.path
+        else None,
         functools.partial(metrics_middleware.RequestMetrics, metrics=db.metrics) if conf.metrics.bind else None,
         functools.partial(http_proxy_to_wsgi.HTTPProxyToWSGI, conf=conf)
         if conf.oslo_middleware.enable_proxy_headers_parsing
@@ -75,7 +82,7 @@ def _pipeline(conf: cfg.ConfigOpts, db: Database, enforcer: policy.Enforcer) -> 
         functools.partial(cors.CORS, conf=conf) if conf.cors.allowed_origin else None,
         _Preflight if conf.cors.allowed_origin else None,
         functools.partial(auth.KeystoneAuth, conf=conf) if conf.api.auth_strategy == 'keystone' else auth.NoAuth,
-        functools.partial(context.ContextMiddleware, conf=conf, db=db, enforcer=enforcer),
+        functools.partial(context.ContextMiddleware, conf=conf, db=db, enforcer=enforcer, mirror=mirror),
         requestlog.RequestLog,
         fault_wrap.FaultWrap,
         microversion_middleware.MicroversionMiddleware,

@@ -117,6 +117,29 @@ def json_response(
     return response
 
 
+def fragments_response(
+    req: webob.Request, members: Mapping[str, tuple[str, list[bytes]]], last_modified: dt.datetime
+) -> webob.Response:
+    """Make a response with a JSON object whose members are long and written already.
+
+    :param members: name to the brackets of the value (``[]`` or ``{}``) and what stands between its commas. The lists
+        are used up: the body, of many megabytes perhaps, is put together in one step.
+    """
+    parts: list[bytes] = []
+    for name, (brackets, items) in members.items():
+        # Commas separate members as they separate items.
+        written = items or [b'']
+        written[0] = f'{"" if parts else "{"}"{name}":{brackets[0]}'.encode() + written[0]
+        written[-1] += brackets[1].encode()
+        parts += written
+    parts[-1] += b'}'
+    response = webob.Response(
+        b','.join(parts), content_type='application/json', charset=None, conditional_response=False
+    )
+    _set_cache_headers(req, response, last_modified)
+    return response
+
+
 def empty_response(
     req: webob.Request, status: int, location: str | None = None, last_modified: dt.datetime | None = None
 ) -> webob.Response:

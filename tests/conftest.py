@@ -85,11 +85,14 @@ def queries(db: Database) -> Counter:
             if not statement.startswith('BEGIN'):
                 seen.append(statement)
 
-        sa.event.listen(db.engine, 'before_cursor_execute', note)
+        engines = (db.engine, db.asking_engine)
+        for engine in engines:
+            sa.event.listen(engine, 'before_cursor_execute', note)
         try:
             yield seen
         finally:
-            sa.event.remove(db.engine, 'before_cursor_execute', note)
+            for engine in engines:
+                sa.event.remove(engine, 'before_cursor_execute', note)
         assert len(seen) <= at_most, '\n'.join(seen)
 
     return counted

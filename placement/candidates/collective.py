@@ -1,15 +1,32 @@
-"""The traits that the unnumbered group requires of all its providers together (contract B 5.3)."""
+"""The traits that the unnumbered group requires of all its providers together (contract B 5.3).
+
+A set of traits is a number here, with one bit for each trait that the group requires.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from placement.candidates.rows import Provider
+from placement.candidates.budget import Meter
 
-Traits = frozenset[str]
-
-#: How much work one question may take, and how many answers are remembered. Beyond it the walk is slower, not wrong.
+#: How many sets one question may try.
 _MOST = 10000
+
+
+class Traits:
+    """The required traits, and which bit stands for which."""
+
+    def __init__(self, wanted: Iterable[str]) -> None:
+        self._bits = {name: 1 << number for number, name in enumerate(sorted(wanted))}
+        #: All of them.
+        self.all = (1 << len(self._bits)) - 1
+
+    def __bool__(self) -> bool:
+        return self.all != 0
+
+    def of(self, names: Iterable[str]) -> int:
+        """Return the set of those of ``names`` that are wanted."""
+        return sum([self._bits[name] for name in self._bits.keys() & names])
 
 
 class Later:
@@ -17,37 +34,84 @@ class Later:
 
     Without it, a walk would place every combination of providers before it sees that their traits do not add up.
 
-    ``choices`` holds for each of these slots the sets of wanted traits that its options have.
+    ``choices`` holds for each of these slots the sets of wanted traits that its options have, ``combinations`` is how
+    often one can be taken of each, if that is not more than ``_MOST``.
     """
 
-    def __init__(self, choices: tuple[frozenset[Traits], ...] = ()) -> None:
+    def __init__(self, choices: Sequence[frozenset[int]] = (), combinations: int = 1) -> None:
         self._choices = choices
-        self._largest = [max(map(len, choice)) for choice in choices]
-        self._known: dict[Traits, bool] = {}
+        self._combinations = combinations
+        self._known: dict[int, bool] = {}
 
-    def preceded_by(self, wanted: Traits, options: Sequence[Provider]) -> Later:
-        """Return the same preceded by one more slot, which has ``options``."""
-        choice = frozenset([wanted.intersection(one.traits) for one in options])
-        return Later((choice, *self._choices)) if any(choice) else self
+    def preceded_by(self, choice: frozenset[int]) -> Later:
+        """Return the same preceded by one more slot, whose options have these sets."""
+        if not any(choice):
+            return self
+        return Later((choice, *self._choices), min(self._combinations * len(choice), _MOST + 1))
 
-    def can_bring(self, missing: Traits) -> bool:
+    def can_bring(self, missing: int, meter: Meter) -> bool:
         """Whether the traits in ``missing`` can still come. True, too, where finding out would take too long."""
         if not missing:
             return True
         answer = self._known.get(missing)
         if answer is None:
-            if len(self._known) >= _MOST:
-                self._known.clear()
-            answer = self._known[missing] = self._find_out(missing)
+            answer = self._find_out(missing, meter)
+            if meter.remember(1):
+                self._known[missing] = answer
         return answer
 
-    def _find_out(self, missing: Traits) -> bool:
-        most_after = sum(self._largest)
-        reachable = {missing}
-        for choice, largest in zip(self._choices, self._largest, strict=True):
-            if len(reachable) * len(choice) > _MOST:
-                return True
-            most_after -= largest
-            left = {before - brought for before in reachable for brought in choice}
-            reachable = {some for some in left if len(some) <= most_after}
-        return frozenset() in reachable
+    def _find_out(self, missing: int, meter: Meter) -> bool:
+        meter.spend(1 + sum(map(len, self._choices)))
+        most = sum([max([(one & missing).bit_count() for one in choice]) for choice in self._choices])
+        if most < missing.bit_count():
+            return False
+        choices = self._without_excluded(missing, meter)
+        if choices is None:
+            return False
+        if min(self._combinations, 1 << missing.bit_count()) > _MOST:
+            return True
+        return _add_up(choices, missing, meter)
+
+    def _without_excluded(self, missing: int, meter: Meter) -> Sequence[frozenset[int]] | None:
+        """Drop the options that cannot be, because a slot alone can bring a trait. None when a trait cannot come."""
+        choices = [frozenset([one & missing for one in choice]) for choice in self._choices]
+        while True:
+            meter.spend(sum(map(len, choices)))
+            unions = [_union(choice) for choice in choices]
+            once = twice = 0
+            for union in unions:
+                twice |= once & union
+                once |= union
+            if missing & ~once:
+                return None
+            alone = once & ~twice
+            left = [
+                frozenset([one for one in choice if one & alone == union & alone])
+                for choice, union in zip(choices, unions, strict=True)
+            ]
+            if left == choices:
+                return choices
+            if not all(left):
+                return None
+            choices = left
+
+
+def _add_up(choices: Sequence[frozenset[int]], missing: int, meter: Meter) -> bool:
+    """Whether one set out of each choice can be ``missing`` together. True, too, where that would take too long."""
+    reachable = {missing}
+    tried = 0
+    for choice in choices:
+        pairs = len(reachable) * len(choice)
+        tried += pairs
+        if tried > _MOST:
+            return True
+        meter.spend(pairs)
+        reachable = {before & ~brought for before in reachable for brought in choice}
+    return 0 in reachable
+
+
+def _union(sets: Iterable[int]) -> int:
+    union = 0
+    for one in sets:
+        union |= one
+    return union

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from placement.candidates.budget import Bound
 from placement.candidates.reasons import Reason
 
 
@@ -44,7 +45,7 @@ class Funnel:
     """The whole account of one request.
 
     ``stages`` are in order. ``grouping`` counts what kept groups from being placed together in the trees that passed
-    them all, by group suffix. ``found`` is the number of candidates, cut off at ``limit`` or the configured maximum.
+    them all, by group suffix. ``found`` is the number of candidates, cut off at ``limit`` or by ``bounds``.
     """
 
     stages: Sequence[Stage]
@@ -52,12 +53,14 @@ class Funnel:
     found: int
     limit: int | None
     misses: Sequence[Miss]
+    bounds: Collection[Bound] = ()
 
     def __str__(self) -> str:
         """The funnel in one line, for a log."""
         parts = [_stage_text(stage) for stage in self.stages]
         parts += [f'resources{group}: {n} times {reason.value}' for (group, reason), n in self.grouping.items()]
         parts.append(f'{self.found} candidates')
+        parts += [f'stopped at a bound: {bound.value}' for bound in Bound if bound in self.bounds]
         parts += [
             f'nearest: {miss.name} has {miss.left} of {miss.resource_class}:{miss.wanted}' for miss in self.misses
         ]

@@ -23,6 +23,7 @@ class Reason(enum.Enum):
     COLLECTIVE_TRAITS = 'leaves a required trait without any provider'
     OTHER_TREE = 'is shared, and nothing would come from the tree itself'
     TOO_LITTLE_IN_ALL = 'the tree has too little of the class for all groups together'
+    TOO_FEW_WITH_ROOM = 'the tree has too few providers with room for groups of which few fit together on one'
     TOO_FEW_PROVIDERS = 'the tree has too few providers for isolated groups'
 
     @property

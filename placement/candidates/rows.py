@@ -71,10 +71,3 @@ class Anchor(NamedTuple):
 
     tree: tuple[Provider, ...]
     sharing: tuple[Provider, ...]
-
-
-class Candidate(NamedTuple):
-    """One answer: ``amounts`` are (provider id, class name, amount), sorted, each (provider, class) once."""
-
-    anchor: Anchor
-    amounts: tuple[tuple[int, str, int], ...]

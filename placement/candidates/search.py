@@ -1,32 +1,74 @@
-"""From anchors to candidates: a pipeline of small lazy stages, one rule each.
+"""From sites to candidates: a pipeline of small lazy stages.
 
 ::
 
-    anchors -> candidates of each anchor -> one from each root before a second -> equal bodies once
-            -> at most ``bound`` -> the first ``limit``, or a uniform sample
+    sites -> a walk for each shape -> one candidate from each site before a second, equal ones once
+          -> at most ``budget.candidates`` -> the first ``limit``, or a uniform sample, as far as they fit
 
-Every stage pulls only what the next one asks for, so with a limit neither the anchors nor the combinations behind it
-are ever looked at.
+Every stage pulls only what the next one asks for, so with a limit neither the sites nor the combinations behind it are
+ever looked at.
 """
 
 from __future__ import annotations
 
 import itertools
 import random
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from typing import TypeVar
+from collections.abc import Hashable, Iterable, Iterator
 
-from placement.candidates import slots, steps, walk
+from placement.candidates import refutation, slots, steps, walk
+from placement.candidates.budget import Bound, Budget, Meter, OutOfSteps
 from placement.candidates.reasons import Rejections
 from placement.candidates.request import CandidateRequest
-from placement.candidates.rows import Anchor, Candidate, Provider
+from placement.candidates.rows import Anchor, Provider
+from placement.candidates.sites import Amounts, Candidate, Placement, Site
+from placement.candidates.size import Size, at_most
 
-_Item = TypeVar('_Item')
+#: How many candidates are taken before their size is looked at.
+_BATCH = 1000
+
+
+class Walk:
+    """The placements of one shape, found one after the other as they are asked for, for all its sites.
+
+    ``found`` holds those found so far. Sites take turns, so nobody goes back by more than one: only the latest two are
+    still there, None stands for the others. ``ended`` says that there are no more.
+
+    ``stream`` yields None when it has taken long enough for one turn.
+    """
+
+    __slots__ = ('_stream', 'ended', 'found')
+
+    def __init__(self, stream: Iterator[Placement | None]) -> None:
+        self._stream = stream
+        self.found: list[Placement | None] = []
+        self.ended = False
+
+    def get(self, index: int) -> Placement | None:
+        """Return the placement with this number, counted from 0.
+
+        None when there are fewer, or, unless ``ended`` is true, when finding it takes more than this turn.
+        """
+        found = self.found
+        while len(found) <= index:
+            try:
+                following = next(self._stream)
+            except StopIteration:
+                self.ended = True
+                return None
+            if following is None:
+                return None
+            found.append(following)
+            if len(found) > 2:
+                found[-3] = None
+        return found[index]
+
+    def goes_on(self, index: int) -> bool:
+        """Say whether there is a placement with this number, as far as one turn tells."""
+        return self.get(index) is not None or not self.ended
 
 
 class Finder:
-    """Finds the candidates of one anchor for one request, each body once.
+    """Finds the placements of one anchor for one request.
 
     A candidate at an anchor with a tree uses at least one provider of that tree. Those made of sharing providers alone
     are therefore found at the roots of these providers, or at a bridge, and not again at each root that they reach.
@@ -34,94 +76,173 @@ class Finder:
     ``rejections``, when given, counts what was turned down and why.
     """
 
-    def __init__(self, request: CandidateRequest, rejections: Rejections | None = None) -> None:
+    def __init__(self, request: CandidateRequest, budget: Budget, rejections: Rejections | None = None) -> None:
         self._plan = steps.compile_request(request)
         self._matcher = slots.Matcher(self._plan, rejections)
+        self._budget = budget
         self._rejections = rejections
 
-    def __call__(self, anchor: Anchor) -> Iterator[Candidate]:
-        """Yield the candidates of ``anchor``, in an order that depends on the arguments alone."""
-        places = self._matcher.slots(anchor)
+    def walks(self, sites: Iterable[Site]) -> Iterator[tuple[Site, Walk]]:
+        """Pair each site with its walk, which sites of one shape have in common, while there are steps left."""
+        known: dict[Hashable, Walk] = {}
+        for site in sites:
+            if self._budget.exhausted:
+                return
+            shape = site.shape
+            found = known.get(shape)
+            if found is None:
+                found = Walk(self.placements(site.anchor()))
+                if shape is not None:
+                    known[shape] = found
+            yield site, found
+
+    def placements(self, anchor: Anchor) -> Iterator[Placement | None]:
+        """Yield what can be placed at ``anchor``, in an order that depends on the arguments alone.
+
+        None stands where a turn ends. When there are no steps left, there is no more.
+        """
+        meter = Meter(self._budget)
+        try:
+            yield from self._placements(anchor, meter)
+        except OutOfSteps:
+            return
+        finally:
+            meter.forget()
+
+    def _placements(self, anchor: Anchor, meter: Meter) -> Iterator[Placement | None]:
+        places = self._matcher.slots(anchor, meter)
         if not places:
             return
-        reason = slots.hopeless(places)
-        if reason is not None:
-            if self._rejections is not None:
-                self._rejections['', reason] += 1
-            return
-        board = walk.Board(self._plan, anchor.tree[0].id if anchor.tree else None)
-        for amounts in walk.walk(places, board, self._rejections):
-            yield Candidate(anchor, amounts)
+        reason = refutation.refute(places, anchor.tree + anchor.sharing, meter)
+        if reason is None:
+            yield from walk.walk(places, walk.Board(self._plan, anchor, meter), meter, self._rejections)
+        elif self._rejections is not None:
+            self._rejections['', reason] += 1
 
-    def served_by(self, sharing: tuple[Provider, ...]) -> bool:
-        """Say whether sharing providers alone could serve every part of the request."""
-        return bool(self._matcher.slots(Anchor((), sharing)))
+
+def served_by(request: CandidateRequest, sharing: tuple[Provider, ...]) -> bool:
+    """Say whether sharing providers alone could serve every part of the request."""
+    return bool(slots.Matcher(steps.compile_request(request)).slots(Anchor((), sharing), Meter(Budget())))
 
 
 def search(
-    anchors: Iterable[Anchor],
-    request: CandidateRequest,
-    sharing_ids: frozenset[int] = frozenset(),
-    rejections: Rejections | None = None,
+    sites: Iterable[Site], request: CandidateRequest, budget: Budget, rejections: Rejections | None = None
 ) -> Iterator[Candidate]:
     """Yield the candidates of ``request`` lazily, each body once.
 
-    :param anchors: every tree that can matter with the sharing providers that reach it, and the bridges.
-    :param sharing_ids: the ids of all sharing providers; bodies of these alone can arise at several anchors.
+    :param sites: every tree that can matter with the sharing providers that reach it, and the bridges.
+    :param budget: ends the search early, and is told why.
     :param rejections: counts what was turned down and why, when given.
     """
-    find: Callable[[Anchor], Iterator[Candidate]] = Finder(request, rejections)
-    return collapsed(breadth_first(map(find, anchors)), sharing_ids)
+    candidates = breadth_first(Finder(request, budget, rejections).walks(sites))
+    yield from itertools.islice(candidates, budget.candidates)
+    if next(candidates, None) is not None:
+        budget.met.add(Bound.CANDIDATES)
 
 
-def breadth_first(streams: Iterable[Iterator[_Item]]) -> Iterator[_Item]:
-    """Yield the first item of each stream, then the second of each, and so on.
+def breadth_first(walks: Iterable[tuple[Site, Walk]]) -> Iterator[Candidate]:
+    """Yield the first candidate of each site, then the second of each, and so on; equal ones once.
 
-    A stream is pulled one item ahead once its item is out, so that exhausted ones are let go at once and only those
-    with more to give are kept.
+    In each round, sites that take long come after those that do not. A walk is asked for one more once its candidate is
+    out, so that exhausted ones are let go at once and only those with more to give are kept. Only candidates of sharing
+    providers alone can be equal, so only they are remembered.
     """
-    waiting: deque[tuple[_Item, Iterator[_Item]]] = deque()
-    for stream in streams:
-        for item in stream:
-            yield item
-            for following in stream:
-                waiting.append((following, stream))
-                break
-            break
-    while waiting:
-        item, stream = waiting.popleft()
-        yield item
-        for following in stream:
-            waiting.append((following, stream))
-            break
+    seen: set[Amounts] = set()
+    index = 0
+    while walks:
+        going_on: list[tuple[Site, Walk]] = []
+        while walks:
+            late = []
+            for one in walks:
+                site, shared = one
+                found = shared.found
+                # Most have been found for another site before: spare them the call.
+                placement = found[index] if len(found) > index else shared.get(index)
+                if placement is None:
+                    if not shared.ended:
+                        late.append(one)
+                    continue
+                candidate = Candidate(site, placement)
+                if not placement.sharing_only or _is_new(candidate, seen):
+                    yield candidate
+                if len(found) > index + 1 or (not shared.ended and shared.goes_on(index + 1)):
+                    going_on.append(one)
+            walks = late
+        walks = going_on
+        index += 1
 
 
-def collapsed(candidates: Iterator[Candidate], sharing_ids: frozenset[int]) -> Iterator[Candidate]:
-    """Drop repeated bodies. Only those of sharing providers alone can repeat, so only they are remembered."""
-    return _first_of_each(candidates, sharing_ids) if sharing_ids else candidates
+def _is_new(candidate: Candidate, seen: set[Amounts]) -> bool:
+    before = len(seen)
+    seen.add(candidate.amounts)
+    return len(seen) > before
 
 
-def _first_of_each(candidates: Iterator[Candidate], sharing_ids: frozenset[int]) -> Iterator[Candidate]:
-    seen = set()
-    for candidate in candidates:
-        if all(provider in sharing_ids for provider, _, _ in candidate.amounts):
-            if candidate.amounts in seen:
-                continue
-            seen.add(candidate.amounts)
-        yield candidate
+def chosen(
+    candidates: Iterator[Candidate], request: CandidateRequest, budget: Budget, rng: random.Random | None = None
+) -> list[Candidate]:
+    """Return as many candidates as ``request`` wants: the first, or with ``rng`` a uniform sample in random order.
 
-
-def chosen(candidates: Iterator[_Item], limit: int | None, rng: random.Random | None = None) -> list[_Item]:
-    """Return the first ``limit`` items (None: all), or with ``rng`` a uniform sample of that size in random order.
-
-    The sample is a reservoir: it reads the whole stream and holds ``limit`` items at a time.
+    They hold no more than ``budget.size``, except that the first may. An answer that is as long as was wanted has met
+    no bound, unless it is a sample.
     """
-    kept = list(itertools.islice(candidates, limit))
-    if rng is None:
-        return kept
+    if rng is not None:
+        return _sample(candidates, request, budget, rng)
+    kept = _first(candidates, request, budget)
+    if len(kept) == request.limit:
+        budget.met.clear()
+    return kept
+
+
+def _first(candidates: Iterator[Candidate], request: CandidateRequest, budget: Budget) -> list[Candidate]:
+    kept: list[Candidate] = []
+    wanted = itertools.islice(candidates, request.limit)
+    room = budget.size
+    while room >= 0:
+        batch = list(itertools.islice(wanted, _BATCH))
+        if not batch:
+            return kept
+        kept += batch
+        room -= at_most(batch, request)
+    # It might be too large. Look closer.
+    return _filled(itertools.chain(kept, wanted), Size(request), request, budget)
+
+
+def _filled(candidates: Iterator[Candidate], size: Size, request: CandidateRequest, budget: Budget) -> list[Candidate]:
+    """Return the first candidates that are wanted and fit."""
+    kept: list[Candidate] = []
+    for candidate in itertools.islice(candidates, request.limit):
+        size.add(candidate)
+        if size.total > budget.size and kept:
+            size.remove(candidate)
+            budget.met.add(Bound.ANSWER_SIZE)
+            break
+        kept.append(candidate)
+    return kept
+
+
+def _sample(
+    candidates: Iterator[Candidate], request: CandidateRequest, budget: Budget, rng: random.Random
+) -> list[Candidate]:
+    """Fill a reservoir: it reads the whole stream and holds no more candidates at a time than it returns."""
+    size = Size(request)
+    kept = _filled(candidates, size, request, budget)
     for count, candidate in enumerate(candidates, start=len(kept) + 1):
         place = rng.randrange(count)
         if place < len(kept):
-            kept[place] = candidate
+            _exchange(kept, place, candidate, size, budget)
     rng.shuffle(kept)
     return kept
+
+
+def _exchange(kept: list[Candidate], place: int, candidate: Candidate, size: Size, budget: Budget) -> None:
+    """Put ``candidate`` in the place of another, unless the rest leaves no room for it."""
+    former = kept[place]
+    size.remove(former)
+    size.add(candidate)
+    if size.total <= budget.size:
+        kept[place] = candidate
+        return
+    budget.met.add(Bound.ANSWER_SIZE)
+    size.remove(candidate)
+    size.add(former)

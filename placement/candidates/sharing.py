@@ -38,11 +38,11 @@ class SharingIndex(Generic[Aggregate]):
     @property
     def providers(self) -> tuple[Provider, ...]:
         """Every sharing provider that has an aggregate, in id order."""
-        return self._reaching(self.aggregates)
+        return self.reaching(self.aggregates)
 
     def anchor(self, tree: tuple[Provider, ...], aggregates: frozenset[Aggregate]) -> Anchor:
         """Return the anchor of ``tree``, whose providers together are in ``aggregates``."""
-        sharing = self._reaching(aggregates) if aggregates else ()
+        sharing = self.reaching(aggregates) if aggregates else ()
         root_id = tree[0].id
         if any(provider.root_id == root_id for provider in sharing):
             sharing = tuple(provider for provider in sharing if provider.root_id != root_id)
@@ -56,12 +56,13 @@ class SharingIndex(Generic[Aggregate]):
         """
         seen = set()
         for aggregates in met:
-            sharing = self._reaching(aggregates) if len(aggregates) > 1 else ()
+            sharing = self.reaching(aggregates) if len(aggregates) > 1 else ()
             if sharing and sharing not in seen:
                 seen.add(sharing)
                 yield Anchor((), sharing)
 
-    def _reaching(self, aggregates: frozenset[Aggregate]) -> tuple[Provider, ...]:
+    def reaching(self, aggregates: frozenset[Aggregate]) -> tuple[Provider, ...]:
+        """Return the sharing providers that are in any of ``aggregates``, in id order."""
         found = self._known.get(aggregates)
         if found is None:
             if len(self._known) >= self.REMEMBERED:

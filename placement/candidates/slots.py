@@ -1,35 +1,48 @@
-"""Who may take which step at one anchor, in the order in which the walk places them."""
+"""Who may take which step at one anchor, in the order in which the walk places them.
+
+Providers are known by position: the tree, root first, and then the sharing providers.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from placement.candidates.budget import Meter
 from placement.candidates.collective import Later
 from placement.candidates.reasons import Reason, Rejections
 from placement.candidates.rows import Anchor, Provider
 from placement.candidates.steps import Plan, Step
 
-Options = tuple[Provider, ...]
+Providers = tuple[Provider, ...]
+Options = tuple[int, ...]
+
+_NOTHING = Later()
+
+#: What it costs to look at an anchor at all, in steps.
+_OPENING = 10
 
 
 @dataclass(eq=False)
 class Slot:
-    """One step at one anchor, with the providers that could take it alone (in provider order, the own tree's first).
+    """One step at one anchor, with the positions of the providers that could take it alone, ascending.
+
+    Slots with equal options have the same object for it.
 
     ``run`` numbers the slots that ask for the same amounts from the same providers: which of them gets which provider
-    makes no difference. ``isolated`` and ``collective`` say whether those rules apply. ``later`` knows the collective
-    traits that later slots can bring, ``tree_later`` tells whether a later slot can use the anchor's own tree.
+    makes no difference. ``isolated`` and ``collective`` say whether those rules apply. ``brings`` has the collective
+    traits of each option, ``later`` knows those that later slots can bring, and ``tree_later`` tells whether a later
+    slot can use the anchor's own tree.
     """
 
-    __slots__ = ('collective', 'isolated', 'later', 'options', 'run', 'step', 'tree_later')
+    __slots__ = ('brings', 'collective', 'isolated', 'later', 'options', 'run', 'step', 'tree_later')
 
     step: Step
     options: Options
     run: int
     isolated: bool
     collective: bool
+    brings: Mapping[int, int]
     later: Later
     tree_later: bool
 
@@ -45,37 +58,43 @@ class Matcher:
         self._rejections = rejections
         self._distinct = tuple(dict.fromkeys(plan.steps))
         self._kinds = [self._distinct.index(step) for step in plan.steps]
-        self._shared: dict[Options, list[Options]] = {}
+        self._shared: dict[Providers, list[Options]] = {}
 
-    def slots(self, anchor: Anchor) -> list[Slot]:
-        """Return the slots in placing order, scarcest first. Empty when a step cannot be placed at all."""
-        shared = self._from_sharing(anchor.sharing) if anchor.sharing else None
+    def slots(self, anchor: Anchor, meter: Meter) -> list[Slot]:
+        """Return the slots in placing order, scarcest and then largest first. Empty when one cannot be placed at all.
+
+        :raises OutOfSteps: ``meter`` says that finding them takes too long.
+        """
+        meter.prepare(_OPENING)
+        shared_from = len(anchor.tree)
+        shared = self._from_sharing(anchor.sharing, meter) if anchor.sharing else None
         root = anchor.tree[0] if anchor.tree else None
         options = []
         for kind, step in enumerate(self._distinct):
+            meter.prepare(1 + shared_from)
             fit = self._fitting(step, anchor.tree, root)
-            if shared:
-                fit += shared[kind]
-            if not fit and self._rejections is None:
+            if shared and shared[kind]:
+                fit += tuple([shared_from + index for index in shared[kind]])
+            if not fit:
                 return []
+            meter.prepare(len(fit) * len(step.resources))
             options.append(fit)
-        if not all(options):
-            return []
         return _in_order(self._plan, anchor, [options[kind] for kind in self._kinds])
 
-    def _from_sharing(self, sharing: Options) -> list[Options]:
+    def _from_sharing(self, sharing: Providers, meter: Meter) -> list[Options]:
         found = self._shared.get(sharing)
         if found is None:
             if len(self._shared) >= self.REMEMBERED:
                 self._shared.clear()
+            meter.prepare(len(sharing) * len(self._distinct))
             found = [self._fitting(step, sharing, None) for step in self._distinct]
             self._shared[sharing] = found
         return found
 
-    def _fitting(self, step: Step, providers: Options, root: Provider | None) -> Options:
+    def _fitting(self, step: Step, providers: Providers, root: Provider | None) -> Options:
         if self._rejections is None:
-            return tuple([one for one in providers if step.refusal(one, root) is None])
-        return tuple(one for one in providers if not self._counted(step, step.refusal(one, root)))
+            return tuple([index for index, one in enumerate(providers) if step.refusal(one, root) is None])
+        return tuple([i for i, one in enumerate(providers) if not self._counted(step, step.refusal(one, root))])
 
     def _counted(self, step: Step, reason: Reason | None) -> bool:
         if reason is not None and self._rejections is not None:
@@ -86,13 +105,15 @@ class Matcher:
 def _in_order(plan: Plan, anchor: Anchor, options: Sequence[Options]) -> list[Slot]:
     """Make the slots, given the options of each step of the plan."""
     runs: dict[tuple[object, ...], int] = {}
+    same: dict[Options, Options] = {}
     slots = []
-    for step, fit in zip(plan.steps, options, strict=True):
+    for step, found in zip(plan.steps, options, strict=True):
+        fit = same.setdefault(found, found)
         isolated = plan.isolate and step.numbered
-        collective = bool(plan.collective) and not step.numbered
+        collective = bool(plan.traits) and not step.numbered
         run = runs.setdefault((step.resources, fit, isolated, collective), len(runs))
-        slots.append(Slot(step, fit, run, isolated, collective, Later(), False))
-    slots.sort(key=lambda slot: (len(slot.options), slot.run))
+        slots.append(Slot(step, fit, run, isolated, collective, {}, _NOTHING, False))
+    slots.sort(key=lambda slot: (len(slot.options), -slot.step.size, slot.run))
     _look_ahead(plan, anchor, slots)
     return slots
 
@@ -100,76 +121,18 @@ def _in_order(plan: Plan, anchor: Anchor, options: Sequence[Options]) -> list[Sl
 def _look_ahead(plan: Plan, anchor: Anchor, slots: Sequence[Slot]) -> None:
     """Tell each slot what the ones after it can still bring."""
     tree_later = False
-    later = Later()
-    root_id = anchor.tree[0].id if anchor.tree else None
+    later = _NOTHING
+    brings = _brought(plan, anchor, slots) if plan.traits else {}
     for slot in reversed(slots):
         slot.tree_later = tree_later
         slot.later = later
-        # Options of the own tree come first.
-        tree_later = tree_later or slot.options[0].root_id == root_id
+        tree_later = tree_later or slot.options[0] < len(anchor.tree)
         if slot.collective:
-            later = later.preceded_by(plan.collective, slot.options)
+            slot.brings = brings
+            later = later.preceded_by(frozenset([brings[position] for position in slot.options]))
 
 
-def hopeless(slots: Sequence[Slot]) -> Reason | None:
-    """Return why these slots cannot all be placed, when simple counting shows it; None says nothing."""
-    if len(slots) > 1 and not _enough_in_all(slots):
-        return Reason.TOO_LITTLE_IN_ALL
-    isolated = [slot.options for slot in slots if slot.isolated]
-    if len(isolated) > 1 and not _enough_providers(isolated):
-        return Reason.TOO_FEW_PROVIDERS
-    return None
-
-
-def _enough_in_all(slots: Sequence[Slot]) -> bool:
-    named = Counter(name for slot in slots for name, _ in slot.step.resources)
-    return all(_supply_covers_demand(slots, name) for name, times in named.items() if times > 1)
-
-
-def _supply_covers_demand(slots: Sequence[Slot], name: str) -> bool:
-    demand = 0
-    supply: dict[int, int] = {}
-    counted = set()
-    for slot in slots:
-        amount = dict(slot.step.resources).get(name)
-        if amount is None:
-            continue
-        demand += amount
-        if slot.run not in counted:
-            counted.add(slot.run)
-            supply.update((one.id, one.inventories[name].headroom) for one in slot.options)
-    return demand <= sum(supply.values())
-
-
-def _enough_providers(wanted: Sequence[Options]) -> bool:
-    """Say whether each can get a provider of its own: a bipartite matching, grown one augmenting path at a time."""
-    if all(len(options) >= len(wanted) for options in wanted):
-        return True
-    holder: dict[int, int] = {}
-    return all(_augment(wanted, holder, index) for index in range(len(wanted)))
-
-
-def _augment(wanted: Sequence[Options], holder: dict[int, int], start: int) -> bool:
-    """Give ``start`` a provider, moving earlier holders along a shortest path. False when there is none."""
-    came_from: dict[int, int] = {}
-    queue = [start]
-    for index in queue:
-        for one in wanted[index]:
-            if one.id in came_from:
-                continue
-            came_from[one.id] = index
-            if one.id not in holder:
-                _reassign(holder, came_from, one.id, start)
-                return True
-            queue.append(holder[one.id])
-    return False
-
-
-def _reassign(holder: dict[int, int], came_from: dict[int, int], free: int, start: int) -> None:
-    held = {index: provider for provider, index in holder.items()}
-    while True:
-        index = came_from[free]
-        holder[free] = index
-        if index == start:
-            return
-        free = held[index]
+def _brought(plan: Plan, anchor: Anchor, slots: Sequence[Slot]) -> dict[int, int]:
+    providers = anchor.tree + anchor.sharing
+    positions: set[int] = set().union(*(slot.options for slot in slots if slot.collective))
+    return {position: plan.traits.of(providers[position].traits) for position in positions}

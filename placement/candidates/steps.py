@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from placement.candidates.collective import Traits
 from placement.candidates.reasons import Reason
 from placement.candidates.request import CandidateRequest, RequestGroup
 from placement.candidates.rows import Provider
@@ -22,6 +23,11 @@ class Step:
     forbidden: frozenset[str]
     member_of: tuple[frozenset[str], ...]
     numbered: bool
+
+    @property
+    def size(self) -> int:
+        """A rough measure of how much it takes."""
+        return sum(amount for _, amount in self.resources)
 
     def refusal(self, provider: Provider, root: Provider | None) -> Reason | None:
         """Return why ``provider`` cannot take this step, None when it can.
@@ -49,10 +55,14 @@ class Step:
 
 @dataclass(frozen=True)
 class Plan:
-    """A request, compiled once for all anchors. ``collective`` are the traits that the unnumbered group requires."""
+    """A request, compiled once for all anchors.
+
+    ``collective`` are the traits that the unnumbered group requires, ``traits`` the same as sets of bits.
+    """
 
     steps: tuple[Step, ...]
     collective: frozenset[str]
+    traits: Traits
     isolate: bool
     nested_aware: bool
 
@@ -60,9 +70,11 @@ class Plan:
 def compile_request(request: CandidateRequest) -> Plan:
     """Turn request groups into steps."""
     unnumbered = [group for group in request.groups if not group.use_same_provider]
+    collective: frozenset[str] = frozenset().union(*(group.required for group in unnumbered))
     return Plan(
         steps=tuple(step for group in request.groups for step in _steps(group)),
-        collective=frozenset().union(*(group.required for group in unnumbered)),
+        collective=collective,
+        traits=Traits(collective),
         isolate=request.isolate,
         nested_aware=request.nested_aware,
     )

@@ -6,102 +6,127 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
+from placement.candidates import refutation
+from placement.candidates.budget import Meter
 from placement.candidates.reasons import Reason, Rejections
-from placement.candidates.rows import Provider
+from placement.candidates.request import SHARING_TRAIT
+from placement.candidates.rows import Anchor
+from placement.candidates.sites import Amounts, Placement
 from placement.candidates.slots import Slot
 from placement.candidates.steps import Plan
 
-Amounts = tuple[tuple[int, str, int], ...]
 _Key = TypeVar('_Key')
 
-#: How many partial placements one walk remembers, to not finish the same one twice. Beyond it the walk is slower, not
-#: wrong.
-REMEMBERED = 50000
+#: After so many steps without a placement, a walk lets others go first.
+TURN = 1000
+
+#: After so many, it looks ahead before it goes on from a partial placement.
+_PATIENCE = 500
 
 
 class Board:
-    """What is placed so far at one anchor. ``root_id`` is the anchor's root, None for a bridge."""
+    """What is placed so far at one anchor."""
 
-    def __init__(self, plan: Plan, root_id: int | None) -> None:
-        self._root_id = root_id
+    def __init__(self, plan: Plan, anchor: Anchor, meter: Meter) -> None:
+        self._meter = meter
+        self._providers = anchor.tree + anchor.sharing
+        self._shared_from = len(anchor.tree)
+        self._tree_required = bool(anchor.tree)
         self._nested_aware = plan.nested_aware
-        self._tree_required = root_id is not None
         self._from_tree = 0
         self._held: dict[tuple[int, str], int] = {}
-        self._isolated: set[int] = set()
+        #: The positions that numbered groups have, when they must not share.
+        self.isolated: set[int] = set()
         self._by_tree: defaultdict[int, list[int]] = defaultdict(list)
-        self._missing = [plan.collective]
+        self._missing = [plan.traits.all]
 
-    def refusal(self, slot: Slot, provider: Provider) -> Reason | None:
-        """Return the rule that ``provider`` would break in ``slot`` next to what is placed, None when it fits."""
-        if slot.isolated and provider.id in self._isolated:
+    def refusal(self, slot: Slot, position: int) -> Reason | None:
+        """Return the rule that a provider would break in ``slot`` next to what is placed, None when it fits."""
+        if slot.isolated and position in self.isolated:
             return Reason.ISOLATED
+        provider = self._providers[position]
         for name, amount in slot.step.resources:
-            held = self._held.get((provider.id, name))
+            held = self._held.get((position, name))
             if held is not None and held + amount > provider.inventories[name].headroom:
                 return Reason.MERGED
-        if not self._nested_aware and self._is_second_of_tree(provider):
+        if not self._nested_aware and self._is_second_of_tree(position):
             return Reason.SAME_TREE
-        if slot.collective and not slot.later.can_bring(self._missing[-1] - provider.traits):
+        if slot.collective and not slot.later.can_bring(self._missing[-1] & ~slot.brings[position], self._meter):
             return Reason.COLLECTIVE_TRAITS
-        if self._tree_required and not self._from_tree and not slot.tree_later and provider.root_id != self._root_id:
+        if self._tree_required and not self._from_tree and not slot.tree_later and position >= self._shared_from:
             return Reason.OTHER_TREE
         return None
 
-    def _is_second_of_tree(self, provider: Provider) -> bool:
-        others = self._by_tree[provider.root_id]
-        return bool(others) and others[-1] != provider.id
+    def _is_second_of_tree(self, position: int) -> bool:
+        others = self._by_tree[self._providers[position].root_id]
+        return bool(others) and others[-1] != position
 
-    def put(self, slot: Slot, provider: Provider) -> None:
-        """Place ``slot`` on ``provider``."""
+    def put(self, slot: Slot, position: int) -> None:
+        """Place ``slot`` on the provider at ``position``."""
         for name, amount in slot.step.resources:
-            key = (provider.id, name)
+            key = (position, name)
             self._held[key] = self._held.get(key, 0) + amount
-        self._from_tree += provider.root_id == self._root_id
+        self._from_tree += position < self._shared_from
         if not self._nested_aware:
-            self._by_tree[provider.root_id].append(provider.id)
+            self._by_tree[self._providers[position].root_id].append(position)
         if slot.isolated:
-            self._isolated.add(provider.id)
+            self.isolated.add(position)
         if slot.collective:
-            self._missing.append(self._missing[-1] - provider.traits)
+            self._missing.append(self._missing[-1] & ~slot.brings[position])
 
-    def take_back(self, slot: Slot, provider: Provider) -> None:
+    def take_back(self, slot: Slot, position: int) -> None:
         """Undo the latest ``put``, which was this one."""
         for name, amount in slot.step.resources:
-            key = (provider.id, name)
+            key = (position, name)
             self._held[key] -= amount
             if not self._held[key]:
                 del self._held[key]
-        self._from_tree -= provider.root_id == self._root_id
+        self._from_tree -= position < self._shared_from
         if not self._nested_aware:
-            self._by_tree[provider.root_id].pop()
+            self._by_tree[self._providers[position].root_id].pop()
         if slot.isolated:
-            self._isolated.discard(provider.id)
+            self.isolated.discard(position)
         if slot.collective:
             self._missing.pop()
 
     def amounts(self) -> Amounts:
-        """Return the merged amounts: (provider id, class name, amount), sorted."""
-        return tuple(sorted([(provider, name, amount) for (provider, name), amount in self._held.items()]))
+        """Return the merged amounts: (position, class name, amount), sorted."""
+        return tuple(sorted([(position, name, amount) for (position, name), amount in self._held.items()]))
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def placement(self) -> Placement:
+        """Return what is placed, as an outcome."""
+        amounts = self.amounts()
+        for position, _, _ in amounts:
+            if position < self._shared_from and SHARING_TRAIT not in self._providers[position].traits:
+                return Placement(amounts, sharing_only=False)
+        return Placement(amounts, sharing_only=True)
 
     def state(self) -> tuple[object, ...]:
         """Return all that the rest of a walk depends on; equal states continue equally."""
-        return frozenset(self._held.items()), frozenset(self._isolated), self._missing[-1]
+        return frozenset(self._held.items()), frozenset(self.isolated), self._missing[-1]
 
 
-def walk(slots: Sequence[Slot], board: Board, rejections: Rejections | None = None) -> Iterator[Amounts]:
-    """Yield the amounts of every complete placement of ``slots``, each once.
+def walk(
+    slots: Sequence[Slot], board: Board, meter: Meter, rejections: Rejections | None = None
+) -> Iterator[Placement | None]:
+    """Yield every complete placement of ``slots``, those with the same amounts once; None when a turn is over.
 
     A loop with its own stack, so that the number of groups is not bounded by the interpreter's. Slots of one run take
     providers in non-decreasing order. Runs that overlap in a class can reach the same amounts on different ways;
     then states already seen are not continued.
+
+    :raises OutOfSteps: ``meter`` says that it takes too long.
     """
-    visited = _Visited() if _runs_overlap(slots) else None
+    visited = _Visited(meter) if _runs_overlap(slots) else None
     chosen = [0] * len(slots)
     last = len(slots) - 1
     depth = index = 0
+    turn = meter.fruitless + TURN
     while depth >= 0:
-        found = _next_fitting(slots[depth], index, board, rejections)
+        found = _next_fitting(slots[depth], index, board, meter, rejections)
         if found is None:
             depth -= 1
         else:
@@ -110,20 +135,35 @@ def walk(slots: Sequence[Slot], board: Board, rejections: Rejections | None = No
             chosen[depth] = found
             start = found if depth < last and slots[depth + 1].run == slot.run else 0
             if visited is None or visited.is_new(board, depth, start, depth == last):
-                if depth < last:
+                if depth == last:
+                    meter.spend(len(board))
+                    meter.fruitless, turn = 0, TURN
+                    yield board.placement()
+                elif _promises(slots, depth + 1, board, meter):
                     depth, index = depth + 1, start
                     continue
-                yield board.amounts()
+        if meter.fruitless > turn:
+            turn += TURN
+            yield None
         if depth >= 0:
             index = chosen[depth]
             board.take_back(slots[depth], slots[depth].options[index])
             index += 1
 
 
-def _next_fitting(slot: Slot, index: int, board: Board, rejections: Rejections | None) -> int | None:
-    """Return the first option from ``index`` on that fits, None when there is no more."""
+def _promises(slots: Sequence[Slot], depth: int, board: Board, meter: Meter) -> bool:
+    """Say whether the slots from ``depth`` on could still be placed. That costs, so an easy walk does without."""
+    if meter.fruitless < _PATIENCE or not board.isolated:
+        return True
+    return not refutation.isolation_fails(slots[depth:], board.isolated, meter)
+
+
+def _next_fitting(slot: Slot, index: int, board: Board, meter: Meter, rejections: Rejections | None) -> int | None:
+    """Return the index of the first option from ``index`` on that fits, None when there is no more."""
     options = slot.options
+    steps = len(slot.step.resources)
     while index < len(options):
+        meter.spend(steps)
         reason = board.refusal(slot, options[index])
         if reason is None:
             return index
@@ -143,19 +183,23 @@ def _runs_overlap(slots: Sequence[Slot]) -> bool:
 
 
 class _Visited:
-    """The placements already reached, whole ones and (up to a bound) partial ones."""
+    """The placements already reached, whole ones and (while there is room) partial ones."""
 
-    def __init__(self) -> None:
+    def __init__(self, meter: Meter) -> None:
+        self._meter = meter
         self._complete: set[Amounts] = set()
         self._partial: set[tuple[object, ...]] = set()
 
     def is_new(self, board: Board, depth: int, start: int, complete: bool) -> bool:
+        self._meter.spend(2 * len(board))
         if complete:
             return self._add(self._complete, board.amounts())
         key = (depth, start, board.state())
-        if len(self._partial) >= REMEMBERED:
-            return key not in self._partial
-        return self._add(self._partial, key)
+        if key in self._partial:
+            return False
+        if self._meter.remember(len(board)):
+            self._partial.add(key)
+        return True
 
     @staticmethod
     def _add(known: set[_Key], key: _Key) -> bool:

@@ -10,12 +10,13 @@ from rich.table import Table
 from rich.text import Text
 
 from placement import exception, microversion
+from placement.candidates.budget import Bound
 from placement.candidates.funnel import Funnel, Stage
 from placement.cmd import output
 from placement.context import RequestContext
 from placement.db.api import Database
 from placement.handlers import candidate_query
-from placement.objects import candidate_funnel
+from placement.objects import allocation_candidate, candidate_bounds
 from placement.query import BadQuery
 
 _DESCRIPTION = """\
@@ -54,13 +55,14 @@ def _run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
     context = RequestContext(conf=conf, db=db)
     try:
         request = candidate_query.parse(args.query.removeprefix('?'), _version(args.microversion), conf)
-        funnel = candidate_funnel.explain(context, request)
+        with output.waiting('Reading the resource providers ...'):
+            funnel = allocation_candidate.explain(context, request)
     except (BadQuery, exception.NotFound) as error:
         raise BadRequest(reason=' '.join(str(error).split())) from error
     if args.format == 'json':
         output.print_json(_as_data(funnel))
     else:
-        _print(funnel)
+        _print(funnel, conf)
     return 0
 
 
@@ -93,6 +95,7 @@ def _as_data(funnel: Funnel) -> dict[str, Any]:
         ],
         'limit': funnel.limit,
         'candidates': funnel.found,
+        'stopped_at': [bound.value for bound in Bound if bound in funnel.bounds],
         'nearest_misses': [
             {
                 'name': miss.name,
@@ -107,7 +110,7 @@ def _as_data(funnel: Funnel) -> dict[str, Any]:
     }
 
 
-def _print(funnel: Funnel) -> None:
+def _print(funnel: Funnel, conf: cfg.ConfigOpts) -> None:
     console = output.console()
     table = Table('Rule', 'Providers', 'Trees left', 'Have the class, but')
     for stage in funnel.stages:
@@ -117,6 +120,8 @@ def _print(funnel: Funnel) -> None:
         console.print(Text(f'Grouping, resources{group}, {times} times: {reason.value}'))
     cut = '' if funnel.limit is None else f' (limit={funnel.limit})'
     console.print(Text(f'Candidates: {funnel.found}{cut}'))
+    if funnel.bounds:
+        console.print(Text(f'Stopped at [placement] {candidate_bounds.in_words(funnel.bounds, conf.placement)}'))
     for miss in funnel.misses:
         lack = f'{miss.wanted - miss.left} less than the {miss.wanted} asked for'
         name = output.printable(miss.name, console)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import sys
+from collections.abc import Iterator
 from importlib import metadata
 from typing import Any
 
@@ -24,6 +26,14 @@ _UNBROKEN = 10_000
 def console() -> Console:
     """Standard output: as wide as the terminal, or without line breaks of its own when it is not one."""
     return Console(file=sys.stdout, width=None if sys.stdout.isatty() else _UNBROKEN, highlight=False)
+
+
+@contextlib.contextmanager
+def waiting(what: str) -> Iterator[None]:
+    """Show on a terminal, on standard error, that a command is busy with ``what``."""
+    console = Console(stderr=True)
+    with console.status(what) if console.is_terminal else contextlib.nullcontext():
+        yield
 
 
 class ShowVersion(argparse.Action):

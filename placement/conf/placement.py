@@ -36,6 +36,28 @@ OPTS = [
         ' higher one. Reaching it is logged.',
     ),
     cfg.IntOpt(
+        'max_allocation_candidates_size',
+        default=400000,
+        min=1000,
+        help='Most that one answer to GET /allocation_candidates holds: one for each resource class of each provider of'
+        ' each candidate, and one for each provider that is summarized. Reaching it is logged.',
+    ),
+    cfg.IntOpt(
+        'max_search_steps',
+        default=3000000,
+        min=1000,
+        help='Most steps of the search in one GET /allocation_candidates: one class of one provider looked at for one'
+        ' part of the request is a step. A step takes about half a microsecond. What was found by then is the answer,'
+        ' and it is logged. Counted rather than timed, so that equal requests get equal answers.',
+    ),
+    cfg.IntOpt(
+        'max_search_steps_per_tree',
+        default=200000,
+        min=100,
+        help='Most steps of the search in one provider tree without finding a candidate, or a further one. Then the'
+        ' search goes on with the other trees, and it is logged.',
+    ),
+    cfg.IntOpt(
         'max_request_groups',
         default=256,
         min=1,

@@ -7,8 +7,9 @@ included, is run again from fresh reads, a bounded number of times (architecture
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
@@ -21,7 +22,7 @@ from sqlalchemy import exc as sa_exc
 from sqlalchemy.engine.interfaces import IsolationLevel
 
 from placement import exception
-from placement.db import changes, errors, names, retention, sqlite, tables, writers
+from placement.db import asking, changes, errors, names, retention, sqlite, tables, writers
 from placement.observability import metrics
 
 T = TypeVar('T')
@@ -70,8 +71,12 @@ class Database:
             thread_checkin=False,
             **{name: self._options[name] for name in passed_on},
         )
+        self._asker = asking.Asker(url, self._options)
+        event.listen(self._asker.engine, 'do_connect', _connect)
         self._lock = threading.Lock()
         self._prepared: sa.Engine | None = None
+        #: The process that the connections of that engine belong to.
+        self._pid = os.getpid()
         self._keeper: sqlite.Keeper | None = None
         self._slots = writers.Slots(self._writer)
         self._housekeeper = retention.Housekeeper(self._writer)
@@ -87,6 +92,12 @@ class Database:
             with self._lock:
                 if self._prepared is None:
                     self._prepared = self._prepare()
+                    self._pid = os.getpid()
+        elif self._pid != os.getpid():
+            # Connections inherited through a fork belong to the parent. oslo.db would ask them whether they are alive
+            # before it notices.
+            self._prepared.dispose(close=False)
+            self._pid = os.getpid()
         return self._prepared
 
     def _prepare(self) -> sa.Engine:
@@ -96,6 +107,19 @@ class Database:
         if engine.dialect.name == 'sqlite':
             self._keeper = sqlite.prepare(engine, self._options.sqlite_busy_timeout)
         return engine
+
+    @property
+    def asking_engine(self) -> sa.Engine:
+        """The engine that ``ask`` uses."""
+        return self._asker.engine
+
+    def ask(self, statement: sa.Executable, parameters: Mapping[str, Any] | None = None) -> Sequence[sa.Row[Any]]:
+        """Run one statement that only reads, in one round trip, and return its rows.
+
+        :raises DatabaseUnavailable: the database cannot be reached.
+        """
+        with _speaking_of_outages():
+            return self._asker.all(statement, parameters or {})
 
     @contextlib.contextmanager
     def reader(self) -> Iterator[sa.Connection]:
@@ -223,6 +247,7 @@ class Database:
 
     def dispose(self) -> None:
         """Close all pooled connections."""
+        self._asker.engine.dispose()
         if self._prepared is not None:
             self._prepared.dispose()
         if self._keeper is not None:

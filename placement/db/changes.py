@@ -185,9 +185,9 @@ def enter(tx: sa.Connection, writer_id: int, sequence: int, noted: Mapping[int, 
 # As plain text, the same on all databases: a search waits for these, and building them costs more than running them.
 
 #: One look into the primary key for each writer. An aggregate would read all entries on some databases.
-_NEWEST = (
+NEWEST = sa.text(
     'SELECT id, (SELECT sequence FROM changes WHERE changes.writer_id = writers.id ORDER BY sequence DESC LIMIT 1)'
-    ' FROM writers'
+    ' AS newest FROM writers'
 )
 _ENTRIES = 'SELECT writer_id, sequence, provider_id, what FROM changes WHERE '
 
@@ -199,7 +199,12 @@ def newest(connection: sa.Connection) -> dict[int, int]:
     removed. So a reader that looked less than that ago has seen all that it ever wrote; any other has to read
     everything anew. That is to be told by ``clock``, as clocks of processes stand still or jump.
     """
-    return {writer: sequence for writer, sequence in connection.exec_driver_sql(_NEWEST) if sequence is not None}
+    return vector(connection.execute(NEWEST))
+
+
+def vector(rows: Iterable[sa.Row[Any]]) -> dict[int, int]:
+    """The vector in the rows that ``NEWEST`` selects."""
+    return {row.id: row.newest for row in rows if row.newest is not None}
 
 
 def clock(connection: sa.Connection) -> dt.datetime:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import orjson
@@ -11,16 +13,18 @@ from oslo_utils import timeutils
 from webob import exc
 
 from placement import exception, microversion, util, wsgi_wrapper
-from placement.candidates.request import CandidateRequest
-from placement.candidates.rows import Inventory, Provider
+from placement.candidates.sites import Placement
 from placement.handlers import candidate_query, faults
 from placement.handlers.faults import Answer
-from placement.objects.allocation_candidate import AllocationCandidates, AllocationRequest
+from placement.mirror.records import Record
+from placement.objects import candidate_bounds
+from placement.objects.allocation_candidate import AllocationCandidates
 from placement.policies import allocation_candidate as policies
 
 LOG = log.getLogger(__name__)
 
-_LARGEST_JSON_INTEGER = 2**63 - 1
+#: Characters of a query that are logged.
+_LONGEST_QUERY = 2048
 
 
 @wsgi_wrapper.PlacementWsgify
@@ -41,56 +45,84 @@ def list_allocation_candidates(req: webob.Request) -> webob.Response:
     version = microversion.wanted(req)
     request = candidate_query.parse(req.environ.get('QUERY_STRING', ''), version, context.conf)
     found = AllocationCandidates.get_by_request(context, request, explain_empty=LOG.isEnabledFor(log.INFO))
-    _log(req.query_string, found, context.conf.placement.max_allocation_candidates)
-    as_list = version < (1, 12)
-    body = {
-        'allocation_requests': [_allocation_request(one, as_list) for one in found.allocation_requests],
-        'provider_summaries': _summaries(found, request, version),
+    _log(req.query_string, found, context.conf.placement)
+    members = {
+        'allocation_requests': ('[]', _allocation_requests(found, as_list=version < (1, 12))),
+        'provider_summaries': ('{}', _summaries(found, version)),
     }
-    return util.json_response(req, body, last_modified=timeutils.utcnow(with_timezone=True))
+    return util.fragments_response(req, members, last_modified=timeutils.utcnow(with_timezone=True))
 
 
-def _log(query: str, found: AllocationCandidates, most: int) -> None:
+def _log(query: str, found: AllocationCandidates, options: Any) -> None:
     """Say what the answer cannot: that it was cut short, or why it is empty."""
-    if found.capped:
-        LOG.warning('Stopped at [placement] max_allocation_candidates = %d for %s', most, query)
+    shown = query if len(query) <= _LONGEST_QUERY else f'{query[:_LONGEST_QUERY]}...'
+    if found.bounds:
+        LOG.warning('Stopped at [placement] %s for %s', candidate_bounds.in_words(found.bounds, options), shown)
     if found.funnel is not None:
-        LOG.info('No allocation candidates for %s: %s', query, found.funnel)
+        LOG.info('No allocation candidates for %s: %s', shown, found.funnel)
 
 
-def _allocation_request(allocations: AllocationRequest, as_list: bool) -> dict[str, Any]:
-    if as_list:
-        entries = [
-            {'resource_provider': {'uuid': uuid}, 'resources': resources} for uuid, resources in allocations.items()
-        ]
-        return {'allocations': entries}
-    return {'allocations': {uuid: {'resources': resources} for uuid, resources in allocations.items()}}
+# The answer may have many thousand entries, which look much alike: it is put together from fragments of JSON. Those of
+# candidates that take the same at the same places differ in uuids alone, and those of providers are kept in the mirror.
 
 
-def _summaries(found: AllocationCandidates, request: CandidateRequest, version: Any) -> dict[str, Any]:
-    classes = None if version >= (1, 27) else request.classes
-    summaries: dict[str, Any] = {}
-    for provider in found.providers:
-        summary: dict[str, Any] = {'resources': _resources(provider, classes)}
-        summaries[provider.uuid] = summary
-        if version >= (1, 17):
-            summary['traits'] = list(provider.traits)
-        if version >= (1, 29):
-            parent_id = provider.parent_id
-            summary['parent_provider_uuid'] = None if parent_id is None else found.uuids[parent_id]
-            summary['root_provider_uuid'] = found.uuids[provider.root_id]
-    return summaries
+def _allocation_requests(found: AllocationCandidates, as_list: bool) -> list[bytes]:
+    """Write the candidates."""
+    templates: dict[int, tuple[str, tuple[int, ...]]] = {}
+    written = []
+    uuids = found.uuids
+    for candidate in found.candidates:
+        placement = candidate.placement
+        known = templates.get(id(placement))
+        if known is None:
+            known = templates[id(placement)] = _template(placement, as_list)
+        text, positions = known
+        written.append(text % uuids(candidate, positions))
+    return [','.join(written).encode()]
 
 
-def _resources(provider: Provider, classes: frozenset[str] | None) -> dict[str, Any]:
-    return {
-        name: {'capacity': _capacity(inventory), 'used': inventory.used}
-        for name, inventory in provider.inventories.items()
-        if classes is None or name in classes
-    }
+def _template(placement: Placement, as_list: bool) -> tuple[str, tuple[int, ...]]:
+    """Write a candidate with ``%s`` in the place of each uuid, and the positions of those."""
+    by_position: dict[int, dict[str, int]] = {}
+    for position, name, amount in placement.amounts:
+        by_position.setdefault(position, {})[name] = amount
+    entries = []
+    for resources in by_position.values():
+        written = _json(resources).replace('%', '%%')
+        if as_list:
+            entries.append(f'{{"resource_provider":{{"uuid":"%s"}},"resources":{written}}}')
+        else:
+            entries.append(f'"%s":{{"resources":{written}}}')
+    inside = ','.join(entries)
+    return f'{{"allocations":{f"[{inside}]" if as_list else f"{{{inside}}}"}}}', tuple(by_position)
 
 
-def _capacity(inventory: Inventory) -> Any:
-    capacity = inventory.capacity
-    # A ratio may be as large as 3.4e38, and orjson encodes integers of 64 bits.
-    return capacity if capacity <= _LARGEST_JSON_INTEGER else orjson.Fragment(str(capacity))
+def _summaries(found: AllocationCandidates, version: Any) -> list[bytes]:
+    """Write the summaries of the providers that belong to the answer."""
+    shown = None if version >= (1, 27) else found.request.classes
+    form = ('summary', version >= (1, 17), version >= (1, 29), shown)
+    write = functools.partial(_summary, found.state.names.classes, shown, version)
+    return [one for block, rows in found.providers().items() for one in block.fragments(form, rows, write)]
+
+
+def _summary(classes: Mapping[int, str], shown: Collection[str] | None, version: Any, record: Record) -> bytes:
+    resources = ','.join(
+        f'{_json(classes[id_])}:{{"capacity":{one.capacity},"used":{one.used}}}'
+        for id_, one in record.inventories
+        if shown is None or classes[id_] in shown
+    )
+    traits = f',"traits":{_traits(record.traits)}' if version >= (1, 17) else ''
+    tree = ''
+    if version >= (1, 29):
+        parent, root = _json(record.parent_provider_uuid), _json(record.root_provider_uuid)
+        tree = f',"parent_provider_uuid":{parent},"root_provider_uuid":{root}'
+    return f'"{record.uuid}":{{"resources":{{{resources}}}{traits}{tree}}}'.encode()
+
+
+@functools.lru_cache(maxsize=4096)
+def _traits(names: frozenset[str]) -> str:
+    return _json(sorted(names))
+
+
+def _json(value: Any) -> str:
+    return orjson.dumps(value).decode()

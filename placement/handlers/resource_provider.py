@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
+import orjson
 import webob
 from oslo_utils import uuidutils
 from webob import exc
 
 from placement import exception, microversion, query, schemas, util, wsgi_wrapper
-from placement.handlers import faults, modified
+from placement.handlers import faults
 from placement.handlers.faults import Answer
+from placement.mirror import listing
+from placement.mirror.block import Block
+from placement.mirror.listing import ProviderFilters
+from placement.mirror.records import Record
 from placement.objects import resource_provider as objects
-from placement.objects.provider_filter import ProviderFilters
 from placement.policies import resource_provider as policies
 from placement.schemas import resource_provider as schema
 
@@ -33,7 +38,7 @@ def _links(req: webob.Request, uuid: str) -> list[dict[str, str]]:
     return [{'rel': 'self', 'href': url}, *below]
 
 
-def _serialize(req: webob.Request, provider: objects.ResourceProvider) -> dict[str, Any]:
+def _serialize(req: webob.Request, provider: objects.ResourceProvider | Record) -> dict[str, Any]:
     body = {
         'uuid': provider.uuid,
         'name': provider.name,
@@ -84,9 +89,22 @@ def list_resource_providers(req: webob.Request) -> webob.Response:
     """List the providers that pass every filter of the query string."""
     context = req.environ['placement.context']
     context.can(policies.LIST)
-    providers = objects.ResourceProviderList.get_all_by_filters(context, _filters(req))
-    body = {'resource_providers': [_serialize(req, provider) for provider in providers]}
-    return util.json_response(req, body, last_modified=modified.newest(providers))
+    listed = list(listing.matching(context.mirror.current(), _filters(req)))
+    members = {'resource_providers': ('[]', _entries(req, listed))}
+    return util.fragments_response(req, members, last_modified=listing.newest(listed))
+
+
+def _entries(req: webob.Request, listed: Iterable[tuple[Block, Sequence[int]]]) -> list[bytes]:
+    """Write what ``_serialize`` says of each provider, which the mirror keeps ready for the next time."""
+    version = microversion.wanted(req)
+    form = ('entry', util.resource_provider_url(req.environ, ''), *(version >= since for _, since in _SUB_RESOURCES))
+    form += (version >= (1, 14),)
+
+    def write(record: Record) -> bytes:
+        # Copied, because the encoder's own bytes keep more room than they need, which is kept along with them.
+        return bytes(memoryview(orjson.dumps(_serialize(req, record))))
+
+    return [entry for block, rows in listed for entry in block.fragments(form, rows, write)]
 
 
 @wsgi_wrapper.PlacementWsgify

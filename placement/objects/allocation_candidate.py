@@ -1,46 +1,47 @@
-"""Allocation candidates: who could serve a request right now, as plain data ready to be serialised."""
+"""Allocation candidates: who could serve a request right now."""
 
 from __future__ import annotations
 
-import itertools
 import random
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
+from placement import exception
+from placement.candidates.budget import Bound
 from placement.candidates.funnel import Funnel
 from placement.candidates.request import CandidateRequest
-from placement.candidates.rows import Candidate, Provider
+from placement.candidates.rows import Provider
 from placement.candidates.search import chosen, search
-from placement.objects import candidate_funnel, candidate_names
-from placement.objects.candidate_source import Source
-
-#: Provider uuid to class name to amount.
-AllocationRequest = Mapping[str, Mapping[str, int]]
+from placement.candidates.sites import Candidate, Placement
+from placement.mirror import account
+from placement.mirror.block import Block
+from placement.mirror.matching import Matching, MirrorSite, TreeSite
+from placement.mirror.state import Names, State
+from placement.objects import candidate_bounds
 
 
 @dataclass(frozen=True)
 class AllocationCandidates:
-    """The answer to one request.
+    """The answer to one request, in terms of the state that it was found in.
 
-    ``allocation_requests`` has one item per candidate. ``providers`` are those whose summaries belong to them (contract
-    B 5.7): the ones used, and from 1.29 on everything in their trees. ``uuids`` maps the ids of these to uuids.
-    ``capped`` says that ``[placement] max_allocation_candidates`` cut the answer short. ``funnel`` tells why there is
-    no candidate, if that was asked for.
+    ``bounds`` are those that cut the answer short. ``funnel`` tells why there is no candidate, if that was
+    asked for.
     """
 
-    allocation_requests: Sequence[AllocationRequest]
-    providers: Sequence[Provider]
-    uuids: Mapping[int, str]
-    capped: bool = False
+    state: State
+    request: CandidateRequest
+    candidates: Sequence[Candidate]
+    bounds: frozenset[Bound] = frozenset()
     funnel: Funnel | None = None
 
     @classmethod
     def get_by_request(
         cls, context: Any, request: CandidateRequest, explain_empty: bool = False
     ) -> AllocationCandidates:
-        """Search, in one snapshot of the database.
+        """Search a committed state of the database that is no older than this call.
 
         :param explain_empty: when nothing is found, find out why.
         :raises ResourceClassNotFound: a class of any group does not exist.
@@ -48,57 +49,103 @@ class AllocationCandidates:
         """
         started = time.monotonic()
         options = context.conf.placement
+        state = context.mirror.current()
+        check_names(state.names, request)
         rng = random.SystemRandom() if options.randomize_allocation_candidates else None
-        with context.db.reader() as tx:
-            names = candidate_names.look_up(context.db, tx, request)
-            source = Source(tx, request, names, rng)
-            kept, capped = _find(source, request, options.max_allocation_candidates, rng)
-            answer = _answer(kept, source, request, capped)
-            if explain_empty and not kept:
-                answer = replace(answer, funnel=candidate_funnel.account(tx, request, names, source, most=1))
-        context.db.metrics.candidates(len(kept), time.monotonic() - started)
-        return answer
+        budget = candidate_bounds.budget(options)
+        found = chosen(search(Matching(state, request).sites(rng), request, budget), request, budget, rng)
+        bounds = frozenset(budget.met)
+        funnel = None
+        if explain_empty and not found:
+            funnel = replace(account.account(state, request, candidate_bounds.for_account(options)), bounds=bounds)
+        _count(context.db.metrics, len(found), bounds, time.monotonic() - started)
+        return cls(state, request, found, bounds, funnel)
+
+    def uuids(self, candidate: Candidate, positions: Sequence[int]) -> tuple[str, ...]:
+        """Return the uuids of the providers at some positions of a candidate's site."""
+        return cast('MirrorSite', candidate.site).uuids(positions)
+
+    def providers(self) -> Mapping[Block, Sequence[int]]:
+        """Return the positions, by block, of the providers whose summaries belong to the answer.
+
+        From 1.29 on these are all of every tree that has a provider in use, before that the providers in use alone
+        (api-ref: provider summaries).
+        """
+        if not self.request.nested_aware:
+            return {block: sorted(rows) for block, rows in self._used().items()}
+        found = {}
+        for block, numbers in self._trees().items():
+            starts = block.starts.tolist()
+            found[block] = [row for number in sorted(numbers) for row in range(starts[number], starts[number + 1])]
+        return found
+
+    def _trees(self) -> Mapping[Block, set[int]]:
+        """The numbers, by block, of the trees that have a provider in use."""
+        found: defaultdict[Block, set[int]] = defaultdict(set)
+        shared: set[int] = set()
+        for candidate in self.candidates:
+            site, placement = cast('MirrorSite', candidate.site), candidate.placement
+            if isinstance(site, TreeSite):
+                # A candidate at a tree uses a provider of it.
+                found[site.block].add(site.number)
+            if placement.amounts[-1][0] >= site.shared_from:
+                shared.update(one.root_id for one in _shared(site, placement))
+        for root_id in shared:
+            block, number = self.state.locate(root_id)
+            found[block].add(number)
+        return found
+
+    def _used(self) -> Mapping[Block, set[int]]:
+        """The positions, by block, of the providers in use."""
+        found: defaultdict[Block, set[int]] = defaultdict(set)
+        shared: set[Provider] = set()
+        for candidate in self.candidates:
+            site, placement = cast('MirrorSite', candidate.site), candidate.placement
+            if isinstance(site, TreeSite):
+                found[site.block].update(
+                    site.first + position for position, _, _ in placement.amounts if position < site.shared_from
+                )
+            shared.update(_shared(site, placement))
+        for one in shared:
+            block, row = self.state.position(one.root_id, one.id)
+            found[block].add(row)
+        return found
 
 
-def _find(
-    source: Source, request: CandidateRequest, most: int, rng: random.Random | None
-) -> tuple[list[Candidate], bool]:
-    """Return the candidates to answer with, and whether there are more than ``most``, which are not looked at."""
-    candidates = search(source.anchors(), request, source.sharing.ids)
-    kept = chosen(itertools.islice(candidates, most), request.limit, rng)
-    limited = rng is None and request.limit is not None and request.limit <= most
-    return kept, not limited and next(candidates, None) is not None
+def explain(context: Any, request: CandidateRequest) -> Funnel:
+    """Search as ``get_by_request`` does and tell what became of the request.
+
+    :param context: a ``RequestContext``.
+    :returns: the funnel, whether or not anything was found.
+    :raises ResourceClassNotFound: a class of any group does not exist.
+    :raises TraitNotFound: a trait of any group does not exist.
+    """
+    state = context.mirror.current()
+    check_names(state.names, request)
+    return account.account(state, request, candidate_bounds.budget(context.conf.placement))
 
 
-def _answer(kept: Sequence[Candidate], source: Source, request: CandidateRequest, capped: bool) -> AllocationCandidates:
-    near: dict[int, Provider] = {}
-    used: dict[int, None] = {}
-    for candidate in kept:
-        used.update((provider, None) for provider, _, _ in candidate.amounts)
-    # Many anchors have the same sharing providers, as the same tuple.
-    for providers in {id(some): some for one in kept for some in one.anchor}.values():
-        near.update((one.id, one) for one in providers)
-    uuids = {id_: near[id_].uuid for id_ in used}
-    requests = [_by_provider(candidate, uuids) for candidate in kept]
-    if not request.nested_aware:
-        return AllocationCandidates(requests, [near[id_] for id_ in used], uuids, capped)
-    whole = _whole_trees(kept, used, near, source)
-    return AllocationCandidates(requests, whole, {one.id: one.uuid for one in whole}, capped)
+def _count(metrics: Any, count: int, bounds: Collection[Bound], seconds: float) -> None:
+    metrics.candidates(count, seconds)
+    for bound in bounds:
+        metrics.search_bounded(bound.value)
 
 
-def _by_provider(candidate: Candidate, uuids: Mapping[int, str]) -> AllocationRequest:
-    body: dict[str, dict[str, int]] = {}
-    for provider, name, amount in candidate.amounts:
-        body.setdefault(uuids[provider], {})[name] = amount
-    return body
+def check_names(names: Names, request: CandidateRequest) -> None:
+    """Make sure that what ``request`` names exists.
+
+    :raises ResourceClassNotFound: a class of any group does not exist.
+    :raises TraitNotFound: a trait of any group does not exist, required or forbidden; it names all of them.
+    """
+    for group in request.groups:
+        for name in group.resources:
+            if name not in names.class_ids:
+                raise exception.ResourceClassNotFound(resource_class=name)
+    missing = sorted(request.traits - names.traits)
+    if missing:
+        raise exception.TraitNotFound(names=', '.join(missing))
 
 
-def _whole_trees(
-    kept: Iterable[Candidate], used: Iterable[int], near: Mapping[int, Provider], source: Source
-) -> list[Provider]:
-    """Return every provider of every tree that has a used one; those of sharing providers may have to be loaded."""
-    wanted = {near[id_].root_id: None for id_ in used}
-    trees = {one.anchor.tree[0].id: one.anchor.tree for one in kept if one.anchor.tree}
-    for tree in source.trees(root_id for root_id in wanted if root_id not in trees):
-        trees[tree[0].id] = tree
-    return [provider for root_id in wanted for provider in trees[root_id]]
+def _shared(site: MirrorSite, placement: Placement) -> Iterator[Provider]:
+    first = site.shared_from
+    return (site.sharing[position - first] for position, _, _ in placement.amounts if position >= first)

@@ -13,7 +13,6 @@ from placement import exception
 from placement.db import changes, names, tables
 from placement.objects import aggregate, base, generation, inventory, provider_tree, trait
 from placement.objects.base import fields
-from placement.objects.provider_filter import ProviderFilters, matching
 
 _providers = tables.resource_providers
 _parents = _providers.alias('parent')
@@ -238,24 +237,6 @@ class ResourceProvider(base.Timestamped):
         except exception.ResourceProviderNotFound:
             return exception.DuplicateProviderName(name=name)
         return exception.DuplicateProviderUuid(uuid=uuid)
-
-
-@base.register
-class ResourceProviderList(base.ObjectList):
-    """Providers in order of creation."""
-
-    fields = {'objects': fields.ListOfObjectsField('ResourceProvider')}
-
-    @classmethod
-    def get_all_by_filters(cls, context: Any, filters: ProviderFilters) -> ResourceProviderList:
-        """The providers that pass every filter (contract A 5.2), in a constant number of statements.
-
-        :raises ResourceClassNotFound, TraitNotFound: a filter names something that does not exist.
-        """
-        with context.db.reader() as tx:
-            condition = matching(context.db, tx, filters)
-            rows = tx.execute(_select().where(condition).order_by(_providers.c.id)).all()
-        return cls.from_rows(context, ResourceProvider, rows)
 
 
 def _select() -> sa.Select[Any]:

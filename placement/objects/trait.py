@@ -11,7 +11,7 @@ from oslo_db import exception as db_exc
 from placement import exception
 from placement.db import api as db_api
 from placement.db import changes, names, statements, tables
-from placement.objects import base, generation, named, provider_filter
+from placement.objects import base, generation, named
 from placement.objects.base import fields
 
 _traits = tables.traits
@@ -120,7 +120,7 @@ def replace(db: Any, tx: sa.Connection, provider: Any, wanted: Sequence[str]) ->
     :raises TraitNotFound: with all names that do not exist.
     :raises ConcurrentProviderUpdate: the generation moved.
     """
-    wanted_ids = set(provider_filter.known_traits(db, tx, wanted, hold=True).values())
+    wanted_ids = set(_known_ids(db, tx, wanted).values())
     present_ids = {row.id for row in tx.execute(_of_provider(provider.id))}
     if wanted_ids == present_ids:
         generation.check(tx, provider)
@@ -133,6 +133,18 @@ def replace(db: Any, tx: sa.Connection, provider: Any, wanted: Sequence[str]) ->
     if added:
         _associate(tx, added)
     return True
+
+
+def _known_ids(db: Any, tx: sa.Connection, wanted: Sequence[str]) -> dict[str, int]:
+    """The ids of the traits ``wanted``, held until the transaction ends.
+
+    :raises TraitNotFound: some do not exist; names them all.
+    """
+    ids: dict[str, int] = db.traits.ids(tx, wanted, hold=True)
+    missing = [name for name in wanted if name not in ids]
+    if missing:
+        raise exception.TraitNotFound(names=', '.join(missing))
+    return ids
 
 
 def _associate(tx: sa.Connection, rows: list[dict[str, int]]) -> None:

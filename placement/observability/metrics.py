@@ -39,6 +39,18 @@ class Metrics:
     def candidates(self, count: int, seconds: float) -> None:
         """One search for allocation candidates returned ``count`` of them and took ``seconds``."""
 
+    def search_bounded(self, bound: str) -> None:
+        """One search for allocation candidates was cut short. ``bound`` is the value of a ``Bound``."""
+
+    def mirror_checked(self) -> None:
+        """This process asked the database whether its mirror is up to date."""
+
+    def mirrored(self, providers: int, changes: int, seconds: float, rebuilt: bool) -> None:
+        """The mirror of this process was brought forward by ``changes`` providers, or built, in ``seconds``.
+
+        ``providers`` is how many it holds now.
+        """
+
     @contextlib.contextmanager
     def claim(self) -> Iterator[None]:
         """Count the claim made in the block: accepted when it ends, refused when it raises a reason to refuse."""

@@ -6,7 +6,7 @@ directory, one set per process, and ``shared_registry`` adds them up; there, one
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.multiprocess import MultiProcessCollector
 
 from placement.observability.metrics import Metrics
@@ -44,6 +44,32 @@ class PrometheusMetrics(Metrics):
         self._search_seconds = Histogram(
             'placement_candidates_search_seconds', 'Time of a search.', registry=self.registry, buckets=SECONDS
         )
+        self._bounded = Counter(
+            'placement_candidates_bounded', 'Searches cut short.', ('bound',), registry=self.registry
+        )
+
+        self._mirror_providers = Gauge(
+            'placement_mirror_providers',
+            'Resource providers in the mirror.',
+            registry=self.registry,
+            multiprocess_mode='mostrecent',
+        )
+        self._mirror_checked = Gauge(
+            'placement_mirror_checked_timestamp_seconds',
+            'When a mirror was last held against the database.',
+            registry=self.registry,
+            multiprocess_mode='max',
+        )
+        self._mirror_changes = Counter(
+            'placement_mirror_changes', 'Resource providers read to bring mirrors forward.', registry=self.registry
+        )
+        self._mirror_rebuilds = Counter('placement_mirror_rebuilds', 'Mirrors read as a whole.', registry=self.registry)
+        self._mirror_seconds = Histogram(
+            'placement_mirror_seconds',
+            'Time to bring a mirror forward, or to build it.',
+            registry=self.registry,
+            buckets=SECONDS,
+        )
 
     def request_answered(self, route: str, method: str, microversion: str, status: int, seconds: float) -> None:
         self._requests.labels(route, method, microversion, str(status)).inc()
@@ -61,6 +87,18 @@ class PrometheusMetrics(Metrics):
     def candidates(self, count: int, seconds: float) -> None:
         self._candidates.observe(count)
         self._search_seconds.observe(seconds)
+
+    def search_bounded(self, bound: str) -> None:
+        self._bounded.labels(bound).inc()
+
+    def mirror_checked(self) -> None:
+        self._mirror_checked.set_to_current_time()
+
+    def mirrored(self, providers: int, changes: int, seconds: float, rebuilt: bool) -> None:
+        self._mirror_providers.set(providers)
+        self._mirror_changes.inc(changes)
+        self._mirror_rebuilds.inc(rebuilt)
+        self._mirror_seconds.observe(seconds)
 
 
 def shared_registry() -> CollectorRegistry:

@@ -9,12 +9,13 @@ import pytest
 from placement import exception
 from placement.context import RequestContext
 from placement.db import statements
+from placement.mirror import listing
+from placement.mirror.listing import ProviderFilters
 from placement.objects import audit, claim
 from placement.objects.allocation import AllocationList
 from placement.objects.inventory import Inventory, InventoryList
-from placement.objects.provider_filter import ProviderFilters
 from placement.objects.resource_class import ResourceClass
-from placement.objects.resource_provider import ResourceProvider, ResourceProviderList
+from placement.objects.resource_provider import ResourceProvider
 from placement.objects.trait import Trait, TraitList
 
 CLASSES = [f'CUSTOM_{number}' for number in range(7)]
@@ -109,7 +110,8 @@ def test_traits_and_aggregates(context: RequestContext, providers: list[Resource
     one.set_aggregates(aggregates, bump=True)
     assert sorted(one.get_aggregates()) == sorted(aggregates)
     filters = ProviderFilters(required=frozenset(CLASSES), member_of=(frozenset(aggregates),))
-    assert [found.uuid for found in ResourceProviderList.get_all_by_filters(context, filters)] == [one.uuid]
+    listed = listing.matching(context.mirror.current(), filters)
+    assert [block.records[row].uuid for block, rows in listed for row in rows] == [one.uuid]
     one.set_traits(CLASSES[:1])
     assert [trait.name for trait in TraitList.get_all_by_provider(context, one)] == CLASSES[:1]
     with pytest.raises(exception.TraitNotFound, match='CUSTOM_NONE, CUSTOM_NOTHING'):

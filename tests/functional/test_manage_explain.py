@@ -86,6 +86,15 @@ def test_the_limit_is_the_last_part(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.usefixtures('hosts')
+def test_a_bound_that_was_met_is_told(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert account(capsys, 'resources=VCPU:2')['stopped_at'] == []
+    monkeypatch.setenv('OS_PLACEMENT__MAX_ALLOCATION_CANDIDATES', '1')
+    assert account(capsys, 'resources=VCPU:2')['stopped_at'] == ['candidates']
+    assert manage.main(['explain', 'resources=VCPU:2']) == 0
+    assert 'Stopped at [placement] max_allocation_candidates = 1\n' in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures('hosts')
 def test_a_table_for_people(capsys: pytest.CaptureFixture[str]) -> None:
     assert manage.main(['explain', '?resources=VCPU:5']) == 0
     printed = capsys.readouterr().out
@@ -125,7 +134,7 @@ def test_statements_do_not_grow_with_the_providers(
     capsys: pytest.CaptureFixture[str], context: RequestContext, db: Database, queries: Counter
 ) -> None:
     from placement.candidates.request import CandidateRequest, RequestGroup
-    from placement.objects import candidate_funnel
+    from placement.objects import allocation_candidate
 
     group = RequestGroup(
         suffix='',
@@ -137,8 +146,8 @@ def test_statements_do_not_grow_with_the_providers(
     )
     request = CandidateRequest((group,), None, None, nested_aware=True, with_traits=True)
     with queries(at_most=20) as few:
-        candidate_funnel.explain(context, request)
+        allocation_candidate.explain(context, request)
     for number in range(40):
         make(context, f'host{number}', {'total': 6})
     with queries(at_most=len(few)):
-        candidate_funnel.explain(context, request)
+        allocation_candidate.explain(context, request)

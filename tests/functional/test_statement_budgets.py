@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import sqlite3
 import uuid
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import webob
 
 from placement.context import RequestContext
+from placement.db.api import Database
 from placement.objects.inventory import Inventory
 from placement.objects.resource_provider import ResourceProvider
 from tests.conftest import Counter
@@ -56,21 +60,115 @@ def test_usages_cost_two(app: Any, host: ResourceProvider, queries: Counter) -> 
         assert ask(app, 'GET', f'/resource_providers/{host.uuid}/usages').status_code == 200
 
 
-@pytest.mark.parametrize('count', [1, 60])
-def test_a_list_costs_the_same_whatever_its_length(
-    app: Any, context: RequestContext, queries: Counter, count: int
+SEARCHES = (
+    '/resource_providers',
+    '/resource_providers?resources=VCPU:1,DISK_GB:1&member_of=6dd7a6c0-0d0d-4b4e-8b2c-3c9a1f0f3d51',
+    '/resource_providers?required=HW_CPU_X86_VMX',
+    '/resource_providers?in_tree={0}',
+    '/allocation_candidates?resources=VCPU:1',
+    '/allocation_candidates?resources=VCPU:1&resources1=MEMORY_MB:1&group_policy=isolate&limit=3',
+    '/allocation_candidates?resources=VCPU:1001',
+    '/allocation_candidates?resources=VCPU:1&required=HW_CPU_X86_VMX',
+)
+
+
+@pytest.mark.parametrize('path', SEARCHES)
+def test_a_search_costs_one(app: Any, host: ResourceProvider, queries: Counter, path: str) -> None:
+    search = path.format(host.uuid)
+    assert ask(app, 'GET', search).status_code == 200
+    with queries(at_most=1) as seen:
+        assert ask(app, 'GET', search).status_code == 200
+    assert len(seen) == 1
+
+
+@pytest.mark.parametrize('path', SEARCHES)
+@pytest.mark.parametrize('claims', [1, 30])
+def test_a_search_after_claims_costs_five(
+    app: Any, context: RequestContext, queries: Counter, path: str, claims: int
 ) -> None:
-    for number in range(count):
-        make_provider(context, f'host{number}', VCPU=8)
-    with queries(at_most=1):
-        listed = ask(app, 'GET', '/resource_providers?resources=VCPU:1')
-    assert len(listed.json['resource_providers']) == count
+    """However many were claimed, and of however many."""
+    hosts = [make_provider(context, f'host{number}', VCPU=8, MEMORY_MB=8, DISK_GB=8) for number in range(40)]
+    search = path.format(hosts[0].uuid)
+    assert ask(app, 'GET', search).status_code == 200
+    for number in range(claims):
+        body = claim_body(hosts[number], None)
+        assert ask(app, 'PUT', f'/allocations/{uuid.uuid4()}', body).status_code == 204
+    with queries(at_most=5):
+        assert ask(app, 'GET', search).status_code == 200
 
 
-@pytest.mark.parametrize('filters', ['resources=VCPU:1,DISK_GB:1', 'required=HW_CPU_X86_VMX', 'in_tree={0}'])
-def test_filters_cost_one_look_up_at_the_most(app: Any, host: ResourceProvider, queries: Counter, filters: str) -> None:
-    with queries(at_most=2):
-        assert ask(app, 'GET', f'/resource_providers?{filters.format(host.uuid)}').status_code == 200
+@pytest.mark.parametrize('changes', [1, 30])
+def test_a_search_after_other_changes_costs_seven(
+    app: Any, context: RequestContext, queries: Counter, changes: int
+) -> None:
+    hosts = [make_provider(context, f'host{number}', VCPU=8) for number in range(40)]
+    assert ask(app, 'GET', SEARCHES[0]).status_code == 200
+    for host in hosts[:changes]:
+        host.set_traits(['HW_CPU_X86_VMX'])
+    with queries(at_most=7):
+        assert ask(app, 'GET', SEARCHES[0]).status_code == 200
+
+
+@pytest.mark.parametrize('hosts', [20, 60])
+def test_a_search_reads_the_rows_of_what_changed(app: Any, context: RequestContext, db: Database, hosts: int) -> None:
+    """However many others there are."""
+    made = [make_provider(context, f'host{number}', VCPU=8, MEMORY_MB=8, DISK_GB=8) for number in range(hosts)]
+    assert ask(app, 'GET', SEARCHES[0]).status_code == 200
+    for host in made[:2]:
+        assert ask(app, 'PUT', f'/allocations/{uuid.uuid4()}', claim_body(host, None)).status_code == 204
+    made[2].set_traits(['HW_CPU_X86_VMX'])
+    with rows_read(db) as count:
+        assert ask(app, 'GET', SEARCHES[0]).status_code == 200
+    # The one writer, twice; in the log where the mirror stands and three entries; two providers with three inventories
+    # each; one with three inventories and a trait.
+    assert sum(count) == 2 + 4 + 2 * (1 + 3) + 1 + 3 + 1
+
+
+@contextlib.contextmanager
+def rows_read(db: Database) -> Iterator[list[int]]:
+    """Collects how many rows each statement has read."""
+    counts: list[int] = []
+
+    connect = sqlite3.connect
+
+    def counting(*arguments: Any, **options: Any) -> sqlite3.Connection:
+        connection: Connection = connect(*arguments, **options, factory=Connection)
+        connection.counts = counts
+        return connection
+
+    db.asking_engine.dispose()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(sqlite3.dbapi2, 'connect', counting)
+        yield counts
+    db.asking_engine.dispose()
+
+
+class Connection(sqlite3.Connection):
+    """A connection whose cursors count the rows that they give."""
+
+    counts: list[int]
+
+    def cursor(self, *_: Any) -> Any:
+        return super().cursor(Cursor)
+
+
+class Cursor(sqlite3.Cursor):
+    """Counts rows."""
+
+    def fetchall(self) -> Any:
+        found = super().fetchall()
+        self.connection.counts.append(len(found))  # type: ignore[attr-defined]
+        return found
+
+    def fetchone(self) -> Any:
+        found = super().fetchone()
+        self.connection.counts.append(found is not None)  # type: ignore[attr-defined]
+        return found
+
+    def fetchmany(self, *arguments: Any) -> Any:
+        found = super().fetchmany(*arguments)
+        self.connection.counts.append(len(found))  # type: ignore[attr-defined]
+        return found
 
 
 def test_a_claim_of_a_new_consumer_costs_ten(app: Any, host: ResourceProvider, queries: Counter) -> None:

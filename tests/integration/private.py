@@ -61,6 +61,11 @@ class PrivateServer(abc.ABC):
                 raise servers.ServerError(f'{self.command()[0]} did not start:\n{log_text[-3000:]}')
             time.sleep(0.1)
 
+    def start_unless_running(self) -> None:
+        """Start it if it was ended."""
+        if self._process is None or self._process.poll() is not None:
+            self.start()
+
     def crash(self) -> None:
         """End it at once; connections break, nothing is flushed."""
         assert self._process is not None

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 import sqlalchemy as sa
 
-from tests.integration import assertions, databases, names_race, races, servers
+from tests.integration import assertions, databases, mirrors, names_race, races, servers
 from tests.integration.history import fleet, report
 from tests.integration.history.client import Client
 from tests.integration.history.workload import Load
@@ -124,6 +124,20 @@ def test_reading_on_one_node_what_was_written_on_another(urls: list[str]) -> Non
             consumer = str(uuid.uuid4())
             fleet.demand(writer, 'PUT', f'/allocations/{consumer}', races.claim([target], None))
             assert fleet.demand(reader, 'GET', f'/allocations/{consumer}')['consumer_generation'] == 1
+
+
+def test_searching_on_one_node_what_was_written_on_another(urls: list[str]) -> None:
+    mirrors.answered_changes_are_found(urls)
+
+
+@pytest.mark.parametrize('kill', [False, True])
+def test_mirrors_of_all_nodes(fleet_of_servers: list[servers.Server], node_urls: list[sa.URL], kill: bool) -> None:
+    with contextlib.ExitStack() as stack:
+        observed = [
+            stack.enter_context(mirrors.database(url.render_as_string(hide_password=False), mysql_wsrep_sync_wait=1))
+            for url in node_urls
+        ]
+        mirrors.stays_equal(fleet_of_servers, observed, seconds=8, kill=kill)
 
 
 def test_history_with_a_node_and_workers_killed(

@@ -114,6 +114,46 @@ def test_away_and_back(own: private.PrivateServer, client: Client) -> None:
     assert [claim_one(client, provider).status for _ in range(40)] == [204] * 40
 
 
+SEARCHES = ('/resource_providers', '/resource_providers?resources=VCPU:1', '/allocation_candidates?resources=VCPU:1')
+
+
+@on('postgresql', 'mariadb')
+def test_no_search_is_answered_while_the_database_is_away(own: private.PrivateServer, client: Client) -> None:
+    """The state that is held may be an old one; and what was claimed before is found afterwards."""
+    provider = races.provider(client, 1)
+    for _ in range(10):
+        # In each worker.
+        assert {client.request('GET', path).status for path in SEARCHES} == {200}
+        client.close()
+    assert claim_one(client, provider).status == 204
+    own.crash()
+    try:
+        refused = [client.request('GET', path) for path in SEARCHES * 5]
+    finally:
+        own.start()
+    assert {(reply.status, reply.headers.get('retry-after')) for reply in refused} == {(503, '2')}
+    for _ in range(10):
+        client.close()
+        found = client.request('GET', SEARCHES[1])
+        assert found.status == 200
+        assert provider not in {one['uuid'] for one in found.body['resource_providers']}
+
+
+@on('postgresql', 'mariadb')
+def test_away_at_start(own: private.PrivateServer, database: sa.URL, tmp_path: pathlib.Path) -> None:
+    """A service that starts without its database answers searches as soon as that is there."""
+    away = {'OS_PLACEMENT_DATABASE__SYNC_ON_STARTUP': 'false'}
+    own.crash()
+    with contextlib.ExitStack() as stack:
+        stack.callback(own.start_unless_running)
+        started = servers.launch(database.render_as_string(hide_password=False), tmp_path, environment=away)
+        stack.enter_context(servers.ready([started]))
+        client = stack.enter_context(contextlib.closing(Client([started.url], token='admin')))
+        assert {client.request('GET', path).status for path in SEARCHES} == {503}
+        own.start()
+        assert {client.request('GET', path).status for path in SEARCHES} == {200}
+
+
 def wait_for_service(client: Client, provider: str) -> None:
     """Return when a claim succeeds again, which it must by itself."""
     deadline = time.monotonic() + RECOVERY

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import random
+from collections.abc import Hashable
 from dataclasses import replace
 from typing import Any
 
@@ -12,8 +13,10 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from placement.candidates.request import CandidateRequest, RequestGroup
-from placement.candidates.rows import Anchor, Candidate, Inventory, Provider
+from placement.candidates.rows import Anchor, Inventory, Provider
 from placement.candidates.sharing import SharingIndex
+from placement.candidates.sites import AnchorSite, Candidate
+from placement.candidates.steps import compile_request
 from tests.property.candidates_oracle import RP, SHARES, Body, Group, Query, record
 
 #: A nightly run sets this to try so many times as many examples.
@@ -67,8 +70,46 @@ class Rows:
             met.append(touched)
         return found + list(self.sharing.bridges(met))
 
+    def sites(self) -> list[AnchorSite]:
+        return [AnchorSite(anchor) for anchor in self.anchors()]
+
     def body(self, candidate: Candidate) -> Body:
         return frozenset((self.names[provider], rc, n) for provider, rc, n in candidate.amounts)
+
+
+class ShapedSite(AnchorSite):
+    """A site that tells its shape, and counts how often somebody asks for its rows."""
+
+    __slots__ = ('asked', 'shape')
+
+    def __init__(self, anchor: Anchor, request: CandidateRequest) -> None:
+        super().__init__(anchor)
+        self.asked = 0
+        self.shape = _shape(anchor, request)
+
+    def anchor(self) -> Anchor:
+        self.asked += 1
+        return super().anchor()
+
+
+def _shape(anchor: Anchor, request: CandidateRequest) -> Hashable:
+    """What ``Site.shape`` says that placements depend on."""
+    providers = anchor.tree + anchor.sharing
+    roots = [anchor.tree[0] for _ in anchor.tree] + [None for _ in anchor.sharing]
+    able = [
+        [step.refusal(one, root) is None for one, root in zip(providers, roots, strict=True)]
+        for step in compile_request(request).steps
+    ]
+    of_tree = [[one.root_id for one in providers].index(other.root_id) for other in providers]
+    told = [
+        (
+            tuple((rc, one.inventories[rc].headroom) for rc in request.classes if rc in one.inventories),
+            request.traits & one.traits,
+            SHARES in one.traits,
+        )
+        for one in providers
+    ]
+    return len(anchor.tree), tuple(map(tuple, able)), tuple(of_tree), tuple(told)
 
 
 def _top(name: str, parents: dict[str, str | None]) -> str:
@@ -166,3 +207,23 @@ def queries(draw: st.DrawFn, minors: tuple[int, ...] = (29,), most: int = 3) -> 
         chosen[1] = replace(chosen[0], number=numbers[1])
     policy = draw(st.sampled_from(['none', 'isolate'])) if len(numbers) > 1 else None
     return Query(chosen, policy, None, minor)
+
+
+@st.composite
+def tight_worlds(draw: st.DrawFn) -> tuple[list[RP], Query]:
+    """One tree of a few devices, and numbered groups that just fit, or just do not."""
+    totals = draw(st.lists(st.integers(6, 10), min_size=2, max_size=4))
+    some_traits = st.sampled_from(_subsets(TRAITS))
+    world = [RP('root', inventory={'VCPU': record(draw(st.integers(1, 6)))})]
+    for number, total in enumerate(totals):
+        inventory = {'VGPU': record(total), 'VCPU': record(draw(st.integers(2, 6)))}
+        world.append(RP(f'd{number}', 'root', inventory, set(draw(some_traits))))
+    chosen = []
+    for number in range(1, draw(st.integers(2, len(totals) + 2)) + 1):
+        resources = {'VGPU': draw(st.sampled_from([2, 3, 4, 4, 5, 5, 6]))}
+        if draw(st.integers(0, 3)) == 0:
+            resources['VCPU'] = draw(st.integers(1, 3))
+        chosen.append(Group(str(number), resources, set(draw(some_traits)) if draw(st.booleans()) else set()))
+    if draw(st.booleans()):
+        chosen.append(Group('', {'VGPU': draw(st.integers(1, 5))}))
+    return world, Query(chosen, draw(st.sampled_from(['none', 'isolate'])))

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
+from dataclasses import replace
 
 from hypothesis import event, given
 from hypothesis import strategies as st
 
+from placement.candidates.budget import Bound, Budget
+from placement.candidates.reasons import Reason, Rejections
 from placement.candidates.search import chosen, search
-from tests.property.candidates_oracle import RP, Body, Oracle, Query
-from tests.property.candidates_worlds import Rows, queries, request_of, thorough, worlds
+from placement.candidates.size import Size, at_most
+from tests.property.candidates_oracle import RP, SHARES, Body, Oracle, Query
+from tests.property.candidates_worlds import Rows, ShapedSite, queries, request_of, thorough, tight_worlds, worlds
 
 MINORS = (10, 17, 21, 22, 24, 25, 28, 29, 29, 29)
 
 
 def found(world: list[RP], query: Query) -> list[Body]:
     rows = Rows(world)
-    return [rows.body(one) for one in search(rows.anchors(), request_of(query), rows.sharing.ids)]
+    return [rows.body(one) for one in search(rows.sites(), request_of(query), Budget())]
 
 
 @thorough(2000)
@@ -35,12 +40,40 @@ def test_order_of_anchors_groups_and_providers_does_not_matter(
     world: list[RP], query: Query, rng: random.Random
 ) -> None:
     rows = Rows(world)
-    anchors = rows.anchors()
-    rng.shuffle(anchors)
+    sites = rows.sites()
+    rng.shuffle(sites)
     rng.shuffle(query.groups)
-    bodies = [rows.body(one) for one in search(anchors, request_of(query), rows.sharing.ids)]
+    bodies = [rows.body(one) for one in search(sites, request_of(query), Budget())]
     assert set(bodies) == Oracle(world).candidates(query)
     assert len(bodies) == len(set(bodies))
+
+
+@thorough(400)
+@given(worlds(most=4), queries(MINORS))
+def test_sites_of_one_shape_share_a_walk(world: list[RP], query: Query) -> None:
+    world = [*world, *(replace(rp, name=f'{rp.name}-b', parent=rp.parent and f'{rp.parent}-b') for rp in world)]
+    rows, request = Rows(world), request_of(query)
+    sites = [ShapedSite(anchor, request) for anchor in rows.anchors()]
+    bodies = [rows.body(one) for one in search(sites, request, Budget())]
+    assert set(bodies) == Oracle(world).candidates(query)
+    assert len(bodies) == len(set(bodies))
+    event(f'walks spared: {len(sites) - len({site.shape for site in sites})}')
+    assert sum(site.asked for site in sites) == len({site.shape for site in sites})
+
+
+@thorough(400)
+@given(tight_worlds())
+def test_what_is_tight_is_not_refuted_wrongly(case: tuple[list[RP], Query]) -> None:
+    world, query = case
+    rejections: Rejections = Counter()
+    rows = Rows(world)
+    bodies = [rows.body(one) for one in search(rows.sites(), request_of(query), Budget(), rejections)]
+    assert set(bodies) == Oracle(world).candidates(query)
+    assert len(bodies) == len(set(bodies))
+    for reason in (Reason.TOO_LITTLE_IN_ALL, Reason.TOO_FEW_PROVIDERS, Reason.TOO_FEW_WITH_ROOM):
+        if rejections['', reason]:
+            event(f'refuted: {reason.name}')
+    event('possible' if bodies else 'impossible')
 
 
 @thorough(200)
@@ -48,9 +81,10 @@ def test_order_of_anchors_groups_and_providers_does_not_matter(
 def test_limited_answer_is_a_subset_of_the_whole_of_the_right_size(
     world: list[RP], query: Query, limit: int, seed: int | None
 ) -> None:
-    rows = Rows(world)
-    candidates = search(rows.anchors(), request_of(query), rows.sharing.ids)
-    kept = [rows.body(one) for one in chosen(candidates, limit, seed if seed is None else random.Random(seed))]
+    rows, budget = Rows(world), Budget()
+    query.limit = limit
+    request, rng = request_of(query), seed if seed is None else random.Random(seed)
+    kept = [rows.body(one) for one in chosen(search(rows.sites(), request, budget), request, budget, rng)]
     expected = Oracle(world).candidates(query)
     assert set(kept) <= expected
     assert len(kept) == len(set(kept)) == min(limit, len(expected))
@@ -60,3 +94,51 @@ def test_limited_answer_is_a_subset_of_the_whole_of_the_right_size(
 @given(worlds(), queries((29,)))
 def test_order_is_the_same_every_time(world: list[RP], query: Query) -> None:
     assert found(world, query) == found(world, query)
+
+
+@thorough(300)
+@given(st.one_of(st.tuples(worlds(), queries((28, 29))), tight_worlds()), st.integers(0, 100))
+def test_a_bound_that_is_not_met_changes_nothing(case: tuple[list[RP], Query], percent: int) -> None:
+    rows, request = Rows(case[0]), request_of(case[1])
+    unbounded = Budget()
+    everything = [rows.body(one) for one in search(rows.sites(), request, unbounded)]
+    enough = Budget(steps=unbounded.spent)
+    assert [rows.body(one) for one in search(rows.sites(), request, enough)] == everything
+    assert enough.met == unbounded.met == set()
+    less = Budget(steps=unbounded.spent * percent // 100)
+    some = [rows.body(one) for one in search(rows.sites(), request, less)]
+    assert some == everything[: len(some)]
+    assert less.met == ({Bound.REQUEST_STEPS} if less.steps < unbounded.spent else set())
+    event(f'{len(some)} of {len(everything)}' if len(everything) < 4 else 'many')
+
+
+@thorough(300)
+@given(st.one_of(st.tuples(worlds(), queries((28, 29))), tight_worlds()), st.integers(1, 40))
+def test_giving_up_on_trees_loses_only_candidates_of_these(case: tuple[list[RP], Query], steps: int) -> None:
+    rows, request = Rows(case[0]), request_of(case[1])
+    everything = {rows.body(one) for one in search(rows.sites(), request, Budget())}
+    budget = Budget(tree_steps=steps)
+    some = [rows.body(one) for one in search(rows.sites(), request, budget)]
+    assert len(some) == len(set(some))
+    assert set(some) == everything if not budget.met else set(some) <= everything
+    event('given up' if budget.met else 'not given up')
+
+
+@thorough(200)
+@given(worlds(), queries((10, 28, 29, 29)))
+def test_the_size_of_an_answer_is_what_it_holds(world: list[RP], query: Query) -> None:
+    rows, request = Rows(world), request_of(query)
+    size = Size(request)
+    found = list(search(rows.sites(), request, Budget()))
+    for candidate in found:
+        size.add(candidate)
+    bodies = {rows.body(one) for one in found}
+    holds = sum(map(len, bodies)) + len(Oracle(world).summaries(query, bodies))
+    sharing = [rp for rp in world if SHARES in rp.traits]
+    assert size.total == holds or (sharing and query.minor >= 29)
+    # Their trees go unnoticed, and those that serve their own tree as well count twice.
+    assert size.total <= holds + len(sharing)
+    assert size.total <= at_most(found, request)
+    for candidate in found:
+        size.remove(candidate)
+    assert size.total == 0

@@ -119,6 +119,18 @@ def test_claims_and_searches_are_counted(counted: deploy.Application) -> None:
     assert _values(counted, 'placement_candidates_search_seconds_count') == {(): 2}
 
 
+def test_searches_that_meet_a_bound_are_counted_by_it(load: Load) -> None:
+    app = deploy.loadapp(load(metrics={'bind': '127.0.0.1:1'}, placement={'max_allocation_candidates': 1}))
+    for number in range(2):
+        assert _values(app, 'placement_candidates_bounded_total') == {}
+        provider = _ask(app, 'POST', '/resource_providers', json={'name': f'host{number}'}).json['uuid']
+        inventory = {'resource_provider_generation': 0, 'inventories': {'VCPU': {'total': 4}}}
+        assert _ask(app, 'PUT', f'/resource_providers/{provider}/inventories', json=inventory).status_code == 200
+        _ask(app, 'GET', '/allocation_candidates?resources=VCPU:1')
+    assert _values(app, 'placement_candidates_bounded_total') == {('candidates',): 1}
+    app.db.dispose()
+
+
 def test_retries_are_counted_by_reason(counted: deploy.Application) -> None:
     attempts = []
 

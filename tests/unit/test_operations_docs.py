@@ -12,6 +12,7 @@ from oslo_policy import policy
 
 from placement import conf as placement_conf
 from placement import policies
+from placement.candidates.budget import Bound
 from placement.context import RequestContext
 from placement.objects.inventory import Inventory
 from placement.objects.resource_provider import ResourceProvider
@@ -113,6 +114,7 @@ def _exercised() -> PrometheusMetrics:
     counts.claim_refused('capacity')
     counts.retried('DBDeadlock')
     counts.candidates(1, 0.1)
+    counts.search_bounded('candidates')
     return counts
 
 
@@ -124,6 +126,11 @@ def test_metrics_and_their_labels_are_documented(context: RequestContext) -> Non
     rows = re.findall(r'^\| `([^`]+)` \| [^|]+ \|([^|]*)\|', _section('observability.md', 'Metrics'), re.MULTILINE)
     documented = {name: set(re.findall(r'`([a-z_]+)`', cell)) for name, cell in rows}
     assert documented == {name: found - {'le'} for name, found in labels.items()}
+
+
+def test_bounds_of_a_search_are_documented() -> None:
+    rows = _first_cells(_section('observability.md', 'Bounds'))
+    assert sorted(rows) == sorted(['bound', *(bound.value for bound in Bound)])
 
 
 def test_reasons_to_refuse_a_claim_are_documented() -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from urllib.parse import parse_qsl
 
 import pytest
 
+from placement.candidates.budget import Budget
 from placement.candidates.search import chosen, search
 from tests.property.candidates_oracle import Group, Oracle, Query
 from tests.property.candidates_worlds import Rows, request_of
@@ -38,7 +40,7 @@ def parsed(text: str, minor: int) -> Query:
 def test_search_finds_the_candidates_of_the_table(example: Example) -> None:
     rows = Rows(WORLDS[example.world])
     request = request_of(parsed(example.query, example.minor))
-    found = [rows.body(one) for one in search(rows.anchors(), request, rows.sharing.ids)]
+    found = [rows.body(one) for one in search(rows.sites(), request, Budget())]
     assert set(found) == bodies(example.candidates)
     assert len(found) == len(set(found))
 
@@ -55,5 +57,5 @@ def test_oracle_agrees_with_the_table(example: Example) -> None:
 def test_limit_of_one_gives_one_of_the_table() -> None:
     rows = Rows(WORLDS['X4'])
     request = request_of(parsed('resources=SRIOV_NET_VF:1', 29))
-    [candidate] = chosen(search(rows.anchors(), request, rows.sharing.ids), 1)
+    [candidate] = chosen(search(rows.sites(), request, Budget()), replace(request, limit=1), Budget())
     assert rows.body(candidate) in bodies('oar0{SRIOV_NET_VF:1}; oar1{SRIOV_NET_VF:1}')

@@ -6,13 +6,15 @@ import itertools
 import random
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 import pytest
 
+from placement.candidates.budget import Budget
 from placement.candidates.reasons import Reason, Rejections
 from placement.candidates.request import CandidateRequest, RequestGroup
-from placement.candidates.rows import Anchor, Candidate
-from placement.candidates.search import Finder, breadth_first, chosen, search
+from placement.candidates.search import Finder, Walk, breadth_first, chosen, search
+from placement.candidates.sites import Candidate, Placement, Site
 from tests.property.candidates_oracle import RP, record
 from tests.property.candidates_worlds import Rows
 from tests.unit.candidates.examples import rp
@@ -36,36 +38,54 @@ def devices(trees: int, each: int, units: int) -> list[RP]:
 
 def found(world: list[RP], request: CandidateRequest, rejections: Rejections | None = None) -> list[Candidate]:
     rows = Rows(world)
-    return list(search(rows.anchors(), request, rows.sharing.ids, rejections))
+    return list(search(rows.sites(), request, Budget(), rejections))
+
+
+def first(
+    limit: int, sites: Iterable[Site], request: CandidateRequest, rejections: Rejections | None = None
+) -> list[Candidate]:
+    request, budget = replace(request, limit=limit), Budget()
+    return chosen(search(sites, request, budget, rejections), request, budget)
+
+
+def root(candidate: Candidate) -> str:
+    return candidate.site.anchor().tree[0].uuid
 
 
 def between_groups(rejections: Rejections) -> Rejections:
     return Counter({key: n for key, n in rejections.items() if key[1].between_groups})
 
 
-def watched(anchors: Iterable[Anchor], seen: list[Anchor]) -> Iterator[Anchor]:
-    for anchor in anchors:
-        seen.append(anchor)
-        yield anchor
+def watched(sites: Iterable[Site], seen: list[Site]) -> Iterator[Site]:
+    for site in sites:
+        seen.append(site)
+        yield site
 
 
 def test_a_limit_looks_at_no_more_anchors_than_it_needs() -> None:
     rows = Rows([rp(f'host{number}', VCPU=4) for number in range(100)])
-    seen: list[Anchor] = []
+    seen: list[Site] = []
     request = CandidateRequest((RequestGroup('', False, {'VCPU': 1}),))
-    kept = chosen(search(watched(rows.anchors(), seen), request), 10)
+    kept = first(10, watched(rows.sites(), seen), request)
     assert len(kept) == 10
     assert len(seen) == 10
 
 
 def test_every_root_gives_one_candidate_before_any_gives_a_second() -> None:
     rows = Rows([*devices(1, 20, 1), rp('host1', VGPU=1), *devices(1, 0, 0)[:0], rp('host2', VGPU=1)])
-    kept = chosen(search(rows.anchors(), numbered(1)), 3)
-    assert {candidate.anchor.tree[0].uuid for candidate in kept} == {'root0', 'host1', 'host2'}
+    kept = first(3, rows.sites(), numbered(1))
+    assert {root(candidate) for candidate in kept} == {'root0', 'host1', 'host2'}
 
 
 def test_breadth_first_takes_turns_and_lets_go_of_what_is_exhausted() -> None:
-    assert list(breadth_first([iter('abc'), iter(''), iter('d'), iter('ef')])) == ['a', 'd', 'e', 'b', 'f', 'c']
+    sites = Rows([rp(name) for name in 'abcd']).sites()
+    walks = [(site, walk_of(count)) for site, count in zip(sites, (3, 0, 1, 2), strict=True)]
+    order = [(root(one), one.placement.amounts[0][2]) for one in breadth_first(walks)]
+    assert order == [('a', 1), ('c', 1), ('d', 1), ('a', 2), ('d', 2), ('a', 3)]
+
+
+def walk_of(count: int) -> Walk:
+    return Walk(Placement(((0, 'VCPU', number),), sharing_only=False) for number in range(1, count + 1))
 
 
 def test_interchangeable_groups_give_each_combination_once() -> None:
@@ -78,10 +98,9 @@ def test_interchangeable_groups_give_each_combination_once() -> None:
 def test_a_symmetric_tree_does_not_explode(policy: str) -> None:
     rows = Rows(devices(2, 16, 8))
     rejections: Rejections = Counter()
-    candidates = search(rows.anchors(), numbered(8, policy), rows.sharing.ids, rejections)
-    kept = chosen(candidates, 1000)
+    kept = first(1000, rows.sites(), numbered(8, policy), rejections)
     assert len({one.amounts for one in kept}) == len(kept) == 1000
-    assert {one.anchor.tree[0].uuid for one in kept} == {'root0', 'root1'}
+    assert {root(one) for one in kept} == {'root0', 'root1'}
     assert sum(rejections.values()) < 10_000
 
 
@@ -104,6 +123,37 @@ def test_more_groups_than_there_is_room_for_is_seen_at_once(policy: str, count: 
     assert between_groups(rejections) == {('', Reason.TOO_LITTLE_IN_ALL): 1}
 
 
+def unequal(amounts: Iterable[int], policy: str = 'none', rc: str = 'VGPU') -> CandidateRequest:
+    groups = (RequestGroup(str(n), True, {rc: amount}) for n, amount in enumerate(amounts, start=1))
+    return CandidateRequest(tuple(groups), policy)
+
+
+@pytest.mark.parametrize(('first', 'fit'), [(81, 1), (54, 2), (33, 4)])
+@pytest.mark.parametrize('each', [2, 9, 64])
+def test_more_large_groups_than_fit_is_seen_at_once(each: int, first: int, fit: int) -> None:
+    # Groups of 81 to 160, of which a device of 160 takes one; of 54 to 80, of which it takes two; and so on.
+    amounts = [first + number % (160 // fit - first) for number in range(each * fit + 1)]
+    rejections: Rejections = Counter()
+    assert found(devices(1, each, 160), unequal(sorted(amounts)), rejections) == []
+    reasons = between_groups(rejections)
+    assert reasons.keys() <= {('', Reason.TOO_FEW_WITH_ROOM), ('', Reason.TOO_LITTLE_IN_ALL)}
+    assert sum(reasons.values()) == 1
+    rows = Rows(devices(1, each, 160))
+    assert next(search(rows.sites(), unequal(amounts[1:]), Budget()))
+
+
+def test_large_groups_that_few_providers_may_serve_are_seen_at_once() -> None:
+    # Twelve devices, four of them fast, and five fast groups of different amounts above the half among others.
+    world = [rp('root'), *(rp(f'd{n}', 'root', traits=['CUSTOM_FAST'] * (n < 4), VGPU=100) for n in range(12))]
+    fast = [RequestGroup(f'{n}', True, {'VGPU': 50 + n}, frozenset({'CUSTOM_FAST'})) for n in range(1, 6)]
+    slow = [RequestGroup(f'{n}', True, {'VGPU': 50 + n}) for n in range(6, 12)]
+    rejections: Rejections = Counter()
+    assert found(world, CandidateRequest((*fast, *slow), 'none'), rejections) == []
+    assert between_groups(rejections) == {('', Reason.TOO_FEW_WITH_ROOM): 1}
+    rows = Rows(world)
+    assert next(search(rows.sites(), CandidateRequest((*fast[1:], *slow), 'none'), Budget()))
+
+
 def test_more_isolated_groups_than_providers_is_seen_at_once() -> None:
     rejections: Rejections = Counter()
     assert found(devices(1, 16, 8), numbered(17, 'isolate'), rejections) == []
@@ -123,7 +173,7 @@ def test_traits_that_do_not_add_up_are_seen_before_every_combination_is_placed()
     assert between_groups(rejections) == {('', Reason.COLLECTIVE_TRAITS): 22}
     fewer = RequestGroup('', False, dict.fromkeys(classes, 1), required=frozenset(traits[1:]))
     rows = Rows(world)
-    assert next(search(rows.anchors(), CandidateRequest((fewer,)), rows.sharing.ids))
+    assert next(search(rows.sites(), CandidateRequest((fewer,)), Budget()))
 
 
 def test_traits_that_overlap_do_not_add_up_either() -> None:
@@ -146,7 +196,7 @@ def test_a_shared_pool_alone_is_found_without_looking_at_the_hosts_it_reaches() 
     hosts = [rp(f'host{number}', aggregates='pool', VCPU=8) for number in range(50)]
     rows = Rows([rp('nfs', aggregates='pool', shares=True, DISK_GB=100), *hosts])
     request = CandidateRequest((RequestGroup('', False, {'DISK_GB': 10}),))
-    each = [list(Finder(request)(anchor)) for anchor in rows.anchors()]
+    each = [list(Finder(request, Budget()).placements(anchor)) for anchor in rows.anchors()]
     assert sum(map(len, each)) == 1
 
 
@@ -219,16 +269,17 @@ def test_equal_amounts_with_other_traits_found_are_not_taken_for_the_same() -> N
 
 def test_no_more_candidates_are_pulled_than_a_small_multiple_of_the_limit() -> None:
     rows = Rows(devices(2, 16, 8))
-    find = Finder(numbered(8))
+    finder = Finder(numbered(8), Budget())
     pulled = 0
 
-    def counted(stream: Iterator[Candidate]) -> Iterator[Candidate]:
+    def counted(stream: Iterator[Placement | None]) -> Iterator[Placement | None]:
         nonlocal pulled
-        for candidate in stream:
-            pulled += 1
-            yield candidate
+        for placement in stream:
+            pulled += placement is not None
+            yield placement
 
-    assert len(chosen(breadth_first(counted(find(anchor)) for anchor in rows.anchors()), 1000)) == 1000
+    walks = [(site, Walk(counted(finder.placements(site.anchor())))) for site in rows.sites()]
+    assert len(list(itertools.islice(breadth_first(walks), 1000))) == 1000
     assert pulled <= 1002
 
 
@@ -262,20 +313,31 @@ def test_all_reasons_of_one_inventory() -> None:
     ]
 
 
+def hosts(count: int) -> tuple[list[Candidate], CandidateRequest]:
+    """Candidates on so many hosts, and the request for them."""
+    request = CandidateRequest((RequestGroup('', False, {'VCPU': 1}),))
+    return found([rp(f'host{number}', VCPU=4) for number in range(count)], request), request
+
+
 def test_sample_is_uniform_and_shuffled() -> None:
     rng = random.Random(0)
-    drawn = Counter(item for _ in range(3000) for item in chosen(iter(range(10)), 3, rng))
+    ten, request = hosts(10)
+    three = replace(request, limit=3)
+    drawn = Counter(root(one) for _ in range(3000) for one in chosen(iter(ten), three, Budget(), rng))
     # 900 expected of each; six standard deviations are about 150.
+    assert len(drawn) == 10
     assert all(750 < count < 1050 for count in drawn.values())
-    assert len({tuple(chosen(iter(range(5)), None, rng)) for _ in range(200)}) > 80
+    orders = {tuple(root(one) for one in chosen(iter(ten[:5]), request, Budget(), rng)) for _ in range(200)}
+    assert len(orders) > 80
 
 
 def test_sample_holds_no_more_than_its_size() -> None:
     alive: set[int] = set()
     most = 0
 
-    class Item:
-        def __init__(self) -> None:
+    class Item(Candidate):
+        def __init__(self, like: Candidate) -> None:
+            super().__init__(like.site, like.placement)
             nonlocal most
             alive.add(id(self))
             most = max(most, len(alive))
@@ -283,12 +345,13 @@ def test_sample_holds_no_more_than_its_size() -> None:
         def __del__(self) -> None:
             alive.discard(id(self))
 
-    kept = chosen((Item() for _ in range(1000)), 5, random.Random(1))
+    [like], request = hosts(1)
+    kept = chosen((Item(like) for _ in range(1000)), replace(request, limit=5), Budget(), random.Random(1))
     assert len(kept) == 5
     assert most < 10
 
 
 def test_walking_a_stream_stops_where_the_reader_stops() -> None:
     rows = Rows(devices(1, 16, 8))
-    candidates = search(rows.anchors(), numbered(8, 'isolate'), rows.sharing.ids)
+    candidates = search(rows.sites(), numbered(8, 'isolate'), Budget())
     assert len(list(itertools.islice(candidates, 5))) == 5

@@ -1,0 +1,112 @@
+"""Which resource providers pass the filters of a list (api-ref: list resource providers)."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+from oslo_utils import timeutils
+
+from placement import exception
+from placement.mirror.block import Block
+from placement.mirror.state import Names, State
+from placement.mirror.stock import Flags
+
+
+@dataclasses.dataclass(frozen=True)
+class ProviderFilters:
+    """What a provider must be to be listed; an empty filter lets all pass.
+
+    ``member_of``: each set must hold at least one aggregate (uuid) of the provider. ``resources``: class name to
+    amount that the provider itself must have room for. ``required`` and ``forbidden``: trait names. ``in_tree``: the
+    uuid of any provider of the tree.
+    """
+
+    name: str | None = None
+    uuid: str | None = None
+    in_tree: str | None = None
+    member_of: tuple[frozenset[str], ...] = ()
+    resources: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    required: frozenset[str] = frozenset()
+    forbidden: frozenset[str] = frozenset()
+
+
+def check_names(names: Names, filters: ProviderFilters) -> None:
+    """Make sure that what ``filters`` name exists, even if nothing could match anyway.
+
+    :raises ResourceClassNotFound: a class in ``resources`` does not exist.
+    :raises TraitNotFound: a trait in ``required`` or ``forbidden`` does not exist; names all that do not.
+    """
+    for name in filters.resources:
+        if name not in names.class_ids:
+            raise exception.ResourceClassNotFound(resource_class=name)
+    missing = sorted((filters.required | filters.forbidden) - names.traits)
+    if missing:
+        raise exception.TraitNotFound(names=', '.join(missing))
+
+
+def matching(state: State, filters: ProviderFilters) -> Iterator[tuple[Block, list[int]]]:
+    """Yield each block with the positions of the providers that pass, blocks without any left out.
+
+    :raises ResourceClassNotFound, TraitNotFound: as ``check_names`` does, at the first item.
+    """
+    check_names(state.names, filters)
+    root_id = None
+    if filters.in_tree:
+        member = state.find(filters.in_tree)
+        if member is None:
+            return
+        root_id = member.root_id
+    for block in state.blocks:
+        passing = _passing(state.names, block, filters, root_id)
+        rows: list[int] = np.flatnonzero(passing).tolist()
+        if rows:
+            yield block, rows
+
+
+def newest(listed: Iterable[tuple[Block, Sequence[int]]]) -> dt.datetime:
+    """Return when the last change of any of the listed providers was; now when there are none or nobody knows."""
+    known = (block.records[row].modified for block, rows in listed for row in rows)
+    return max(filter(None, known), default=timeutils.utcnow(with_timezone=True))
+
+
+def _passing(names: Names, block: Block, filters: ProviderFilters, root_id: int | None) -> Flags:
+    passing = _identity(block, filters, root_id)
+    for name, amount in filters.resources.items():
+        fits = np.zeros(len(passing), np.bool_)
+        stock = block.stocks.get(names.class_ids[name])
+        if stock is not None:
+            fits[stock.fitting(amount)] = True
+        passing &= fits
+    if filters.member_of:
+        passing &= block.aggregates.where(lambda own: all(not some.isdisjoint(own) for some in filters.member_of))
+    if filters.required or filters.forbidden:
+        passing &= block.traits.where(lambda own: filters.required <= own and filters.forbidden.isdisjoint(own))
+    return passing
+
+
+def _identity(block: Block, filters: ProviderFilters, root_id: int | None) -> Flags:
+    if not (filters.name or filters.uuid or root_id is not None):
+        return np.ones(len(block.records), np.bool_)
+    passing = np.zeros(len(block.records), np.bool_)
+    rows: list[int] = []
+    if filters.uuid:
+        rows = [block.by_uuid[filters.uuid]] if filters.uuid in block.by_uuid else []
+    elif filters.name:
+        rows = [block.by_name[filters.name]] if filters.name in block.by_name else []
+    elif root_id is not None:
+        number = block.tree_number(root_id)
+        rows = [] if number is None else list(range(*block.starts[number : number + 2].tolist()))
+    passing[[row for row in rows if _is(block, row, filters, root_id)]] = True
+    return passing
+
+
+def _is(block: Block, row: int, filters: ProviderFilters, root_id: int | None) -> bool:
+    record = block.records[row]
+    return (
+        (not filters.uuid or record.uuid == filters.uuid)
+        and (not filters.name or record.name == filters.name)
+        and (root_id is None or record.root_id == root_id)
+    )

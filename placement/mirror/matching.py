@@ -1,0 +1,331 @@
+"""Which trees a candidate request could use, and which of them look alike to it, found with operations on columns.
+
+The rules are those of ``placement.candidates``: here they are asked of all providers of a block at once. What is found
+is necessary for a candidate; the walk decides. Two trees of equal *shape* have the same placements: their providers,
+and the sharing providers that reach them, can take the same steps, bring the same collective traits and have the same
+room for sums of several steps.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import random
+from collections import Counter
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placement.candidates.request import SHARING_TRAIT, CandidateRequest
+from placement.candidates.rows import Anchor, Provider
+from placement.candidates.search import served_by
+from placement.candidates.sharing import SharingIndex
+from placement.candidates.sites import AnchorSite
+from placement.candidates.steps import Step, compile_request
+from placement.mirror.block import Block, any_of_tree
+from placement.mirror.state import State
+from placement.mirror.stock import Flags
+
+#: Sets of bits, one row for each provider or tree, in as many words as it takes.
+Words = NDArray[np.uint64]
+
+_Sharing = tuple[Provider, ...]
+
+
+class TreeSite:
+    """One tree with the sharing providers that reach it: where the search may place a request.
+
+    ``shape`` is equal for trees that have the same placements, None where nothing is known. The tree is that with
+    ``number`` in ``block``, at the positions ``first`` to ``last`` (not included).
+    """
+
+    __slots__ = ('_ids', '_state', 'block', 'first', 'last', 'number', 'shape', 'sharing')
+
+    def __init__(
+        self, state: State, block: Block, number: int, first: int, last: int, sharing: _Sharing, shape: Hashable
+    ) -> None:
+        self._ids: list[int] | None = None
+        self._state = state
+        self.block = block
+        self.number = number
+        self.first = first
+        self.last = last
+        self.sharing = sharing
+        self.shape = shape
+
+    def anchor(self) -> Anchor:
+        """Make the rows of the tree."""
+        return Anchor(tuple(map(self._state.provider, self.block.records[self.first : self.last])), self.sharing)
+
+    @property
+    def shared_from(self) -> int:
+        """The position from which on providers are sharing ones of other trees."""
+        return self.last - self.first
+
+    @property
+    def ids(self) -> Sequence[int]:
+        """The ids of the providers by position."""
+        if self._ids is None:
+            records = self.block.records[self.first : self.last]
+            self._ids = [one.id for one in records] + [one.id for one in self.sharing]
+        return self._ids
+
+    def uuids(self, positions: Sequence[int]) -> tuple[str, ...]:
+        """Return the uuids of the providers at some positions."""
+        records, first, last = self.block.records, self.first, self.last
+        return tuple(
+            [
+                records[first + at].uuid if first + at < last else self.sharing[first + at - last].uuid
+                for at in positions
+            ]
+        )
+
+
+class BridgeSite(AnchorSite):
+    """Sharing providers that meet in roots which need not supply anything themselves."""
+
+    @property
+    def sharing(self) -> _Sharing:
+        """The sharing providers by position."""
+        return self.anchor().sharing
+
+    def uuids(self, positions: Sequence[int]) -> tuple[str, ...]:
+        """Return the uuids of the providers at some positions."""
+        return tuple([self.sharing[at].uuid for at in positions])
+
+
+#: Where the search may place a request.
+MirrorSite = TreeSite | BridgeSite
+
+
+class Matching:
+    """The sites of one request over one state.
+
+    :param alike: whether to find out which trees look alike; an account of each tree does without.
+    """
+
+    def __init__(self, state: State, request: CandidateRequest, alike: bool = True) -> None:
+        self._state = state
+        self._request = request
+        self._plan = compile_request(request)
+        self._alike = alike
+        #: The distinct steps, and the traits that the unnumbered group requires.
+        self.steps = tuple(dict.fromkeys(self._plan.steps))
+        self.collective = sorted(self._plan.collective)
+        self.nested_aware = self._plan.nested_aware
+        # A bit for each step, and one for each collective trait that a provider brings.
+        self._bits = len(self.steps) + len(self.collective)
+        self._summed = _summed(self._plan.steps)
+        self._numbers: dict[Hashable, int] = {}
+        #: The sharing providers that have inventory of any class of the request.
+        self.sharing: SharingIndex[str] = _sharing(state, request)
+
+    def sites(self, rng: random.Random | None = None) -> Iterator[MirrorSite]:
+        """Yield every site that can matter: the trees, then the bridges.
+
+        :param rng: gives the trees in random order; None means in order of their roots' ids.
+        """
+        trees = itertools.chain.from_iterable(map(self._of_block, self._state.blocks))
+        if rng is None:
+            yield from trees
+        else:
+            shuffled = list(trees)
+            rng.shuffle(shuffled)
+            yield from shuffled
+        yield from self._bridges()
+
+    def _of_block(self, block: Block) -> Iterator[TreeSite]:
+        words = self._words(block)
+        reach = _Reach(self, block)
+        alive = block.whole & self._alive(block, words, reach.words)
+        numbers: list[int] = np.flatnonzero(alive).tolist()
+        if not numbers:
+            return
+        key, width = self._keys(block, words)
+        starts, state = block.starts.tolist(), self._state
+        for number in numbers:
+            first, last = starts[number], starts[number + 1]
+            sharing, sharing_number = reach.of(number)
+            shape = (key[first * width : last * width], sharing_number) if self._alike else None
+            yield TreeSite(state, block, number, first, last, sharing, shape)
+
+    # Conditions on the providers of a tree ------------------------------------------------------------------
+
+    def _words(self, block: Block) -> Words:
+        """Return for each provider which steps it can take in its own tree, and which collective traits it has."""
+        words = np.zeros((len(block.records), (self._bits + 63) // 64), np.uint64)
+        takes_any = np.zeros(len(block.records), np.bool_)
+        for number, step in enumerate(self.steps):
+            takes = self.takers(block, step)
+            takes_any |= takes
+            words[takes, number // 64] |= np.uint64(1 << number % 64)
+        for number, name in enumerate(self.collective, start=len(self.steps)):
+            has = block.traits.where(functools.partial(holds, name)) & takes_any
+            words[has, number // 64] |= np.uint64(1 << number % 64)
+        return words
+
+    def takers(self, block: Block, step: Step) -> Flags:
+        """Return which providers can take ``step`` as members of their own tree (as ``Step.refusal`` says of one)."""
+        takes = np.ones(len(block.records), np.bool_)
+        for name, amount in step.resources:
+            stock = block.stocks.get(self._state.names.class_ids[name])
+            if stock is None:
+                return np.zeros(len(block.records), np.bool_)
+            fits = np.zeros(len(block.records), np.bool_)
+            fits[stock.fitting(amount)] = True
+            takes &= fits
+        if step.required or step.forbidden:
+            takes &= block.traits.where(lambda names: step.required <= names and step.forbidden.isdisjoint(names))
+        if step.member_of:
+            takes &= self._members(block, step)
+        return takes
+
+    def _members(self, block: Block, step: Step) -> Flags:
+        own = block.aggregates.where(functools.partial(_meets_all, step.member_of))
+        return own if step.numbered else own | own[block.root_rows]
+
+    # Conditions on trees ------------------------------------------------------------------------------------
+
+    def _alive(self, block: Block, words: Words, shared: Words) -> Flags:
+        """Return which trees have somebody for every step and trait, and can take one step themselves."""
+        trees = any_of_tree(block, words)
+        full, steps = _mask(self._bits), _mask(len(self.steps), words.shape[1])
+        alive: Flags = ((trees | shared) & full == full).all(axis=1)
+        alive &= (trees & steps != 0).any(axis=1)
+        if not self._plan.nested_aware:
+            # What no sharing provider takes must all come from one provider of the tree (below 1.29).
+            alone = ~shared & steps
+            alone = alone[block.tree_of] if len(alone) > 1 else alone
+            alive &= any_of_tree(block, (words & alone == alone).all(axis=1))
+        return alive
+
+    def _keys(self, block: Block, words: Words) -> tuple[bytes, int]:
+        """Return what the walk depends on, provider after provider, and how many bytes each has."""
+        if not self._alike:
+            return b'', 0
+        takes_any = words.any(axis=1)
+        shares = block.traits.where(functools.partial(holds, SHARING_TRAIT)) & takes_any
+        columns = [words.view(np.int64), shares[:, np.newaxis].astype(np.int64)]
+        for name, most in self._summed.items():
+            column = np.zeros((len(words), 1), np.int64)
+            stock = block.stocks.get(self._state.names.class_ids[name])
+            if stock is not None:
+                column[stock.rows, 0] = np.minimum(stock.headroom, most)
+                column[~takes_any] = 0
+            columns.append(column)
+        matrix = np.concatenate(columns, axis=1)
+        return matrix.tobytes(), matrix.shape[1] * matrix.itemsize
+
+    # Sharing providers --------------------------------------------------------------------------------------
+
+    def number_of(self, sharing: _Sharing) -> int:
+        """Return a number that is the same for sharing providers that look alike, one by one."""
+        alike: list[Hashable] = [
+            (self._bits_of(one), *(self._room_of(one, name, most) for name, most in self._summed.items()))
+            for one in sharing
+        ]
+        if not self._plan.nested_aware:
+            # Which of them are of one tree.
+            roots = [one.root_id for one in sharing]
+            alike.append(tuple(map(roots.index, roots)))
+        return self._numbers.setdefault(tuple(alike), len(self._numbers))
+
+    @staticmethod
+    def _room_of(provider: Provider, name: str, most: int) -> int:
+        inventory = provider.inventories.get(name)
+        return min(inventory.headroom, most) if inventory else 0
+
+    def shared_words(self, sharing: _Sharing) -> Words:
+        """Return which steps and collective traits these sharing providers can serve in other trees, together."""
+        total = 0
+        for provider in sharing:
+            total |= self._bits_of(provider)
+        return _words_of(total, (self._bits + 63) // 64)
+
+    @functools.cached_property
+    def _known_bits(self) -> dict[int, int]:
+        return {}
+
+    def _bits_of(self, provider: Provider) -> int:
+        bits = self._known_bits.get(provider.id)
+        if bits is None:
+            bits = sum(1 << number for number, step in enumerate(self.steps) if step.refusal(provider, None) is None)
+            if bits:
+                offset = len(self.steps)
+                bits |= sum(1 << n for n, name in enumerate(self.collective, offset) if name in provider.traits)
+            self._known_bits[provider.id] = bits
+        return bits
+
+    def _bridges(self) -> Iterator[MirrorSite]:
+        """Yield where several aggregates meet, which matters only if sharing providers can serve everything."""
+        carrying = self.sharing.aggregates
+        if len(carrying) < 2 or not served_by(self._request, self.sharing.providers):
+            return
+        met = {names & carrying for block in self._state.blocks for names in block.tree_aggregates.values}
+        for anchor in self.sharing.bridges(sorted(met, key=sorted)):
+            yield BridgeSite(anchor)
+
+
+class _Reach:
+    """The sharing providers that reach each tree of a block; ``words`` has what they can serve, a row for each tree."""
+
+    def __init__(self, matching: Matching, block: Block) -> None:
+        self._matching = matching
+        self._block = block
+        index = matching.sharing
+        self._carrying = index.aggregates
+        if not self._carrying:
+            self._found: list[tuple[_Sharing, int]] = []
+            self.words = matching.shared_words(())[np.newaxis, :]
+            return
+        sets = block.tree_aggregates
+        reaching = [index.reaching(names & self._carrying) for names in sets.values]
+        self._found = [(sharing, matching.number_of(sharing)) for sharing in reaching]
+        self._of_tree: list[int] = sets.of.tolist()
+        self.words = np.stack([matching.shared_words(sharing) for sharing in reaching])[sets.of]
+        # A tree's own providers are in it already.
+        self._own = {int(block.tree_of[row]) for row in block.sharing}
+
+    def of(self, tree: int) -> tuple[_Sharing, int]:
+        """Return the sharing providers that reach a tree from others, and a number that stands for them."""
+        if not self._found:
+            return (), -1
+        sharing, number = self._found[self._of_tree[tree]]
+        if tree in self._own:
+            root_id = self._block.records[int(self._block.starts[tree])].root_id
+            sharing = tuple(one for one in sharing if one.root_id != root_id)
+            number = self._matching.number_of(sharing)
+        return sharing, number
+
+
+def _sharing(state: State, request: CandidateRequest) -> SharingIndex[str]:
+    classes = request.classes
+    return SharingIndex({one: names for one, names in state.sharing.items() if not classes.isdisjoint(one.inventories)})
+
+
+def _summed(steps: Sequence[Step]) -> Mapping[str, int]:
+    """The classes that several steps ask for, with all that they ask for together: more room makes no difference."""
+    times = Counter(name for step in steps for name, _ in step.resources)
+    total: Counter[str] = Counter()
+    for step in steps:
+        total.update(dict(step.resources))
+    return {name: min(total[name], 2**62) for name, count in sorted(times.items()) if count > 1}
+
+
+def holds(name: str, names: Collection[str]) -> bool:
+    """Whether ``name`` is among ``names``."""
+    return name in names
+
+
+def _meets_all(member_of: Sequence[frozenset[str]], aggregates: frozenset[str]) -> bool:
+    return all(not any_of.isdisjoint(aggregates) for any_of in member_of)
+
+
+def _mask(bits: int, words: int | None = None) -> Words:
+    """The lowest ``bits`` set, in at least ``words`` words."""
+    return _words_of((1 << bits) - 1, words or (bits + 63) // 64)
+
+
+def _words_of(bits: int, words: int) -> Words:
+    return np.array([bits >> 64 * number & 2**64 - 1 for number in range(words)], np.uint64)

@@ -1,0 +1,163 @@
+"""The statements that read what the mirror holds: all of it, or some providers, within one snapshot."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+
+from placement.candidates.rows import Inventory
+from placement.db import statements, tables
+from placement.mirror.records import Inventories, Record, Usage
+from placement.mirror.state import Names
+
+_providers = tables.resource_providers
+_parents = _providers.alias('parent')
+_roots = _providers.alias('root')
+_inventories = tables.inventories.c
+_own_traits = tables.resource_provider_traits.c
+_own_aggregates = tables.resource_provider_aggregates.c
+
+_T = TypeVar('_T')
+
+_PROVIDERS = (
+    sa.select(
+        _providers.c.id,
+        _providers.c.uuid,
+        _providers.c.name,
+        _providers.c.generation,
+        _providers.c.parent_provider_id,
+        # An adopted database may have roots without a root.
+        sa.func.coalesce(_providers.c.root_provider_id, _providers.c.id),
+        _parents.c.uuid,
+        sa.func.coalesce(_roots.c.uuid, _providers.c.uuid),
+        sa.func.coalesce(_providers.c.updated_at, _providers.c.created_at),
+    )
+    .select_from(_providers)
+    .outerjoin(_parents, _parents.c.id == _providers.c.parent_provider_id)
+    .outerjoin(_roots, _roots.c.id == _providers.c.root_provider_id)
+)
+_INVENTORIES = sa.select(
+    _inventories.resource_provider_id,
+    _inventories.resource_class_id,
+    *(_inventories[name] for name in Inventory._fields),
+)
+_TRAITS = sa.select(_own_traits.resource_provider_id, tables.traits.c.name).join(
+    tables.traits, tables.traits.c.id == _own_traits.trait_id
+)
+_AGGREGATES = sa.select(_own_aggregates.resource_provider_id, tables.placement_aggregates.c.uuid).join(
+    tables.placement_aggregates, tables.placement_aggregates.c.id == _own_aggregates.aggregate_id
+)
+_GENERATIONS = sa.select(
+    _providers.c.id,
+    _providers.c.generation,
+    sa.func.coalesce(_providers.c.updated_at, _providers.c.created_at),
+)
+_USED = sa.select(_inventories.resource_provider_id, _inventories.resource_class_id, _inventories.used)
+
+
+def names(tx: sa.Connection) -> Names:
+    """Read all names."""
+    classes, traits = tables.resource_classes.c, tables.traits.c
+    return Names(
+        {row.id: row.name for row in tx.execute(sa.select(classes.id, classes.name))},
+        frozenset(tx.scalars(sa.select(traits.name))),
+    )
+
+
+def everything(tx: sa.Connection, told: Callable[[str], None] = lambda _what: None) -> Iterator[Record]:
+    """Read all providers, in a constant number of statements.
+
+    :param told: is told what was read, one table after the other.
+    """
+    return _records(tx, None, told)
+
+
+def some(tx: sa.Connection, ids: Collection[int]) -> dict[int, Record | None]:
+    """Read the providers with these ids; None for those that are not there."""
+    found: dict[int, Record | None] = dict.fromkeys(ids)
+    for batch in statements.batches(sorted(ids)):
+        found.update((one.id, one) for one in _records(tx, batch))
+    return found
+
+
+def usages(tx: sa.Connection, ids: Collection[int]) -> dict[int, Usage]:
+    """Read generations and usage of the providers with these ids, as far as they are there."""
+    found = {}
+    for batch in statements.batches(sorted(ids)):
+        used: defaultdict[int, dict[int, int]] = defaultdict(dict)
+        for id_, class_id, amount in tx.execute(_USED.where(_inventories.resource_provider_id.in_(batch))):
+            used[id_][class_id] = amount
+        for id_, generation, modified in tx.execute(_GENERATIONS.where(_providers.c.id.in_(batch))):
+            found[id_] = Usage(generation, _aware(modified), used.get(id_, {}))
+    return found
+
+
+def _aware(when: dt.datetime | None) -> dt.datetime | None:
+    """The tables hold UTC, most databases without saying so."""
+    return when.replace(tzinfo=dt.timezone.utc) if when and not when.tzinfo else when
+
+
+def _records(
+    tx: sa.Connection, ids: Sequence[int] | None, told: Callable[[str], None] = lambda _what: None
+) -> Iterator[Record]:
+    """Yield the providers with these ids, None for all."""
+
+    def ask(query: sa.Select[Any], id_: sa.ColumnElement[int]) -> Iterable[Any]:
+        return tx.execute(query if ids is None else query.where(id_.in_(ids)))
+
+    shared = _Shared()
+    inventories = _inventories_of(ask(_INVENTORIES, _inventories.resource_provider_id), shared)
+    told(f'inventories of {len(inventories)} providers')
+    traits = _sets(ask(_TRAITS, _own_traits.resource_provider_id), shared)
+    told(f'traits of {len(traits)} providers')
+    aggregates = _sets(ask(_AGGREGATES, _own_aggregates.resource_provider_id), shared)
+    told(f'aggregates of {len(aggregates)} providers')
+    nothing: frozenset[str] = frozenset()
+    for id_, uuid, name, generation, parent_id, root_id, parent_uuid, root_uuid, modified in ask(
+        _PROVIDERS, _providers.c.id
+    ):
+        yield Record(
+            id_,
+            shared(uuid),
+            name,
+            generation,
+            parent_id,
+            root_id,
+            shared(parent_uuid),
+            shared(root_uuid),
+            _aware(modified),
+            inventories.get(id_, ()),
+            traits.get(id_, nothing),
+            aggregates.get(id_, nothing),
+        )
+
+
+def _inventories_of(rows: Iterable[Any], shared: _Shared) -> Mapping[int, Inventories]:
+    found: defaultdict[int, list[tuple[int, Inventory]]] = defaultdict(list)
+    for id_, class_id, *values in rows:
+        found[id_].append(shared((class_id, Inventory(*values))))
+    for have in found.values():
+        have.sort()
+    return {id_: shared(tuple(have)) for id_, have in found.items()}
+
+
+def _sets(rows: Iterable[Any], shared: _Shared) -> Mapping[int, frozenset[str]]:
+    found: defaultdict[int, set[str]] = defaultdict(set)
+    for id_, name in rows:
+        found[id_].add(shared(name))
+    return {id_: shared(frozenset(some)) for id_, some in found.items()}
+
+
+class _Shared:
+    """Makes equal values one object: providers resemble each other, and memory is what limits a mirror."""
+
+    def __init__(self) -> None:
+        self._known: dict[Any, Any] = {}
+
+    def __call__(self, value: _T) -> _T:
+        known: _T = self._known.setdefault(value, value)
+        return known

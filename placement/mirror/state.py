@@ -1,0 +1,230 @@
+"""One committed state of the database, as far as searches see it: immutable, and made from the one before it."""
+
+from __future__ import annotations
+
+import bisect
+import functools
+import operator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from placement.candidates.rows import Inventory, Provider
+from placement.mirror.block import Block, Tree, in_blocks
+from placement.mirror.records import Record, Usage
+
+#: How many providers a new block has. One that grows to twice as many is split.
+BLOCK_SIZE = 4096
+
+
+@dataclass(frozen=True)
+class Names:
+    """The resource classes by id and the names of all traits."""
+
+    classes: Mapping[int, str]
+    traits: frozenset[str]
+
+    @functools.cached_property
+    def class_ids(self) -> Mapping[str, int]:
+        """The ids of the resource classes by name."""
+        return {name: id_ for id_, name in self.classes.items()}
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What became of some providers.
+
+    ``records`` has those that were written in any way or created, None for the deleted; ``usages`` those that were
+    only claimed from or given back to. Keys are provider ids, none is in both. ``names`` is None if all are as before.
+    """
+
+    records: Mapping[int, Record | None]
+    usages: Mapping[int, Usage]
+    names: Names | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """Blocks in order of root ids. Nothing in a state changes; whoever has one may use it for as long as they like."""
+
+    names: Names
+    blocks: tuple[Block, ...]
+
+    @classmethod
+    def of(cls, names: Names, records: Iterable[Record], size: int = BLOCK_SIZE) -> State:
+        """Make the state of all ``records``, in any order."""
+        trees = trees_of(records)
+        return cls(names, tuple(in_blocks([trees[root_id] for root_id in sorted(trees)], size)))
+
+    @functools.cached_property
+    def _lows(self) -> list[int]:
+        return [block.low for block in self.blocks]
+
+    @property
+    def providers(self) -> int:
+        """How many providers there are."""
+        return sum(len(block.records) for block in self.blocks)
+
+    def records(self) -> Iterator[Record]:
+        """Yield every record."""
+        for block in self.blocks:
+            yield from block.records
+
+    def find(self, uuid: str) -> Record | None:
+        """Return the provider with this uuid."""
+        for block in self.blocks:
+            row = block.by_uuid.get(uuid)
+            if row is not None:
+                return block.records[row]
+        return None
+
+    def block_of(self, root_id: int) -> int | None:
+        """Return the index of the block where a tree with this root id is or would be; None if there is no block."""
+        return max(bisect.bisect_right(self._lows, root_id) - 1, 0) if self.blocks else None
+
+    def locate(self, root_id: int) -> tuple[Block, int]:
+        """Return the block of a tree and the tree's number in it.
+
+        :raises KeyError: there is no such tree.
+        """
+        index = self.block_of(root_id)
+        number = None if index is None else self.blocks[index].tree_number(root_id)
+        if index is None or number is None:
+            raise KeyError(root_id)
+        return self.blocks[index], number
+
+    def position(self, root_id: int, id_: int) -> tuple[Block, int]:
+        """Return the block of a provider and its position there.
+
+        :raises KeyError: there is no such provider.
+        """
+        block, number = self.locate(root_id)
+        return block, _row(block, number, id_)
+
+    def provider(self, record: Record) -> Provider:
+        """Return the row that the search works on."""
+        classes = self.names.classes
+        inventories: dict[str, Inventory] = {classes[id_]: one for id_, one in record.inventories}
+        return Provider(
+            record.id, record.uuid, record.root_id, record.parent_id, inventories, record.traits, record.aggregates
+        )
+
+    @functools.cached_property
+    def sharing(self) -> Mapping[Provider, frozenset[str]]:
+        """Every sharing provider that is in any aggregate, with its aggregates."""
+        records = (block.records[row] for block in self.blocks for row in block.sharing)
+        return {self.provider(record): record.aggregates for record in records}
+
+
+def trees_of(records: Iterable[Record]) -> dict[int, Tree]:
+    """The records of each root id, the root first and the others in order of id."""
+    members: defaultdict[int, list[Record]] = defaultdict(list)
+    for record in records:
+        members[record.root_id].append(record)
+    return {root_id: _in_order(root_id, some) for root_id, some in members.items()}
+
+
+def _in_order(root_id: int, members: list[Record]) -> Tree:
+    if len(members) > 1:
+        members.sort(key=lambda one: (one.id != root_id, one.id))
+    return tuple(members)
+
+
+class Successor:
+    """Makes each state from the one before, and remembers what only that takes: in which tree each provider is."""
+
+    def __init__(self, state: State, size: int = BLOCK_SIZE) -> None:
+        self._state = state
+        self._size = size
+        self._root_of = {record.id: record.root_id for record in state.records()}
+
+    def __call__(self, changes: Changes) -> State:
+        """Return the state after ``changes``; the next call goes on from it."""
+        state = self._with_usages(changes.usages)
+        if changes.names is not None:
+            state = _with_names(state, changes.names)
+        state = _with_trees(state, self._changed_trees(state, changes.records), self._size)
+        for id_, record in changes.records.items():
+            if record is None:
+                self._root_of.pop(id_, None)
+            else:
+                self._root_of[id_] = record.root_id
+        self._state = state
+        return state
+
+    def _with_usages(self, usages: Mapping[int, Usage]) -> State:
+        by_block: defaultdict[Block, dict[int, Usage]] = defaultdict(dict)
+        for id_, usage in usages.items():
+            block, row = self._state.position(self._root_of[id_], id_)
+            by_block[block][row] = usage
+        if not by_block:
+            return self._state
+        blocks = (one.with_usages(by_block[one]) if one in by_block else one for one in self._state.blocks)
+        return replace(self._state, blocks=tuple(blocks))
+
+    def _changed_trees(self, state: State, records: Mapping[int, Record | None]) -> dict[int, Tree]:
+        """The trees, by root id, that lose, gain or change a provider; without any, an empty one."""
+        touched = {self._root_of[id_] for id_ in records if id_ in self._root_of}
+        members: dict[int, dict[int, Record]] = {
+            root_id: {one.id: one for one in _tree(state, root_id) if one.id not in records} for root_id in touched
+        }
+        for record in records.values():
+            if record is not None:
+                if record.root_id not in members:
+                    members[record.root_id] = {one.id: one for one in _tree(state, record.root_id)}
+                members[record.root_id][record.id] = record
+        return {root_id: _in_order(root_id, list(some.values())) for root_id, some in members.items()}
+
+
+def _tree(state: State, root_id: int) -> Tree:
+    try:
+        block, number = state.locate(root_id)
+    except KeyError:
+        return ()
+    return block.tree(number)
+
+
+def _row(block: Block, number: int, id_: int) -> int:
+    """The position of a provider of the tree with this number."""
+    first, last = block.starts[number : number + 2].tolist()
+    if block.records[first].id == id_:
+        return first
+    row = bisect.bisect_left(block.records, id_, first + 1, last, key=operator.attrgetter('id'))
+    if row == last or block.records[row].id != id_:
+        raise KeyError(id_)
+    return row
+
+
+def _with_names(state: State, names: Names) -> State:
+    """Return the state with other names. Fragments that show a name which changed go away."""
+    same = all(names.classes.get(id_, name) == name for id_, name in state.names.classes.items())
+    return replace(state, names=names, blocks=state.blocks if same else tuple(one.bare() for one in state.blocks))
+
+
+def _with_trees(state: State, trees: Mapping[int, Tree], size: int) -> State:
+    if not trees:
+        return state
+    by_block: defaultdict[int, dict[int, Tree]] = defaultdict(dict)
+    for root_id, tree in trees.items():
+        by_block[state.block_of(root_id) or 0][root_id] = tree
+    blocks: list[Block] = []
+    for index, block in enumerate(state.blocks or [None]):
+        if index not in by_block:
+            if block is not None:
+                blocks.append(block)
+            continue
+        blocks.extend(_rebuilt(block, by_block[index], size))
+    return replace(state, blocks=tuple(blocks))
+
+
+def _rebuilt(block: Block | None, trees: Mapping[int, Tree], size: int) -> Iterator[Block]:
+    if block is None:
+        yield from in_blocks([tree for _, tree in sorted(trees.items()) if tree], size)
+        return
+    changed = block.with_trees(trees)
+    if changed is None:
+        return
+    if len(changed.records) <= 2 * size:
+        yield changed
+    else:
+        yield from in_blocks([changed.tree(number) for number in range(len(changed.roots))], size)

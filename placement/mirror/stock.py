@@ -1,0 +1,131 @@
+"""The inventories of one resource class in one block, as columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placement.candidates.reasons import Reason
+from placement.candidates.rows import Inventory
+
+Integers = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+#: Any capacity beyond this is as good as this: no amount and no usage comes near it.
+_PLENTY = 2**61
+
+#: A position in a block with the inventory of the provider there.
+Entry = tuple[int, Inventory]
+
+
+@dataclass(frozen=True, eq=False)
+class Stock:
+    """One entry for each provider of the block that has inventory of the class, in order of position.
+
+    ``ceiling`` is the capacity rounded down, ``headroom`` the most that one candidate may take: what is left, or
+    ``max_unit`` if that is less. ``plain`` says that every amount of at least 1 obeys ``min_unit`` and ``step_size``.
+    """
+
+    rows: Integers
+    ceiling: Integers
+    used: Integers
+    min_unit: Integers
+    max_unit: Integers
+    step_size: Integers
+    headroom: Integers
+    plain: bool
+
+    @classmethod
+    def of(cls, entries: Sequence[Entry]) -> Stock:
+        """Make the columns of ``entries``, which are in order of position."""
+        rows = _integers(row for row, _ in entries)
+        have = [one for _, one in entries]
+        total = _integers(one.total for one in have)
+        reserved = _integers(one.reserved for one in have)
+        ratio = np.array([one.allocation_ratio for one in have], dtype=np.float64)
+        # The same product of doubles as in Inventory.refusal; whole numbers fit below it exactly when below its floor.
+        ceiling = np.clip(np.floor((total - reserved) * ratio), -_PLENTY, _PLENTY).astype(np.int64)
+        return cls._complete(
+            rows=rows,
+            ceiling=ceiling,
+            used=_integers(one.used for one in have),
+            min_unit=_integers(one.min_unit for one in have),
+            max_unit=_integers(one.max_unit for one in have),
+            step_size=_integers(one.step_size for one in have),
+        )
+
+    @classmethod
+    def _complete(cls, **columns: Integers) -> Stock:
+        headroom = np.minimum(columns['ceiling'] - columns['used'], columns['max_unit'])
+        plain = bool((columns['min_unit'] <= 1).all() and (columns['step_size'] == 1).all())
+        return cls(**columns, headroom=headroom, plain=plain)
+
+    def fitting(self, amount: int) -> Integers:
+        """Return the positions of the providers that have room for ``amount``, of any size (api-ref: room rule)."""
+        if amount >= _PLENTY:
+            return self.rows[:0]
+        fits = self.headroom >= amount
+        if not self.plain:
+            fits &= (self.min_unit <= amount) & (amount % self.step_size == 0)
+        rows: Integers = self.rows[fits]
+        return rows
+
+    def refusals(self, amount: int) -> dict[Reason, int]:
+        """Count the inventories that have no room for ``amount``, by the first rule that they break."""
+        amount = min(amount, _PLENTY)
+        breaks = {
+            Reason.ABOVE_MAX_UNIT: amount > self.max_unit,
+            Reason.BELOW_MIN_UNIT: amount < self.min_unit,
+            Reason.WRONG_STEP: amount % self.step_size != 0,
+            Reason.NO_CAPACITY: self.used + amount > self.ceiling,
+        }
+        found = {}
+        remaining = np.ones(len(self.rows), np.bool_)
+        for reason, broken in breaks.items():
+            count = int((remaining & broken).sum())
+            if count:
+                found[reason] = count
+            remaining &= ~broken
+        return found
+
+    def short_of(self, amount: int, most: int) -> list[tuple[int, int]]:
+        """Return the positions of up to ``most`` providers that lack least of ``amount``, with what is left."""
+        left = self.ceiling - self.used
+        short = np.flatnonzero(left < min(amount, _PLENTY))
+        nearest = short[np.argsort(-left[short], kind='stable')[:most]]
+        return [(int(self.rows[entry]), int(left[entry])) for entry in nearest]
+
+    def with_used(self, used: Mapping[int, int]) -> Stock:
+        """Return the columns with other usage at some positions."""
+        at = np.searchsorted(self.rows, np.fromiter(used.keys(), np.int64, len(used)))
+        column = self.used.copy()
+        column[at] = np.fromiter(used.values(), np.int64, len(used))
+        headroom = self.headroom.copy()
+        headroom[at] = np.minimum(self.ceiling[at] - column[at], self.max_unit[at])
+        return replace(self, used=column, headroom=headroom)
+
+    def moved(self, position: Integers, added: Sequence[Entry]) -> Stock | None:
+        """Return the columns after the block was put together anew; None when nothing is left.
+
+        :param position: the new position of each old one, -1 for those that are gone.
+        :param added: the entries at new positions, in order.
+        """
+        to = position[self.rows]
+        kept = to >= 0
+        if not added and not kept.any():
+            return None
+        new = Stock.of(added)
+        rows = np.concatenate([to[kept], new.rows])
+        order = np.argsort(rows, kind='stable')
+        columns = {
+            name: np.concatenate([getattr(self, name)[kept], getattr(new, name)])[order]
+            for name in ('ceiling', 'used', 'min_unit', 'max_unit', 'step_size')
+        }
+        return self._complete(rows=rows[order], **columns)
+
+
+def _integers(values: Iterable[int]) -> Integers:
+    return np.fromiter(values, dtype=np.int64)

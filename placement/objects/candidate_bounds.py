@@ -1,0 +1,41 @@
+"""The bounds of a candidate search as options: ``[placement] max_...``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from placement.candidates.budget import Bound, Budget
+
+_OPTIONS = {
+    Bound.CANDIDATES: 'max_allocation_candidates',
+    Bound.ANSWER_SIZE: 'max_allocation_candidates_size',
+    Bound.REQUEST_STEPS: 'max_search_steps',
+    Bound.TREE_STEPS: 'max_search_steps_per_tree',
+}
+
+
+def budget(options: Any) -> Budget:
+    """Return what one search may spend.
+
+    :param options: the group ``[placement]``.
+    """
+    return Budget(
+        candidates=options.max_allocation_candidates,
+        steps=options.max_search_steps,
+        tree_steps=options.max_search_steps_per_tree,
+        size=options.max_allocation_candidates_size,
+    )
+
+
+def for_account(options: Any) -> Budget:
+    """Return what a search may spend that only counts why an earlier one found nothing: a tenth of that one."""
+    return Budget(
+        candidates=1, steps=options.max_search_steps // 10, tree_steps=options.max_search_steps_per_tree // 10
+    )
+
+
+def in_words(bounds: Iterable[Bound], options: Any) -> str:
+    """Name the options that set ``bounds``, with their values, in a fixed order."""
+    met = set(bounds)
+    return ', '.join(f'{name} = {options[name]}' for bound, name in _OPTIONS.items() if bound in met)

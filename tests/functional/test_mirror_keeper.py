@@ -1,0 +1,436 @@
+"""How the mirror of a process keeps in step with its database, and when it is built anew."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import datetime as dt
+import logging
+import pathlib
+import sqlite3
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from oslo_config import cfg
+from oslo_db import exception as db_exc
+
+from placement import conf as placement_conf
+from placement.context import RequestContext
+from placement.db import changes, tables
+from placement.db.api import Database
+from placement.mirror import keeper
+from placement.mirror.keeper import Mirror
+from placement.mirror.state import State
+from placement.objects.claim import ConsumerClaim, replace_allocations
+from placement.objects.inventory import Inventory
+from placement.objects.resource_class import ResourceClass
+from placement.objects.resource_provider import ResourceProvider
+from placement.objects.trait import Trait
+from tests.property.mirror_equality import assert_same, compare
+
+
+class Counting(Mirror):
+    """A mirror that counts how often it was built and brought forward, and can be held up in between."""
+
+    def __init__(self, db: Database) -> None:
+        super().__init__(db)
+        self.builds = 0
+        self.steps = 0
+        self.gate = threading.Event()
+        self.gate.set()
+
+    def _load(self, tx: sa.Connection) -> Any:
+        self.builds += 1
+        return super()._load(tx)
+
+    def _follow(self, tx: sa.Connection, held: Any) -> Any:
+        self.steps += 1
+        assert self.gate.wait(10)
+        return super()._follow(tx, held)
+
+
+@pytest.fixture
+def host(context: RequestContext) -> ResourceProvider:
+    made = ResourceProvider.create(context, name='host', uuid=str(uuid.uuid4()))
+    made.set_inventories([Inventory.from_request('VCPU', {'total': 100})])
+    return made
+
+
+@pytest.fixture
+def mirror(db: Database, host: ResourceProvider) -> Counting:
+    """The mirror of a database with one host, built."""
+    made = Counting(db)
+    made.current()
+    assert made.builds == 1
+    return made
+
+
+Open = Callable[[pathlib.Path], Database]
+
+
+@pytest.fixture
+def open_database() -> Iterator[Open]:
+    """Opens a SQLite file as another process would; closed at the end."""
+    with contextlib.ExitStack() as stack:
+
+        def opened(path: pathlib.Path) -> Database:
+            overrides = {'placement_database': {'connection': f'sqlite:///{path}'}}
+            made = Database(placement_conf.load(environ={}, config_files=[], overrides=overrides))
+            stack.callback(made.dispose)
+            return made
+
+        yield opened
+
+
+@pytest.fixture
+def copy(conf: cfg.ConfigOpts, tmp_path: pathlib.Path, open_database: Open) -> Callable[[], Database]:
+    """Makes a database as this one is now: what a node that lags shows later on, or a backup."""
+
+    def copied() -> Database:
+        path = tmp_path / f'{uuid.uuid4()}.sqlite'
+        with (
+            contextlib.closing(sqlite3.connect(tmp_path / 'placement.sqlite')) as source,
+            contextlib.closing(sqlite3.connect(path)) as target,
+        ):
+            source.backup(target)
+        return open_database(path)
+
+    return copied
+
+
+@pytest.fixture
+def another(tmp_path: pathlib.Path, open_database: Open, conf: cfg.ConfigOpts) -> RequestContext:
+    """A context as that of another process on the same database."""
+    return RequestContext(conf=conf, db=open_database(tmp_path / 'placement.sqlite'), roles=['admin'])
+
+
+def rename(context: RequestContext, host: ResourceProvider, name: str) -> None:
+    ResourceProvider.get_by_uuid(context, host.uuid).update(name)
+
+
+def claim(context: RequestContext, host: ResourceProvider) -> None:
+    replace_allocations(context, [ConsumerClaim(str(uuid.uuid4()), 'project', 'user', {host.uuid: {'VCPU': 1}})])
+
+
+def name_in(state: State, host: ResourceProvider) -> str | None:
+    record = state.find(host.uuid)
+    assert record is not None
+    return record.name
+
+
+def scratch(db: Database) -> State:
+    return Mirror(db).current()
+
+
+# What an older database means ----------------------------------------------------------------------------
+
+
+def test_a_node_that_lags_is_not_followed(
+    mirror: Counting, context: RequestContext, host: ResourceProvider, copy: Callable[[], Database]
+) -> None:
+    older = copy()
+    rename(context, host, 'renamed')
+    newest = mirror.current()
+    mirror._db = older
+    assert mirror.current() is newest
+    mirror._db = context.db
+    claim(context, host)
+    assert_same(mirror.current(), scratch(context.db))
+    assert mirror.builds == 1
+
+
+def test_lagging_now_and_again_is_not_a_restored_database(
+    mirror: Counting,
+    context: RequestContext,
+    host: ResourceProvider,
+    copy: Callable[[], Database],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(keeper, 'PATIENCE', 0.2)
+    older = copy()
+    rename(context, host, 'renamed')
+    newest = mirror.current()
+    for db in (older, context.db):
+        mirror._db = db
+        assert mirror.current() is newest
+    time.sleep(0.3)
+    mirror._db = older
+    assert mirror.current() is newest
+    assert mirror.builds == 1
+
+
+def test_a_restored_database_is_believed_after_a_while(
+    mirror: Counting,
+    context: RequestContext,
+    host: ResourceProvider,
+    copy: Callable[[], Database],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(keeper, 'PATIENCE', 0.2)
+    backup = copy()
+    rename(context, host, 'renamed')
+    newest = mirror.current()
+    mirror._db = backup
+    assert mirror.current() is newest
+    time.sleep(0.3)
+    assert_same(mirror.current(), scratch(backup))
+    assert mirror.builds == 2
+    mirror.current()
+    assert mirror.builds == 2
+
+
+def test_a_restored_database_that_was_written_to_is_believed_at_once(
+    mirror: Counting,
+    context: RequestContext,
+    host: ResourceProvider,
+    copy: Callable[[], Database],
+    conf: cfg.ConfigOpts,
+) -> None:
+    backup = copy()
+    rename(context, host, 'renamed')
+    mirror.current()
+    rename(RequestContext(conf=conf, db=backup, roles=['admin']), host, 'renamed otherwise')
+    mirror._db = backup
+    assert name_in(mirror.current(), host) == 'renamed otherwise'
+    assert mirror.builds == 2
+    assert_same(mirror.current(), scratch(backup))
+
+
+# When the log does not tell ------------------------------------------------------------------------------
+
+
+def test_entries_that_are_gone(mirror: Counting, context: RequestContext, host: ResourceProvider) -> None:
+    for number in range(3):
+        rename(context, host, f'host-{number}')
+    with context.db.engine.begin() as tx:
+        newest = sa.select(sa.func.max(tables.changes.c.sequence)).scalar_subquery()
+        tx.execute(tables.changes.delete().where(tables.changes.c.sequence < newest))
+    assert name_in(mirror.current(), host) == 'host-2'
+    assert mirror.builds == 2
+    rename(context, host, 'host')
+    compare(mirror, context.db)
+    assert mirror.builds == 3  # The one that it was compared with.
+
+
+def test_tables_that_were_changed_by_hand(mirror: Counting, context: RequestContext, host: ResourceProvider) -> None:
+    with context.db.engine.begin() as tx:
+        tx.execute(tables.resource_providers.update().values(name='by hand'))
+    assert name_in(mirror.current(), host) == 'host'
+    context.db.write(changes.rebuild)
+    assert name_in(mirror.current(), host) == 'by hand'
+    mirror.current()
+    assert mirror.builds == 2
+
+
+# Writers that are removed --------------------------------------------------------------------------------
+
+
+def grow_old(db: Database, hours: float) -> None:
+    """Let everything that is in the log have been written so long ago."""
+    at = dt.datetime.now(dt.timezone.utc).replace(tzinfo=None) - dt.timedelta(hours=hours)
+    with db.engine.begin() as tx:
+        tx.execute(tables.changes.update().values(created_at=at))
+
+
+def remove_writers(db: Database) -> None:
+    with db.engine.begin() as tx:
+        tx.execute(tables.changes.delete())
+        tx.execute(tables.writers.delete())
+
+
+def test_a_writer_that_was_removed_after_a_long_silence(
+    context: RequestContext, host: ResourceProvider, another: RequestContext
+) -> None:
+    grow_old(context.db, hours=20)
+    mirror = Counting(context.db)
+    before = mirror.current()
+    remove_writers(context.db)
+    for _ in range(2):
+        assert mirror.current() is before
+    rename(another, host, 'renamed')
+    assert name_in(mirror.current(), host) == 'renamed'
+    assert mirror.builds == 1
+    # The next ones are new, so that whoever removes them has restored something.
+    remove_writers(context.db)
+    rename(another, host, 'renamed again')
+    assert name_in(mirror.current(), host) == 'renamed again'
+    assert mirror.builds == 2
+
+
+def test_a_writer_that_was_removed_while_others_wrote(
+    context: RequestContext, host: ResourceProvider, another: RequestContext
+) -> None:
+    grow_old(context.db, hours=20)
+    mirror = Counting(context.db)
+    mirror.current()
+    remove_writers(context.db)
+    rename(another, host, 'renamed')
+    compare(mirror, context.db)
+    assert name_in(mirror.current(), host) == 'renamed'
+
+
+def test_a_writer_that_was_removed_while_nobody_searched(
+    context: RequestContext, host: ResourceProvider, another: RequestContext
+) -> None:
+    """Nobody knows what it wrote since the last search."""
+    grow_old(context.db, hours=20)
+    mirror = Counting(context.db)
+    mirror.current()
+    held = mirror._held
+    assert held is not None
+    mirror._held = dataclasses.replace(held, clock=held.clock - dt.timedelta(hours=30))
+    rename(context, host, 'renamed')
+    remove_writers(context.db)
+    assert name_in(mirror.current(), host) == 'renamed'
+    assert mirror.builds == 2
+
+
+def test_the_clock_is_looked_at_now_and_then(mirror: Counting, context: RequestContext) -> None:
+    held = mirror._held
+    assert held is not None
+    mirror._held = dataclasses.replace(
+        held, clock=held.clock - dt.timedelta(hours=2), asked_clock=held.asked_clock - 7200
+    )
+    assert mirror.current() is held.state
+    assert mirror._held.clock >= held.clock
+    assert (mirror.builds, mirror.steps) == (1, 1)
+    mirror.current()
+    assert mirror.steps == 1
+
+
+# Others --------------------------------------------------------------------------------------------------
+
+
+def test_names_that_another_process_changes(mirror: Counting, another: RequestContext, db: Database) -> None:
+    ResourceClass.create(another, 'CUSTOM_ONE').rename('CUSTOM_OTHER')
+    Trait.create(another, 'CUSTOM_ONE')
+    names = mirror.current().names
+    assert 'CUSTOM_OTHER' in names.class_ids
+    assert 'CUSTOM_ONE' not in names.class_ids
+    assert 'CUSTOM_ONE' in names.traits
+    ResourceClass.destroy(another, 'CUSTOM_OTHER')
+    Trait.destroy(another, 'CUSTOM_ONE')
+    compare(mirror, db)
+    assert 'CUSTOM_OTHER' not in mirror.current().names.class_ids
+
+
+def test_those_who_wait_take_what_another_one_made(
+    mirror: Counting, context: RequestContext, host: ResourceProvider
+) -> None:
+    rename(context, host, 'renamed')
+    mirror.gate.clear()
+    found: list[State] = []
+    threads = [threading.Thread(target=lambda: found.append(mirror.current())) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    time.sleep(0.3)
+    assert found == []
+    mirror.gate.set()
+    for thread in threads:
+        thread.join()
+    assert {name_in(state, host) for state in found} == {'renamed'}
+    assert len({id(state) for state in found}) == 1
+    assert mirror.steps == 1
+
+
+def test_whoever_asks_later_does_not_take_an_older_state(
+    mirror: Counting, context: RequestContext, host: ResourceProvider
+) -> None:
+    """Threads write and search at once; each finds its own last write."""
+    failures: list[object] = []
+
+    def act(number: int) -> None:
+        own = ResourceProvider.create(context, name=f'own-{number}', uuid=str(uuid.uuid4()))
+        for turn in range(15):
+            own.update(f'own-{number}-{turn}')
+            found = name_in(mirror.current(), own)
+            if found != f'own-{number}-{turn}':
+                failures.append((number, turn, found))
+
+    threads = [threading.Thread(target=act, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert mirror.builds == 1
+    compare(mirror, context.db)
+
+
+# Faults --------------------------------------------------------------------------------------------------
+
+
+class Planted(Exception):
+    """No error that anything knows."""
+
+
+@contextlib.contextmanager
+def failing(db: Database, table: str) -> Iterator[None]:
+    """Let every statement that reads this table in a transaction fail."""
+
+    def fail(_connection: Any, _cursor: Any, statement: str, *_rest: Any) -> None:
+        if f'FROM {table}' in statement:
+            raise Planted('planted')
+
+    sa.event.listen(db.engine, 'before_cursor_execute', fail)
+    try:
+        yield
+    finally:
+        sa.event.remove(db.engine, 'before_cursor_execute', fail)
+
+
+@pytest.mark.parametrize(
+    'table', ['inventories', 'resource_provider_traits', 'resource_providers', 'changes', 'writers']
+)
+def test_a_failure_in_between(mirror: Counting, context: RequestContext, host: ResourceProvider, table: str) -> None:
+    claim(context, host)
+    rename(context, host, 'renamed')
+    with failing(context.db, table):
+        for _ in range(2):
+            with pytest.raises(db_exc.DBError, match='planted'):
+                mirror.current()
+    assert name_in(mirror.current(), host) == 'renamed'
+    assert mirror.builds == 1
+    compare(mirror, context.db)
+
+
+def test_a_failure_at_the_end(
+    mirror: Counting, context: RequestContext, host: ResourceProvider, copy: Callable[[], Database]
+) -> None:
+    """What is shown next may be older than what was read before."""
+
+    def fail(_connection: Any) -> None:
+        raise Planted
+
+    claim(context, host)
+    between = copy()
+    claim(context, host)
+    ResourceProvider.create(context, name='other', uuid=str(uuid.uuid4()))
+    sa.event.listen(context.db.engine, 'commit', fail)
+    with pytest.raises(Planted):
+        mirror.current()
+    sa.event.remove(context.db.engine, 'commit', fail)
+    mirror._db = between
+    # Not half of one and half of the other.
+    assert_same(mirror.current(), scratch(context.db))
+    mirror._db = context.db
+    claim(context, host)
+    compare(mirror, context.db)
+
+
+def test_a_fault_of_ours_is_over_with_the_next_search(
+    mirror: Counting, context: RequestContext, host: ResourceProvider, caplog: pytest.LogCaptureFixture
+) -> None:
+    held = mirror._held
+    assert held is not None
+    held.next._root_of.clear()
+    claim(context, host)
+    with caplog.at_level(logging.ERROR):
+        assert_same(mirror.current(), scratch(context.db))
+    assert 'is built anew' in caplog.text
+    assert mirror.builds == 2

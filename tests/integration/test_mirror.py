@@ -1,0 +1,123 @@
+"""Mirrors on PostgreSQL and MariaDB: equal to the tables, never behind an answer, one round trip, after a fork."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+from collections.abc import Iterator
+
+import pytest
+import sqlalchemy as sa
+
+from placement.db import changes
+from placement.db.api import Database
+from placement.mirror.keeper import Mirror
+from tests.integration import databases, mirrors, servers, wire
+from tests.property.mirror_equality import compare
+
+pytestmark = pytest.mark.parametrize(
+    'setting', databases.parameters(*databases.defaults()), indirect=True, scope='module'
+)
+
+
+@pytest.fixture(scope='module')
+def pair(
+    setting: databases.Setting, database: sa.URL, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[list[servers.Server]]:
+    """Two servers of one worker each."""
+    directory: pathlib.Path = tmp_path_factory.mktemp('placement-api')
+    url = setting.session_url(database)
+    with (
+        servers.serving(url, directory, workers=1) as first,
+        servers.serving(url, directory, workers=1) as second,
+    ):
+        yield [first, second]
+
+
+@pytest.fixture
+def db(database: sa.URL, pair: list[servers.Server]) -> Iterator[Database]:
+    """The database, as another process."""
+    with mirrors.database(database.render_as_string(hide_password=False)) as opened:
+        yield opened
+
+
+def test_answered_changes_are_found(pair: list[servers.Server]) -> None:
+    mirrors.answered_changes_are_found([server.url for server in pair])
+
+
+def test_equal_while_others_write(pair: list[servers.Server], db: Database) -> None:
+    mirrors.stays_equal(pair, [db], seconds=5)
+
+
+def test_equal_while_writers_die(pair: list[servers.Server], db: Database) -> None:
+    mirrors.stays_equal(pair, [db], seconds=8, kill=True)
+
+
+def test_a_search_with_nothing_changed_is_one_round_trip(database: sa.URL, db: Database) -> None:
+    """On the wire, whatever drivers and pools add to a statement."""
+    with wire.Proxy(database.host or '', database.port or wire.PORTS[database.get_backend_name()]) as proxy:
+        through = database.set(host='127.0.0.1', port=proxy.port).render_as_string(hide_password=False)
+        with mirrors.database(through) as watched:
+            mirror = Mirror(watched)
+            # Drivers prepare a statement that comes often.
+            for _ in range(10):
+                mirror.current()
+            proxy.trips = 0
+            for _ in range(20):
+                mirror.current()
+            assert proxy.trips == 20
+
+
+def test_a_connection_that_died_is_replaced(database: sa.URL, db: Database) -> None:
+    mirror = Mirror(db)
+    state = mirror.current()
+    for _ in range(2):
+        end_connections(database)
+        assert mirror.current() is state
+    db.write(changes.names)
+    end_connections(database)
+    mirror.current()
+    compare(mirror, db)
+
+
+def end_connections(database: sa.URL) -> None:
+    """Let the server end all connections to this database."""
+    engine = sa.create_engine(database, poolclass=sa.NullPool, isolation_level='AUTOCOMMIT')
+    with engine.connect() as connection:
+        if engine.dialect.name == 'postgresql':
+            connection.exec_driver_sql(
+                'SELECT pg_terminate_backend(pid) FROM pg_stat_activity'
+                ' WHERE datname = current_database() AND pid <> pg_backend_pid()'
+            )
+            return
+        listed = connection.exec_driver_sql(
+            'SELECT id FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID()'
+        )
+        for (id_,) in listed.all():
+            connection.exec_driver_sql(f'KILL {id_}')
+
+
+def test_a_child_has_connections_of_its_own(db: Database) -> None:
+    """Parent and child search and write at once after a fork; mixed up answers would fail both."""
+    mirror = Mirror(db)
+    mirror.current()
+    child = os.fork()
+    right = _search_and_write(mirror, db)
+    if not child:
+        os._exit(0 if right else 1)
+    _, status = os.waitpid(child, 0)
+    assert right
+    assert os.waitstatus_to_exitcode(status) == 0
+    compare(mirror, db)
+
+
+def _search_and_write(mirror: Mirror, db: Database) -> bool:
+    try:
+        for _ in range(60):
+            mirror.current()
+            db.write(changes.names)
+        compare(mirror, db)
+    except BaseException as error:
+        print(f'{os.getpid()}: {error!r}')
+        return False
+    return True

@@ -1,0 +1,43 @@
+"""Mirrors of several processes on one SQLite file, as part of the default suite."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Iterator
+
+import pytest
+
+from tests.integration import mirrors, servers
+
+
+@pytest.fixture(scope='module')
+def directory(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """Where the database file and the logs are."""
+    return tmp_path_factory.mktemp('sqlite')
+
+
+@pytest.fixture(scope='module')
+def url(directory: pathlib.Path) -> str:
+    """The URL of the database."""
+    return f'sqlite:///{directory}/placement.db'
+
+
+@pytest.fixture(scope='module')
+def pair(directory: pathlib.Path, url: str) -> Iterator[list[servers.Server]]:
+    """Two servers of one worker each."""
+    with servers.serving(url, directory, workers=1) as first, servers.serving(url, directory, workers=1) as second:
+        yield [first, second]
+
+
+def test_answered_changes_are_found(pair: list[servers.Server]) -> None:
+    mirrors.answered_changes_are_found([server.url for server in pair], rounds=2, callers=3)
+
+
+def test_equal_while_others_write(pair: list[servers.Server], url: str) -> None:
+    with mirrors.database(url) as db:
+        mirrors.stays_equal(pair, [db], seconds=2)
+
+
+def test_equal_while_writers_die(pair: list[servers.Server], url: str) -> None:
+    with mirrors.database(url) as db:
+        mirrors.stays_equal(pair, [db], seconds=4, kill=True)

@@ -1,0 +1,52 @@
+"""Holds two states of the mirror against each other, field by field, columns included."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from placement.db.api import Database
+from placement.mirror.block import Block
+from placement.mirror.keeper import Mirror
+from placement.mirror.state import State
+
+
+def assert_same(state: State, expected: State) -> None:
+    """Fail unless ``state`` holds just what ``expected`` does, whatever the blocks into which it is divided."""
+    assert state.names == expected.names
+    mine = [record for block in state.blocks for record in block.records]
+    theirs = [record for block in expected.blocks for record in block.records]
+    assert mine == theirs
+    for block in state.blocks:
+        assert_consistent(block)
+
+
+def assert_consistent(block: Block) -> None:
+    """Fail unless the columns of ``block`` are those that its records have."""
+    fresh = Block.of([block.tree(number) for number in range(len(block.starts) - 1)])
+    assert np.array_equal(block.starts, fresh.starts)
+    assert np.array_equal(block.whole, fresh.whole)
+    for name in ('traits', 'aggregates', 'tree_aggregates'):
+        mine, theirs = getattr(block, name), getattr(fresh, name)
+        assert [mine.values[number] for number in mine.of] == [theirs.values[number] for number in theirs.of]
+    for name in ('roots', 'tree_of', 'root_rows', 'sharing'):
+        assert np.array_equal(getattr(block, name), getattr(fresh, name)), name
+    assert block.by_uuid == fresh.by_uuid
+    assert block.by_name == fresh.by_name
+    assert block.stocks.keys() == fresh.stocks.keys()
+    for class_id, stock in block.stocks.items():
+        assert stock.plain == fresh.stocks[class_id].plain
+        for name in ('rows', 'ceiling', 'used', 'min_unit', 'max_unit', 'step_size', 'headroom'):
+            assert np.array_equal(getattr(stock, name), getattr(fresh.stocks[class_id], name)), name
+
+
+def compare(mirror: Mirror, db: Database) -> None:
+    """Bring ``mirror`` forward without building it anew, and hold it against one built in the same snapshot."""
+    with mirror._lock, db.reader() as tx:
+        held = mirror._held
+        assert held is not None
+        fresh = mirror._load(tx)
+        followed, _ = mirror._follow(tx, held)
+        assert followed is not None
+        assert followed.vector == fresh.vector
+        mirror._held = followed
+    assert_same(followed.state, fresh.state)

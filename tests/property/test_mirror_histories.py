@@ -1,0 +1,141 @@
+"""Whatever is written, a mirror that is brought forward step by step is the one that is built from scratch."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import pathlib
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from oslo_config import cfg
+
+from placement import deploy
+from placement.cmd import manage, manage_audit
+from placement.db import changes
+from placement.db.api import Database
+from placement.mirror.keeper import Mirror
+from placement.mirror.state import State, Successor
+from tests.functional import damage
+from tests.property.mirror_equality import compare
+from tests.property.mirror_histories import History, Universe, sender
+
+STEPS = 150
+#: Paths and microversions of searches.
+SEARCHES = (
+    *(('/resource_providers', version) for version in ('1.0', '1.6', '1.13', '1.14', '1.29')),
+    ('/resource_providers?resources=VCPU:2', '1.29'),
+    ('/resource_providers?required={traits[0]}', '1.29'),
+    ('/resource_providers?required=HW_CPU_X86_AVX2&resources={classes[0]}:1', '1.29'),
+    ('/resource_providers?member_of=in:{aggregates[0]},{aggregates[1]}', '1.29'),
+    ('/resource_providers?in_tree={providers[0]}', '1.29'),
+    ('/resource_providers?name={names[0]}', '1.29'),
+    ('/resource_providers?uuid={providers[1]}', '1.29'),
+    *(('/allocation_candidates?resources=VCPU:1', version) for version in ('1.10', '1.12', '1.17', '1.27', '1.29')),
+    ('/allocation_candidates?resources=VCPU:1,MEMORY_MB:2', '1.29'),
+    ('/allocation_candidates?resources=VCPU:1&resources1={classes[0]}:1&group_policy=none', '1.29'),
+    ('/allocation_candidates?resources=VCPU:1&required=HW_CPU_X86_AVX2', '1.29'),
+    ('/allocation_candidates?resources={classes[1]}:1&member_of={aggregates[0]}', '1.29'),
+)
+
+
+@pytest.fixture
+def applications(conf: cfg.ConfigOpts, app: Any) -> Iterator[list[Any]]:
+    """Three applications on the same database."""
+    made = [app, deploy.loadapp(conf), deploy.loadapp(conf)]
+    yield made
+    for one in made[1:]:
+        one.db.dispose()
+
+
+class Divided(Mirror):
+    """A mirror of small blocks, as one of very many providers has."""
+
+    def _load(self, tx: sa.Connection) -> Any:
+        held = super()._load(tx)
+        state = State.of(held.state.names, held.state.records(), size=2)
+        return dataclasses.replace(held, state=state, next=Successor(state, size=2))
+
+
+@pytest.mark.parametrize('seed', range(4))
+def test_every_history(applications: list[Any], seed: int) -> None:
+    """Two applications write; each is searched now and then, and both mirrors and a third are right at all times."""
+    first, second, _ = applications
+    choose = random.Random(seed)
+    universe = Universe(seed)
+    histories = [History(sender(one), universe, f'{seed}-{one is first}') for one in (first, second)]
+    idle = Divided(first.db)
+    idle.current()
+    for _ in range(STEPS):
+        choose.choice(histories).step()
+        if choose.random() < 0.2:
+            compare(first.mirror, first.db)
+        if choose.random() < 0.05:
+            compare(second.mirror, second.db)
+        if choose.random() < 0.02:
+            compare(idle, first.db)
+    for mirror in (first.mirror, second.mirror, idle):
+        compare(mirror, first.db)
+    assert [history.errors for history in histories] == [[], []]
+
+
+@pytest.mark.parametrize('seed', range(2))
+def test_every_answer(applications: list[Any], seed: int) -> None:
+    """What is kept ready of answers is dropped when it changes."""
+    writing, searching, fresh = applications
+    with searching.db.reader() as tx:
+        searching.mirror._held = Divided(searching.db)._load(tx)
+    choose = random.Random(seed)
+    universe = Universe(seed)
+    history = History(sender(writing), universe, seed)
+    for _ in range(40):
+        for _ in range(choose.randint(1, 8)):
+            history.step()
+        fresh.mirror._held = None
+        for path, version in SEARCHES:
+            request = {'path': path.format(**vars(universe)), 'version': version}
+            assert search(searching, **request) == search(fresh, **request), request
+
+
+def search(app: Any, path: str, version: str) -> tuple[int | None, Any]:
+    """The answer to a search, without what no two answers have in common."""
+    status, body = sender(app)('GET', path, None, version)
+    for error in body.get('errors', ()):
+        del error['request_id']
+    return status, body
+
+
+def test_histories_make_all_kinds_of_requests_succeed_and_fail(app: Any) -> None:
+    """What the test above rests on."""
+    answers: collections.Counter[tuple[str, bool]] = collections.Counter()
+    for seed in range(3):
+        history = History(sender(app), Universe(seed), seed)
+        for _ in range(400):
+            history.step()
+        answers += history.answers
+        assert history.errors == []
+    assert {kind for kind, accepted in answers if accepted} == history.kinds
+    # Nobody can be refused an empty set of traits, and so on; but most kinds are refused now and then.
+    assert len({kind for kind, accepted in answers if not accepted}) >= len(history.kinds) - 3
+
+
+@pytest.fixture
+def damaged(conf: cfg.ConfigOpts, db: Database, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> str:
+    """The URL of a database with every damage that can be repaired, which is also that of the commands run."""
+    url: str = conf.placement_database.connection
+    monkeypatch.setenv('OS_PLACEMENT_CONFIG_DIR', str(tmp_path))
+    monkeypatch.setenv('OS_PLACEMENT_DATABASE__CONNECTION', url)
+    damage.plant(url, *damage.SOUND)
+    return url
+
+
+@pytest.mark.parametrize('name', [name for name, planted in damage.ALL.items() if planted.after])
+def test_repairs_are_logged(app: Any, damaged: str, name: str) -> None:
+    damage.plant(damaged, *damage.ALL[name].statements)
+    app.db.write(changes.rebuild)
+    app.mirror.current()
+    assert manage.main(['audit', '--repair']) == manage_audit.REPAIRED
+    compare(app.mirror, app.db)

@@ -1,0 +1,59 @@
+"""Searches of the mirror against the brute-force oracle, over random worlds and queries."""
+
+from __future__ import annotations
+
+from hypothesis import event, given
+from hypothesis import strategies as st
+
+from placement.candidates.budget import Budget
+from placement.candidates.search import search
+from placement.mirror.matching import Matching
+from placement.mirror.state import Names, State
+from tests.property.candidates_oracle import RP, SHARES, Body, Oracle, Query
+from tests.property.candidates_worlds import TRAITS, queries, request_of, thorough, worlds
+from tests.property.test_candidates import MINORS
+from tests.property.test_mirror_state import CLASS_IDS, records_of
+
+NAMES = Names({number: name for name, number in CLASS_IDS.items()}, frozenset([*TRAITS, SHARES]))
+
+
+def found(state: State, query: Query, alike: bool = True) -> list[Body]:
+    request = request_of(query)
+    names = {record.id: record.name or '' for record in state.records()}
+    sites = Matching(state, request, alike).sites()
+    return [
+        frozenset((names[provider], name, amount) for provider, name, amount in candidate.amounts)
+        for candidate in search(sites, request, Budget())
+    ]
+
+
+@thorough(2000)
+@given(worlds(), queries(MINORS), st.integers(1, 5))
+def test_the_mirror_finds_exactly_what_the_definitions_say(world: list[RP], query: Query, size: int) -> None:
+    state = State.of(NAMES, records_of(world), size)
+    bodies = found(state, query)
+    expected = Oracle(world).candidates(query)
+    event(f'candidates: {min(len(expected), 4)}')
+    assert set(bodies) == expected
+    assert len(bodies) == len(set(bodies))
+
+
+@thorough(500)
+@given(worlds(most=3), queries((24, 29)), st.integers(2, 4))
+def test_trees_that_look_alike_have_the_same_candidates(world: list[RP], query: Query, copies: int) -> None:
+    many = [
+        RP(
+            name=f'{rp.name} of {number}',
+            parent=rp.parent and f'{rp.parent} of {number}',
+            inventory=rp.inventory,
+            traits=rp.traits,
+            aggregates={f'{name}' for name in rp.aggregates},
+        )
+        for number in range(copies)
+        for rp in world
+    ]
+    state = State.of(NAMES, records_of(many))
+    bodies = found(state, query)
+    assert bodies == found(state, query, alike=False)
+    shapes = {getattr(site, 'shape', None) for site in Matching(state, request_of(query)).sites()}
+    event(f'shapes: {len(shapes)}')

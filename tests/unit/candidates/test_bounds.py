@@ -1,0 +1,233 @@
+"""What hard searches may cost, in steps and in what the answer holds, and that others do not pay for it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from placement import conf as placement_conf
+from placement.candidates import budget as budgets
+from placement.candidates.budget import Bound, Budget
+from placement.candidates.request import CandidateRequest
+from placement.candidates.search import chosen, search
+from placement.candidates.sites import Candidate
+from placement.candidates.size import Size
+from placement.objects import candidate_bounds
+from tests.property import candidates_hard as hard
+from tests.property.candidates_hard import Case
+from tests.property.candidates_oracle import Oracle, record
+from tests.property.candidates_worlds import Rows, ShapedSite, request_of
+
+
+def defaults() -> Budget:
+    """What a service may spend that nobody configured."""
+    return candidate_bounds.budget(placement_conf.load(environ={}, config_files=[]).placement)
+
+
+def answered(case: Case, budget: Budget) -> list[Candidate]:
+    world, query = case
+    request = request_of(query)
+    return chosen(search(Rows(world).sites(), request, budget), request, budget)
+
+
+@pytest.mark.parametrize('holes', [1, 8, 13, 64])
+@pytest.mark.parametrize('make', [hard.pigeonhole, hard.hidden_pigeonhole])
+def test_one_group_too_many_is_seen_at_once(make: Callable[[int], Case], holes: int) -> None:
+    budget = defaults()
+    assert answered(make(holes), budget) == []
+    assert budget.met == set()
+    assert budget.spent < 200 * holes
+
+
+@pytest.mark.parametrize('seed', range(3))
+@pytest.mark.parametrize(('variables', 'clauses'), [(20, 60), (20, 100), (40, 120), (40, 200)])
+def test_traits_that_encode_a_formula_are_decided(variables: int, clauses: int, seed: int) -> None:
+    budget = defaults()
+    found = answered(hard.satisfiability(variables, clauses, seed), budget)
+    assert budget.met == set()
+    assert bool(found) == (clauses == 3 * variables)
+
+
+@pytest.mark.parametrize('clauses', [20, 38, 60])
+@pytest.mark.parametrize('seed', range(10))
+def test_formulas_are_decided_rightly(clauses: int, seed: int) -> None:
+    world, query = hard.satisfiability(9, clauses, seed)
+    query.limit = None
+    rows = Rows(world)
+    bodies = {rows.body(one) for one in search(rows.sites(), request_of(query), Budget())}
+    assert bodies == Oracle(world).candidates(query)
+
+
+HARD: dict[str, Case] = {
+    'a large formula': hard.satisfiability(100, 420, 1),
+    'a larger formula': hard.satisfiability(250, 1060, 2),
+    'three classes': hard.packing(0, classes=3),
+    'many bins': hard.packing(1, 60, 180, 2),
+    'many groups': hard.packing(5, 100, 256),
+    'traits': hard.tied(4, 30, 40),
+    'isolated': hard.tied(1, 120, 120, 'isolate'),
+    'pools': hard.shared(3, 40, 70),
+    'wide': hard.wide(40, 5),
+    'wider': hard.wide(1000, 2),
+    'a cloud': hard.clouds(lambda seed: hard.packing(seed, classes=3), 40),
+}
+
+
+@pytest.mark.parametrize('name', HARD)
+def test_no_search_takes_more_steps_than_it_may(name: str) -> None:
+    budget = Budget(steps=300_000, tree_steps=20_000)
+    answered(HARD[name], budget)
+    # The last piece of work may go over the bound: a question about traits, or one step at a large tree.
+    assert budget.spent <= 300_000 + 20_000
+    assert budget.remembered == 0
+
+
+@pytest.mark.parametrize('seed', range(40))
+def test_no_random_search_takes_more_than_it_may(seed: int) -> None:
+    case = hard.some(seed)
+    budget = Budget(steps=200_000, tree_steps=20_000, size=5_000)
+    found = answered(case, budget)
+    assert budget.spent <= 200_000 + 20_000
+    assert size_of(found, request_of(case[1])) <= 5_000
+    assert budget.remembered == 0
+
+
+def test_a_tree_is_given_up_on_when_it_gives_nothing() -> None:
+    budget = Budget(tree_steps=5_000)
+    assert answered(hard.packing(0, classes=3), budget) == []
+    assert budget.met == {Bound.TREE_STEPS}
+    assert budget.spent < 10_000
+
+
+def test_a_tree_that_goes_on_giving_is_not_given_up_on() -> None:
+    world, query = hard.wide(12)
+    budget = Budget(tree_steps=500)
+    assert len(answered((world, query), budget)) == 2**12
+    assert budget.met == set()
+    assert budget.spent > 10 * 500
+
+
+def test_what_was_found_when_the_steps_are_gone_is_the_answer() -> None:
+    everything = answered(hard.wide(10), Budget())
+    budget = Budget(steps=5_000)
+    some = answered(hard.wide(10), budget)
+    assert budget.met == {Bound.REQUEST_STEPS}
+    assert 0 < len(some) < len(everything)
+    assert [one.amounts for one in some] == [one.amounts for one in everything[: len(some)]]
+
+
+def test_hard_trees_do_not_hide_easy_ones() -> None:
+    # Fifty trees that could each take a tenth of all steps come before, between and after ten easy ones.
+    easy = range(5, 60, 6)
+    world, query = hard.clouds(lambda _seed: hard.packing(0, classes=3), 60, easy)
+    query.limit = len(easy)
+    budget = Budget(steps=600_000, tree_steps=60_000)
+    found = answered((world, query), budget)
+    assert {one.site.anchor().tree[0].uuid for one in found} == {f't{number}-root' for number in easy}
+    # A full answer lacks nothing.
+    assert budget.met == set()
+
+
+def test_searches_end_at_the_same_step_every_time() -> None:
+    case = hard.clouds(lambda seed: hard.tied(seed, 12, 14), 30, [3, 20])
+    case[1].limit = 50
+    bounds = Budget(steps=100_000, tree_steps=2_000)
+    one, two = replace(bounds, met=set()), replace(bounds, met=set())
+    assert [found.amounts for found in answered(case, one)] == [found.amounts for found in answered(case, two)]
+    assert one == two
+
+
+def test_sites_of_one_shape_cost_the_steps_of_one() -> None:
+    spent = []
+    for trees in (1, 30):
+        world, query = hard.clouds(lambda _seed: hard.packing(1), trees)
+        request, budget = replace(request_of(query), limit=trees), Budget()
+        sites = [ShapedSite(anchor, request) for anchor in Rows(world).anchors()]
+        assert len(chosen(search(sites, request, budget), request, budget)) == trees
+        spent.append(budget.spent)
+    # Once a candidate is out, its walk is asked for the next, for one turn.
+    assert spent[1] < 2 * spent[0] + 5_000
+
+
+def test_remembering_less_changes_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, query = hard.clouds(lambda seed: hard.packing(seed, 4, 6), 1, easy=[0])
+    query.limit = None
+    bodies = []
+    for room in (500_000, 20, 0):
+        monkeypatch.setattr(budgets, '_MOST_REMEMBERED', room)
+        bodies.append([one.amounts for one in answered((world, query), Budget())])
+    assert bodies[0] == bodies[1] == bodies[2]
+    assert len(bodies[0]) == len(set(bodies[0])) > 100
+
+
+# What an answer holds ----------------------------------------------------------------------------------------
+
+
+def size_of(candidates: list[Candidate], request: CandidateRequest) -> int:
+    size = Size(request)
+    for candidate in candidates:
+        size.add(candidate)
+    return size.total
+
+
+@pytest.mark.parametrize('classes', [17, 40, 400])
+def test_wide_answers_are_bounded_by_what_they_hold(classes: int) -> None:
+    case, budget = hard.wide(classes), defaults()
+    found = answered(case, budget)
+    assert budget.met == {Bound.ANSWER_SIZE}
+    assert budget.size - classes <= size_of(found, request_of(case[1])) <= budget.size
+    assert len(found) == (budget.size - 2 * classes - 1) // classes
+
+
+@pytest.mark.parametrize('trees', [1, 5, 200])
+@pytest.mark.parametrize('minor', [28, 29])
+def test_as_much_is_kept_as_fits(trees: int, minor: int) -> None:
+    world, query = hard.clouds(lambda _seed: hard.wide(3), trees)
+    query.minor = minor
+    if minor == 28:
+        # Then one provider serves all three classes.
+        world = [replace(one, inventory={f'CUSTOM_C{n}': record(5) for n in range(3)}) for one in world]
+    everything = answered((world, query), Budget())
+    request = request_of(query)
+    for size in (1, 30, 500, 4000):
+        budget = Budget(size=size)
+        some = answered((world, query), budget)
+        assert [one.amounts for one in some] == [one.amounts for one in everything[: len(some)]]
+        assert size_of(some, request) <= size or len(some) == 1
+        assert budget.met == (set() if len(some) == len(everything) else {Bound.ANSWER_SIZE})
+        if budget.met:
+            assert size_of(everything[: len(some) + 1], request) > size
+
+
+def test_a_limit_that_is_reached_hides_no_bound_that_was_met_elsewhere() -> None:
+    world, query = hard.wide(10)
+    query.limit = 50
+    budget = Budget(size=10 * 49 + 21)
+    assert len(answered((world, query), budget)) == 49
+    assert budget.met == {Bound.ANSWER_SIZE}
+    budget = Budget(size=10 * 50 + 21)
+    assert len(answered((world, query), budget)) == 50
+    assert budget.met == set()
+
+
+def test_samples_are_drawn_from_everything_and_hold_what_fits() -> None:
+    world, query = hard.clouds(lambda _seed: hard.wide(4), 40)
+    query.limit = 200
+    request, rng = request_of(query), random.Random(4)
+    everything = {one.amounts for one in answered((world, replace(query, limit=None)), Budget())}
+    drawn = set()
+    for size in (300, 900, 10_000):
+        budget = Budget(size=size)
+        found = chosen(search(Rows(world).sites(), request, budget), request, budget, rng)
+        bodies = {one.amounts for one in found}
+        assert len(bodies) == len(found) <= query.limit
+        assert bodies <= everything
+        assert size_of(found, request) <= size
+        assert len(found) > size // 14 or len(found) == query.limit
+        assert budget.met == ({Bound.ANSWER_SIZE} if len(found) < query.limit else set())
+        drawn |= bodies
+    # The first 200 are of the first five rounds; a sample goes on to the sixteenth.
+    assert len(drawn - {one.amounts for one in answered((world, query), Budget())}) > 100
