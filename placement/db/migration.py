@@ -13,7 +13,9 @@ from collections.abc import Iterator
 
 import sqlalchemy as sa
 from alembic import command, config, migration, script
+from alembic.operations import Operations
 from alembic.util import CommandError
+from oslo_db import exception as db_exc
 
 from placement import exception
 from placement.db import sqlite, tables
@@ -93,16 +95,46 @@ def sync(engine: sa.Engine, revision: str = 'head', others: Others = Others.LOOK
     :raises ForeignSchema: there are tables but no version of ours.
     :raises UnknownRevision: no such revision.
     :raises StopOthers: processes of an earlier release may still run, and would do harm.
+    :raises RetryRequest: another node of a cluster is doing the same.
     """
     target = _resolve(revision)
     with locked(engine) as connection:
         present = version_on(connection)
         if present is None:
             _refuse_foreign_tables(connection)
-        elif present != target and _ALONE & set(_between(present, target)):
-            _refuse_company(connection, present, others)
-        if present != target:
-            command.upgrade(_config(connection), target)
+            _create(connection, target)
+        elif present != target:
+            if _ALONE & set(_between(present, target)):
+                _refuse_company(connection, present, others)
+            _upgrade(connection, target)
+
+
+def _create(connection: sa.Connection, target: str) -> None:
+    """Take all steps in an empty database, and only then record the version.
+
+    The nodes of a Galera cluster know no lock in common. Each may take the same steps at once, which do nothing the
+    second time. None of them sees a version on the way, which would look like that of an earlier release; and all but
+    one fail to record the last.
+    """
+    # First, so that what an attempt leaves that was cut short is not taken for the tables of somebody else.
+    version_num = sa.Column('version_num', sa.String(32), nullable=False)
+    primary_key = sa.PrimaryKeyConstraint('version_num', name=f'{VERSION_TABLE}_pkc')
+    sa.Table(VERSION_TABLE, sa.MetaData(), version_num, primary_key).create(connection, checkfirst=True)
+    steps = script.ScriptDirectory.from_config(_config()).iterate_revisions(target, 'base')
+    with Operations.context(migration.MigrationContext.configure(connection)):
+        for step in reversed(list(steps)):
+            step.module.upgrade()
+    stamp_on(connection, target)
+
+
+def _upgrade(connection: sa.Connection, target: str) -> None:
+    try:
+        command.upgrade(_config(connection), target)
+    except CommandError as error:
+        if connection.dialect.name not in ('mysql', 'mariadb'):
+            raise
+        # Another node of a cluster has moved the version on since we looked.
+        raise db_exc.RetryRequest(error) from error
 
 
 def downgrade(engine: sa.Engine, revision: str) -> None:

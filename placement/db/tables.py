@@ -16,7 +16,7 @@ from placement.db import types
 metadata = sa.MetaData()
 
 #: The version of the schema that these tables are, and the table that says which one a database has.
-VERSION = '002'
+VERSION = '003'
 VERSION_TABLE = 'placement_alembic_version'
 
 #: Custom resource classes get ids from here up; a standard class's id is its position in os-resource-classes.

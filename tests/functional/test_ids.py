@@ -132,6 +132,7 @@ def test_an_older_database_is_upgraded(old: Database, tmp_path: pathlib.Path) ->
 
 
 def test_an_upgraded_database_gives_no_id_twice(old: Database) -> None:
+    migration.sync(old.engine)
     old.sync()
     conf = placement_conf.load(environ={}, config_files=[], overrides={})
     lasting_ids.check(RequestContext(conf=conf, db=old, roles=['admin'], user_id='admin', project_id='admin'))
@@ -157,6 +158,7 @@ def test_a_connection_is_given_back_as_it_was(tmp_path: pathlib.Path) -> None:
 
 
 def test_foreign_keys_are_checked_after_an_upgrade(old: Database) -> None:
+    migration.sync(old.engine)
     old.sync()
     with pytest.raises(Exception, match='FOREIGN KEY'), old.engine.begin() as connection:
         connection.execute(sa.delete(tables.resource_providers).where(tables.resource_providers.c.id == 1))

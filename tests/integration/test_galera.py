@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 import sqlalchemy as sa
 
-from tests.integration import assertions, databases, races, servers
+from tests.integration import assertions, databases, names_race, races, servers
 from tests.integration.history import fleet, report
 from tests.integration.history.client import Client
 from tests.integration.history.workload import Load
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.galera
 
 ROUNDS = 20
+NAMES_SECONDS = 8
 #: What operators are told to set: reads wait until this node has applied what the others have committed.
 SETTINGS = {'OS_PLACEMENT_DATABASE__MYSQL_WSREP_SYNC_WAIT': '1'}
 
@@ -107,6 +108,11 @@ def test_one_consumer_generation(urls: list[str], existing: bool) -> None:
 def test_opposite_lock_orders(urls: list[str]) -> None:
     with races.callers(urls, 9) as racing:
         assertions.made_progress(races.in_opposite_orders(racing, 10))
+
+
+def test_names_that_come_and_go(urls: list[str]) -> None:
+    with races.callers(urls, 12) as racing:
+        assertions.nothing_landed_elsewhere(names_race.run(racing, NAMES_SECONDS))
 
 
 def test_reading_on_one_node_what_was_written_on_another(urls: list[str]) -> None:
