@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 import sqlalchemy as sa
 from alembic import command, config, migration, script
+from alembic.operations import Operations
 from alembic.util import CommandError
 from oslo_db import exception as db_exc
 
@@ -101,26 +102,29 @@ def sync(engine: sa.Engine, revision: str = 'head', others: Others = Others.LOOK
         present = version_on(connection)
         if present is None:
             _refuse_foreign_tables(connection)
-            _make_version_table(connection)
-        elif present != target and _ALONE & set(_between(present, target)):
-            _refuse_company(connection, present, others)
-        if present != target:
+            _create(connection, target)
+        elif present != target:
+            if _ALONE & set(_between(present, target)):
+                _refuse_company(connection, present, others)
             _upgrade(connection, target)
 
 
-def _make_version_table(connection: sa.Connection) -> None:
-    """Make the table of versions so that it holds one row.
+def _create(connection: sa.Connection, target: str) -> None:
+    """Take all steps in an empty database, and only then record the version.
 
     The nodes of a Galera cluster know no lock in common. Each may take the same steps at once, which do nothing the
-    second time; but the version that one has moved on must not be inserted a second time by another.
+    second time. None of them sees a version on the way, which would look like that of an earlier release; and all but
+    one fail to record the last.
     """
-    if connection.dialect.name in ('mysql', 'mariadb'):
-        sa.Table(
-            VERSION_TABLE,
-            sa.MetaData(),
-            sa.Column('version_num', sa.String(32), primary_key=True, nullable=False),
-            sa.Column('only_row', sa.Integer, nullable=False, server_default='1', unique=True),
-        ).create(connection, checkfirst=True)
+    # First, so that what an attempt leaves that was cut short is not taken for the tables of somebody else.
+    version_num = sa.Column('version_num', sa.String(32), nullable=False)
+    primary_key = sa.PrimaryKeyConstraint('version_num', name=f'{VERSION_TABLE}_pkc')
+    sa.Table(VERSION_TABLE, sa.MetaData(), version_num, primary_key).create(connection, checkfirst=True)
+    steps = script.ScriptDirectory.from_config(_config()).iterate_revisions(target, 'base')
+    with Operations.context(migration.MigrationContext.configure(connection)):
+        for step in reversed(list(steps)):
+            step.module.upgrade()
+    stamp_on(connection, target)
 
 
 def _upgrade(connection: sa.Connection, target: str) -> None:
