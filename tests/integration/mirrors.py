@@ -82,6 +82,8 @@ class Writers:
         with contextlib.closing(Client(self._urls, token='admin', first=number)) as client:
             history = History(sender(client), self._universe, number)
             try:
+                if number == 0:
+                    history.populate()
                 while not self._stopping.is_set():
                     history.step()
             except BaseException as failure:  # Raised again in the thread that asked.

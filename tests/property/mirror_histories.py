@@ -39,7 +39,7 @@ def sender(app: Any) -> Send:
 class Universe:
     """The names that histories use; several that run at once share one."""
 
-    def __init__(self, seed: int, providers: int = 7) -> None:
+    def __init__(self, seed: int, providers: int = 10) -> None:
         choose = random.Random(seed)
         self.providers = [str(uuid.UUID(int=choose.getrandbits(128), version=4)) for _ in range(providers)]
         self.consumers = [str(uuid.UUID(int=choose.getrandbits(128), version=4)) for _ in range(5)]
@@ -64,21 +64,21 @@ class History:
         self.answers: collections.Counter[tuple[str, bool]] = collections.Counter()
         self.errors: list[tuple[str, int]] = []
         self._habits: Mapping[Callable[[], int | None], int] = {
-            self.create: 10,
-            self.change: 6,
-            self.delete: 3,
-            self.put_inventories: 10,
-            self.post_inventory: 5,
-            self.put_inventory: 5,
+            self.create: 8,
+            self.change: 8,
+            self.delete: 4,
+            self.put_inventories: 6,
+            self.post_inventory: 4,
+            self.put_inventory: 4,
             self.delete_inventory: 2,
             self.delete_inventories: 1,
             self.put_traits: 6,
             self.delete_traits: 2,
             self.put_aggregates: 6,
             self.put_aggregates_without_generation: 3,
-            self.claim: 10,
-            self.claim_several: 6,
-            self.release: 6,
+            self.claim: 14,
+            self.claim_several: 8,
+            self.release: 10,
             self.make_class: 3,
             self.post_class: 2,
             self.rename_class: 2,
@@ -91,6 +91,14 @@ class History:
     def kinds(self) -> set[str]:
         """The names of all kinds of requests."""
         return {habit.__name__ for habit in self._habits}
+
+    def populate(self) -> None:
+        """Make what claims need, so that not all of them are refused: a root of each provider, with room."""
+        for provider, name in zip(self._all.providers, self._all.names, strict=False):
+            self._ask('POST', '/resource_providers', {'uuid': provider, 'name': name})
+            inventories = {one: {'total': 1000} for one in _STANDARD}
+            body = {'resource_provider_generation': 0, 'inventories': inventories}
+            self._ask('PUT', f'/resource_providers/{provider}/inventories', body)
 
     def step(self) -> None:
         """Do one thing."""
@@ -207,7 +215,7 @@ class History:
         generation = answer.get('consumer_generation') if status == 200 else None
         wanted = {
             provider: {'resources': {name: self._choose.randint(1, 3) for name in self._some(_STANDARD, least=1)}}
-            for provider in self._choose.sample(self._all.providers, self._choose.choice((0, 1, 1, 1, 2)))
+            for provider in self._choose.sample(self._all.providers, self._choose.choice((0, 1, 1, 2, 2)))
         }
         return {'allocations': wanted, 'consumer_generation': generation, **_OWNER}
 
@@ -216,9 +224,9 @@ class History:
         return {
             'total': choose.randint(4, 40),
             'reserved': choose.choice((0, 0, 1)),
-            'min_unit': choose.choice((1, 1, 2)),
+            'min_unit': choose.choice((1, 1, 1, 2)),
             'max_unit': choose.randint(3, 40),
-            'step_size': choose.choice((1, 1, 1, 2)),
+            'step_size': choose.choice((1, 1, 1, 1, 2)),
             'allocation_ratio': choose.choice((1.0, 1.5, 0.9)),
         }
 

@@ -67,6 +67,7 @@ def test_every_history(applications: list[Any], seed: int) -> None:
     choose = random.Random(seed)
     universe = Universe(seed)
     histories = [History(sender(one), universe, f'{seed}-{one is first}') for one in (first, second)]
+    histories[0].populate()
     idle = Divided(first.db)
     idle.current()
     for _ in range(STEPS):
@@ -91,13 +92,30 @@ def test_every_answer(applications: list[Any], seed: int) -> None:
     choose = random.Random(seed)
     universe = Universe(seed)
     history = History(sender(writing), universe, seed)
-    for _ in range(40):
-        for _ in range(choose.randint(1, 8)):
+    history.populate()
+    for _ in range(60):
+        for _ in range(choose.randint(1, 4)):
             history.step()
         fresh.mirror._held = None
         for path, version in SEARCHES:
             request = {'path': path.format(**vars(universe)), 'version': version}
             assert search(searching, **request) == search(fresh, **request), request
+
+
+def test_a_class_is_renamed(app: Any) -> None:
+    """Nothing of the providers that have it changes, and yet what was kept ready of them does."""
+    send = sender(app)
+    provider = Universe(0).providers[0]
+    send('PUT', '/resource_classes/CUSTOM_OLD', None, '1.29')
+    send('POST', '/resource_providers', {'uuid': provider, 'name': 'host'}, '1.29')
+    inventories = {'VCPU': {'total': 8}, 'CUSTOM_OLD': {'total': 1}}
+    body = {'resource_provider_generation': 0, 'inventories': inventories}
+    assert send('PUT', f'/resource_providers/{provider}/inventories', body, '1.29')[0] == 200
+    for name in ('CUSTOM_OLD', 'CUSTOM_NEW'):
+        if name == 'CUSTOM_NEW':
+            assert send('PUT', '/resource_classes/CUSTOM_OLD', {'name': name}, '1.6')[0] == 200
+        _, found = send('GET', '/allocation_candidates?resources=VCPU:1', None, '1.29')
+        assert set(found['provider_summaries'][provider]['resources']) == {'VCPU', name}
 
 
 def search(app: Any, path: str, version: str) -> tuple[int | None, Any]:
@@ -113,6 +131,7 @@ def test_histories_make_all_kinds_of_requests_succeed_and_fail(app: Any) -> None
     answers: collections.Counter[tuple[str, bool]] = collections.Counter()
     for seed in range(3):
         history = History(sender(app), Universe(seed), seed)
+        history.populate()
         for _ in range(400):
             history.step()
         answers += history.answers
