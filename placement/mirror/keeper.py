@@ -14,7 +14,7 @@ from oslo_db import exception as db_exc
 from oslo_log import log
 
 from placement import exception
-from placement.db import changes, tables, types
+from placement.db import changes, retention, tables, types
 from placement.db.api import Database
 from placement.db.changes import What
 from placement.mirror import reading
@@ -25,9 +25,10 @@ LOG = log.getLogger(__name__)
 #: Seconds for which a database may show an older state than the mirror's, as a node that lags does, before the mirror
 #: takes it for a database that was restored and starts anew.
 PATIENCE = 10.0
-#: Seconds for which a writer is silent, by the clock of the database, when it is removed from the log.
-SILENCE = 24 * 3600.0
-#: Seconds after which the mirror looks at the clock of the database again. Far less than SILENCE.
+#: Half of the silence, in seconds, after which writers are removed from the log. Half, because an entry is older than
+#: its COMMIT, a look is older than the clock that was read after it, and clocks differ.
+_SILENCE = retention.SILENCE.total_seconds() / 2
+#: Seconds after which the mirror looks at the clock of the database again. Far less than that.
 _CLOCK_PERIOD = 3600.0
 #: Seconds after which building the mirror is worth lines in the log.
 LONG = 2.0
@@ -65,8 +66,7 @@ class _Held:
         if len(vector) >= len(self.vector) and vector.keys() >= self.vector.keys():
             return set()
         missing = self.vector.keys() - vector.keys()
-        # Our clock need not agree with that of the database, and may have stood still.
-        return {writer for writer in missing if now - self.moved[writer] > SILENCE / 2}
+        return {writer for writer in missing if now - self.moved[writer] > _SILENCE}
 
     def without(self, writers: Collection[int]) -> _Held:
         """The same without some writers, all of whose changes are in the state."""
@@ -164,7 +164,7 @@ class Mirror:
                 LOG.info('Building the mirror: read the %s in %.1f s', what, seconds)
 
         vector = changes.newest(tx)
-        clock, silent = _clock(tx), _silent_seconds(tx)
+        clock, silent = changes.clock(tx), _silent_seconds(tx)
         state = State.of(reading.names(tx), reading.everything(tx, told))
         seconds = time.monotonic() - started
         _leave_alone()
@@ -186,9 +186,8 @@ class Mirror:
         vector = changes.newest(tx)
         removed = held.removed(vector, now)
         if removed:
-            if (_clock(tx) - held.clock).total_seconds() > SILENCE / 2:
-                # They may have written after the last look and been removed since. Half, because an entry is older
-                # than its COMMIT, and a look older than the clock that was read after it.
+            if (changes.clock(tx) - held.clock).total_seconds() > _SILENCE:
+                # They may have written after the last look and been removed since.
                 return None, 0
             held = held.without(removed)
         if vector != held.vector and held.covers(vector):
@@ -221,7 +220,7 @@ class Mirror:
         }
         made = dataclasses.replace(held, state=state, vector=vector, moved=moved)
         if now - held.asked_clock >= _CLOCK_PERIOD:
-            made = dataclasses.replace(made, clock=_clock(tx), asked_clock=now)
+            made = dataclasses.replace(made, clock=changes.clock(tx), asked_clock=now)
         return made, len(logged)
 
     def _read(self, tx: sa.Connection, logged: Mapping[int, What]) -> Changes:
@@ -236,12 +235,6 @@ def _leave_alone() -> None:
     gc.freeze()
 
 
-def _clock(tx: sa.Connection) -> dt.datetime:
-    """The time by the clock of the database."""
-    now: dt.datetime = tx.execute(_CLOCK).scalar_one()
-    return now
-
-
 def _silent_seconds(tx: sa.Connection) -> dict[int, float]:
     """How long ago each writer wrote its newest entry, as far as the clock of the database knows."""
     return {
@@ -249,7 +242,6 @@ def _silent_seconds(tx: sa.Connection) -> dict[int, float]:
     }
 
 
-_CLOCK = sa.select(types.UtcNow())
 _SILENT = sa.select(
     tables.writers.c.id,
     sa.select(tables.changes.c.created_at)

@@ -123,6 +123,7 @@ def stays_equal(
     accepted = sum(number for (_, was_accepted), number in writing.answers.items() if was_accepted)
     print(f'compared {compared} times; {accepted} writes accepted of {writing.answers.total()}; {writing.errors}')
     assert compared >= 5
+    assert writing.errors == []
     assert accepted > 10
 
 
