@@ -19,7 +19,7 @@ from placement.db import changes, errors, retention, tables
 
 
 class Forgotten(db_exc.RetryRequest):
-    """The row of a writer was removed after a long silence: try again with another one."""
+    """The row of a writer was removed after a long silence, or somebody else uses it: try again with another one."""
 
     def __init__(self) -> None:
         super().__init__(exception.ConcurrentProviderUpdate())
@@ -40,12 +40,13 @@ class Slot:
     def enter(self, tx: sa.Connection, noted: Mapping[int, changes.What]) -> None:
         """Insert what a transaction noted, as its last statement.
 
-        :raises Forgotten: the row is gone.
+        :raises Forgotten: the row is gone, or not ours.
         """
         self.entered = True
         try:
             changes.enter(tx, self.writer_id, self.sequence + 1, noted)
-        except db_exc.DBReferenceError as error:
+        except (db_exc.DBReferenceError, db_exc.DBDuplicateEntry) as error:
+            # A number that is taken: this process is the copy of another one, as of a virtual machine.
             raise Forgotten from error
 
 

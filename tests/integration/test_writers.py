@@ -172,6 +172,27 @@ def test_a_connection_that_breaks_in_the_commit(url: sa.URL, db: Database, provi
     assert sum(after.values()) == sum(before.values()) + 1 + deliver
 
 
+@everywhere
+def test_a_number_that_somebody_else_took(db: Database, providers: list[int]) -> None:
+    """A copy of a running process, such as a virtual machine that was cloned, has the same writer."""
+    before = newest(db)
+    with db._slots.slot() as slot:
+        writer = slot.writer_id
+    with db._writer() as tx:
+        changes.enter(tx, writer, before[writer] + 1, dict.fromkeys(providers, changes.What.USAGE))
+        for id_ in providers:
+            generation = tables.resource_providers.c.generation + 1
+            tx.execute(
+                tables.resource_providers.update()
+                .where(tables.resource_providers.c.id == id_)
+                .values(generation=generation)
+            )
+    db.write(lambda tx: logs.move(tx, providers))
+    after = newest(db)
+    (new,) = after.keys() - before.keys()
+    assert after == {**before, writer: before[writer] + 1, new: 1}
+
+
 _FORK = """
 import os, sys
 from tests.integration import logs
