@@ -131,6 +131,15 @@ def test_hard_trees_do_not_hide_easy_ones() -> None:
     assert budget.met == set()
 
 
+def test_a_full_answer_lacks_nothing_whatever_was_given_up_on() -> None:
+    world, query = hard.clouds(lambda _seed: hard.packing(0, classes=3), 2, easy=[1])
+    for limit, met in ((3, set()), (None, {Bound.TREE_STEPS, Bound.CANDIDATES})):
+        query.limit = limit
+        budget = Budget(tree_steps=5_000, candidates=3)
+        assert len(answered((world, query), budget)) == 3
+        assert budget.met == met
+
+
 def test_searches_end_at_the_same_step_every_time() -> None:
     case = hard.clouds(lambda seed: hard.tied(seed, 12, 14), 30, [3, 20])
     case[1].limit = 50

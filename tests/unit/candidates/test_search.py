@@ -79,13 +79,27 @@ def test_every_root_gives_one_candidate_before_any_gives_a_second() -> None:
 
 def test_breadth_first_takes_turns_and_lets_go_of_what_is_exhausted() -> None:
     sites = Rows([rp(name) for name in 'abcd']).sites()
-    walks = [(site, walk_of(count)) for site, count in zip(sites, (3, 0, 1, 2), strict=True)]
+    walks = [(site, walk_of(*range(1, count + 1))) for site, count in zip(sites, (3, 0, 1, 2), strict=True)]
     order = [(root(one), one.placement.amounts[0][2]) for one in breadth_first(walks)]
     assert order == [('a', 1), ('c', 1), ('d', 1), ('a', 2), ('d', 2), ('a', 3)]
 
 
-def walk_of(count: int) -> Walk:
-    return Walk(Placement(((0, 'VCPU', number),), sharing_only=False) for number in range(1, count + 1))
+def test_sites_that_take_long_come_last_in_their_round() -> None:
+    sites = Rows([rp(name) for name in 'abcde']).sites()
+    slow = walk_of(0, 1, 0, 0, 0, 2, 0)
+    walks = [(sites[0], slow), (sites[1], walk_of(1, 2, 3)), (sites[2], walk_of(0)), (sites[3], slow)]
+    walks += [(sites[4], walk_of(1, 0, 0, 2))]
+    order = [(root(one), one.placement.amounts[0][2]) for one in breadth_first(walks)]
+    # By the time that the walk is asked for the fourth site, it has found what the first one wants too.
+    assert order[:4] == [('b', 1), ('d', 1), ('e', 1), ('a', 1)]
+    assert order[4] == ('b', 2)
+    assert sorted(order[5:8]) == [('a', 2), ('d', 2), ('e', 2)]
+    assert order[8:] == [('b', 3)]
+
+
+def walk_of(*amounts: int) -> Walk:
+    """A walk that finds these amounts; a 0 is a turn without any."""
+    return Walk(Placement(((0, 'VCPU', one),), sharing_only=False) if one else None for one in amounts)
 
 
 def test_interchangeable_groups_give_each_combination_once() -> None:
