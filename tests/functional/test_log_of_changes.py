@@ -208,6 +208,13 @@ def test_many_writers(db: Database, logged: Logged) -> None:
     assert found == {1: What.USAGE} | dict.fromkeys(range(2, 252), What.PROVIDER)
 
 
+def test_a_write_of_more_than_one_statement_can_take(db: Database, logged: Logged) -> None:
+    """None of many providers is left out, nor written twice, where one statement ends and the next one begins."""
+    many = range(1, 25_000)
+    db.write(lambda tx: changes.providers(tx, many))
+    assert logged() == dict.fromkeys(many, What.PROVIDER)
+
+
 def test_a_writer_that_was_removed_is_replaced(db: Database) -> None:
     db.write(lambda tx: changes.usage(tx, [1]))
     with db.engine.begin() as tx:

@@ -274,6 +274,24 @@ def test_a_writer_that_was_removed_while_others_wrote(
     assert name_in(mirror.current(), host) == 'renamed'
 
 
+def test_a_writer_that_wrote_since_was_not_removed_for_its_silence(
+    context: RequestContext, host: ResourceProvider, another: RequestContext
+) -> None:
+    """However old its entry was when the mirror was built: it is missing because the database was restored."""
+    grow_old(context.db, hours=20)
+    mirror = Counting(context.db)
+    mirror.current()
+    rename(context, host, 'lost')
+    assert name_in(mirror.current(), host) == 'lost'
+    with context.db.engine.begin() as tx:
+        tx.execute(tables.resource_providers.update().values(name='restored'))
+    remove_writers(context.db)
+    other = ResourceProvider.create(another, name='other', uuid=str(uuid.uuid4()))
+    assert name_in(mirror.current(), other) == 'other'
+    assert name_in(mirror.current(), host) == 'restored'
+    assert mirror.builds == 2
+
+
 def test_a_writer_that_was_removed_while_nobody_searched(
     context: RequestContext, host: ResourceProvider, another: RequestContext
 ) -> None:

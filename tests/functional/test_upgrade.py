@@ -82,3 +82,13 @@ def test_a_newer_version_is_none_of_ours(conf: cfg.ConfigOpts) -> None:
     with pytest.raises(Exception, match='999'):
         db.sync()
     db.dispose()
+
+
+def test_a_start_makes_one_that_harms_nobody(conf: cfg.ConfigOpts) -> None:
+    """Processes of the release before may go on: they write what this one reads."""
+    db = Database(conf)
+    migration.sync(db.engine, '002')
+    db.dispose()
+    app: Any = deploy.loadapp(conf)
+    assert app.db.schema_version() == migration.head()
+    app.db.dispose()

@@ -276,6 +276,19 @@ def test_silent_writers_are_removed(
 
 
 @everywhere
+def test_an_old_writer_that_still_writes_stays(db: Database, providers: list[int]) -> None:
+    """What counts is its newest entry, not when it came, nor how old its first entries are."""
+    db.write(lambda tx: logs.move(tx, providers))
+    with db._slots.slot() as slot:
+        writer = slot.writer_id
+    age(db, sorted(writers(db)))
+    db.write(lambda tx: logs.move(tx, providers))
+    before = newest(db)
+    tidy(db)
+    assert newest(db) == {writer: before[writer]}
+
+
+@everywhere
 def test_a_silent_process_with_many_writers_takes_one_new(
     db: Database, providers: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:

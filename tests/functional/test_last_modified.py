@@ -1,0 +1,178 @@
+"""The value of Last-Modified: when the newest of what is shown was last written (contract A 1.12)."""
+
+from __future__ import annotations
+
+import datetime as dt
+import uuid
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+import webob
+
+from placement.db import changes, tables
+from placement.db.api import Database
+
+CLASS = 'CUSTOM_CLASS'
+TRAIT = 'CUSTOM_TRAIT'
+
+
+def day(number: int) -> dt.datetime:
+    """A day long ago, on which something is said to have been written."""
+    return dt.datetime(2001, 1, number, 12, 30, 15)
+
+
+class Service:
+    """The application with two hosts, and the dates of what is stored."""
+
+    def __init__(self, app: Any, db: Database) -> None:
+        self._app = app
+        self._db = db
+        self.hosts = [str(uuid.uuid4()) for _ in range(2)]
+        self.consumer = str(uuid.uuid4())
+        for name in self.hosts:
+            self.call('POST', '/resource_providers', {'name': name, 'uuid': name})
+            inventories = {'VCPU': {'total': 8}, 'DISK_GB': {'total': 100}}
+            self.call('PUT', f'/resource_providers/{name}/inventories', self._body(inventories=inventories))
+        self.call('PUT', f'/resource_classes/{CLASS}')
+        self.call('PUT', f'/traits/{TRAIT}')
+        traits = self._body(1, traits=[TRAIT, 'HW_CPU_X86_AVX'])
+        self.call('PUT', f'/resource_providers/{self.hosts[0]}/traits', traits)
+
+    def _body(self, generation: int = 0, **members: Any) -> dict[str, Any]:
+        return {'resource_provider_generation': generation, **members}
+
+    def call(self, method: str, path: str, body: Any = None) -> webob.Response:
+        """Send a request that succeeds."""
+        request = webob.Request.blank(path, method=method)
+        request.headers.update({'X-Auth-Token': 'admin', 'OpenStack-API-Version': 'placement 1.29'})
+        if body is not None:
+            request.content_type = 'application/json'
+            request.json = body
+        response = request.get_response(self._app)
+        assert response.status_int < 300, response.text
+        return response
+
+    def claim(self, amounts: dict[str, int], generation: int | None = None) -> None:
+        """Let the consumer hold something of the first host."""
+        body = {
+            'allocations': {self.hosts[0]: {'resources': amounts}},
+            'project_id': 'project',
+            'user_id': 'user',
+            'consumer_generation': generation,
+        }
+        self.call('PUT', f'/allocations/{self.consumer}', body)
+
+    def date(self, table: sa.Table, created: int, updated: int | None, *only: sa.ColumnElement[bool]) -> None:
+        """Say on which days the rows of a table, or some of them, were created and updated."""
+
+        def work(tx: sa.Connection) -> None:
+            written = None if updated is None else day(updated)
+            tx.execute(table.update().where(*only).values(created_at=day(created), updated_at=written))
+            changes.rebuild(tx)
+
+        self._db.write(work)
+
+    def modified(self, path: str) -> dt.datetime:
+        """What Last-Modified says."""
+        when = self.call('GET', path).last_modified
+        assert when is not None
+        assert when.utcoffset() == dt.timedelta(0)
+        return when.replace(tzinfo=None)
+
+
+@pytest.fixture
+def service(app: Any, db: Database) -> Service:
+    return Service(app, db)
+
+
+def provider(service: Service, number: int) -> sa.ColumnElement[bool]:
+    return tables.resource_providers.c.uuid == service.hosts[number]
+
+
+def test_one_thing(service: Service) -> None:
+    """The day on which it was updated; the day on which it was created if it never was."""
+    host = f'/resource_providers/{service.hosts[0]}'
+    things = [
+        (host, tables.resource_providers),
+        (f'{host}/inventories/VCPU', tables.inventories),
+        (f'/resource_classes/{CLASS}', tables.resource_classes),
+        (f'/traits/{TRAIT}', tables.traits),
+    ]
+    for path, table in things:
+        service.date(table, 3, None)
+        assert service.modified(path) == day(3), path
+        service.date(table, 3, 5)
+        assert service.modified(path) == day(5), path
+
+
+def test_a_thing_that_is_confirmed(service: Service) -> None:
+    service.date(tables.traits, 3, 5)
+    assert service.call('PUT', f'/traits/{TRAIT}').last_modified == day(5).replace(tzinfo=dt.timezone.utc)
+
+
+@pytest.mark.parametrize('newest', [0, 1])
+@pytest.mark.parametrize('updated', [False, True])
+def test_many_things(service: Service, newest: int, updated: bool) -> None:
+    """The newest of their days, whichever they are and wherever the newest stands."""
+    service.claim({'VCPU': 1, 'DISK_GB': 1})
+    host = f'/resource_providers/{service.hosts[0]}'
+    inventories, allocations = tables.inventories, tables.allocations
+    lists = [
+        ('/resource_providers', tables.resource_providers, provider(service, newest)),
+        (f'{host}/inventories', inventories, inventories.c.resource_class_id == 2 * newest),
+        ('/resource_classes', tables.resource_classes, tables.resource_classes.c.id == 7 * newest),
+        ('/traits', tables.traits, tables.traits.c.name == ['HW_CPU_X86_AVX', TRAIT][newest]),
+        (f'{host}/traits', tables.traits, tables.traits.c.name == ['HW_CPU_X86_AVX', TRAIT][newest]),
+        (f'/allocations/{service.consumer}', allocations, allocations.c.resource_class_id == 2 * newest),
+        (f'{host}/allocations', allocations, allocations.c.resource_class_id == 2 * newest),
+    ]
+    for path, table, one in lists:
+        service.date(table, 3, None)
+        if updated:
+            # Created before all others.
+            service.date(table, 2, 9, one)
+        else:
+            service.date(table, 9, None, one)
+        assert service.modified(path) == day(9), path
+
+
+def test_only_what_is_listed_counts(service: Service) -> None:
+    service.date(tables.resource_providers, 3, 4)
+    service.date(tables.resource_providers, 3, 9, provider(service, 0))
+    assert service.modified(f'/resource_providers?uuid={service.hosts[1]}') == day(4)
+    service.date(tables.traits, 3, 9)
+    service.date(tables.traits, 3, 4, tables.traits.c.name.in_([TRAIT, 'HW_CPU_X86_AVX']))
+    assert service.modified(f'/resource_providers/{service.hosts[0]}/traits') == day(4)
+
+
+def test_a_claim_is_no_modification_of_the_inventory(service: Service) -> None:
+    """Neither one that takes, nor one that changes what is taken, nor one that gives back."""
+    path = f'/resource_providers/{service.hosts[0]}/inventories'
+
+    def unmodified() -> bool:
+        return [service.modified(path), service.modified(f'{path}/VCPU')] == [day(5), day(4)]
+
+    vcpu = tables.inventories.c.resource_class_id == 0
+    service.date(tables.inventories, 3, 5)
+    service.date(tables.inventories, 4, None, vcpu)
+    assert unmodified()
+    service.claim({'VCPU': 2, 'DISK_GB': 10})
+    assert unmodified()
+    service.claim({'VCPU': 1, 'DISK_GB': 20}, 1)
+    assert unmodified()
+    service.call('DELETE', f'/allocations/{service.consumer}')
+    assert unmodified()
+    inventory = {'resource_provider_generation': 4, 'total': 9}
+    service.call('PUT', f'{path}/VCPU', inventory)
+    assert service.modified(f'{path}/VCPU') == service.modified(path) > day(31)
+
+
+def test_a_claim_is_a_modification_of_the_provider(service: Service) -> None:
+    """Its generation moves. The list, which is answered from memory, says the same as the provider itself."""
+    service.date(tables.resource_providers, 3, 4)
+    assert service.modified('/resource_providers') == day(4)
+    service.claim({'VCPU': 2})
+    shown = service.modified(f'/resource_providers/{service.hosts[0]}')
+    assert service.modified('/resource_providers') == shown > day(31)
+    assert service.modified(f'/resource_providers/{service.hosts[1]}') == day(4)

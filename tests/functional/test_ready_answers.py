@@ -1,0 +1,125 @@
+"""What the mirror keeps ready of a provider, as JSON, is what the request that comes next should get."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import pytest
+import webob
+from oslo_config import cfg
+
+from placement import deploy
+
+HOST, CHILD, OTHER, CONSUMER, AGGREGATE = (str(uuid.UUID(int=number + 2**76)) for number in range(1, 6))
+CLASS = 'CUSTOM_CLASS'
+
+Start = Callable[[], Any]
+
+
+def ask(app: Any, method: str, path: str, minor: int, body: Any = None) -> webob.Response:
+    """Send a request that succeeds."""
+    request = webob.Request.blank(path, method=method)
+    request.headers.update({'X-Auth-Token': 'admin', 'OpenStack-API-Version': f'placement 1.{minor}'})
+    if body is not None:
+        request.content_type = 'application/json'
+        request.json = body
+    response = request.get_response(app)
+    assert response.status_int < 300, response.text
+    return response
+
+
+@pytest.fixture
+def start(conf: cfg.ConfigOpts) -> Iterator[Start]:
+    """Starts the application as another process would, on the same database."""
+    started: list[Any] = []
+
+    def load() -> Any:
+        started.append(deploy.loadapp(conf))
+        return started[-1]
+
+    yield load
+    for app in started:
+        app.db.dispose()
+
+
+@pytest.fixture
+def app(start: Start) -> Any:
+    """An application with a tree of two and one other host."""
+    made = start()
+    for name, parent in ((HOST, None), (CHILD, HOST), (OTHER, None)):
+        body = {'name': f'name-{name}', 'uuid': name, 'parent_provider_uuid': parent}
+        ask(made, 'POST', '/resource_providers', 29, body)
+    ask(made, 'PUT', f'/resource_classes/{CLASS}', 29)
+    for name, classes in ((HOST, ['VCPU', CLASS]), (CHILD, ['DISK_GB']), (OTHER, ['VCPU', 'DISK_GB', CLASS])):
+        inventories = {one: {'total': 10} for one in classes}
+        set_part(made, name, 'inventories', inventories=inventories)
+    set_part(made, HOST, 'traits', traits=['HW_CPU_X86_AVX'])
+    return made
+
+
+def set_part(app: Any, provider: str, part: str, **members: Any) -> None:
+    """Replace what belongs to a provider."""
+    generation = ask(app, 'GET', f'/resource_providers/{provider}', 29).json['generation']
+    body = {'resource_provider_generation': generation, **members}
+    ask(app, 'PUT', f'/resource_providers/{provider}/{part}', 29, body)
+
+
+def answers(app: Any, order: Iterable[int]) -> dict[tuple[str, int], Any]:
+    """What an application answers in each microversion, asked in some order."""
+    paths = ['/resource_providers', '/allocation_candidates?resources=VCPU:1']
+    paths += ['/allocation_candidates?resources=VCPU:1,DISK_GB:1', '/allocation_candidates?resources=DISK_GB:1']
+    return {
+        (path, minor): ask(app, 'GET', path, minor).json
+        for minor in order
+        for path in paths
+        if minor >= 10 or 'candidates' not in path
+    }
+
+
+def test_each_microversion_gets_its_own_form(app: Any, start: Start) -> None:
+    """Whichever was asked for before: the one below, or the one above."""
+    rising, falling = answers(app, range(30)), answers(start(), range(29, -1, -1))
+    assert rising == falling
+    summaries = rising['/allocation_candidates?resources=DISK_GB:1', 29]['provider_summaries']
+    assert summaries[OTHER]['resources'].keys() == {'VCPU', 'DISK_GB', CLASS}
+    assert rising['/resource_providers', 29]['resource_providers'][1]['root_provider_uuid'] == HOST
+
+
+def claim(app: Any) -> None:
+    allocations = {HOST: {'resources': {'VCPU': 2}}, CHILD: {'resources': {'DISK_GB': 3}}}
+    owner = {'project_id': 'project', 'user_id': 'user', 'consumer_generation': None}
+    ask(app, 'PUT', f'/allocations/{CONSUMER}', 29, {'allocations': allocations, **owner})
+
+
+CHANGES: dict[str, Callable[[Any], Any]] = {
+    'claim': claim,
+    'inventories': lambda app: set_part(app, HOST, 'inventories', inventories={'VCPU': {'total': 7, 'reserved': 1}}),
+    'traits': lambda app: set_part(app, OTHER, 'traits', traits=['HW_CPU_X86_AVX2']),
+    'aggregates': lambda app: set_part(app, OTHER, 'aggregates', aggregates=[AGGREGATE]),
+    'name': lambda app: ask(app, 'PUT', f'/resource_providers/{HOST}', 13, {'name': 'renamed'}),
+    'parent': lambda app: ask(
+        app, 'PUT', f'/resource_providers/{HOST}', 29, {'name': 'joined', 'parent_provider_uuid': OTHER}
+    ),
+    'class': lambda app: ask(app, 'PUT', f'/resource_classes/{CLASS}', 6, {'name': 'CUSTOM_RENAMED'}),
+    'class that is new': lambda app: ask(app, 'PUT', '/resource_classes/CUSTOM_NEW', 29),
+    'child that is new': lambda app: ask(
+        app, 'POST', '/resource_providers', 29, {'name': 'new', 'parent_provider_uuid': CHILD}
+    ),
+    'child that goes': lambda app: ask(app, 'DELETE', f'/resource_providers/{CHILD}', 29),
+}
+
+
+@pytest.mark.parametrize('name', CHANGES)
+def test_a_change_shows_in_every_form(app: Any, start: Start, name: str) -> None:
+    """Also where another process made it, and the one that answers has everything ready."""
+    minors = (0, 1, 6, 11, 12, 14, 17, 26, 29)
+    other = start()
+    before = [answers(one, minors) for one in (app, other)]
+    CHANGES[name](other)
+    after = [answers(one, minors) for one in (app, other, start())]
+    assert after[0] == after[2]
+    assert after[1] == after[2]
+    assert before[0] == before[1]
+    assert (before[0] == after[0]) == (name == 'class that is new')

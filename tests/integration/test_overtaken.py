@@ -1,0 +1,256 @@
+"""What was looked at changes before it is written: two requests at once, on every database.
+
+One more session holds a lock, and does nothing else, until both requests have looked and wait for it. On SQLite, where
+a transaction that writes has the whole file from its first look on, they wait before they look.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import pathlib
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+import webob
+
+from placement import conf as placement_conf
+from placement import deploy
+from placement.db import changes, tables
+from tests.integration import logs
+
+#: Seconds in which a request that nobody stops is done, and after which one that is not has been stopped.
+MOMENT = 0.7
+
+Answer = concurrent.futures.Future[webob.Response]
+
+
+class Service:
+    """The application on a database, and a pool of clients."""
+
+    def __init__(self, url: sa.URL) -> None:
+        overrides: dict[str, dict[str, Any]] = {
+            'placement_database': {
+                'connection': url.render_as_string(hide_password=False),
+                'sync_on_startup': True,
+                'sqlite_busy_timeout': 60,
+            },
+            'api': {'auth_strategy': 'noauth2'},
+        }
+        self._app = deploy.loadapp(placement_conf.load(environ={}, config_files=[], overrides=overrides))
+        self.db = self._app.db
+        self._engine = sa.create_engine(url, poolclass=sa.NullPool)
+        self._pool = concurrent.futures.ThreadPoolExecutor(4)
+
+    def call(self, method: str, path: str, body: Any = None) -> webob.Response:
+        """Send a request and wait for the answer."""
+        request = webob.Request.blank(path, method=method)
+        request.headers.update({'X-Auth-Token': 'admin', 'OpenStack-API-Version': 'placement 1.29'})
+        if body is not None:
+            request.content_type = 'application/json'
+            request.json = body
+        return request.get_response(self._app)
+
+    def begin(self, method: str, path: str, body: Any = None) -> Answer:
+        """Send a request that has to wait for whoever holds a lock, and give it a moment to get there."""
+        answer = self._pool.submit(self.call, method, path, body)
+        concurrent.futures.wait([answer], MOMENT)
+        assert not answer.done(), answer.result().text
+        return answer
+
+    @contextlib.contextmanager
+    def holding(self, table: str, uuid: str) -> Iterator[None]:
+        """Hold one row, on SQLite the file, in another session."""
+        lock = f"SELECT id FROM {table} WHERE uuid = '{uuid}' FOR UPDATE"
+        with self._engine.connect() as connection:
+            connection.exec_driver_sql('BEGIN IMMEDIATE' if connection.dialect.name == 'sqlite' else lock)
+            yield
+            connection.rollback()
+
+    def host(self) -> str:
+        """A new root provider with some inventory; its id is greater than those of the ones before."""
+        made = str(uuid.uuid4())
+        assert self.call('POST', '/resource_providers', {'name': made, 'uuid': made}).status_int == 200
+        inventory = {'resource_class': 'VCPU', 'total': 100}
+        assert self.call('POST', f'/resource_providers/{made}/inventories', inventory).status_int == 201
+        return made
+
+    def usage(self, host: str) -> int:
+        """How many VCPU are used of a host."""
+        used: int = self.call('GET', f'/resource_providers/{host}/usages').json['usages']['VCPU']
+        return used
+
+    def close(self) -> None:
+        """End the clients."""
+        self._pool.shutdown()
+        self.db.dispose()
+        self._engine.dispose()
+
+
+@pytest.fixture(scope='module', params=logs.SERVERS)
+def service(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """The application on an empty database of each server."""
+    directory: pathlib.Path = tmp_path_factory.mktemp('database')
+    with logs.fresh(request.param, directory) as url:
+        made = Service(url)
+        yield made
+        made.close()
+
+
+def test_a_reader_sees_one_state_throughout(service: Service) -> None:
+    """Whatever others commit meanwhile, and whatever isolation the server has by default."""
+    host = service.host()
+    count = sa.select(sa.func.count()).select_from(tables.resource_providers)
+    generation = sa.select(tables.resource_providers.c.generation).where(tables.resource_providers.c.uuid == host)
+    with service.db.reader() as tx:
+        seen = tx.scalar(count), tx.scalar(generation), changes.newest(tx)
+        service.host()
+        assert service.call('DELETE', f'/resource_providers/{host}/inventories').status_int == 204
+        assert (tx.scalar(count), tx.scalar(generation), changes.newest(tx)) == seen
+    with service.db.reader() as tx:
+        assert tx.scalar(count) != seen[0]
+        assert tx.scalar(generation) != seen[1]
+        assert changes.newest(tx) != seen[2]
+
+
+# One generation of a consumer is used once -----------------------------------------------------------------
+
+
+def claim(amounts: dict[str, int], generation: int | None, project: str = 'project') -> dict[str, Any]:
+    """The body of a claim of VCPU by host."""
+    return {
+        'allocations': {host: {'resources': {'VCPU': amount}} for host, amount in amounts.items()},
+        'project_id': project,
+        'user_id': 'user',
+        'consumer_generation': generation,
+    }
+
+
+@pytest.mark.parametrize(
+    ('first', 'second'), [([5, 0], [0, 7]), ([2, 0], [2, 0]), ([5, 0], [0, 0]), ([0, 0], [5, 0]), ([2, 4], [2, 7])]
+)
+def test_two_write_one_consumer(service: Service, first: list[int], second: list[int]) -> None:
+    """It holds 2 of one host; both say that they know it so. Amounts are by host, none for giving up everything."""
+    hosts, consumer = [service.host(), service.host()], str(uuid.uuid4())
+    path = f'/allocations/{consumer}'
+    assert service.call('PUT', path, claim({hosts[0]: 2}, None)).status_int == 204
+    wanted = [by_host(hosts, amounts) for amounts in (first, second)]
+    with service.holding('consumers', consumer):
+        answers = [service.begin('PUT', path, claim(amounts, 1)) for amounts in wanted]
+    check_one_won(service, consumer, hosts, answers, wanted)
+
+
+@pytest.mark.parametrize('second', [[0, 7], [0, 0]])
+def test_two_write_a_consumer_that_holds_nothing(service: Service, second: list[int]) -> None:
+    """A record that another deployment left: there are no allocations whose removal would tell of the other writer."""
+    hosts, consumer = [service.host(), service.host()], str(uuid.uuid4())
+    path = f'/allocations/{consumer}'
+    assert service.call('PUT', path, claim({hosts[0]: 2}, None)).status_int == 204
+    held = tables.allocations.c.consumer_id == consumer
+
+    def leave_only_the_record(tx: sa.Connection) -> None:
+        tx.execute(tables.allocations.delete().where(held))
+        tx.execute(tables.inventories.update().values(used=0))
+        changes.rebuild(tx)
+
+    service.db.write(leave_only_the_record)
+    wanted = [by_host(hosts, amounts) for amounts in ([5, 0], second)]
+    with service.holding('consumers', consumer):
+        answers = [service.begin('PUT', path, claim(amounts, 1)) for amounts in wanted]
+    check_one_won(service, consumer, hosts, answers, wanted)
+
+
+def by_host(hosts: list[str], amounts: list[int]) -> dict[str, int]:
+    """What is asked for, by host."""
+    return {host: amount for host, amount in zip(hosts, amounts, strict=True) if amount}
+
+
+def check_one_won(
+    service: Service, consumer: str, hosts: list[str], answers: list[Answer], wanted: list[dict[str, int]]
+) -> None:
+    """One of two claims was accepted and is in force; the other was told of a conflict and did nothing."""
+    statuses = [answer.result().status_int for answer in answers]
+    assert sorted(statuses) == [204, 409], [answer.result().text for answer in answers]
+    refused = answers[statuses.index(409)].result()
+    assert refused.json['errors'][0]['code'] == 'placement.concurrent_update'
+    won = wanted[statuses.index(204)]
+    state = service.call('GET', f'/allocations/{consumer}').json
+    assert {host: one['resources']['VCPU'] for host, one in state['allocations'].items()} == won
+    assert state.get('consumer_generation') == (2 if won else None)
+    assert [service.usage(host) for host in hosts] == [won.get(host, 0) for host in hosts]
+
+
+def test_two_take_a_consumer_for_projects(service: Service) -> None:
+    """Both claims are the same but for the project: the one that was refused leaves it alone."""
+    host, consumer = service.host(), str(uuid.uuid4())
+    path = f'/allocations/{consumer}'
+    assert service.call('PUT', path, claim({host: 2}, None)).status_int == 204
+    projects = ['first', 'second']
+    for number, project in enumerate(projects):
+        # The projects are known already: nobody waits for them.
+        assert service.call('PUT', path, claim({host: 2}, 1 + number, project)).status_int == 204
+    with service.holding('consumers', consumer):
+        answers = [service.begin('PUT', path, claim({host: 2}, 3, project)) for project in projects]
+    statuses = [answer.result().status_int for answer in answers]
+    assert sorted(statuses) == [204, 409]
+    state = service.call('GET', path).json
+    assert (state['project_id'], state['consumer_generation']) == (projects[statuses.index(204)], 4)
+
+
+# The shape of a tree ---------------------------------------------------------------------------------------
+
+
+def move(service: Service, provider: str, parent: str) -> Answer:
+    """Hang a tree below a provider of another."""
+    return service.begin('PUT', f'/resource_providers/{provider}', {'name': provider, 'parent_provider_uuid': parent})
+
+
+def place(service: Service, provider: str) -> tuple[str, str]:
+    """Parent and root."""
+    shown = service.call('GET', f'/resource_providers/{provider}').json
+    return shown['parent_provider_uuid'], shown['root_provider_uuid']
+
+
+def test_a_child_of_a_tree_that_moves(service: Service) -> None:
+    """The tree has been joined to another one by the time that the child is stored: the child is of that one."""
+    tree, other = service.host(), service.host()
+    child = str(uuid.uuid4())
+    with service.holding('resource_providers', other):
+        # It has the root of its own tree, whose id is smaller, and waits for the other root.
+        moved = move(service, tree, other)
+        made = service.begin(
+            'POST', '/resource_providers', {'name': child, 'uuid': child, 'parent_provider_uuid': tree}
+        )
+    assert [moved.result().status_int, made.result().status_int] == [200, 200]
+    assert place(service, tree) == (other, other)
+    assert place(service, child) == (tree, other)
+
+
+def test_a_tree_that_joins_a_tree_that_moves(service: Service) -> None:
+    """Likewise with a whole tree instead of a child."""
+    tree, other, third = service.host(), service.host(), service.host()
+    leaf = str(uuid.uuid4())
+    below = {'name': leaf, 'uuid': leaf, 'parent_provider_uuid': third}
+    assert service.call('POST', '/resource_providers', below).status_int == 200
+    with service.holding('resource_providers', other):
+        moved = move(service, tree, other)
+        joined = move(service, third, tree)
+    assert [moved.result().status_int, joined.result().status_int] == [200, 200]
+    assert place(service, tree) == (other, other)
+    assert place(service, third) == (tree, other)
+    assert place(service, leaf) == (third, other)
+
+
+def test_two_trees_that_join_each_other(service: Service) -> None:
+    """Only one of them can; the other would close a loop."""
+    one, two = service.host(), service.host()
+    with service.holding('resource_providers', one):
+        answers = [move(service, one, two), move(service, two, one)]
+    statuses = [answer.result().status_int for answer in answers]
+    assert sorted(statuses) == [200, 400], [answer.result().text for answer in answers]
+    root = two if statuses[0] == 200 else one
+    assert [place(service, provider)[1] for provider in (one, two)] == [root, root]
+    assert place(service, root)[0] is None
