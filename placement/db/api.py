@@ -48,6 +48,18 @@ class TryAgain(db_exc.RetryRequest):
         super().__init__(verdict or exception.ConcurrentProviderUpdate())
 
 
+class Undo(Exception):
+    """Raised inside ``Database.write`` to have the transaction rolled back, and the reason found out after that.
+
+    :param explain: takes a connection that sees one state of the database, in which nothing of the transaction is
+        left, and returns what is raised in the end (or ``TryAgain``).
+    """
+
+    def __init__(self, explain: Callable[[sa.Connection], Exception]) -> None:
+        super().__init__()
+        self.explain = explain
+
+
 class Database:
     """Connections and transactions of one application.
 
@@ -150,7 +162,7 @@ class Database:
 
         :param work: takes the connection, and notes what it changes (``placement.db.changes``). It is called again, in
             a new transaction, when a concurrent transaction was in the way (``errors.is_conflict``) or when it raises
-            ``TryAgain``, so it must read all it relies on.
+            ``TryAgain``, so it must read all it relies on. It may raise ``Undo``.
         :raises ConcurrentProviderUpdate: conflicts outlasted ``[placement_database] transaction_retries``.
         :raises DatabaseUnavailable: the database cannot be reached.
         :raises Unlogged: ``work`` changed what is mirrored and noted nothing. Nothing is committed.
@@ -158,7 +170,7 @@ class Database:
 
         def attempt() -> T:
             try:
-                return self._logged(work)
+                return self._explained(work)
             except Exception as error:
                 if isinstance(error, db_exc.RetryRequest) or errors.is_conflict(error):
                     self.metrics.retried(type(error).__name__)
@@ -178,6 +190,13 @@ class Database:
                 raise exception.ConcurrentProviderUpdate from error
             raise
         return result
+
+    def _explained(self, work: Callable[[sa.Connection], T]) -> T:
+        try:
+            return self._logged(work)
+        except Undo as undo:
+            with self.reader() as tx:
+                raise undo.explain(tx) from None
 
     def _logged(self, work: Callable[[sa.Connection], T]) -> T:
         """One transaction, with what it noted as its last statement."""
