@@ -19,7 +19,6 @@ from oslo_db import exception as db_exc
 from oslo_db.sqlalchemy import enginefacade
 from sqlalchemy import event
 from sqlalchemy import exc as sa_exc
-from sqlalchemy.engine.interfaces import IsolationLevel
 
 from placement import exception
 from placement.db import asking, changes, errors, names, retention, sqlite, tables, writers
@@ -46,6 +45,22 @@ class TryAgain(db_exc.RetryRequest):
 
     def __init__(self, verdict: exception.PlacementError | None = None) -> None:
         super().__init__(verdict or exception.ConcurrentProviderUpdate())
+
+
+class Dead(exception.DatabaseUnavailable):
+    """The connection turned out to be dead at the first statement of a transaction: nothing has happened."""
+
+
+class Undo(Exception):
+    """Raised inside ``Database.write`` to have the transaction rolled back, and the reason found out after that.
+
+    :param explain: takes a connection that sees one state of the database, in which nothing of the transaction is
+        left, and returns what is raised in the end (or ``TryAgain``).
+    """
+
+    def __init__(self, explain: Callable[[sa.Connection], Exception]) -> None:
+        super().__init__()
+        self.explain = explain
 
 
 class Database:
@@ -78,8 +93,8 @@ class Database:
         #: The process that the connections of that engine belong to.
         self._pid = os.getpid()
         self._keeper: sqlite.Keeper | None = None
-        self._slots = writers.Slots(self._writer)
-        self._housekeeper = retention.Housekeeper(self._writer)
+        self._slots = writers.Slots(self._tested_writer)
+        self._housekeeper = retention.Housekeeper(self._tested_writer)
         self.resource_classes = names.NameCache(tables.resource_classes)
         self.traits = names.NameCache(tables.traits)
         #: What counts the retries, the claims and the searches of this application; nothing unless configured.
@@ -106,6 +121,8 @@ class Database:
         changes.observe(engine)
         if engine.dialect.name == 'sqlite':
             self._keeper = sqlite.prepare(engine, self._options.sqlite_busy_timeout)
+        else:
+            _spare_round_trips(engine)
         return engine
 
     @property
@@ -127,7 +144,8 @@ class Database:
 
         :raises DatabaseUnavailable: the database cannot be reached.
         """
-        with _speaking_of_outages(), self.engine.connect() as connection, _begun(connection, 'REPEATABLE READ'):
+        # Sent as a statement, so that a dead connection is noticed before anything relies on it.
+        with _speaking_of_outages(), self._tested('SET TRANSACTION ISOLATION LEVEL REPEATABLE READ') as connection:
             yield connection
 
     @contextlib.contextmanager
@@ -138,11 +156,41 @@ class Database:
         an older view (conditional updates and compare-and-swaps decide), and at the stricter levels waiting for a
         row ends in a conflict instead of in that row.
 
+        Whether the connection is alive shows at the first statement only.
+
         :raises DatabaseUnavailable: the database cannot be reached.
         """
         with _speaking_of_outages(), self.engine.connect() as connection:
             connection.execution_options(**{sqlite.WRITES: True})
-            with _begun(connection, 'READ COMMITTED'):
+            with connection.begin():
+                yield connection
+
+    @contextlib.contextmanager
+    def _tested_writer(self) -> Iterator[sa.Connection]:
+        """As ``_writer``, for those who cannot begin again: on a connection that is alive.
+
+        :raises DatabaseUnavailable: the database cannot be reached.
+        """
+        with _speaking_of_outages(), self._tested('SELECT 1', **{sqlite.WRITES: True}) as connection:
+            yield connection
+
+    @contextlib.contextmanager
+    def _tested(self, first: str, **options: Any) -> Iterator[sa.Connection]:
+        """A transaction whose first statement is ``first``, on a new connection if need be. On SQLite without that."""
+        with contextlib.ExitStack() as stack:
+            for again in (True, False):
+                connection = stack.enter_context(self.engine.connect())
+                connection.execution_options(**options)
+                transaction = connection.begin()
+                try:
+                    if connection.dialect.name != 'sqlite':
+                        connection.exec_driver_sql(first)
+                    break
+                except Exception as error:
+                    if not (again and errors.is_lost(error)):
+                        raise
+                    connection.close()
+            with transaction:
                 yield connection
 
     def write(self, work: Callable[[sa.Connection], T]) -> T:
@@ -150,7 +198,7 @@ class Database:
 
         :param work: takes the connection, and notes what it changes (``placement.db.changes``). It is called again, in
             a new transaction, when a concurrent transaction was in the way (``errors.is_conflict``) or when it raises
-            ``TryAgain``, so it must read all it relies on.
+            ``TryAgain``, so it must read all it relies on. It may raise ``Undo``.
         :raises ConcurrentProviderUpdate: conflicts outlasted ``[placement_database] transaction_retries``.
         :raises DatabaseUnavailable: the database cannot be reached.
         :raises Unlogged: ``work`` changed what is mirrored and noted nothing. Nothing is committed.
@@ -158,7 +206,7 @@ class Database:
 
         def attempt() -> T:
             try:
-                return self._logged(work)
+                return self._alive(work)
             except Exception as error:
                 if isinstance(error, db_exc.RetryRequest) or errors.is_conflict(error):
                     self.metrics.retried(type(error).__name__)
@@ -179,11 +227,30 @@ class Database:
             raise
         return result
 
+    def _alive(self, work: Callable[[sa.Connection], T]) -> T:
+        try:
+            return self._explained(work)
+        except Dead:
+            # The whole pool is taken for dead now, so the next connection is a new one.
+            return self._explained(work)
+
+    def _explained(self, work: Callable[[sa.Connection], T]) -> T:
+        try:
+            return self._logged(work)
+        except Undo as undo:
+            with self.reader() as tx:
+                raise undo.explain(tx) from None
+
     def _logged(self, work: Callable[[sa.Connection], T]) -> T:
         """One transaction, with what it noted as its last statement."""
         with self._slots.slot() as slot, self._writer() as tx:
             notes = changes.attach(tx)
-            result = work(tx)
+            try:
+                result = work(tx)
+            except Exception as error:
+                if errors.is_lost(error) and not notes.answered:
+                    raise Dead from error
+                raise
             notes.check()
             if notes.noted:
                 slot.enter(tx, notes.noted)
@@ -317,18 +384,18 @@ def _connect(dialect: sa.Dialect, _record: Any, arguments: list[Any], options: d
         raise exception.DatabaseUnavailable from error
 
 
-@contextlib.contextmanager
-def _begun(connection: sa.Connection, level: IsolationLevel) -> Iterator[None]:
-    """A transaction at an isolation level, without asking for it where it is the default. SQLite has but one."""
-    asks = connection.dialect.name != 'sqlite' and connection.default_isolation_level != level
-    on_mysql = connection.dialect.name in ('mysql', 'mariadb')
-    if asks and not on_mysql:
-        connection.execution_options(isolation_level=level)
-    with connection.begin():
-        if asks and on_mysql:
-            # For this transaction only. SQLAlchemy's own way costs four round trips instead of one.
-            connection.exec_driver_sql(f'SET TRANSACTION ISOLATION LEVEL {level}')
-        yield
+def _spare_round_trips(engine: sa.Engine) -> None:
+    """Let each connection have the isolation level of writers from the start, and nothing be sent when it is passed on.
+
+    It need not be tested before each use: the first statement of a transaction tells. Nor be reset afterwards: all of
+    ours end their transactions. oslo.db has no options for either.
+    """
+    engine.pool._pre_ping = False  # noqa: SLF001
+    engine.pool._reset_on_return = sa.pool.reset_none  # noqa: SLF001
+
+    @event.listens_for(engine, 'connect')
+    def set_up(dbapi_connection: Any, _record: Any) -> None:
+        engine.dialect.set_isolation_level(dbapi_connection, 'READ COMMITTED')
 
 
 @contextlib.contextmanager

@@ -63,9 +63,13 @@ class Unlogged(RuntimeError):
 
 
 class Notes:
-    """What one transaction said that it changed, and which tables it was seen to change."""
+    """What one transaction said that it changed, and which tables it was seen to change.
+
+    ``answered``: the database has answered a statement of it.
+    """
 
     def __init__(self) -> None:
+        self.answered = False
         self.noted: dict[int, What] = {}
         self._touched: set[str] = set()
 
@@ -149,8 +153,15 @@ def attach(tx: sa.Connection) -> Notes:
 
 
 def observe(engine: sa.Engine) -> None:
-    """From now on see which tables the transactions of ``engine`` change, for ``Notes.check``."""
+    """From now on see what the transactions of ``engine`` do, for their ``Notes``."""
     sa.event.listen(engine, 'after_execute', _see)
+    sa.event.listen(engine, 'after_cursor_execute', _hear)
+
+
+def _hear(tx: sa.Connection, *_rest: Any) -> None:
+    notes: Notes | None = tx.get_execution_options().get(_NOTES)
+    if notes is not None:
+        notes.answered = True
 
 
 def _see(

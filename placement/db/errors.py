@@ -63,7 +63,7 @@ def is_away(error: BaseException) -> bool:
     """Whether ``error`` says that the database cannot be reached at the moment."""
     if isinstance(error, db_exc.DBConnectionError | db_exc.DBNonExistentDatabase | sa_exc.TimeoutError):
         return True
-    if _is_lost(error):
+    if is_lost(error):
         return True
     cause = _driver_error(error)
     if cause is None:
@@ -72,6 +72,15 @@ def is_away(error: BaseException) -> bool:
     if state is not None:
         return str(state).startswith(_POSTGRESQL_AWAY)
     return _number(cause) in _MYSQL_AWAY
+
+
+def is_lost(error: BaseException) -> bool:
+    """Whether the connection broke.
+
+    Psycopg's exception alone would not tell: an OperationalError without a SQLSTATE is also what it raises for a
+    statement that it cannot send, such as one with too many parameters.
+    """
+    return bool(getattr(_unwrapped(error), 'connection_invalidated', False))
 
 
 def _driver_error(error: BaseException) -> BaseException | None:
@@ -85,15 +94,6 @@ def _unwrapped(error: BaseException) -> BaseException:
     if isinstance(error, db_exc.DBError) and error.inner_exception is not None:
         return error.inner_exception
     return error
-
-
-def _is_lost(error: BaseException) -> bool:
-    """Whether the connection broke.
-
-    Psycopg's exception alone would not tell: an OperationalError without a SQLSTATE is also what it raises for a
-    statement that it cannot send, such as one with too many parameters.
-    """
-    return bool(getattr(_unwrapped(error), 'connection_invalidated', False))
 
 
 def _number(cause: BaseException) -> int | None:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -23,55 +22,10 @@ from oslo_db import exception as db_exc
 from placement import exception
 from placement.db import api as db_api
 from placement.db import changes, statements, tables
-from placement.objects import consumer, holding, refusal, room
+from placement.objects import consumer, consumer_records, holding, refusal, usage_moves
+from placement.objects.usage_moves import Slot
 
-_allocations, _consumers = tables.allocations, tables.consumers
-_inventories, _providers = tables.inventories, tables.resource_providers
-
-#: A provider's id and a class's id: what one inventory record is about.
-Slot = tuple[int, int]
-
-# The statements are built once: building them costs more than SQLite takes to run them.
-
-_FIND_PROVIDERS = sa.select(_providers.c.uuid, _providers.c.id).where(
-    _providers.c.uuid.in_(sa.bindparam('uuids', expanding=True))
-)
-_MOVE_CONSUMER = (
-    _consumers.update()
-    .where(_consumers.c.id == sa.bindparam('consumer'), _consumers.c.generation == sa.bindparam('seen'))
-    .values(generation=_consumers.c.generation + 1, project_id=sa.bindparam('project'), user_id=sa.bindparam('user'))
-)
-_FORGET_CONSUMER = _consumers.delete().where(
-    _consumers.c.id == sa.bindparam('consumer'), _consumers.c.generation == sa.bindparam('seen')
-)
-_BUMP_PROVIDER = (
-    _providers.update()
-    .where(_providers.c.id == sa.bindparam('provider'))
-    .values(generation=_providers.c.generation + 1)
-)
-_DELETE_ROWS = _allocations.delete().where(_allocations.c.id.in_(sa.bindparam('ids', expanding=True)))
-
-
-def _taking() -> sa.Update:
-    """The claim itself: add ``delta`` to the usage of one inventory where the room rule (contract B 1.3) allows it.
-
-    ``smallest`` and ``largest`` are those of the amounts, ``divisor`` is their greatest common divisor: every amount is
-    a multiple of the step exactly when that is. A sum that does not grow is allowed on an over-committed inventory.
-    """
-    inv = _inventories.c
-    delta = sa.bindparam('delta', type_=sa.BigInteger)
-    return (
-        _inventories.update()
-        .where(inv.resource_provider_id == sa.bindparam('provider'), inv.resource_class_id == sa.bindparam('class'))
-        .where(sa.or_(delta <= 0, inv.used + delta <= room.CAPACITY))
-        .where(inv.min_unit <= sa.bindparam('smallest'), inv.max_unit >= sa.bindparam('largest'))
-        .where(sa.bindparam('divisor', type_=sa.Integer) % inv.step_size == 0)
-        # A claim is no modification of the inventory.
-        .values(used=inv.used + delta, updated_at=inv.updated_at)
-    )
-
-
-_TAKE = _taking()
+_allocations, _providers = tables.allocations, tables.resource_providers
 
 
 class Unchecked(enum.Enum):
@@ -139,31 +93,41 @@ def _delete(tx: sa.Connection, consumer_uuid: str) -> None:
     held = holding.read(tx, [consumer_uuid])
     if not held.rows:
         raise exception.AllocationsNotFound(consumer=consumer_uuid)
-    for present in held.consumers.values():
-        _forget_consumer(tx, present)
-    _move_usage(tx, held.amounts(), {})
+    consumer_records.write(tx, [consumer_records.Wanted(consumer_uuid, None)], held.consumers)
+    usage_moves.apply(tx, held.amounts(), {})
     _delete_rows(tx, held)
     changes.usage(tx, held.provider_ids())
 
 
 def _replace(db: Any, tx: sa.Connection, claims: Sequence[ConsumerClaim]) -> None:
-    held = holding.read(tx, [claim.consumer_uuid for claim in claims])
+    held = _read(tx, claims)
     generations = held.generations()
     for claim in claims:
         _check_generation(claim, generations.get(claim.consumer_uuid))
-    wishes = _resolve(db, tx, claims)
-    _write_consumers(tx, claims, held)
+    wishes = _resolve(db, tx, claims, held)
+    consumer_records.write(tx, _owned(tx, claims, held), held.consumers)
     touched = _touched_providers(claims, wishes, held)
     _bump_providers(tx, touched)
-    refused = _move_usage(tx, held.amounts(), _by_slot(wishes))
-    if refused is not None:
-        raise refusal.explain(tx, wishes, held.amounts(), refused)
+    if not usage_moves.apply(tx, held.amounts(), _by_slot(wishes)):
+        consumers = [claim.consumer_uuid for claim in claims]
+        raise db_api.Undo(lambda after: refusal.explain(after, wishes, consumers, held))
     _delete_rows(tx, held)
     _insert_rows(tx, wishes)
     changes.usage(tx, touched | held.provider_ids())
 
 
 # Look-ups ------------------------------------------------------------------------------------------------
+
+
+def _read(tx: sa.Connection, claims: Sequence[ConsumerClaim]) -> holding.Held:
+    owned = [claim for claim in claims if claim.allocations]
+    return holding.read(
+        tx,
+        [claim.consumer_uuid for claim in claims],
+        list(dict.fromkeys(uuid for claim in claims for uuid in claim.allocations)),
+        {claim.project_id for claim in owned},
+        {claim.user_id for claim in owned},
+    )
 
 
 def _check_generation(claim: ConsumerClaim, present: int | None) -> None:
@@ -173,10 +137,12 @@ def _check_generation(claim: ConsumerClaim, present: int | None) -> None:
         raise exception.ConsumerGenerationConflict(expected=expected, got=claim.generation)
 
 
-def _resolve(db: Any, tx: sa.Connection, claims: Sequence[ConsumerClaim]) -> list[Wish]:
+def _resolve(db: Any, tx: sa.Connection, claims: Sequence[ConsumerClaim], held: holding.Held) -> list[Wish]:
     """The amounts that ``claims`` ask for, in the order of the request."""
-    provider_uuids = list(dict.fromkeys(uuid for claim in claims for uuid in claim.allocations))
-    provider_ids = _provider_ids(tx, provider_uuids)
+    for claim in claims:
+        for uuid in claim.allocations:
+            if uuid not in held.providers:
+                raise exception.AllocationProviderNotFound(uuid=uuid)
     class_names = list(
         dict.fromkeys(name for claim in claims for amounts in claim.allocations.values() for name in amounts)
     )
@@ -185,21 +151,11 @@ def _resolve(db: Any, tx: sa.Connection, claims: Sequence[ConsumerClaim]) -> lis
         if name not in class_ids:
             raise exception.ResourceClassNotFound(resource_class=name)
     return [
-        Wish(claim.consumer_uuid, uuid, name, (provider_ids[uuid], class_ids[name]), amount)
+        Wish(claim.consumer_uuid, uuid, name, (held.providers[uuid], class_ids[name]), amount)
         for claim in claims
         for uuid, amounts in claim.allocations.items()
         for name, amount in amounts.items()
     ]
-
-
-def _provider_ids(tx: sa.Connection, uuids: Sequence[str]) -> dict[str, int]:
-    ids = {
-        row.uuid: row.id for batch in statements.batches(uuids) for row in tx.execute(_FIND_PROVIDERS, {'uuids': batch})
-    }
-    for uuid in uuids:
-        if uuid not in ids:
-            raise exception.AllocationProviderNotFound(uuid=uuid)
-    return ids
 
 
 def _by_slot(wishes: Sequence[Wish]) -> dict[Slot, list[int]]:
@@ -224,104 +180,30 @@ def _touched_providers(claims: Sequence[ConsumerClaim], wishes: Sequence[Wish], 
 # Writes, in the order of the locks they take -------------------------------------------------------------
 
 
-def _write_consumers(tx: sa.Connection, claims: Sequence[ConsumerClaim], held: holding.Held) -> None:
-    """Create, move or forget the consumers. A consumer exists as long as it holds something (contract B 1.4)."""
-    owner_of = _owners(tx, [claim for claim in claims if claim.allocations])
-    new = []
-    for claim in sorted(claims, key=lambda claim: claim.consumer_uuid):
-        present = held.consumers.get(claim.consumer_uuid)
-        if present is None and claim.allocations:
-            project_id, user_id = owner_of[claim.consumer_uuid]
-            new.append({'uuid': claim.consumer_uuid, 'generation': 1, 'project_id': project_id, 'user_id': user_id})
-        elif present is not None and claim.allocations:
-            _move_consumer(tx, present, *owner_of[claim.consumer_uuid])
-        elif present is not None:
-            _forget_consumer(tx, present)
-    if new:
-        _insert_consumers(tx, new)
+def _owned(tx: sa.Connection, claims: Sequence[ConsumerClaim], held: holding.Held) -> list[consumer_records.Wanted]:
+    """Who is to own each consumer from now on; projects and users that are mentioned for the first time are created."""
+    owned = [claim for claim in claims if claim.allocations]
+    projects = consumer.with_new(tx, tables.projects, {claim.project_id for claim in owned}, held.projects)
+    users = consumer.with_new(tx, tables.users, {claim.user_id for claim in owned}, held.users)
+    return [
+        consumer_records.Wanted(
+            claim.consumer_uuid, (projects[claim.project_id], users[claim.user_id]) if claim.allocations else None
+        )
+        for claim in claims
+    ]
 
 
-def _owners(tx: sa.Connection, claims: Sequence[ConsumerClaim]) -> dict[str, tuple[int, int]]:
-    """The ids of project and user for each consumer that ``claims`` name."""
-    if not claims:
-        return {}
-    projects, users = consumer.ensure_owners(
-        tx, {claim.project_id for claim in claims}, {claim.user_id for claim in claims}
-    )
-    return {claim.consumer_uuid: (projects[claim.project_id].id, users[claim.user_id].id) for claim in claims}
-
-
-def _move_consumer(tx: sa.Connection, present: consumer.Consumer, project_id: int, user_id: int) -> None:
-    """Compare-and-swap the generation under which the consumer's holdings were read."""
-    moved = tx.execute(
-        _MOVE_CONSUMER,
-        {'consumer': present.id, 'seen': present.generation, 'project': project_id, 'user': user_id},
-    )
-    if moved.rowcount != 1:
-        raise db_api.TryAgain(exception.ConcurrentUpdate())
-
-
-def _forget_consumer(tx: sa.Connection, present: consumer.Consumer) -> None:
-    """Delete a consumer unless it changed since its holdings were read."""
-    gone = tx.execute(_FORGET_CONSUMER, {'consumer': present.id, 'seen': present.generation})
-    if gone.rowcount != 1:
-        raise db_api.TryAgain(exception.ConcurrentUpdate())
-
-
-def _insert_consumers(tx: sa.Connection, rows: list[dict[str, Any]]) -> None:
-    try:
-        tx.execute(_consumers.insert(), rows)
-    except (db_exc.DBDuplicateEntry, db_exc.DBReferenceError) as error:
-        # Somebody else created it since we looked; the next attempt judges the claim against that.
-        raise db_api.TryAgain(exception.ConcurrentUpdate()) from error
+_TOUCHED = _providers.c.id.in_(sa.bindparam('ids', expanding=True))
 
 
 def _bump_providers(tx: sa.Connection, provider_ids: set[int]) -> None:
     """Move the generations. Added to whatever they are now: two claims that both fit need not refuse each other."""
-    if provider_ids:
-        tx.execute(_BUMP_PROVIDER, [{'provider': id_} for id_ in sorted(provider_ids)])
+    for batch in statements.batches(sorted(provider_ids)):
+        which = statements.held_in_order(tx, _providers, _TOUCHED)
+        tx.execute(_providers.update().where(which).values(generation=_providers.c.generation + 1), {'ids': batch})
 
 
-def _move_usage(
-    tx: sa.Connection, old: Mapping[Slot, int], new: Mapping[Slot, Sequence[int]]
-) -> dict[Slot, int] | None:
-    """Change ``inventories.used`` from what the consumers held (``old``) to what they are to hold (``new``).
-
-    :returns: None when everything fits; otherwise what was already added to which slot when one did not.
-    """
-    applied: dict[Slot, int] = {}
-    for slot in sorted(old.keys() | new.keys()):
-        amounts = new.get(slot, ())
-        delta = sum(amounts) - old.get(slot, 0)
-        if not _move_one(tx, slot, delta, amounts):
-            return applied
-        applied[slot] = delta
-    return None
-
-
-def _move_one(tx: sa.Connection, slot: Slot, delta: int, amounts: Sequence[int]) -> bool:
-    """Add ``delta`` to one inventory's usage if the rules allow ``amounts`` and the sum. False when they do not.
-
-    A sum that does not grow is allowed on an over-committed inventory; what is only taken away is not checked at all,
-    not even for being there (contract B 3.3).
-    """
-    if not amounts and delta == 0:
-        return True
-    if any(amount > tables.LARGEST_INTEGER for amount in amounts):
-        return False
-    moved = tx.execute(
-        _TAKE,
-        {
-            'provider': slot[0],
-            'class': slot[1],
-            'delta': delta,
-            # Where nothing is asked for, values that break no unit rule.
-            'smallest': min(amounts, default=tables.LARGEST_INTEGER),
-            'largest': max(amounts, default=0),
-            'divisor': math.gcd(*amounts),
-        },
-    )
-    return moved.rowcount == 1 or not amounts
+_DELETE_ROWS = _allocations.delete().where(_allocations.c.id.in_(sa.bindparam('ids', expanding=True)))
 
 
 def _delete_rows(tx: sa.Connection, held: holding.Held) -> None:

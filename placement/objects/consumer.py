@@ -37,16 +37,6 @@ class User(Owner):
     """The user of a consumer."""
 
 
-@base.register
-class Consumer(base.PlacementObject):
-    """Whoever holds allocations. Exists exactly as long as it holds any (contract B 1.4)."""
-
-    id: int
-    uuid: str
-    generation: int
-    fields = {'id': fields.IntegerField(), 'uuid': fields.StringField(), 'generation': fields.IntegerField()}
-
-
 def _named(kind: str, table: sa.Table) -> sa.Select[Any]:
     wanted: sa.BindParameter[str] = sa.bindparam(kind, expanding=True)
     return sa.select(sa.literal_column(f"'{kind}'").label('kind'), table.c.external_id, table.c.id).where(
@@ -69,9 +59,15 @@ def ensure_owners(tx: sa.Connection, projects: Set[str], users: Set[str]) -> tup
     known_projects = {row.external_id: row.id for row in rows if row.kind == 'project'}
     known_users = {row.external_id: row.id for row in rows if row.kind == 'user'}
     return (
-        _objects(Project, known_projects | _create(tx, _projects, projects - known_projects.keys())),
-        _objects(User, known_users | _create(tx, _users, users - known_users.keys())),
+        _objects(Project, with_new(tx, _projects, projects, known_projects)),
+        _objects(User, with_new(tx, _users, users, known_users)),
     )
+
+
+def with_new(tx: sa.Connection, table: sa.Table, wanted: Set[str], known: Mapping[str, int]) -> Mapping[str, int]:
+    """The ids of projects or users (as ``table`` says) by external id: ``known``, and those created for the others."""
+    missing = wanted - known.keys()
+    return {**known, **_create(tx, table, missing)} if missing else known
 
 
 def _objects(kind: type[_Kind], ids: Mapping[str, int]) -> dict[str, _Kind]:

@@ -1,36 +1,40 @@
-"""What consumers hold at the moment, read in one statement together with the generations that guard it."""
+"""What a claim has to know, read in one statement: what consumers hold, and the ids of what the claim names."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
-from typing import Any
+import enum
+import functools
+import itertools
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
 from placement.db import statements, tables
-from placement.objects.consumer import Consumer
 
 _allocations, _consumers = tables.allocations, tables.consumers
 
 
-def _reading() -> sa.CompoundSelect[Any]:
-    none = sa.null()
-    uuids: sa.BindParameter[str] = sa.bindparam('uuids', expanding=True)
-    consumer, held = _consumers.c, _allocations.c
-    return sa.union_all(
-        sa.select(consumer.uuid, consumer.id, consumer.generation, none, none, none).where(consumer.uuid.in_(uuids)),
-        sa.select(held.consumer_id, held.id, none, held.resource_provider_id, held.resource_class_id, held.used).where(
-            held.consumer_id.in_(uuids)
-        ),
-    )
+class _Kind(enum.IntEnum):
+    """What a row of the reading is about, and the name of the parameter with what is looked for."""
+
+    CONSUMERS = 1
+    ALLOCATIONS = 2
+    PROVIDERS = 3
+    PROJECTS = 4
+    USERS = 5
 
 
-_READ = _reading()
+class Present(NamedTuple):
+    """A consumer as it was read."""
+
+    uuid: str
+    id: int
+    generation: int
 
 
-@dataclasses.dataclass(frozen=True)
-class HeldRow:
+class HeldRow(NamedTuple):
     """One allocation as it was read."""
 
     consumer_uuid: str
@@ -42,10 +46,16 @@ class HeldRow:
 
 @dataclasses.dataclass(frozen=True)
 class Held:
-    """The consumers that exist, by uuid, and all their allocations."""
+    """The consumers that exist, by uuid, and all their allocations; and the ids of what a claim names, as far as known.
 
-    consumers: Mapping[str, Consumer]
+    ``providers`` is by uuid, ``projects`` and ``users`` are by external id.
+    """
+
+    consumers: Mapping[str, Present]
     rows: Sequence[HeldRow]
+    providers: Mapping[str, int]
+    projects: Mapping[str, int]
+    users: Mapping[str, int]
 
     def generations(self) -> dict[str, int]:
         """The generation of each consumer that holds something, 0 where there is no record (contract B 2.1)."""
@@ -65,13 +75,72 @@ class Held:
         return sums
 
 
-def read(tx: sa.Connection, consumer_uuids: Sequence[str]) -> Held:
-    """What the consumers with these canonical uuids hold.
+def read(
+    tx: sa.Connection,
+    consumers: Sequence[str],
+    providers: Sequence[str] = (),
+    projects: Collection[str] = (),
+    users: Collection[str] = (),
+) -> Held:
+    """What ``consumers`` hold, and the ids of the others that exist.
 
-    One statement sees one state of a consumer: whoever then compare-and-swaps its generation knows that its allocations
-    are still those. An adopted database may hold allocations without a consumer record.
+    One statement (but for very many names) sees one state of a consumer: whoever then compare-and-swaps its generation
+    knows that its allocations are still those. An adopted database may hold allocations without a consumer record.
+
+    :param consumers: canonical uuids.
+    :param providers: canonical uuids.
+    :param projects: external ids, as are ``users``.
     """
-    rows = [row for batch in statements.batches(consumer_uuids) for row in tx.execute(_READ, {'uuids': batch})]
-    consumers = {row[0]: Consumer(uuid=row[0], id=row[1], generation=row[2]) for row in rows if row[3] is None}
-    held = [HeldRow(row[0], row[1], row[3], row[4], row[5]) for row in rows if row[3] is not None]
-    return Held(consumers, held)
+    rows = _rows(tx, consumers, providers, sorted(projects), sorted(users))
+    found: dict[int, list[Any]] = {kind: [] for kind in _Kind}
+    for row in rows:
+        found[row[0]].append(row)
+    return Held(
+        {row[1]: Present(row[1], row[2], row[3]) for row in found[_Kind.CONSUMERS]},
+        [HeldRow(*row[1:]) for row in found[_Kind.ALLOCATIONS]],
+        *({row[1]: row[2] for row in found[kind]} for kind in (_Kind.PROVIDERS, _Kind.PROJECTS, _Kind.USERS)),
+    )
+
+
+def _rows(tx: sa.Connection, *wanted: Sequence[str]) -> list[Any]:
+    rows: list[Any] = []
+    batched = (statements.batches(one) for one in wanted)
+    for consumers, providers, projects, users in itertools.zip_longest(*batched, fillvalue=()):
+        parameters = {'CONSUMERS': consumers, 'PROVIDERS': providers, 'PROJECTS': projects, 'USERS': users}
+        asked = {name: names for name, names in parameters.items() if names}
+        rows += tx.execute(_reading(tuple(asked)), asked)
+    return rows
+
+
+@functools.cache
+def _reading(names: tuple[str, ...]) -> sa.CompoundSelect[Any]:
+    """The statement that looks for those kinds of things."""
+    parts = []
+    if 'CONSUMERS' in names:
+        consumer, held = _consumers.c, _allocations.c
+        parts += [
+            _part(_Kind.CONSUMERS, consumer.uuid, consumer.id, consumer.generation),
+            _part(
+                _Kind.ALLOCATIONS,
+                held.consumer_id,
+                held.id,
+                held.resource_provider_id,
+                held.resource_class_id,
+                held.used,
+                wanted='CONSUMERS',
+            ),
+        ]
+    for kind, table in ((_Kind.PROJECTS, tables.projects), (_Kind.USERS, tables.users)):
+        if kind.name in names:
+            parts.append(_part(kind, table.c.external_id, table.c.id))
+    if 'PROVIDERS' in names:
+        parts.append(_part(_Kind.PROVIDERS, tables.resource_providers.c.uuid, tables.resource_providers.c.id))
+    return sa.union_all(*parts)
+
+
+def _part(kind: _Kind, name: sa.Column[str], *values: sa.Column[int], wanted: str | None = None) -> sa.Select[Any]:
+    """Rows of six columns: the kind, the name, and up to four numbers."""
+    numbers: list[sa.ColumnElement[int]] = [*values, *[sa.literal_column('0', sa.Integer)] * (4 - len(values))]
+    selected: Any = sa.select(sa.literal_column(str(int(kind)), sa.Integer), name, *numbers)
+    found: sa.Select[Any] = selected.where(name.in_(sa.bindparam(wanted or kind.name, expanding=True)))
+    return found

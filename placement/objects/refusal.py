@@ -13,27 +13,31 @@ import sqlalchemy as sa
 from placement import exception
 from placement.db import api as db_api
 from placement.db import statements, tables
+from placement.objects import holding
 
 if TYPE_CHECKING:
-    from placement.objects.claim import Slot, Wish
+    from placement.objects.claim import Wish
+    from placement.objects.holding import Held
+    from placement.objects.usage_moves import Slot
 
 _inventories, _providers = tables.inventories, tables.resource_providers
 
 
-def explain(
-    tx: sa.Connection, wishes: Sequence[Wish], held: Mapping[Slot, int], applied: Mapping[Slot, int]
-) -> Exception:
+def explain(tx: sa.Connection, wishes: Sequence[Wish], consumers: Sequence[str], held: Held) -> Exception:
     """The exception that says which rule ``wishes`` break.
 
-    :param held: what the consumers of the request held when it began.
-    :param applied: what the transaction has already added to ``inventories.used``.
-    :returns: ``TryAgain`` when no rule is broken any more: another writer was faster in making room.
+    :param tx: a transaction that sees one state of the database, without what the claim had written.
+    :param consumers: the uuids of all consumers that the request names.
+    :param held: what they held when the claim was refused.
+    :returns: ``TryAgain`` when that has changed, or no rule is broken any more: another writer was faster.
     """
+    if set(holding.read(tx, consumers).rows) != set(held.rows):
+        return db_api.TryAgain(exception.ConcurrentUpdate())
     records = _read(tx, wishes)
     return (
         _provider_gone(tx, wishes)
         or _provider_without_inventory(wishes, records)
-        or _first_broken(wishes, records, held, applied)
+        or _first_broken(wishes, records, held.amounts())
         or db_api.TryAgain(exception.ConcurrentProviderUpdate())
     )
 
@@ -73,7 +77,6 @@ def _first_broken(
     wishes: Sequence[Wish],
     records: Mapping[Slot, sa.Row[Any]],
     held: Mapping[Slot, int],
-    applied: Mapping[Slot, int],
 ) -> exception.Conflict | None:
     running: dict[Slot, int] = {}
     for wish in wishes:
@@ -82,10 +85,9 @@ def _first_broken(
             return exception.InvalidAllocationInventory(resource_classes=wish.class_name, uuids=wish.provider_uuid)
         if not _obeys_units(record, wish.amount):
             return exception.AllocationConstraintsViolated(resource_class=wish.class_name, uuid=wish.provider_uuid)
-        before = record.used - applied.get(wish.slot, 0)
         running[wish.slot] = running.get(wish.slot, 0) + wish.amount
-        total = before - held.get(wish.slot, 0) + running[wish.slot]
-        if total > (record.total - record.reserved) * record.allocation_ratio and total > before:
+        total = record.used - held.get(wish.slot, 0) + running[wish.slot]
+        if total > (record.total - record.reserved) * record.allocation_ratio and total > record.used:
             return exception.AllocationCapacityExceeded(resource_class=wish.class_name, uuid=wish.provider_uuid)
     return None
 
