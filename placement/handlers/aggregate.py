@@ -10,6 +10,8 @@ import webob
 from placement import exception, microversion, schemas, util, wsgi_wrapper
 from placement.handlers import faults, modified
 from placement.handlers.faults import Answer
+from placement.objects import aggregate
+from placement.objects.provider_parts import Provider
 from placement.objects.resource_provider import ResourceProvider
 from placement.policies import aggregate as policies
 from placement.schemas import aggregate as schema
@@ -19,7 +21,7 @@ def _with_generation(req: webob.Request) -> bool:
     return microversion.wanted(req) >= (1, 19)
 
 
-def _response(req: webob.Request, provider: ResourceProvider, aggregates: Iterable[str]) -> webob.Response:
+def _response(req: webob.Request, provider: ResourceProvider | Provider, aggregates: Iterable[str]) -> webob.Response:
     body: dict[str, Any] = {'aggregates': list(aggregates)}
     if _with_generation(req):
         body['resource_provider_generation'] = provider.generation
@@ -34,8 +36,8 @@ def get_aggregates(req: webob.Request) -> webob.Response:
     """Show the aggregates that a provider is in."""
     context = req.environ['placement.context']
     context.can(policies.LIST)
-    provider = ResourceProvider.get_by_uuid(context, util.wsgi_path_item(req.environ, 'uuid'))
-    return _response(req, provider, provider.get_aggregates())
+    provider, aggregates = aggregate.get_with_provider(context, util.wsgi_path_item(req.environ, 'uuid'))
+    return _response(req, provider, aggregates)
 
 
 @wsgi_wrapper.PlacementWsgify

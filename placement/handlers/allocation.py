@@ -13,7 +13,7 @@ from placement.handlers import faults, modified
 from placement.handlers.faults import Answer
 from placement.objects import claim
 from placement.objects.allocation import Allocation, AllocationList
-from placement.objects.resource_provider import ResourceProvider
+from placement.objects.provider_parts import Provider
 from placement.policies import allocation as policies
 from placement.schemas import allocation as schema
 
@@ -47,7 +47,7 @@ def _consumer_body(req: webob.Request, allocations: Iterable[Allocation]) -> dic
     return body
 
 
-def _provider_body(req: webob.Request, provider: ResourceProvider, allocations: Iterable[Allocation]) -> dict[str, Any]:
+def _provider_body(req: webob.Request, provider: Provider, allocations: Iterable[Allocation]) -> dict[str, Any]:
     """Lay out the allocations on one provider (contract B 4.5)."""
     with_generation = microversion.wanted(req) >= (1, 28)
     entries: dict[str, dict[str, Any]] = {}
@@ -97,8 +97,7 @@ def list_for_resource_provider(req: webob.Request) -> webob.Response:
     """Show who has what of a provider."""
     context = req.environ['placement.context']
     context.can(policies.RP_LIST)
-    provider = ResourceProvider.get_by_uuid(context, util.wsgi_path_item(req.environ, 'uuid'))
-    allocations = AllocationList.get_all_by_provider(context, provider)
+    provider, allocations = AllocationList.get_with_provider(context, util.wsgi_path_item(req.environ, 'uuid'))
     body = _provider_body(req, provider, allocations)
     return util.json_response(req, body, last_modified=modified.newest(allocations))
 

@@ -12,6 +12,7 @@ from placement import errors, exception, microversion, util, wsgi_wrapper
 from placement.handlers import faults, modified
 from placement.handlers.faults import Answer
 from placement.objects.inventory import Inventory, InventoryList
+from placement.objects.provider_parts import Provider
 from placement.objects.resource_provider import ResourceProvider
 from placement.policies import inventory as policies
 from placement.schemas import inventory as schema
@@ -23,11 +24,11 @@ def _record(inventory: Inventory) -> dict[str, Any]:
     return {field: getattr(inventory, field) for field in _FIELDS}
 
 
-def _single(provider: ResourceProvider, inventory: Inventory) -> dict[str, Any]:
+def _single(provider: ResourceProvider | Provider, inventory: Inventory) -> dict[str, Any]:
     return {**_record(inventory), 'resource_provider_generation': provider.generation}
 
 
-def _collection(provider: ResourceProvider, inventories: Iterable[Inventory]) -> dict[str, Any]:
+def _collection(provider: ResourceProvider | Provider, inventories: Iterable[Inventory]) -> dict[str, Any]:
     return {
         'resource_provider_generation': provider.generation,
         'inventories': {inventory.resource_class: _record(inventory) for inventory in inventories},
@@ -64,8 +65,7 @@ def get_inventories(req: webob.Request) -> webob.Response:
     """Show all inventories of a provider."""
     context = req.environ['placement.context']
     context.can(policies.LIST)
-    provider = _provider(req)
-    inventories = InventoryList.get_all_by_provider(context, provider)
+    provider, inventories = InventoryList.get_with_provider(context, util.wsgi_path_item(req.environ, 'uuid'))
     return util.json_response(req, _collection(provider, inventories), last_modified=modified.newest(inventories))
 
 
@@ -136,8 +136,8 @@ def get_inventory(req: webob.Request) -> webob.Response:
     """Show the inventory of one class."""
     context = req.environ['placement.context']
     context.can(policies.SHOW)
-    provider = _provider(req)
-    inventory = Inventory.get(context, provider, util.wsgi_path_item(req.environ, 'resource_class'))
+    uuid, resource_class = (util.wsgi_path_item(req.environ, name) for name in ('uuid', 'resource_class'))
+    provider, inventory = Inventory.get_with_provider(context, uuid, resource_class)
     return util.json_response(req, _single(provider, inventory), last_modified=inventory.modified)
 
 

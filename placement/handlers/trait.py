@@ -11,6 +11,7 @@ from webob import exc
 from placement import exception, microversion, util, validation, wsgi_wrapper
 from placement.handlers import faults, modified
 from placement.handlers.faults import Answer
+from placement.objects.provider_parts import Provider
 from placement.objects.resource_provider import ResourceProvider
 from placement.objects.trait import Trait, TraitList
 from placement.policies import trait as policies
@@ -22,7 +23,7 @@ _INVALID_NAME = (
 )
 
 
-def _for_provider(req: webob.Request, provider: ResourceProvider, traits: Sequence[Trait]) -> webob.Response:
+def _for_provider(req: webob.Request, provider: ResourceProvider | Provider, traits: Sequence[Trait]) -> webob.Response:
     body = {
         'traits': [trait.name for trait in traits],
         'resource_provider_generation': provider.generation,
@@ -38,8 +39,8 @@ def list_traits_for_resource_provider(req: webob.Request) -> webob.Response:
     """Show the traits of a provider."""
     context = req.environ['placement.context']
     context.can(policies.RP_LIST)
-    provider = ResourceProvider.get_by_uuid(context, util.wsgi_path_item(req.environ, 'uuid'))
-    return _for_provider(req, provider, TraitList.get_all_by_provider(context, provider))
+    provider, traits = TraitList.get_with_provider(context, util.wsgi_path_item(req.environ, 'uuid'))
+    return _for_provider(req, provider, traits)
 
 
 @wsgi_wrapper.PlacementWsgify
@@ -60,7 +61,8 @@ def update_traits_for_resource_provider(req: webob.Request) -> webob.Response:
     provider = ResourceProvider.get_by_uuid(context, util.wsgi_path_item(req.environ, 'uuid'))
     provider.check_generation(data['resource_provider_generation'])
     provider.set_traits(data['traits'])
-    return _for_provider(req, provider, TraitList.get_all_by_provider(context, provider))
+    _, traits = TraitList.get_with_provider(context, provider.uuid)
+    return _for_provider(req, provider, traits)
 
 
 @wsgi_wrapper.PlacementWsgify

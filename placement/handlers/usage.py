@@ -8,7 +8,6 @@ import webob
 
 from placement import microversion, util, wsgi_wrapper
 from placement.handlers import faults, modified
-from placement.objects.resource_provider import ResourceProvider
 from placement.objects.usage import Usage, UsageList
 from placement.policies import usage as policies
 from placement.schemas import usage as schema
@@ -25,11 +24,8 @@ def list_usages(req: webob.Request) -> webob.Response:
     """Show how much of each inventory of a provider is consumed."""
     context = req.environ['placement.context']
     context.can(policies.PROVIDER_USAGES)
-    provider = ResourceProvider.get_by_uuid(context, util.wsgi_path_item(req.environ, 'uuid'))
-    body = {
-        'resource_provider_generation': provider.generation,
-        'usages': _by_class(UsageList.get_all_by_provider(context, provider)),
-    }
+    provider, usages = UsageList.get_with_provider(context, util.wsgi_path_item(req.environ, 'uuid'))
+    body = {'resource_provider_generation': provider.generation, 'usages': _by_class(usages)}
     return util.json_response(req, body, last_modified=modified.now())
 
 

@@ -3,26 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import sqlalchemy as sa
 from oslo_db import exception as db_exc
 
 from placement.db import api as db_api
 from placement.db import statements, tables
+from placement.objects import provider_parts
 
 _aggregates = tables.placement_aggregates
 _members = tables.resource_provider_aggregates
 
 
-def of_provider(tx: sa.Connection, provider_id: int) -> list[str]:
-    """The uuids of the aggregates of one provider."""
-    query = (
-        sa.select(_aggregates.c.uuid)
-        .join(_members, _members.c.aggregate_id == _aggregates.c.id)
-        .where(_members.c.resource_provider_id == provider_id)
-        .order_by(_aggregates.c.id)
-    )
-    return list(tx.scalars(query))
+def get_with_provider(context: Any, uuid: str) -> tuple[provider_parts.Provider, list[str]]:
+    """A provider and the uuids of the aggregates that it is in.
+
+    :raises ResourceProviderNotFound: no such provider.
+    """
+    provider, rows = provider_parts.read(context, _WITH_PROVIDER, uuid)
+    return provider, [row.uuid for row in rows]
+
+
+_WITH_PROVIDER = provider_parts.statement(
+    _members.join(_aggregates, _aggregates.c.id == _members.c.aggregate_id),
+    _members.c.resource_provider_id,
+    _aggregates.c.id,
+    _aggregates.c.uuid,
+)
 
 
 def replace(tx: sa.Connection, provider_id: int, uuids: Sequence[str]) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from placement.db import names, tables
-from placement.objects import base
+from placement.objects import base, provider_parts
 from placement.objects.base import fields
 
 _allocations, _consumers, _providers = tables.allocations, tables.consumers, tables.resource_providers
@@ -49,40 +49,52 @@ class AllocationList(base.ObjectList):
         """What the consumer with this canonical uuid holds; nothing for text that is no consumer."""
         if not names.storable(consumer_uuid):
             return cls.from_rows(context, Allocation, [])
-        return cls._where(context, _allocations.c.consumer_id == consumer_uuid)
-
-    @classmethod
-    def get_all_by_provider(cls, context: Any, provider: Any) -> AllocationList:
-        """What anybody holds on a ``ResourceProvider``."""
-        return cls._where(context, _allocations.c.resource_provider_id == provider.id)
-
-    @classmethod
-    def _where(cls, context: Any, condition: sa.ColumnElement[bool]) -> AllocationList:
-        with context.db.reader() as tx:
-            rows = tx.execute(_select(context.conf.placement).where(condition)).all()
+        rows = context.db.ask(_OF_CONSUMER, {'consumer': consumer_uuid, **_nobody(context)})
         return cls.from_rows(context, Allocation, rows)
 
+    @classmethod
+    def get_with_provider(cls, context: Any, uuid: str) -> tuple[provider_parts.Provider, AllocationList]:
+        """A provider and what anybody holds on it.
 
-def _select(options: Any) -> sa.Select[Any]:
-    """All allocations. Those of an adopted database may lack a consumer record (contract B 2.1)."""
-    return (
-        sa.select(
-            _allocations.c.used,
-            _allocations.c.created_at,
-            _allocations.c.updated_at,
-            _allocations.c.consumer_id.label('consumer_uuid'),
-            _classes.c.name.label('resource_class'),
-            _providers.c.uuid.label('resource_provider_uuid'),
-            _providers.c.generation.label('resource_provider_generation'),
-            sa.func.coalesce(_consumers.c.generation, 0).label('consumer_generation'),
-            sa.func.coalesce(_projects.c.external_id, options.incomplete_consumer_project_id).label('project_id'),
-            sa.func.coalesce(_users.c.external_id, options.incomplete_consumer_user_id).label('user_id'),
-        )
-        .select_from(_allocations)
-        .join(_providers, _providers.c.id == _allocations.c.resource_provider_id)
-        .join(_classes, _classes.c.id == _allocations.c.resource_class_id)
-        .outerjoin(_consumers, _consumers.c.uuid == _allocations.c.consumer_id)
-        .outerjoin(_projects, _projects.c.id == _consumers.c.project_id)
-        .outerjoin(_users, _users.c.id == _consumers.c.user_id)
-        .order_by(_allocations.c.id)
-    )
+        :raises ResourceProviderNotFound: no such provider.
+        """
+        provider, rows = provider_parts.read(context, _WITH_PROVIDER, uuid, **_nobody(context))
+        return provider, cls.from_rows(context, Allocation, rows)
+
+
+def _nobody(context: Any) -> dict[str, str]:
+    """Project and user of an allocation of an adopted database that lacks a consumer record (contract B 2.1)."""
+    options = context.conf.placement
+    return {
+        'nobody_project': options.incomplete_consumer_project_id,
+        'nobody_user': options.incomplete_consumer_user_id,
+    }
+
+
+_WITH_CONSUMERS = (
+    _allocations.join(_classes, _classes.c.id == _allocations.c.resource_class_id)
+    .outerjoin(_consumers, _consumers.c.uuid == _allocations.c.consumer_id)
+    .outerjoin(_projects, _projects.c.id == _consumers.c.project_id)
+    .outerjoin(_users, _users.c.id == _consumers.c.user_id)
+)
+_COLUMNS = (
+    _allocations.c.used,
+    _allocations.c.created_at,
+    _allocations.c.updated_at,
+    _allocations.c.consumer_id.label('consumer_uuid'),
+    _classes.c.name.label('resource_class'),
+    _providers.c.uuid.label('resource_provider_uuid'),
+    _providers.c.generation.label('resource_provider_generation'),
+    sa.func.coalesce(_consumers.c.generation, 0).label('consumer_generation'),
+    sa.func.coalesce(_projects.c.external_id, sa.bindparam('nobody_project', type_=sa.String)).label('project_id'),
+    sa.func.coalesce(_users.c.external_id, sa.bindparam('nobody_user', type_=sa.String)).label('user_id'),
+)
+_OF_CONSUMER = (
+    sa.select(*_COLUMNS)
+    .select_from(_WITH_CONSUMERS.join(_providers, _providers.c.id == _allocations.c.resource_provider_id))
+    .where(_allocations.c.consumer_id == sa.bindparam('consumer'))
+    .order_by(_allocations.c.id)
+)
+_WITH_PROVIDER = provider_parts.statement(
+    _WITH_CONSUMERS, _allocations.c.resource_provider_id, _allocations.c.id, *_COLUMNS
+)

@@ -11,8 +11,8 @@ from oslo_log import log
 from oslo_utils import timeutils
 
 from placement import exception
-from placement.db import names, statements, tables
-from placement.objects import base, generation
+from placement.db import statements, tables
+from placement.objects import base, generation, provider_parts
 from placement.objects.base import fields
 
 LOG = log.getLogger(__name__)
@@ -66,17 +66,20 @@ class Inventory(base.Timestamped):
         )
 
     @classmethod
-    def get(cls, context: Any, provider: Any, resource_class: str) -> Inventory:
-        """What ``provider`` has of ``resource_class``.
+    def get_with_provider(
+        cls, context: Any, uuid: str, resource_class: str
+    ) -> tuple[provider_parts.Provider, Inventory]:
+        """A provider and what it has of ``resource_class``.
 
-        :raises InventoryNotFound: nothing, or there is no such class.
+        :raises ResourceProviderNotFound: no such provider.
+        :raises InventoryNotFound: it has nothing of it, or there is no such class.
         """
-        query = _of_provider(provider.id).where(_classes.c.name == resource_class)
-        with context.db.reader() as tx:
-            row = tx.execute(query).first() if names.storable(resource_class) else None
-        if row is None:
-            raise exception.InventoryNotFound(resource_class=resource_class, uuid=provider.uuid)
-        return cls.from_row(context, row)
+        # All of them: one statement that says both whether there is such a provider and whether it has this.
+        provider, rows = provider_parts.read(context, _WITH_PROVIDER, uuid)
+        for row in rows:
+            if row.resource_class == resource_class:
+                return provider, cls.from_row(context, row)
+        raise exception.InventoryNotFound(resource_class=resource_class, uuid=provider.uuid)
 
     @property
     def capacity(self) -> int:
@@ -91,10 +94,13 @@ class InventoryList(base.ObjectList):
     fields = {'objects': fields.ListOfObjectsField('Inventory')}
 
     @classmethod
-    def get_all_by_provider(cls, context: Any, provider: Any) -> InventoryList:
-        """All inventories of a ``ResourceProvider``."""
-        with context.db.reader() as tx:
-            return cls.from_rows(context, Inventory, tx.execute(_of_provider(provider.id)).all())
+    def get_with_provider(cls, context: Any, uuid: str) -> tuple[provider_parts.Provider, InventoryList]:
+        """A provider and all its inventories.
+
+        :raises ResourceProviderNotFound: no such provider.
+        """
+        provider, rows = provider_parts.read(context, _WITH_PROVIDER, uuid)
+        return provider, cls.from_rows(context, Inventory, rows)
 
 
 # What a provider does to its inventories. Each of these holds the classes that it names, then moves the provider's
@@ -170,6 +176,15 @@ def _of_provider(provider_id: int) -> sa.Select[Any]:
         .where(_inventories.c.resource_provider_id == provider_id)
         .order_by(_inventories.c.resource_class_id)
     )
+
+
+_WITH_PROVIDER = provider_parts.statement(
+    _inventories.join(_classes, _classes.c.id == _inventories.c.resource_class_id),
+    _inventories.c.resource_provider_id,
+    _inventories.c.resource_class_id,
+    *_inventories.c,
+    _classes.c.name.label('resource_class'),
+)
 
 
 def _hold_classes(db: Any, tx: sa.Connection, names: Sequence[str]) -> dict[str, int]:

@@ -47,8 +47,10 @@ class Named(base.Timestamped):
 
         :raises NotFound: there is none; which kind depends on the class.
         """
-        with context.db.reader() as tx:
-            return cls.read(context, tx, name)
+        rows = context.db.ask(cls.by_name(name)) if names.storable(name) else []
+        if not rows:
+            raise cls.not_found(name)
+        return cls.from_row(context, rows[0])
 
     @classmethod
     def ensure(cls: type[N], context: Any, name: str) -> tuple[N, bool]:
@@ -72,11 +74,15 @@ class Named(base.Timestamped):
 
         :raises NotFound: there is none; which kind depends on the class.
         """
-        query = sa.select(cls.TABLE).where(cls.TABLE.c.name == name)
-        row = tx.execute(query).first() if names.storable(name) else None
+        row = tx.execute(cls.by_name(name)).first() if names.storable(name) else None
         if row is None:
             raise cls.not_found(name)
         return cls.from_row(context, row)
+
+    @classmethod
+    def by_name(cls, name: str) -> sa.Select[Any]:
+        """What selects the row called ``name``."""
+        return sa.select(cls.TABLE).where(cls.TABLE.c.name == name)
 
     @classmethod
     def delete_row(cls, tx: sa.Connection, found: Named) -> None:

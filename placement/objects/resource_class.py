@@ -111,9 +111,10 @@ class ResourceClassList(base.ObjectList):
     @classmethod
     def get_all(cls, context: Any) -> ResourceClassList:
         """All classes."""
-        with context.db.reader() as tx:
-            rows = tx.execute(sa.select(_classes).order_by(_classes.c.id)).all()
-        return cls.from_rows(context, ResourceClass, rows)
+        return cls.from_rows(context, ResourceClass, context.db.ask(_ALL))
+
+
+_ALL = sa.select(_classes).order_by(_classes.c.id)
 
 
 def _next_id(tx: sa.Connection) -> int:

@@ -58,8 +58,11 @@ class ResourceProvider(base.Timestamped):
 
         :raises ResourceProviderNotFound: there is none.
         """
-        with context.db.reader() as tx:
-            return cls._get(context, tx, uuid)
+        # Text that no database can hold is nobody's uuid.
+        rows = context.db.ask(_BY_UUID, {'sought': uuid}) if names.storable(uuid) else []
+        if not rows:
+            raise exception.ResourceProviderNotFound(uuid=uuid)
+        return cls.from_row(context, rows[0])
 
     @classmethod
     def create(cls, context: Any, *, name: str, uuid: str, parent_provider_uuid: str | None = None) -> ResourceProvider:
@@ -170,11 +173,6 @@ class ResourceProvider(base.Timestamped):
         self._bumping(lambda tx: inventory.replace_all(self._context.db, tx, self, []))
 
     # Aggregates and traits -----------------------------------------------------------------------------------
-
-    def get_aggregates(self) -> list[str]:
-        """The uuids of the aggregates that the provider is associated with."""
-        with self._context.db.reader() as tx:
-            return aggregate.of_provider(tx, self.id)
 
     def set_aggregates(self, uuids: Iterable[str], bump: bool) -> None:
         """Associate the provider with exactly these aggregates, which need not have been heard of.

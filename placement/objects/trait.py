@@ -11,7 +11,7 @@ from oslo_db import exception as db_exc
 from placement import exception
 from placement.db import api as db_api
 from placement.db import changes, names, statements, tables
-from placement.objects import base, generation, named
+from placement.objects import base, generation, named, provider_parts
 from placement.objects.base import fields
 
 _traits = tables.traits
@@ -93,25 +93,36 @@ class TraitList(base.ObjectList):
         :param prefix: the name starts with this, literally.
         :param associated: whether at least one provider, or none, has the trait.
         """
-        query = sa.select(_traits).order_by(_traits.c.id)
-        if associated is not None:
-            used = sa.exists().where(_provider_traits.c.trait_id == _traits.c.id)
-            query = query.where(used if associated else ~used)
-        with context.db.reader() as tx:
-            rows = tx.execute(query).all()
+        query = _LISTED[associated]
         # Compared here: LIKE folds case on some databases, and there are but hundreds of traits.
         rows = [
             row
-            for row in rows
+            for row in context.db.ask(query)
             if (names is None or row.name in names) and (prefix is None or row.name.startswith(prefix))
         ]
         return cls.from_rows(context, Trait, rows)
 
     @classmethod
-    def get_all_by_provider(cls, context: Any, provider: Any) -> TraitList:
-        """The traits of one ``ResourceProvider``."""
-        with context.db.reader() as tx:
-            return cls.from_rows(context, Trait, tx.execute(_of_provider(provider.id)).all())
+    def get_with_provider(cls, context: Any, uuid: str) -> tuple[provider_parts.Provider, TraitList]:
+        """A provider and its traits.
+
+        :raises ResourceProviderNotFound: no such provider.
+        """
+        provider, rows = provider_parts.read(context, _WITH_PROVIDER, uuid)
+        return provider, cls.from_rows(context, Trait, rows)
+
+
+_ALL = sa.select(_traits).order_by(_traits.c.id)
+_ASSOCIATED = sa.exists().where(_provider_traits.c.trait_id == _traits.c.id)
+#: By whether at least one provider, or none, has the trait; None for all.
+_LISTED = {None: _ALL, True: _ALL.where(_ASSOCIATED), False: _ALL.where(~_ASSOCIATED)}
+
+_WITH_PROVIDER = provider_parts.statement(
+    _provider_traits.join(_traits, _traits.c.id == _provider_traits.c.trait_id),
+    _provider_traits.c.resource_provider_id,
+    _traits.c.id,
+    *_traits.c,
+)
 
 
 def replace(db: Any, tx: sa.Connection, provider: Any, wanted: Sequence[str]) -> bool:

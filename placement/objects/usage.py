@@ -7,7 +7,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from placement.db import names, tables
-from placement.objects import base
+from placement.objects import base, provider_parts
 from placement.objects.base import fields
 
 _allocations, _consumers, _inventories = tables.allocations, tables.consumers, tables.inventories
@@ -30,32 +30,40 @@ class UsageList(base.ObjectList):
     fields = {'objects': fields.ListOfObjectsField('Usage')}
 
     @classmethod
-    def get_all_by_provider(cls, context: Any, provider: Any) -> UsageList:
-        """One usage for each class that a ``ResourceProvider`` has inventory of, 0 where nothing is taken."""
-        query = (
-            sa.select(_classes.c.name.label('resource_class'), _inventories.c.used.label('usage'))
-            .join(_classes, _classes.c.id == _inventories.c.resource_class_id)
-            .where(_inventories.c.resource_provider_id == provider.id)
-            .order_by(_classes.c.id)
-        )
-        with context.db.reader() as tx:
-            return cls.from_rows(context, Usage, tx.execute(query).all())
+    def get_with_provider(cls, context: Any, uuid: str) -> tuple[provider_parts.Provider, UsageList]:
+        """A provider, and one usage for each class that it has inventory of, 0 where nothing is taken.
+
+        :raises ResourceProviderNotFound: no such provider.
+        """
+        provider, rows = provider_parts.read(context, _WITH_PROVIDER, uuid)
+        return provider, cls.from_rows(context, Usage, rows)
 
     @classmethod
     def get_all_by_project_user(cls, context: Any, project_id: str, user_id: str | None = None) -> UsageList:
         """What the consumers of a project hold now, or those of one user in it; classes without any are left out."""
-        query = (
-            sa.select(_classes.c.name.label('resource_class'), sa.func.sum(_allocations.c.used).label('usage'))
-            .join(_consumers, _consumers.c.uuid == _allocations.c.consumer_id)
-            .join(_projects, _projects.c.id == _consumers.c.project_id)
-            .join(_classes, _classes.c.id == _allocations.c.resource_class_id)
-            .where(_projects.c.external_id == project_id)
-            .group_by(_classes.c.id, _classes.c.name)
-            .order_by(_classes.c.id)
-        )
-        if user_id is not None:
-            query = query.join(_users, _users.c.id == _consumers.c.user_id).where(_users.c.external_id == user_id)
         if not all(names.storable(text) for text in (project_id, user_id or '')):
             return cls.from_rows(context, Usage, [])
-        with context.db.reader() as tx:
-            return cls.from_rows(context, Usage, tx.execute(query).all())
+        query = _OF_PROJECT if user_id is None else _OF_PROJECT_AND_USER
+        return cls.from_rows(context, Usage, context.db.ask(query, {'project': project_id, 'user': user_id}))
+
+
+_WITH_PROVIDER = provider_parts.statement(
+    _inventories.join(_classes, _classes.c.id == _inventories.c.resource_class_id),
+    _inventories.c.resource_provider_id,
+    _inventories.c.resource_class_id,
+    _classes.c.name.label('resource_class'),
+    _inventories.c.used.label('usage'),
+)
+
+_OF_PROJECT = (
+    sa.select(_classes.c.name.label('resource_class'), sa.func.sum(_allocations.c.used).label('usage'))
+    .join(_consumers, _consumers.c.uuid == _allocations.c.consumer_id)
+    .join(_projects, _projects.c.id == _consumers.c.project_id)
+    .join(_classes, _classes.c.id == _allocations.c.resource_class_id)
+    .where(_projects.c.external_id == sa.bindparam('project'))
+    .group_by(_classes.c.id, _classes.c.name)
+    .order_by(_classes.c.id)
+)
+_OF_PROJECT_AND_USER = _OF_PROJECT.join(_users, _users.c.id == _consumers.c.user_id).where(
+    _users.c.external_id == sa.bindparam('user')
+)

@@ -11,7 +11,7 @@ from placement.context import RequestContext
 from placement.db import statements
 from placement.mirror import listing
 from placement.mirror.listing import ProviderFilters
-from placement.objects import audit, claim
+from placement.objects import aggregate, audit, claim
 from placement.objects.allocation import AllocationList
 from placement.objects.inventory import Inventory, InventoryList
 from placement.objects.resource_class import ResourceClass
@@ -50,7 +50,7 @@ def claims(providers: list[ResourceProvider], amount: int) -> list[claim.Consume
 
 
 def usages(context: RequestContext, provider: ResourceProvider) -> set[int]:
-    return {one.used for one in InventoryList.get_all_by_provider(context, provider)}
+    return {one.used for one in InventoryList.get_with_provider(context, provider.uuid)[1]}
 
 
 def nothing_is_wrong(context: RequestContext) -> bool:
@@ -61,7 +61,7 @@ def test_claims(context: RequestContext, providers: list[ResourceProvider]) -> N
     for amount in (1, 2, 0):
         claim.replace_allocations(context, claims(providers, amount))
         assert [usages(context, one) for one in providers] == [{amount * COUNT}] * COUNT
-        assert len(AllocationList.get_all_by_provider(context, providers[-1])) == (
+        assert len(AllocationList.get_with_provider(context, providers[-1].uuid)[1]) == (
             COUNT * len(CLASSES) if amount else 0
         )
         assert nothing_is_wrong(context)
@@ -74,7 +74,7 @@ def test_projects_and_users(context: RequestContext, providers: list[ResourcePro
     claim.replace_allocations(context, wanted)
     held = {
         one.consumer_uuid: (one.project_id, one.user_id)
-        for one in AllocationList.get_all_by_provider(context, providers[0])
+        for one in AllocationList.get_with_provider(context, providers[0].uuid)[1]
     }
     assert held == {one.consumer_uuid: (one.project_id, one.user_id) for one in wanted}
 
@@ -95,7 +95,7 @@ def test_refusals(context: RequestContext, providers: list[ResourceProvider]) ->
 def test_inventories_and_their_removal(context: RequestContext, providers: list[ResourceProvider]) -> None:
     kept = Inventory.from_request(CLASSES[3], {'total': 4})
     providers[0].set_inventories([kept])
-    found = InventoryList.get_all_by_provider(context, providers[0])
+    found = InventoryList.get_with_provider(context, providers[0].uuid)[1]
     assert [(one.resource_class, one.total) for one in found] == [(CLASSES[3], 4)]
     with pytest.raises(exception.ResourceClassNotFound, match='CUSTOM_NONE'):
         providers[0].set_inventories([Inventory.from_request(name, {'total': 1}) for name in [*CLASSES, 'CUSTOM_NONE']])
@@ -108,11 +108,11 @@ def test_traits_and_aggregates(context: RequestContext, providers: list[Resource
     one = providers[0]
     one.set_traits([*CLASSES, 'HW_CPU_X86_VMX'])
     one.set_aggregates(aggregates, bump=True)
-    assert sorted(one.get_aggregates()) == sorted(aggregates)
+    assert sorted(aggregate.get_with_provider(context, one.uuid)[1]) == sorted(aggregates)
     filters = ProviderFilters(required=frozenset(CLASSES), member_of=(frozenset(aggregates),))
     listed = listing.matching(context.mirror.current(), filters)
     assert [block.records[row].uuid for block, rows in listed for row in rows] == [one.uuid]
     one.set_traits(CLASSES[:1])
-    assert [trait.name for trait in TraitList.get_all_by_provider(context, one)] == CLASSES[:1]
+    assert [trait.name for trait in TraitList.get_with_provider(context, one.uuid)[1]] == CLASSES[:1]
     with pytest.raises(exception.TraitNotFound, match='CUSTOM_NONE, CUSTOM_NOTHING'):
         one.set_traits(['CUSTOM_NONE', *CLASSES, 'CUSTOM_NOTHING'])

@@ -14,6 +14,7 @@ from placement import exception
 from placement.context import RequestContext
 from placement.db import migration, tables
 from placement.db.api import Database
+from placement.objects import aggregate
 from placement.objects.inventory import Inventory, InventoryList
 from placement.objects.resource_class import ResourceClass
 from placement.objects.resource_provider import ResourceProvider
@@ -72,9 +73,9 @@ def test_a_write_does_not_hit_another_provider_of_the_same_uuid(
     fresh = ResourceProvider.create(context, name='provider', uuid=identity)
     with pytest.raises((exception.ConcurrentProviderUpdate, exception.ResourceProviderNotFound)):
         write(found)
-    assert len(InventoryList.get_all_by_provider(context, fresh)) == 0
-    assert len(TraitList.get_all_by_provider(context, fresh)) == 0
-    assert fresh.get_aggregates() == []
+    assert len(InventoryList.get_with_provider(context, fresh.uuid)[1]) == 0
+    assert len(TraitList.get_with_provider(context, fresh.uuid)[1]) == 0
+    assert aggregate.get_with_provider(context, fresh.uuid)[1] == []
     now = ResourceProvider.get_by_uuid(context, identity)
     assert (now.id, now.name, now.generation) == (fresh.id, 'provider', 0)
 

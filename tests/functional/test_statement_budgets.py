@@ -50,14 +50,25 @@ def claim_body(host: ResourceProvider, generation: int | None) -> dict[str, Any]
     }
 
 
-def test_one_provider_costs_one(app: Any, host: ResourceProvider, queries: Counter) -> None:
+#: What hangs on a provider.
+PARTS = ('inventories', 'inventories/VCPU', 'usages', 'traits', 'aggregates', 'allocations')
+
+
+@pytest.mark.parametrize('below', ['', *(f'/{part}' for part in PARTS)])
+def test_a_reading_of_a_provider_costs_one(app: Any, host: ResourceProvider, queries: Counter, below: str) -> None:
+    """However much it has."""
+    host.set_traits(['HW_CPU_X86_VMX', 'HW_CPU_X86_AVX2'])
+    host.set_aggregates([str(uuid.uuid4()), str(uuid.uuid4())], bump=True)
+    for _ in range(2):
+        assert ask(app, 'PUT', f'/allocations/{uuid.uuid4()}', claim_body(host, None)).status_code == 204
     with queries(at_most=1):
-        assert ask(app, 'GET', f'/resource_providers/{host.uuid}').status_code == 200
+        assert ask(app, 'GET', f'/resource_providers/{host.uuid}{below}').status_code == 200
 
 
-def test_usages_cost_two(app: Any, host: ResourceProvider, queries: Counter) -> None:
-    with queries(at_most=2):
-        assert ask(app, 'GET', f'/resource_providers/{host.uuid}/usages').status_code == 200
+@pytest.mark.parametrize('below', ['', *(f'/{part}' for part in PARTS)])
+def test_that_there_is_no_provider_costs_one(app: Any, host: ResourceProvider, queries: Counter, below: str) -> None:
+    with queries(at_most=1):
+        assert ask(app, 'GET', f'/resource_providers/{uuid.uuid4()}{below}').status_code == 404
 
 
 SEARCHES = (
@@ -206,7 +217,18 @@ def test_deleting_allocations_costs_seven(app: Any, host: ResourceProvider, quer
         assert ask(app, 'DELETE', f'/allocations/{consumer}').status_code == 204
 
 
-@pytest.mark.parametrize('path', ['/traits', '/resource_classes', '/usages?project_id=nobody', '/allocations/{}'])
+@pytest.mark.parametrize(
+    'path',
+    [
+        '/traits',
+        '/traits?associated=true&name=in:HW_CPU_X86_VMX',
+        '/resource_classes',
+        '/resource_classes/VCPU',
+        '/usages?project_id=nobody',
+        '/usages?project_id=nobody&user_id=nobody',
+        '/allocations/{}',
+    ],
+)
 def test_other_readings_cost_one(app: Any, queries: Counter, path: str) -> None:
     with queries(at_most=1):
         assert ask(app, 'GET', path.format(uuid.uuid4())).status_code == 200

@@ -1,0 +1,105 @@
+"""How often a request speaks to PostgreSQL and MariaDB, counted on the wire: what drivers and pools add counts, too."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+import webob
+
+from placement import conf as placement_conf
+from placement import deploy
+from tests.integration import databases, wire
+
+pytestmark = pytest.mark.parametrize(
+    'setting', databases.parameters(*databases.defaults()), indirect=True, scope='module'
+)
+
+#: Requests before counting: drivers prepare a statement that comes often.
+WARM = 12
+
+
+class Watched:
+    """The application on a database behind a proxy that counts."""
+
+    def __init__(self, app: Any, proxy: wire.Proxy) -> None:
+        self._app = app
+        self._proxy = proxy
+
+    def call(self, method: str, path: str, body: Any = None) -> webob.Response:
+        """Send a request that succeeds."""
+        request = webob.Request.blank(path, method=method)
+        request.headers['X-Auth-Token'] = 'admin'
+        request.headers['OpenStack-API-Version'] = 'placement 1.29'
+        if body is not None:
+            request.content_type = 'application/json'
+            request.json = body
+        response = request.get_response(self._app)
+        assert response.status_int < 300, response.text
+        return response
+
+    def trips(self, method: str, path: str, body: Any = None) -> int:
+        """How many round trips a request takes."""
+        before = self._proxy.trips
+        self.call(method, path, body)
+        return self._proxy.trips - before
+
+
+@pytest.fixture(scope='module')
+def watched(database: sa.URL) -> Iterator[Watched]:
+    with wire.Proxy(database.host or '', database.port or wire.PORTS[database.get_backend_name()]) as proxy:
+        through = database.set(host='127.0.0.1', port=proxy.port).render_as_string(hide_password=False)
+        overrides: dict[str, dict[str, Any]] = {
+            'placement_database': {'connection': through, 'sync_on_startup': True},
+            'api': {'auth_strategy': 'noauth2'},
+        }
+        app = deploy.loadapp(placement_conf.load(environ={}, config_files=[], overrides=overrides))
+        yield Watched(app, proxy)
+        app.db.dispose()
+
+
+@pytest.fixture(scope='module')
+def host(watched: Watched) -> str:
+    """The path of a provider with three inventories, three traits, two aggregates and a consumer."""
+    made = str(uuid.uuid4())
+    path = f'/resource_providers/{made}'
+    stock = {name: {'total': 8} for name in ('VCPU', 'MEMORY_MB', 'DISK_GB')}
+    traits = ['HW_CPU_X86_VMX', 'HW_CPU_X86_AVX2', 'HW_CPU_X86_SSE']
+    watched.call('POST', '/resource_providers', {'name': made, 'uuid': made})
+    watched.call('PUT', f'{path}/inventories', {'resource_provider_generation': 0, 'inventories': stock})
+    watched.call('PUT', f'{path}/traits', {'resource_provider_generation': 1, 'traits': traits})
+    aggregates = [str(uuid.uuid4()) for _ in range(2)]
+    watched.call('PUT', f'{path}/aggregates', {'resource_provider_generation': 2, 'aggregates': aggregates})
+    held = {made: {'resources': dict.fromkeys(stock, 1)}}
+    owner = {'project_id': 'project', 'user_id': 'user', 'consumer_generation': None}
+    watched.call('PUT', f'/allocations/{made}', {'allocations': held, **owner})
+    return path
+
+
+@pytest.mark.parametrize(
+    'path',
+    [
+        '{host}',
+        '{host}/inventories',
+        '{host}/inventories/VCPU',
+        '{host}/usages',
+        '{host}/traits',
+        '{host}/aggregates',
+        '{host}/allocations',
+        '/allocations/{uuid}',
+        '/usages?project_id=project',
+        '/usages?project_id=project&user_id=user',
+        '/traits',
+        '/traits/HW_CPU_X86_VMX',
+        '/resource_classes',
+        '/resource_classes/VCPU',
+    ],
+)
+def test_a_small_reading_is_one_round_trip(watched: Watched, host: str, path: str) -> None:
+    asked = path.format(host=host, uuid=host.rpartition('/')[2])
+    for _ in range(WARM):
+        watched.call('GET', asked)
+    assert [watched.trips('GET', asked) for _ in range(10)] == [1] * 10
