@@ -11,7 +11,8 @@ from webob import exc
 from placement import wsgi_wrapper
 from placement.wsgi_types import WSGIApplication
 
-_INTEGER = re.compile(r'[0-9]{1,18}')
+#: What ``Content-Length`` may be.
+INTEGER = re.compile(r'[0-9]{1,18}')
 
 
 class BodyHeaders:
@@ -32,6 +33,8 @@ class BodyHeaders:
         return self._application(environ, start_response)
 
     def _check(self, environ: dict[str, Any]) -> exc.HTTPError | None:
+        if error := transfer_encoding_error(environ.get('HTTP_TRANSFER_ENCODING')):
+            return error
         length = environ.get('CONTENT_LENGTH')
         if not length:
             if environ.get('wsgi.input_terminated'):
@@ -40,7 +43,7 @@ class BodyHeaders:
                 # A client in the same process may have used a file.
                 environ['webob.is_body_seekable'] = False
             return None
-        if not _INTEGER.fullmatch(length):
+        if not INTEGER.fullmatch(length):
             return exc.HTTPBadRequest('content-length header must be an integer')
         if int(length) and not environ.get('CONTENT_TYPE'):
             return exc.HTTPBadRequest('content-type header required when content-length > 0')
@@ -80,6 +83,16 @@ class _Bounded:
         if self._left < 0:
             raise _too_long(self._size)
         return data
+
+
+def transfer_encoding_error(value: str | None) -> exc.HTTPError | None:
+    """Judge a ``Transfer-Encoding`` header; None when there is none or it is the one that is known.
+
+    Other codings, such as ``gzip, chunked``, would have to be undone, and a body behind one is not what it seems.
+    """
+    if value is None or value.strip(' \t').lower() == 'chunked':
+        return None
+    return exc.HTTPBadRequest('transfer-encoding header must be chunked, and nothing else')
 
 
 def _too_long(size: int) -> exc.HTTPError:

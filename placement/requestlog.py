@@ -50,7 +50,7 @@ def _log(environ: Mapping[str, Any], url: str, answer: Mapping[str, Any], second
         '%(remote)s "%(method)s %(url)s" status: %(status)s len: %(length)s microversion: %(version)s time: %(time).6f',
         {
             'remote': environ.get('REMOTE_ADDR', '-'),
-            'method': _quote(environ['REQUEST_METHOD']),
+            'method': quote(environ['REQUEST_METHOD']),
             'url': url,
             'status': answer['status'].split(' ', 1)[0],
             'length': length,
@@ -63,9 +63,10 @@ def _log(environ: Mapping[str, Any], url: str, answer: Mapping[str, Any], second
 def _url(environ: Mapping[str, Any]) -> str:
     path = parse.quote((environ.get('SCRIPT_NAME', '') + environ.get('PATH_INFO', '')).encode('latin-1', 'replace'))
     query = environ.get('QUERY_STRING', '')
-    return _quote(f'{path}?{query}' if query else path)
+    return quote(f'{path}?{query}' if query else path)
 
 
-def _quote(text: str) -> str:
+def quote(text: str) -> str:
+    """Make a part of a request fit for a line of a log: percent-encoded, and not longer than is useful."""
     quoted = parse.quote(text[:_MAX_LENGTH].encode('latin-1', 'replace'), safe=_URL_CHARACTERS)
     return quoted if len(text) <= _MAX_LENGTH else f'{quoted}...'

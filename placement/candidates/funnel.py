@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 from placement.candidates.budget import Bound
 from placement.candidates.reasons import Reason
 
+#: Characters of a subject in the line of text; a list of aggregates may have thousands.
+_MAX_SUBJECT = 200
+
 
 @dataclass(frozen=True)
 class Stage:
@@ -69,4 +72,5 @@ class Funnel:
 
 def _stage_text(stage: Stage) -> str:
     refused = ''.join(f', {n} {reason.name.lower()}' for reason, n in stage.refused.items())
-    return f'{stage.rule}{stage.group} {stage.subject}: {stage.trees} trees, {stage.providers} providers{refused}'
+    subject = stage.subject if len(stage.subject) <= _MAX_SUBJECT else f'{stage.subject[:_MAX_SUBJECT]}...'
+    return f'{stage.rule}{stage.group} {subject}: {stage.trees} trees, {stage.providers} providers{refused}'

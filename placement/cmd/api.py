@@ -21,6 +21,7 @@ from oslo_log import log
 from placement import conf as configuration
 from placement import deploy, exception
 from placement.cmd import exporter, output
+from placement.serving.channel import Clients
 
 LOG = log.getLogger(__name__)
 
@@ -145,6 +146,17 @@ class _Server(BaseApplication):
         """Build the application of a worker."""
         return deploy.loadapp(self._conf)
 
+    @property
+    def clients(self) -> Clients:
+        """What the clients of one worker may take."""
+        server = self._conf.server
+        return Clients(server.max_connections, server.client_timeout, server.keepalive_timeout)
+
+    @property
+    def max_body(self) -> int:
+        """Bytes of the longest request body."""
+        return int(self._conf.api.max_request_body_size)
+
     def reload(self) -> None:
         """Take over a changed configuration; one that makes no sense is reported and changes nothing."""
         try:
@@ -160,16 +172,14 @@ class _Server(BaseApplication):
         dev = self._arguments.dev
         return {
             'bind': self._bind,
-            'worker_class': 'gthread',
+            'worker_class': 'placement.serving.worker.WaitressWorker',
             'workers': self._arguments.workers or (1 if dev else os.cpu_count() or 1),
             'threads': self._arguments.threads,
+            'backlog': BACKLOG,
             'loglevel': 'warning' if dev else 'info',
             'proc_name': 'placement-api',
-            # The longest that gunicorn allows: queries for candidates can be long.
-            'limit_request_line': 8190,
-            # What proxies say in headers is for oslo.middleware to believe or not.
-            'secure_scheme_headers': {},
-            'forwarder_headers': '',
+            # By then it has killed what has not ended by itself, and a second is left for the rest.
+            'graceful_timeout': self._conf.server.graceful_timeout - 1,
             'control_socket_disable': True,
             'when_ready': self._greet,
             'on_exit': self._leave,

@@ -19,7 +19,7 @@ from oslo_middleware import cors, http_proxy_to_wsgi
 from oslo_policy import opts as policy_opts
 
 from placement import exception
-from placement.conf import api, healthcheck, metrics, placement, placement_database
+from placement.conf import api, healthcheck, metrics, placement, placement_database, server
 
 #: Where the configuration file is looked for when ``OS_PLACEMENT_CONFIG_DIR`` does not say.
 DEFAULT_DIRECTORY = '/etc/placement'
@@ -28,7 +28,7 @@ FILE_NAME = 'placement.conf'
 #: Name of the policy file, beside the configuration file.
 POLICY_FILE_NAME = 'placement-policy.yaml'
 
-_MODULES = (api, healthcheck, metrics, placement, placement_database)
+_MODULES = (api, healthcheck, metrics, placement, placement_database, server)
 
 #: Contract A 1.14.
 _CORS_DEFAULTS: dict[str, Any] = {

@@ -12,7 +12,7 @@ from oslo_log import log
 from oslo_utils import timeutils
 from webob import exc
 
-from placement import exception, microversion, util, wsgi_wrapper
+from placement import exception, microversion, requestlog, util, wsgi_wrapper
 from placement.candidates.sites import Placement
 from placement.handlers import candidate_query, faults
 from placement.handlers.faults import Answer
@@ -22,9 +22,6 @@ from placement.objects.allocation_candidate import AllocationCandidates
 from placement.policies import allocation_candidate as policies
 
 LOG = log.getLogger(__name__)
-
-#: Characters of a query that are logged.
-_LONGEST_QUERY = 2048
 
 
 @wsgi_wrapper.PlacementWsgify
@@ -55,7 +52,7 @@ def list_allocation_candidates(req: webob.Request) -> webob.Response:
 
 def _log(query: str, found: AllocationCandidates, options: Any) -> None:
     """Say what the answer cannot: that it was cut short, or why it is empty."""
-    shown = query if len(query) <= _LONGEST_QUERY else f'{query[:_LONGEST_QUERY]}...'
+    shown = requestlog.quote(query)
     if found.bounds:
         LOG.warning('Stopped at [placement] %s for %s', candidate_bounds.in_words(found.bounds, options), shown)
     if found.funnel is not None:

@@ -252,6 +252,18 @@ def test_empty_answer_is_explained_in_one_line(app: Any, caplog: pytest.LogCaptu
     assert not _logged(caplog, 'No allocation candidates')
 
 
+def test_a_long_query_is_shortened_in_the_log(app: Any, conf: cfg.ConfigOpts, caplog: pytest.LogCaptureFixture) -> None:
+    stored = Stored(app, flat(3))
+    caplog.set_level(logging.INFO)
+    others = ','.join(f'other{number}' for number in range(1000))
+    stored.candidates(f'resources=VCPU:1&member_of=in:{others}')
+    conf.set_override('max_allocation_candidates', 1, 'placement')
+    stored.candidates(f'resources=VCPU:1&member_of=in:{others},all')
+    lines = [*_logged(caplog, 'No allocation candidates'), *_logged(caplog, 'max_allocation_candidates')]
+    assert len(lines) == 2
+    assert all('resources=VCPU%3A1&member_of=' in line and len(line) < 4096 for line in lines), list(map(len, lines))
+
+
 @pytest.mark.parametrize('asked', ['resources=VCPU:1', 'resources=VCPU:100', 'resources=VCPU:1&limit=3'])
 def test_the_log_does_not_grow_with_the_providers(
     app: Any, caplog: pytest.LogCaptureFixture, context: RequestContext, asked: str

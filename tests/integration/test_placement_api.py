@@ -161,7 +161,7 @@ def test_the_data_can_be_elsewhere_and_stays(tmp_path: pathlib.Path) -> None:
 @pytest.mark.parametrize(
     ('request_bytes', 'statuses'),
     [
-        (_request('GET', '/' + 'x' * 1_000_000, b''), {400, 404, 414}),
+        (_request('GET', '/' + 'x' * 1_000_000, b''), {400, 404, 414, 431}),
         (_request('GET', '/' + 'x' * 8000, b''), {404}),
         (_request('G{}T', '/', b''), {400, 405}),
         (_request('\xff', '/', b''), {400, 405}),

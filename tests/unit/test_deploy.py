@@ -236,6 +236,14 @@ def test_a_body_that_breaks_off_is_the_clients_fault(load: Load) -> None:
     assert req.get_response(load()).status_code == 400
 
 
+@pytest.mark.parametrize('coding', ['gzip, chunked', 'chunked, gzip', 'gzip', 'chunked, chunked', 'identity', ''])
+def test_a_body_in_another_coding_is_refused(load: Load, coding: str) -> None:
+    response = _ask(load(), '/', Transfer_Encoding=coding)
+    assert response.status_code == 400
+    assert response.json['errors'][0]['detail'] == 'transfer-encoding header must be chunked, and nothing else'
+    assert _ask(load(), '/', Transfer_Encoding='Chunked').status_code == 200
+
+
 # CORS ---------------------------------------------------------------------------------------------------------
 
 CORS = {'cors': {'allowed_origin': [ORIGIN]}}

@@ -21,7 +21,7 @@ from placement.observability.metrics import REFUSALS
 from placement.observability.prometheus import PrometheusMetrics
 
 ROOT = Path(__file__).resolve().parents[2]
-OWN_GROUPS = ('api', 'healthcheck', 'metrics', 'placement', 'placement_database')
+OWN_GROUPS = ('api', 'healthcheck', 'metrics', 'placement', 'placement_database', 'server')
 
 
 def _first_cells(text: str) -> list[str]:

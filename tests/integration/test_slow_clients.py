@@ -1,0 +1,286 @@
+"""Clients that send slowly, read slowly or not at all do not keep others waiting (placement/serving)."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import pathlib
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.integration import servers
+
+SECONDS = 30
+HEADERS = {'X-Auth-Token': 'admin', 'OpenStack-API-Version': 'placement 1.29'}
+HALF_HEADER = b'GET /resource_providers HTTP/1.1\r\nHost: localhost\r\nX-Auth-'
+HALF_BODY = (
+    b'POST /resource_providers HTTP/1.1\r\nHost: localhost\r\nX-Auth-Token: admin\r\n'
+    b'Content-Type: application/json\r\nContent-Length: 1000\r\n\r\n{"name": '
+)
+HALF_CHUNK = HALF_BODY.replace(b'Content-Length: 1000\r\n\r\n', b'Transfer-Encoding: chunked\r\n\r\n3E8\r\n')
+TRAITS = b'GET /traits HTTP/1.1\r\nHost: x\r\nX-Auth-Token: admin\r\nOpenStack-API-Version: placement 1.29\r\n\r\n'
+WHOLE = b'GET / HTTP/1.1\r\nHost: localhost\r\n\r\n'
+
+
+@pytest.fixture(scope='module')
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[servers.Server]:
+    """Two workers with four threads each, and the options as they are without a configuration."""
+    directory = tmp_path_factory.mktemp('slow')
+    with servers.serving(f'sqlite:///{directory}/placement.sqlite', directory, threads=4) as running:
+        yield running
+
+
+def _address(server: servers.Server) -> tuple[str, int]:
+    host, _, port = server.url.removeprefix('http://').partition(':')
+    return host, int(port)
+
+
+@contextlib.contextmanager
+def _connected(server: servers.Server, count: int, said: bytes = b'') -> Iterator[list[socket.socket]]:
+    """Connections that have said something and go on to say nothing."""
+    with contextlib.ExitStack() as stack:
+        connections = []
+        for _ in range(count):
+            connection = stack.enter_context(socket.create_connection(_address(server), timeout=SECONDS))
+            connection.sendall(said)
+            connections.append(connection)
+        # The workers have taken all of them when one that came later was answered, and a little later at the most.
+        _ask(server)
+        time.sleep(0.2)
+        yield connections
+
+
+def _ask(server: servers.Server, connection: http.client.HTTPConnection | None = None) -> float:
+    """Ask for the providers; how many seconds it took."""
+    started = time.monotonic()
+    client = connection or http.client.HTTPConnection(*_address(server), timeout=SECONDS)
+    client.request('GET', '/resource_providers', headers=HEADERS)
+    answer = client.getresponse()
+    answer.read()
+    assert answer.status == 200
+    if connection is None:
+        client.close()
+    return time.monotonic() - started
+
+
+def _slowest(server: servers.Server) -> float:
+    """The longest of some requests on new connections and on a kept one."""
+    kept = http.client.HTTPConnection(*_address(server), timeout=SECONDS)
+    with contextlib.closing(kept):
+        return max([*(_ask(server) for _ in range(20)), *(_ask(server, kept) for _ in range(20))])
+
+
+@pytest.mark.parametrize(
+    ('count', 'said'),
+    [(60, HALF_HEADER), (60, HALF_BODY), (60, HALF_CHUNK), (100, b''), (1000, WHOLE)],
+    ids=['half headers', 'half bodies', 'half chunks', 'silence', 'idle after an answer'],
+)
+def test_slow_clients_keep_nobody_waiting(server: servers.Server, count: int, said: bytes) -> None:
+    with _connected(server, count, said):
+        assert _slowest(server) < 1
+
+
+def test_more_connections_than_the_bound_keep_nobody_waiting(tmp_path: pathlib.Path) -> None:
+    few = {'OS_SERVER__MAX_CONNECTIONS': '100'}
+    with (
+        servers.serving(f'sqlite:///{tmp_path}/db.sqlite', tmp_path, environment=few) as server,
+        _connected(server, 300, HALF_HEADER) as connections,
+    ):
+        assert _slowest(server) < 1
+        # Two workers keep at most 100 each, and do not close the one that came last.
+        closed = [_is_closed(connection) for connection in connections]
+        assert sum(closed) >= 100
+        assert not closed[-1]
+        _wait_for(server, 'to make room')
+
+
+def _is_closed(connection: socket.socket) -> bool:
+    connection.setblocking(False)
+    try:
+        return connection.recv(1) == b''
+    except BlockingIOError:
+        return False
+    except ConnectionError:
+        return True
+
+
+def _wait_for(server: servers.Server, words: str) -> None:
+    deadline = time.monotonic() + SECONDS
+    while words not in server.log.read_text():
+        assert time.monotonic() < deadline, server.tail()
+        time.sleep(0.1)
+
+
+@pytest.fixture(scope='module')
+def hasty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[servers.Server]:
+    """A server that waits two seconds for its clients."""
+    directory = tmp_path_factory.mktemp('hasty')
+    short = {'OS_SERVER__CLIENT_TIMEOUT': '2', 'OS_SERVER__KEEPALIVE_TIMEOUT': '2'}
+    url = f'sqlite:///{directory}/placement.sqlite'
+    with servers.serving(url, directory, workers=1, threads=2, environment=short) as running:
+        yield running
+
+
+@pytest.mark.parametrize('said', [HALF_HEADER, HALF_BODY, HALF_CHUNK], ids=['header', 'body', 'chunk'])
+def test_half_requests_are_dropped_in_time_however_they_drip(hasty: servers.Server, said: bytes) -> None:
+    with socket.create_connection(_address(hasty), timeout=SECONDS) as connection:
+        started = time.monotonic()
+        connection.sendall(said)
+        connection.settimeout(0.2)
+        answer = b''
+        while not answer:
+            with contextlib.suppress(TimeoutError):
+                answer = connection.recv(65536)
+                break
+            connection.sendall(b'x')
+        assert 1.5 < time.monotonic() - started < 5
+        assert answer.startswith(b'HTTP/1.1 408 ')
+        (error,) = json.loads(answer.partition(b'\r\n\r\n')[2])['errors']
+        assert error['title'] == 'Request Timeout'
+    _wait_for(hasty, 'status: 408')
+
+
+@pytest.mark.parametrize('said', [b'', WHOLE], ids=['silent', 'idle'])
+def test_connections_without_a_request_are_closed_in_time(hasty: servers.Server, said: bytes) -> None:
+    with socket.create_connection(_address(hasty), timeout=SECONDS) as connection:
+        connection.sendall(said)
+        started = time.monotonic()
+        while connection.recv(65536):
+            pass
+        assert 1.5 < time.monotonic() - started < 5
+
+
+def _fill(server: servers.Server) -> int:
+    """Store traits until the list of them is long; its length."""
+    with contextlib.closing(http.client.HTTPConnection(*_address(server), timeout=SECONDS)) as client:
+        for number in range(1000):
+            client.request('PUT', f'/traits/CUSTOM_{number:05}_{"X" * 240}', headers=HEADERS)
+            assert client.getresponse().read() == b''
+        client.request('GET', '/traits', headers=HEADERS)
+        return len(client.getresponse().read())
+
+
+@contextlib.contextmanager
+def _lazy(server: servers.Server) -> Iterator[list[socket.socket]]:
+    """Clients, more than there are threads, that have asked for some megabytes and do not take them."""
+    with contextlib.ExitStack() as stack:
+        connections = []
+        for _ in range(8):
+            connection = stack.enter_context(socket.socket())
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            connection.connect(_address(server))
+            # Several at once: the kernel takes the first megabytes off the server's hands.
+            connection.sendall(TRAITS * 20)
+            connections.append(connection)
+        yield connections
+
+
+def test_clients_that_do_not_read_hold_no_thread(server: servers.Server) -> None:
+    assert _fill(server) > 250_000
+    with _lazy(server):
+        # Making the answers takes a moment. That their clients are given up would be later.
+        deadline = time.monotonic() + 15
+        while _slowest(server) >= 1:
+            assert time.monotonic() < deadline
+
+
+def test_clients_that_do_not_read_are_given_up(hasty: servers.Server) -> None:
+    assert _fill(hasty) > 250_000
+    with _lazy(hasty) as connections:
+        for connection in connections:
+            _until(lambda connection=connection: _is_refused(connection))  # type: ignore[misc]
+
+
+def _is_refused(connection: socket.socket) -> bool:
+    try:
+        connection.sendall(b'x')
+    except ConnectionError:
+        return True
+    return False
+
+
+def test_requests_behind_each_other_are_answered_in_order(server: servers.Server) -> None:
+    ask = 'GET /{} HTTP/1.1\r\nHost: x\r\nX-Auth-Token: admin\r\n{}\r\n'
+    with socket.create_connection(_address(server), timeout=SECONDS) as connection:
+        names = ['', 'a', 'resource_providers', 'b', '']
+        closes = ['', '', '', '', 'Connection: close\r\n']
+        connection.sendall(''.join(map(ask.format, names, closes)).encode())
+        text = b''.join(iter(lambda: connection.recv(65536), b''))
+    assert re.findall(rb'HTTP/1.1 (\d+) ', text) == [b'200', b'404', b'200', b'404', b'200']
+
+
+def test_who_asks_before_sending_a_body_is_told_to_go_on(server: servers.Server) -> None:
+    head = HALF_BODY.partition(b'\r\n\r\n')[0].replace(b'1000', b'17') + b'\r\nExpect: 100-continue\r\n\r\n'
+    with socket.create_connection(_address(server), timeout=SECONDS) as connection:
+        connection.sendall(head)
+        assert connection.recv(65536) == b'HTTP/1.1 100 Continue\r\n\r\n'
+        connection.sendall(b'{"name": "asked"}')
+        assert connection.recv(65536).startswith(b'HTTP/1.1 201 ')
+
+
+# A stop in spite of computations ----------------------------------------------------------------------------------
+
+BUSY = """
+import sys
+from placement import handler
+from placement.cmd import api
+
+def forever(environ, start_response):
+    while True:
+        pass
+
+handler.ROUTE_DECLARATIONS['/']['GET'] = forever
+sys.exit(api.main())
+"""
+
+
+@pytest.mark.parametrize('number', [signal.SIGTERM, signal.SIGINT], ids=['SIGTERM', 'SIGINT'])
+def test_a_stop_does_not_wait_for_computations_without_end(tmp_path: pathlib.Path, number: signal.Signals) -> None:
+    port = servers.free_port()
+    environment = {name: value for name, value in os.environ.items() if not name.startswith('OS_')}
+    command = [sys.executable, '-c', BUSY, '--dev', '--bind', f'127.0.0.1:{port}', '--workers', '2', '--threads', '8']
+    with (
+        (tmp_path / 'log').open('wb') as log,
+        subprocess.Popen(
+            command,
+            cwd=tmp_path,
+            env={**environment, 'OS_SERVER__GRACEFUL_TIMEOUT': '4'},
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        ) as process,
+        contextlib.ExitStack() as stack,
+    ):
+        stack.callback(_kill, process)
+        _until(lambda: b'Placement listens' in (tmp_path / 'log').read_bytes())
+        for _ in range(16):
+            connection = stack.enter_context(socket.create_connection(('127.0.0.1', port), timeout=SECONDS))
+            connection.sendall(WHOLE)
+        time.sleep(2)
+        started = time.monotonic()
+        process.send_signal(number)
+        assert process.wait(SECONDS) == 0
+        assert time.monotonic() - started < 4
+    with pytest.raises(ProcessLookupError):
+        os.killpg(process.pid, 0)
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def _until(reached: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + SECONDS
+    while not reached():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
