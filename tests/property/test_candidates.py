@@ -6,9 +6,11 @@ import random
 from collections import Counter
 from dataclasses import replace
 
+import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
+from placement.candidates import walk
 from placement.candidates.budget import Bound, Budget
 from placement.candidates.reasons import Reason, Rejections
 from placement.candidates.search import chosen, search
@@ -61,9 +63,14 @@ def test_sites_of_one_shape_share_a_walk(world: list[RP], query: Query) -> None:
     assert sum(site.asked for site in sites) == len({site.shape for site in sites})
 
 
-@thorough(400)
+@pytest.mark.parametrize('patience', [500, 0])
+@thorough(300)
 @given(tight_worlds())
-def test_what_is_tight_is_not_refuted_wrongly(case: tuple[list[RP], Query]) -> None:
+def test_what_is_tight_is_not_refuted_wrongly(
+    monkeypatch: pytest.MonkeyPatch, patience: int, case: tuple[list[RP], Query]
+) -> None:
+    # With no patience, every partial placement is looked at as in the middle of a long walk.
+    monkeypatch.setattr(walk, '_PATIENCE', patience)
     world, query = case
     rejections: Rejections = Counter()
     rows = Rows(world)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
@@ -12,8 +12,8 @@ from placement import conf as placement_conf
 from placement.candidates import budget as budgets
 from placement.candidates.budget import Bound, Budget
 from placement.candidates.request import CandidateRequest
-from placement.candidates.search import chosen, search
-from placement.candidates.sites import Candidate
+from placement.candidates.search import Finder, chosen, search
+from placement.candidates.sites import AnchorSite, Candidate
 from placement.candidates.size import Size
 from placement.objects import candidate_bounds
 from tests.property import candidates_hard as hard
@@ -59,6 +59,14 @@ def test_formulas_are_decided_rightly(clauses: int, seed: int) -> None:
     rows = Rows(world)
     bodies = {rows.body(one) for one in search(rows.sites(), request_of(query), Budget())}
     assert bodies == Oracle(world).candidates(query)
+
+
+@pytest.mark.parametrize('seed', range(5))
+def test_isolated_groups_that_few_providers_can_serve_are_decided(seed: int) -> None:
+    budget = defaults()
+    answered(hard.tied(seed, 30, 30, 'isolate'), budget)
+    assert budget.met == set()
+    assert budget.spent < 100_000
 
 
 HARD: dict[str, Case] = {
@@ -117,6 +125,31 @@ def test_what_was_found_when_the_steps_are_gone_is_the_answer() -> None:
     assert budget.met == {Bound.REQUEST_STEPS}
     assert 0 < len(some) < len(everything)
     assert [one.amounts for one in some] == [one.amounts for one in everything[: len(some)]]
+
+
+def test_no_more_trees_are_looked_at_when_the_steps_are_gone() -> None:
+    world, query = hard.clouds(lambda _seed: hard.packing(0, classes=3), 20)
+    pulled = 0
+
+    def watched() -> Iterator[AnchorSite]:
+        nonlocal pulled
+        for site in Rows(world).sites():
+            pulled += 1
+            yield site
+
+    assert list(search(watched(), request_of(query), Budget(steps=10_000))) == []
+    assert pulled < 10
+
+
+def test_a_walk_holds_two_placements_at_a_time() -> None:
+    finder = Finder(request_of(hard.wide(8)[1]), Budget())
+    [site] = Rows(hard.wide(8)[0]).sites()
+    [(_, walk)] = finder.walks([site])
+    for index in range(2**8):
+        assert walk.get(index) is not None
+        assert sum(one is not None for one in walk.found) <= 2
+    assert walk.get(2**8) is None
+    assert walk.ended
 
 
 def test_hard_trees_do_not_hide_easy_ones() -> None:
@@ -220,6 +253,21 @@ def test_a_limit_that_is_reached_hides_no_bound_that_was_met_elsewhere() -> None
     budget = Budget(size=10 * 50 + 21)
     assert len(answered((world, query), budget)) == 50
     assert budget.met == set()
+
+
+def test_a_sample_forgets_what_it_refused() -> None:
+    small, large = hard.wide(1, 30), hard.wide(1, 60)
+    request = replace(request_of(small[1]), limit=1)
+    first, *others = answered(small, Budget())
+    big = answered(large, Budget())[0]
+    kept = set()
+    for seed in range(20):
+        budget = Budget(size=40)
+        [one] = chosen(iter([first, *[big] * 10, *others]), request, budget, random.Random(seed))
+        assert one is not big
+        kept.add(one.amounts)
+    # One that is too large is drawn nearly every time, and another after it.
+    assert len(kept) > 8
 
 
 def test_samples_are_drawn_from_everything_and_hold_what_fits() -> None:
