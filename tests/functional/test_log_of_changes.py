@@ -181,6 +181,33 @@ def test_numbers_have_no_gaps(db: Database) -> None:
     assert newest(db) == {writer: number + 2}
 
 
+def test_a_commit_that_is_refused_uses_no_number(db: Database, context: RequestContext) -> None:
+    """Its entry was inserted already. The next attempt inserts it again, under the same number."""
+    provider = host(context, 'host')
+    attempts = 0
+
+    def work(tx: sa.Connection) -> None:
+        nonlocal attempts
+        attempts += 1
+        changes.providers(tx, [provider.id])
+        if attempts < 3:
+            # Refers to nothing, which SQLite finds out at the end only.
+            tx.exec_driver_sql('PRAGMA defer_foreign_keys = ON')
+            row = {'resource_provider_id': provider.id, 'aggregate_id': 77}
+            tx.execute(tables.resource_provider_aggregates.insert(), row)
+
+    with db.reader() as tx:
+        before = changes.newest(tx)
+    db.write(work)
+    db.write(work)
+    assert attempts == 4
+    with db.reader() as tx:
+        after = changes.newest(tx)
+        assert changes.since(tx, before, after) == {provider.id: What.PROVIDER}
+    assert after.keys() == before.keys()
+    assert sum(after.values()) == sum(before.values()) + 2
+
+
 def test_a_gap_is_noticed(db: Database, logged: Logged) -> None:
     (writer,) = newest(db)
     db.write(lambda tx: changes.usage(tx, [1]))
