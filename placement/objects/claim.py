@@ -2,7 +2,8 @@
 
 The order of statements is the order of locks, the same in every transaction: custom resource classes (held, so that
 nobody renames or deletes them), consumers, then providers, then inventories (by provider, then class), then allocation
-rows. So writers to the same provider queue, and none waits in a circle.
+rows. So writers to the same provider queue, and none waits in a circle. Allocation rows come earlier where a consumer
+gives up everything: they are guarded by its record, and nobody else waits for them.
 
 Whether there is room is decided by the UPDATE that takes it: its WHERE clause is the rule and its row count the
 verdict, on what is committed at that moment, at every isolation level. Only a refusal reads again, to say which rule
@@ -90,16 +91,35 @@ def delete_allocations(context: Any, consumer_uuid: str) -> None:
 
 
 def _delete(tx: sa.Connection, consumer_uuid: str) -> None:
-    held = holding.read(tx, [consumer_uuid])
+    held = _take(tx, consumer_uuid)
     if not held.rows:
         raise exception.AllocationsNotFound(consumer=consumer_uuid)
-    consumer_records.write(tx, [consumer_records.Wanted(consumer_uuid, None)], held.consumers)
     usage_moves.apply(tx, held.amounts(), {})
-    _delete_rows(tx, held)
     changes.usage(tx, held.provider_ids())
 
 
+def _give_up(tx: sa.Connection, claim: ConsumerClaim) -> None:
+    held = _take(tx, claim.consumer_uuid)
+    _check_generation(claim, held.generations().get(claim.consumer_uuid))
+    _bump_providers(tx, held.provider_ids())
+    usage_moves.apply(tx, held.amounts(), {})
+    changes.usage(tx, held.provider_ids())
+
+
+def _take(tx: sa.Connection, consumer_uuid: str) -> holding.Held:
+    """Delete a consumer and its allocations, and return what they were."""
+    if holding.can_take(tx):
+        return holding.take(tx, consumer_uuid)
+    held = holding.read(tx, [consumer_uuid])
+    consumer_records.write(tx, [consumer_records.Wanted(consumer_uuid, None)], held.consumers)
+    _delete_rows(tx, held)
+    return held
+
+
 def _replace(db: Any, tx: sa.Connection, claims: Sequence[ConsumerClaim]) -> None:
+    if len(claims) == 1 and not claims[0].allocations:
+        _give_up(tx, claims[0])
+        return
     held = _read(tx, claims)
     generations = held.generations()
     for claim in claims:

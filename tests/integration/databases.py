@@ -112,3 +112,20 @@ def execute(url: sa.URL, statement: str) -> None:
     engine = sa.create_engine(url, isolation_level='AUTOCOMMIT', poolclass=sa.NullPool)
     with engine.connect() as connection:
         connection.execute(sa.text(statement))
+
+
+def end_connections(database: sa.URL) -> None:
+    """Let the server end all connections to this database."""
+    engine = sa.create_engine(database, poolclass=sa.NullPool, isolation_level='AUTOCOMMIT')
+    with engine.connect() as connection:
+        if engine.dialect.name == 'postgresql':
+            connection.exec_driver_sql(
+                'SELECT pg_terminate_backend(pid) FROM pg_stat_activity'
+                ' WHERE datname = current_database() AND pid <> pg_backend_pid()'
+            )
+            return
+        listed = connection.exec_driver_sql(
+            'SELECT id FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID()'
+        )
+        for (id_,) in listed.all():
+            connection.exec_driver_sql(f'KILL {id_}')

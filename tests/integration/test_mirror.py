@@ -72,29 +72,12 @@ def test_a_connection_that_died_is_replaced(database: sa.URL, db: Database) -> N
     mirror = Mirror(db)
     state = mirror.current()
     for _ in range(2):
-        end_connections(database)
+        databases.end_connections(database)
         assert mirror.current() is state
     db.write(changes.names)
-    end_connections(database)
+    databases.end_connections(database)
     mirror.current()
     compare(mirror, db)
-
-
-def end_connections(database: sa.URL) -> None:
-    """Let the server end all connections to this database."""
-    engine = sa.create_engine(database, poolclass=sa.NullPool, isolation_level='AUTOCOMMIT')
-    with engine.connect() as connection:
-        if engine.dialect.name == 'postgresql':
-            connection.exec_driver_sql(
-                'SELECT pg_terminate_backend(pid) FROM pg_stat_activity'
-                ' WHERE datname = current_database() AND pid <> pg_backend_pid()'
-            )
-            return
-        listed = connection.exec_driver_sql(
-            'SELECT id FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID()'
-        )
-        for (id_,) in listed.all():
-            connection.exec_driver_sql(f'KILL {id_}')
 
 
 def test_a_child_has_connections_of_its_own(db: Database) -> None:

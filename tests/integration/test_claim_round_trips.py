@@ -1,0 +1,117 @@
+"""What a claim costs on the wire, whatever drivers and pools add to its statements; and what their tests were for."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+
+import pytest
+import sqlalchemy as sa
+
+from placement import exception
+from placement.context import RequestContext
+from placement.db.api import Database
+from placement.objects import claim
+from placement.objects.inventory import Inventory
+from placement.objects.resource_provider import ResourceProvider
+from tests.integration import databases, mirrors, wire
+
+pytestmark = pytest.mark.parametrize(
+    'setting', databases.parameters(*databases.defaults()), indirect=True, scope='module'
+)
+
+CLASSES = ('VCPU', 'MEMORY_MB', 'DISK_GB')
+
+
+@pytest.fixture(scope='module')
+def proxy(database: sa.URL) -> Iterator[wire.Proxy]:
+    """What lies between the service and its database."""
+    with wire.Proxy(database.host or '', database.port or wire.PORTS[database.get_backend_name()]) as running:
+        yield running
+
+
+@pytest.fixture(scope='module')
+def db(database: sa.URL, proxy: wire.Proxy) -> Iterator[Database]:
+    """The database, through the proxy."""
+    through = database.set(host='127.0.0.1', port=proxy.port)
+    with mirrors.database(through.render_as_string(hide_password=False)) as opened:
+        opened.sync()
+        yield opened
+
+
+@pytest.fixture(scope='module')
+def context(db: Database) -> RequestContext:
+    """Whoever claims."""
+    return RequestContext(conf=None, db=db)  # type: ignore[arg-type]
+
+
+@pytest.fixture(params=[1, 40])
+def hosts(context: RequestContext, request: pytest.FixtureRequest) -> list[str]:
+    """The uuids of hosts, of which something was claimed."""
+    uuids = [str(uuid.uuid4()) for _ in range(request.param)]
+    for host in uuids:
+        provider = ResourceProvider.create(context, name=host, uuid=host)
+        provider.set_inventories([Inventory.from_request(name, {'total': 100}) for name in CLASSES])
+    put(context, uuids)
+    return uuids
+
+
+def put(context: RequestContext, hosts: list[str], consumer: str | None = None) -> str:
+    """Claim one of each class of each host, or nothing of no host."""
+    consumer = consumer or str(uuid.uuid4())
+    wanted = {host: dict.fromkeys(CLASSES, 1) for host in hosts}
+    claim.replace_allocations(context, [claim.ConsumerClaim(consumer, 'project', 'user', wanted)])
+    return consumer
+
+
+def test_claim_and_release(context: RequestContext, proxy: wire.Proxy, hosts: list[str]) -> None:
+    """The statements and the COMMIT; and the BEGIN, which psycopg sends by itself."""
+    on_postgresql = context.db.engine.dialect.name == 'postgresql'
+    for _ in range(10):
+        # Psycopg prepares a statement that comes often.
+        claim.delete_allocations(context, put(context, hosts, put(context, hosts)))
+        put(context, [], put(context, hosts))
+    consumer = put(context, hosts)
+    works: dict[str, tuple[Callable[[], object], int, int]] = {
+        'claim': (lambda: put(context, hosts), 7, 8),
+        'change': (lambda: put(context, hosts, consumer), 8, 9),
+        'clear': (lambda: put(context, [], consumer), 6, 7),
+        'claim and delete': (lambda: claim.delete_allocations(context, put(context, hosts)), 7 + 5, 8 + 6),
+    }
+    counts = {}
+    for name, (work, *_) in works.items():
+        proxy.trips = 0
+        work()
+        counts[name] = proxy.trips
+    assert counts == {name: both[on_postgresql] for name, (_, *both) in works.items()}
+
+
+def test_a_dead_connection_is_replaced(
+    context: RequestContext, database: sa.URL, db: Database, hosts: list[str]
+) -> None:
+    databases.end_connections(database)
+    consumer = put(context, hosts)
+    databases.end_connections(database)
+    with db.reader() as connection:
+        assert connection.exec_driver_sql('SELECT count(*) FROM consumers').scalar_one() > 0
+    databases.end_connections(database)
+    claim.delete_allocations(context, consumer)
+    with pytest.raises(exception.AllocationsNotFound):
+        claim.delete_allocations(context, consumer)
+
+
+@pytest.mark.parametrize('at', ['statement', 'commit'])
+def test_a_connection_that_dies_later_is_an_outage(database: sa.URL, db: Database, at: str) -> None:
+    """The transaction may have been committed, or it may be the transaction that ends connections."""
+    begun = []
+
+    def work(tx: sa.Connection) -> None:
+        begun.append(tx)
+        tx.exec_driver_sql('SELECT id FROM consumers')
+        databases.end_connections(database)
+        if at == 'statement':
+            tx.exec_driver_sql('SELECT id FROM consumers')
+
+    with pytest.raises(exception.DatabaseUnavailable):
+        db.write(work)
+    assert len(begun) == 1
