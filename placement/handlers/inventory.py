@@ -11,6 +11,7 @@ from webob import exc
 from placement import errors, exception, microversion, util, wsgi_wrapper
 from placement.handlers import faults, modified
 from placement.handlers.faults import Answer
+from placement.objects import inventory as objects
 from placement.objects.inventory import Inventory, InventoryList
 from placement.objects.provider_parts import Provider
 from placement.objects.resource_provider import ResourceProvider
@@ -37,7 +38,7 @@ def _collection(provider: ResourceProvider | Provider, inventories: Iterable[Inv
 
 def _provider(req: webob.Request) -> ResourceProvider:
     uuid = util.wsgi_path_item(req.environ, 'uuid')
-    return ResourceProvider.get_by_uuid(req.environ['placement.context'], uuid)
+    return ResourceProvider.get_with(req.environ['placement.context'], uuid, objects.read)
 
 
 def _make(req: webob.Request, provider: ResourceProvider, resource_class: str, record: dict[str, Any]) -> Inventory:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ from webob import exc
 from placement import exception, microversion, util, validation, wsgi_wrapper
 from placement.handlers import faults, modified
 from placement.handlers.faults import Answer
+from placement.objects import trait
 from placement.objects.provider_parts import Provider
 from placement.objects.resource_provider import ResourceProvider
 from placement.objects.trait import Trait, TraitList
@@ -25,7 +27,7 @@ _INVALID_NAME = (
 
 def _for_provider(req: webob.Request, provider: ResourceProvider | Provider, traits: Sequence[Trait]) -> webob.Response:
     body = {
-        'traits': [trait.name for trait in traits],
+        'traits': [one.name for one in traits],
         'resource_provider_generation': provider.generation,
     }
     return util.json_response(req, body, last_modified=modified.newest(traits))
@@ -58,11 +60,10 @@ def update_traits_for_resource_provider(req: webob.Request) -> webob.Response:
     context = req.environ['placement.context']
     context.can(policies.RP_UPDATE)
     data = util.extract_json(req.body, schema.PUT_FOR_PROVIDER)
-    provider = ResourceProvider.get_by_uuid(context, util.wsgi_path_item(req.environ, 'uuid'))
+    read = functools.partial(trait.read, wanted=data['traits'])
+    provider = ResourceProvider.get_with(context, util.wsgi_path_item(req.environ, 'uuid'), read)
     provider.check_generation(data['resource_provider_generation'])
-    provider.set_traits(data['traits'])
-    _, traits = TraitList.get_with_provider(context, provider.uuid)
-    return _for_provider(req, provider, traits)
+    return _for_provider(req, provider, provider.set_traits(data['traits']))
 
 
 @wsgi_wrapper.PlacementWsgify
@@ -72,7 +73,7 @@ def delete_traits_for_resource_provider(req: webob.Request) -> webob.Response:
     """Take all traits from a provider."""
     context = req.environ['placement.context']
     context.can(policies.RP_DELETE)
-    ResourceProvider.get_by_uuid(context, util.wsgi_path_item(req.environ, 'uuid')).clear_traits()
+    ResourceProvider.get_with(context, util.wsgi_path_item(req.environ, 'uuid'), trait.read).clear_traits()
     return util.empty_response(req, 204)
 
 
@@ -110,7 +111,7 @@ def list_traits(req: webob.Request) -> webob.Response:
     if 'associated' in params:
         filters.update(_associated_filter(params['associated']))
     traits = TraitList.get_all(context, **filters)
-    body = {'traits': [trait.name for trait in traits]}
+    body = {'traits': [one.name for one in traits]}
     return util.json_response(req, body, last_modified=modified.newest(traits))
 
 
@@ -121,8 +122,8 @@ def get_trait(req: webob.Request) -> webob.Response:
     """Say whether a trait exists."""
     context = req.environ['placement.context']
     context.can(policies.SHOW)
-    trait = Trait.get_by_name(context, util.wsgi_path_item(req.environ, 'name'))
-    return util.empty_response(req, 204, last_modified=trait.modified)
+    found = Trait.get_by_name(context, util.wsgi_path_item(req.environ, 'name'))
+    return util.empty_response(req, 204, last_modified=found.modified)
 
 
 @wsgi_wrapper.PlacementWsgify
@@ -137,12 +138,12 @@ def put_trait(req: webob.Request) -> webob.Response:
         validation.validate(name, schema.CUSTOM_TRAIT_NAME)
     except validation.ValidationError as error:
         raise exc.HTTPBadRequest(_INVALID_NAME) from error
-    trait, created = Trait.ensure(context, name)
+    found, created = Trait.ensure(context, name)
     return util.empty_response(
         req,
         201 if created else 204,
         location=util.trait_url(req.environ, name),
-        last_modified=trait.modified,
+        last_modified=found.modified,
     )
 
 

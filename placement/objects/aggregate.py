@@ -38,24 +38,43 @@ def replace(tx: sa.Connection, provider_id: int, uuids: Sequence[str]) -> None:
 
     :param uuids: sorted and distinct, so that two requests that introduce the same aggregates meet in one order.
     """
-    tx.execute(_members.delete().where(_members.c.resource_provider_id == provider_id))
-    if not uuids:
-        return
-    tx.execute(statements.insert_unless_present(tx, _aggregates), [{'uuid': uuid} for uuid in uuids])
-    ids = _hold(tx, uuids)
+    # Whatever was read before may have changed: below microversion 1.19 the generation does not tell.
+    tx.execute(_LEAVE, {'provider': provider_id})
+    for batch in statements.batches(uuids):
+        _join(tx, provider_id, batch)
+
+
+def _join(tx: sa.Connection, provider_id: int, uuids: Sequence[str]) -> None:
+    """Put a provider into aggregates that it is not in; creates those that are unheard of."""
     try:
-        tx.execute(_members.insert(), [{'resource_provider_id': provider_id, 'aggregate_id': id_} for id_ in ids])
+        joined = tx.execute(_JOIN, {'provider': provider_id, 'uuids': uuids}).rowcount
+        if joined < len(uuids):
+            tx.execute(statements.insert_unless_present(tx, _aggregates), [{'uuid': uuid} for uuid in uuids])
+            joined += tx.execute(_JOIN, {'provider': provider_id, 'uuids': uuids}).rowcount
     except (db_exc.DBReferenceError, db_exc.DBDuplicateEntry) as error:
         # An audit on another node of a cluster removed an aggregate that nobody was in.
         raise db_api.TryAgain from error
-
-
-def _hold(tx: sa.Connection, uuids: Sequence[str]) -> list[int]:
-    """The ids of aggregates, none of which goes away before the transaction ends; start over if one just did."""
-    ids: list[int] = []
-    for batch in statements.batches(uuids):
-        query = sa.select(_aggregates.c.id).where(_aggregates.c.uuid.in_(batch)).order_by(_aggregates.c.id)
-        ids += tx.scalars(query.with_for_update(read=True, key_share=True))
-    if len(ids) != len(uuids):
+    if joined != len(uuids):
         raise db_api.TryAgain
-    return ids
+
+
+_LEAVE = _members.delete().where(_members.c.resource_provider_id == sa.bindparam('provider'))
+
+_OWN = _members.alias('own')
+#: Holds the aggregates, so that none goes away before the transaction ends.
+_JOIN = (
+    _members.insert()
+    .from_select(
+        ['resource_provider_id', 'aggregate_id'],
+        sa.select(sa.bindparam('provider', type_=sa.Integer), _aggregates.c.id)
+        .where(
+            _aggregates.c.uuid.in_(sa.bindparam('uuids', expanding=True)),
+            ~sa.exists().where(
+                _OWN.c.aggregate_id == _aggregates.c.id, _OWN.c.resource_provider_id == sa.bindparam('provider')
+            ),
+        )
+        .order_by(_aggregates.c.id)
+        .with_for_update(read=True, key_share=True, of=_aggregates),
+    )
+    .execution_options(preserve_rowcount=True)
+)

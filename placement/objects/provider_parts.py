@@ -26,10 +26,23 @@ class Provider(NamedTuple):
 def statement(
     parts: sa.FromClause, owner: sa.ColumnElement[int], order: sa.ColumnElement[int], *columns: sa.ColumnElement[Any]
 ) -> sa.Select[Any]:
-    """What ``read`` runs. Built once, at import.
+    """What ``read`` runs for what belongs to a provider. Built once, at import.
 
     :param parts: tables, joined with one another.
     :param owner: the column among them that holds the id of the provider.
+    :param order: as for ``beside``.
+    :param columns: as for ``beside``.
+    """
+    return beside(parts, owner == _providers.c.id, order, *columns)
+
+
+def beside(
+    parts: sa.FromClause, which: sa.ColumnElement[bool], order: sa.ColumnElement[int], *columns: sa.ColumnElement[Any]
+) -> sa.Select[Any]:
+    """What ``read`` runs for anything that is read along with a provider.
+
+    :param parts: tables, joined with one another.
+    :param which: selects among them.
     :param order: what to sort by; never NULL in a part.
     :param columns: what to select of each part.
     """
@@ -41,16 +54,16 @@ def statement(
             order.label(_PART),
             *columns,
         )
-        .select_from(_providers.outerjoin(parts, owner == _providers.c.id))
+        .select_from(_providers.outerjoin(parts, which))
         .where(_providers.c.uuid == sa.bindparam('owner_uuid'))
         .order_by(order)
     )
 
 
-def read(context: Any, query: sa.Select[Any], uuid: str, **parameters: Any) -> tuple[Provider, list[sa.Row[Any]]]:
+def read(context: Any, query: sa.Executable, uuid: str, **parameters: Any) -> tuple[Provider, list[sa.Row[Any]]]:
     """The provider with a canonical ``uuid``, and a row for each of its parts.
 
-    :param query: made by ``statement``.
+    :param query: made by ``statement`` or ``beside``.
     :param parameters: what ``query`` has parameters for beyond the uuid.
     :raises ResourceProviderNotFound: there is none.
     """

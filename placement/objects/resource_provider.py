@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import enum
+import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import sqlalchemy as sa
 from oslo_db import exception as db_exc
+from oslo_utils import timeutils
 
 from placement import exception
 from placement.db import changes, names, tables
-from placement.objects import aggregate, base, generation, inventory, provider_tree, trait
+from placement.objects import aggregate, base, generation, inventory, provider_parts, provider_tree, trait
 from placement.objects.base import fields
 
 _providers = tables.resource_providers
@@ -25,6 +27,9 @@ class Unchanged(enum.Enum):
     UNCHANGED = 'unchanged'
 
 
+#: Reads a provider along with what hangs on it, given a context and a uuid.
+Reader = Callable[[Any, str], tuple[provider_parts.Provider, list[sa.Row[Any]]]]
+
 #: Given as the parent in an update: leave it alone.
 UNCHANGED = Unchanged.UNCHANGED
 
@@ -36,6 +41,9 @@ class ResourceProvider(base.Timestamped):
     A change of what hangs on a provider (inventories, traits, aggregates) is guarded by a compare-and-swap of
     ``generation`` from the value that this object was read with.
     """
+
+    #: What ``get_with`` read, until it is used.
+    _parts: Sequence[sa.Row[Any]] | None = None
 
     id: int
     uuid: str
@@ -65,6 +73,20 @@ class ResourceProvider(base.Timestamped):
         return cls.from_row(context, rows[0])
 
     @classmethod
+    def get_with(cls, context: Any, uuid: str, read: Reader) -> ResourceProvider:
+        """The provider with this canonical ``uuid``, and what hangs on it, which the write that follows relies on.
+
+        It knows no more of itself than ``id``, ``uuid`` and ``generation``.
+
+        :param read: ``read`` of the module of what hangs on it.
+        :raises ResourceProviderNotFound: there is none.
+        """
+        found, parts = read(context, uuid)
+        provider = cls(context, **found._asdict())
+        provider._parts = parts
+        return provider
+
+    @classmethod
     def create(cls, context: Any, *, name: str, uuid: str, parent_provider_uuid: str | None = None) -> ResourceProvider:
         """Store a new provider, a root unless a parent is given (contract A 5.2).
 
@@ -76,9 +98,24 @@ class ResourceProvider(base.Timestamped):
         if parent_provider_uuid == uuid:
             raise exception.ParentProviderIsSelf
 
+        # Without fractions of a second, which not every database keeps.
+        created_at = timeutils.utcnow().replace(microsecond=0)
+
         def work(tx: sa.Connection) -> ResourceProvider:
-            provider_tree.insert(tx, name=name, uuid=uuid, parent_uuid=parent_provider_uuid)
-            return cls._get(context, tx, uuid)
+            own_id, root_uuid = provider_tree.insert(
+                tx, name=name, uuid=uuid, parent_uuid=parent_provider_uuid, created_at=created_at
+            )
+            return cls(
+                context,
+                id=own_id,
+                uuid=uuid,
+                name=name,
+                generation=0,
+                parent_provider_uuid=parent_provider_uuid,
+                root_provider_uuid=root_uuid,
+                created_at=created_at,
+                updated_at=None,
+            )
 
         try:
             created: ResourceProvider = context.db.write(work)
@@ -144,7 +181,8 @@ class ResourceProvider(base.Timestamped):
         :raises InventoryInUse: a class that would go has allocations.
         :raises ConcurrentProviderUpdate: the generation moved.
         """
-        self._bumping(lambda tx: inventory.replace_all(self._context.db, tx, self, records))
+        present = self._take_parts(inventory.read)
+        self._bumping(lambda tx: inventory.replace_all(self._context.db, tx, self, present, records))
 
     def update_inventory(self, record: inventory.Inventory) -> None:
         """Overwrite the inventory of one class.
@@ -153,7 +191,8 @@ class ResourceProvider(base.Timestamped):
         :raises InventoryRecordNotFound: the provider has no inventory of it.
         :raises ConcurrentProviderUpdate: the generation moved.
         """
-        self._bumping(lambda tx: inventory.update(self._context.db, tx, self, record))
+        present = self._take_parts(inventory.read)
+        self._bumping(lambda tx: inventory.update(self._context.db, tx, self, present, record))
 
     def delete_inventory(self, resource_class: str) -> None:
         """Remove the inventory of one class.
@@ -162,7 +201,8 @@ class ResourceProvider(base.Timestamped):
         :raises InventoryInUse: it has allocations.
         :raises ConcurrentProviderUpdate: the generation moved.
         """
-        self._bumping(lambda tx: inventory.delete(self._context.db, tx, self, resource_class))
+        present = self._take_parts(inventory.read)
+        self._bumping(lambda tx: inventory.delete(self._context.db, tx, self, present, resource_class))
 
     def delete_inventories(self) -> None:
         """Remove all inventory.
@@ -170,7 +210,7 @@ class ResourceProvider(base.Timestamped):
         :raises InventoryInUse: some of it has allocations.
         :raises ConcurrentProviderUpdate: the generation moved.
         """
-        self._bumping(lambda tx: inventory.replace_all(self._context.db, tx, self, []))
+        self.set_inventories([])
 
     # Aggregates and traits -----------------------------------------------------------------------------------
 
@@ -187,15 +227,20 @@ class ResourceProvider(base.Timestamped):
         else:
             self._context.db.write(lambda tx: self._set_aggregates(tx, wanted))
 
-    def set_traits(self, names: Iterable[str]) -> None:
+    def set_traits(self, names: Iterable[str]) -> trait.TraitList:
         """Give the provider exactly these traits. The generation moves only if that changes anything.
 
+        :returns: the traits that it has then.
         :raises TraitNotFound: with all names that do not exist.
         :raises ConcurrentProviderUpdate: the generation moved.
         """
         wanted = sorted(set(names))
-        changed = self._context.db.write(lambda tx: trait.replace(self._context.db, tx, self, wanted))
-        self.generation += changed
+        exchange = trait.Exchange(self._take_parts(functools.partial(trait.read, wanted=wanted)), wanted)
+        if exchange.missing:
+            raise exception.TraitNotFound(names=', '.join(exchange.missing))
+        if not exchange.is_empty:
+            self._bumping(lambda tx: exchange.carry_out(self._context.db, tx, self))
+        return trait.TraitList.from_rows(self._context, trait.Trait, exchange.kept)
 
     def clear_traits(self) -> None:
         """Take all traits away. The generation moves only if there were any.
@@ -205,6 +250,18 @@ class ResourceProvider(base.Timestamped):
         self.set_traits([])
 
     # Inside --------------------------------------------------------------------------------------------------
+
+    def _take_parts(self, read: Reader) -> Sequence[sa.Row[Any]]:
+        """What hangs on the provider at its present ``generation``, which the write that follows moves.
+
+        :raises ConcurrentProviderUpdate: the generation moved.
+        """
+        parts, self._parts = self._parts, None
+        if parts is None:
+            found, parts = read(self._context, self.uuid)
+            if (found.id, found.generation) != (self.id, self.generation):
+                raise exception.ConcurrentProviderUpdate
+        return parts
 
     def _bumping(self, work: Callable[[sa.Connection], None]) -> None:
         """Run ``work``, which moves the generation by one, as one transaction."""

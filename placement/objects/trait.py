@@ -117,45 +117,73 @@ _ASSOCIATED = sa.exists().where(_provider_traits.c.trait_id == _traits.c.id)
 #: By whether at least one provider, or none, has the trait; None for all.
 _LISTED = {None: _ALL, True: _ALL.where(_ASSOCIATED), False: _ALL.where(~_ASSOCIATED)}
 
-_WITH_PROVIDER = provider_parts.statement(
-    _provider_traits.join(_traits, _traits.c.id == _provider_traits.c.trait_id),
-    _provider_traits.c.resource_provider_id,
-    _traits.c.id,
-    *_traits.c,
+_JOINED = _provider_traits.join(_traits, _traits.c.id == _provider_traits.c.trait_id)
+_OWNER = _provider_traits.c.resource_provider_id
+_WITH_PROVIDER = provider_parts.statement(_JOINED, _OWNER, _traits.c.id, *_traits.c)
+#: The traits of a provider, and those that a request wants it to have.
+_WITH_WANTED = sa.union_all(
+    provider_parts.statement(_JOINED, _OWNER, _traits.c.id, *_traits.c, sa.literal(1).label('present')).order_by(None),
+    provider_parts.beside(
+        _traits,
+        _traits.c.name.in_(sa.bindparam('wanted', expanding=True)),
+        _traits.c.id,
+        *_traits.c,
+        sa.literal(0).label('present'),
+    ).order_by(None),
 )
 
 
-def replace(db: Any, tx: sa.Connection, provider: Any, wanted: Sequence[str]) -> bool:
-    """Make ``wanted`` all the traits of ``provider``; move its generation and return True if that changes anything.
+def read(context: Any, uuid: str, wanted: Sequence[str] = ()) -> tuple[provider_parts.Provider, list[sa.Row[Any]]]:
+    """A provider and the rows of its traits (``present`` is 1) and of those of ``wanted`` that exist (0).
 
-    :raises TraitNotFound: with all names that do not exist.
-    :raises ConcurrentProviderUpdate: the generation moved.
+    :raises ResourceProviderNotFound: no such provider.
     """
-    wanted_ids = set(_known_ids(db, tx, wanted).values())
-    present_ids = {row.id for row in tx.execute(_of_provider(provider.id))}
-    if wanted_ids == present_ids:
-        generation.check(tx, provider)
-        return False
-    generation.bump(tx, provider)
-    own = _provider_traits.c.resource_provider_id == provider.id
-    for batch in statements.batches(sorted(present_ids - wanted_ids)):
-        tx.execute(_provider_traits.delete().where(own, _provider_traits.c.trait_id.in_(batch)))
-    added = [{'resource_provider_id': provider.id, 'trait_id': id_} for id_ in sorted(wanted_ids - present_ids)]
-    if added:
-        _associate(tx, added)
-    return True
+    sought = [name for name in wanted if names.storable(name)]
+    provider, rows = provider_parts.read(context, _WITH_WANTED, uuid, wanted=sought[: statements.BATCH])
+    for batch in statements.batches(sought[statements.BATCH :]):
+        more = provider_parts.read(context, _WITH_WANTED, uuid, wanted=batch)[1]
+        rows += [row for row in more if not row.present]
+    return provider, rows
 
 
-def _known_ids(db: Any, tx: sa.Connection, wanted: Sequence[str]) -> dict[str, int]:
-    """The ids of the traits ``wanted``, held until the transaction ends.
+class Exchange:
+    """What is to be done to give a provider exactly the traits ``wanted``.
 
-    :raises TraitNotFound: some do not exist; names them all.
+    :param rows: what ``read`` gave for them. Right as long as the generation does not move, but for custom traits that
+        are to be added.
     """
-    ids: dict[str, int] = db.traits.ids(tx, wanted, hold=True)
-    missing = [name for name in wanted if name not in ids]
-    if missing:
-        raise exception.TraitNotFound(names=', '.join(missing))
-    return ids
+
+    def __init__(self, rows: Sequence[sa.Row[Any]], wanted: Collection[str]) -> None:
+        present = {row.name: row for row in rows if row.present}
+        known = {row.name: row for row in rows}
+        #: The names that are unheard of, in the order of ``wanted``.
+        self.missing = [name for name in wanted if name not in known]
+        #: The rows of the traits that it has in the end, in order of creation.
+        self.kept = sorted((known[name] for name in wanted if name in known), key=lambda row: row.id)
+        self._gone = sorted(row.id for name, row in present.items() if name not in wanted)
+        self._added = {row.name: row.id for row in self.kept if row.name not in present}
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to be done."""
+        return not (self._gone or self._added)
+
+    def carry_out(self, db: Any, tx: sa.Connection, provider: Any) -> None:
+        """Do it, and move the generation.
+
+        :raises TraitNotFound: with all names that do not exist.
+        :raises ConcurrentProviderUpdate: the generation moved.
+        """
+        custom = [name for name in self._added if names.is_custom(name)]
+        held = db.traits.ids(tx, custom, hold=True) if custom else {}
+        if len(held) < len(custom):
+            raise exception.TraitNotFound(names=', '.join(name for name in custom if name not in held))
+        added = self._added | held
+        generation.bump(tx, provider)
+        for batch in statements.batches(self._gone):
+            tx.execute(_TAKE_AWAY, {'provider': provider.id, 'traits': batch})
+        if added:
+            _associate(tx, [{'resource_provider_id': provider.id, 'trait_id': id_} for id_ in sorted(added.values())])
 
 
 def _associate(tx: sa.Connection, rows: list[dict[str, int]]) -> None:
@@ -166,13 +194,10 @@ def _associate(tx: sa.Connection, rows: list[dict[str, int]]) -> None:
         raise db_api.TryAgain from error
 
 
-def _of_provider(provider_id: int) -> sa.Select[Any]:
-    return (
-        sa.select(_traits)
-        .join(_provider_traits, _provider_traits.c.trait_id == _traits.c.id)
-        .where(_provider_traits.c.resource_provider_id == provider_id)
-        .order_by(_traits.c.id)
-    )
+_TAKE_AWAY = _provider_traits.delete().where(
+    _provider_traits.c.resource_provider_id == sa.bindparam('provider'),
+    _provider_traits.c.trait_id.in_(sa.bindparam('traits', expanding=True)),
+)
 
 
 def _having(trait_id: int) -> sa.Select[Any]:

@@ -71,6 +71,104 @@ def test_that_there_is_no_provider_costs_one(app: Any, host: ResourceProvider, q
         assert ask(app, 'GET', f'/resource_providers/{uuid.uuid4()}{below}').status_code == 404
 
 
+STANDARD = ('VCPU', 'MEMORY_MB', 'DISK_GB', 'VGPU', 'SRIOV_NET_VF', 'IPV4_ADDRESS', 'PCI_DEVICE')
+TRAITS = ('HW_CPU_X86_VMX', 'HW_CPU_X86_AVX', 'HW_CPU_X86_AVX2', 'HW_CPU_X86_SSE', 'HW_CPU_X86_MMX')
+
+
+def test_creating_a_host_costs_fifteen(app: Any, queries: Counter) -> None:
+    """Four calls as a compute service makes them, once the process is warm and the aggregate known."""
+    aggregates = [str(uuid.uuid4())]
+    costs = []
+    for name in ('first', 'second'):
+        made = str(uuid.uuid4())
+        path = f'/resource_providers/{made}'
+        stock = {class_: {'total': 8} for class_ in STANDARD}
+        for method, where, body, cost in (
+            ('POST', '/resource_providers', {'name': name, 'uuid': made}, 3),
+            ('PUT', f'{path}/inventories', {'resource_provider_generation': 0, 'inventories': stock}, 4),
+            ('PUT', f'{path}/aggregates', {'resource_provider_generation': 1, 'aggregates': aggregates}, 5),
+            ('PUT', f'{path}/traits', {'resource_provider_generation': 2, 'traits': TRAITS}, 4),
+        ):
+            with queries(at_most=cost if name == 'second' else 20) as seen:
+                assert ask(app, method, where, body).status_code == 200
+            costs.append(len(seen))
+    assert sum(costs[4:]) <= 16
+
+
+CHANGES: dict[str, tuple[str, str, dict[str, Any] | None, int]] = {
+    'all inventories overwritten': (
+        'PUT',
+        '/inventories',
+        {'inventories': {key: {'total': 9} for key in STANDARD[:5]}},
+        4,
+    ),
+    'some removed, others overwritten': ('PUT', '/inventories', {'inventories': {'VCPU': {'total': 9}}}, 5),
+    'some overwritten, others added': (
+        'PUT',
+        '/inventories',
+        {'inventories': {key: {'total': 9} for key in STANDARD}},
+        5,
+    ),
+    'some removed, others added': ('PUT', '/inventories', {'inventories': {'PCI_DEVICE': {'total': 9}}}, 5),
+    'all of it': ('PUT', '/inventories', {'inventories': {key: {'total': 9} for key in ('VCPU', 'PCI_DEVICE')}}, 6),
+    'custom inventories': ('PUT', '/inventories', {'inventories': {'CUSTOM_A': {'total': 9}}}, 6),
+    'no inventories': ('DELETE', '/inventories', None, 4),
+    'one inventory added': ('POST', '/inventories', {'resource_class': 'PCI_DEVICE', 'total': 9}, 4),
+    'one custom inventory added': ('POST', '/inventories', {'resource_class': 'CUSTOM_A', 'total': 9}, 5),
+    'one inventory overwritten': ('PUT', '/inventories/VCPU', {'total': 9}, 4),
+    'one inventory removed': ('DELETE', '/inventories/VCPU', None, 4),
+    'other traits': ('PUT', '/traits', {'traits': TRAITS[2:]}, 5),
+    'other and custom traits': ('PUT', '/traits', {'traits': [*TRAITS[2:], 'CUSTOM_B']}, 6),
+    'the same traits': ('PUT', '/traits', {'traits': TRAITS[:3]}, 1),
+    'no traits': ('DELETE', '/traits', None, 4),
+    'known aggregates': ('PUT', '/aggregates', {'aggregates': ['{0}', '{1}']}, 5),
+    'no aggregates': ('PUT', '/aggregates', {'aggregates': []}, 4),
+    'unheard of aggregates': ('PUT', '/aggregates', {'aggregates': [str(uuid.UUID(int=n)) for n in range(9)]}, 7),
+    'another name': ('PUT', '', {'name': 'renamed'}, 4),
+    'another name and the same parent': ('PUT', '', {'name': 'renamed', 'parent_provider_uuid': None}, 5),
+}
+
+
+@pytest.mark.parametrize('change', CHANGES)
+def test_a_change_of_a_provider_costs_few(app: Any, context: RequestContext, queries: Counter, change: str) -> None:
+    """However many inventories, traits and aggregates there are: five, and one more for each kind of rarer work."""
+    known = [str(uuid.uuid4()), str(uuid.uuid4())]
+    assert ask(app, 'PUT', '/resource_classes/CUSTOM_A').status_code == 201
+    assert ask(app, 'PUT', '/traits/CUSTOM_B').status_code == 201
+    other = make_provider(context, 'other', VCPU=1)
+    other.set_aggregates(known, bump=True)
+    host = make_provider(context, 'host', **dict.fromkeys(STANDARD[:5], 8))
+    host.set_traits(TRAITS[:3])
+    method, below, body, cost = CHANGES[change]
+    if body is not None:
+        body = json.loads(json.dumps(body).replace('{0}', known[0]).replace('{1}', known[1]))
+        if below and method == 'PUT':
+            body['resource_provider_generation'] = host.generation
+    with queries(at_most=cost):
+        assert ask(app, method, f'/resource_providers/{host.uuid}{below}', body).status_code < 300
+
+
+def test_a_child_costs_five(app: Any, host: ResourceProvider, queries: Counter) -> None:
+    with queries(at_most=5):
+        body = {'name': 'child', 'parent_provider_uuid': host.uuid}
+        assert ask(app, 'POST', '/resource_providers', body).status_code == 200
+
+
+def test_deleting_a_bare_provider_costs_four(app: Any, context: RequestContext, queries: Counter) -> None:
+    bare = ResourceProvider.create(context, name='bare', uuid=str(uuid.uuid4()))
+    with queries(at_most=4):
+        assert ask(app, 'DELETE', f'/resource_providers/{bare.uuid}').status_code == 204
+
+
+def test_deleting_a_provider_costs_one_more_for_each_kind_of_part(
+    app: Any, host: ResourceProvider, queries: Counter
+) -> None:
+    host.set_traits(TRAITS)
+    host.set_aggregates([str(uuid.uuid4())], bump=True)
+    with queries(at_most=7):
+        assert ask(app, 'DELETE', f'/resource_providers/{host.uuid}').status_code == 204
+
+
 SEARCHES = (
     '/resource_providers',
     '/resource_providers?resources=VCPU:1,DISK_GB:1&member_of=6dd7a6c0-0d0d-4b4e-8b2c-3c9a1f0f3d51',

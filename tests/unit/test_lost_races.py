@@ -14,7 +14,7 @@ import webob
 
 from placement.context import RequestContext
 from placement.objects.inventory import Inventory
-from placement.objects.resource_provider import ResourceProvider
+from placement.objects.resource_provider import Reader, ResourceProvider
 
 UUID = '0f2f9ef6-6d4b-4b51-9a5c-0f0a6d9a1b11'
 TRAIT = 'HW_CPU_X86_VMX'
@@ -28,12 +28,20 @@ def provider(context: RequestContext, monkeypatch: pytest.MonkeyPatch) -> Resour
     made.set_traits([TRAIT])
     look_up = ResourceProvider.get_by_uuid
 
-    def look_up_and_be_overtaken(context: RequestContext, uuid: str) -> ResourceProvider:
-        found = look_up(context, uuid)
-        look_up(context, uuid).set_aggregates([], bump=True)
+    look_up_with = ResourceProvider.get_with
+
+    def be_overtaken(found: ResourceProvider) -> ResourceProvider:
+        look_up(context, found.uuid).set_aggregates([], bump=True)
         return found
 
+    def look_up_and_be_overtaken(context: RequestContext, uuid: str) -> ResourceProvider:
+        return be_overtaken(look_up(context, uuid))
+
+    def look_up_with_and_be_overtaken(context: RequestContext, uuid: str, read: Reader) -> ResourceProvider:
+        return be_overtaken(look_up_with(context, uuid, read))
+
     monkeypatch.setattr(ResourceProvider, 'get_by_uuid', look_up_and_be_overtaken)
+    monkeypatch.setattr(ResourceProvider, 'get_with', look_up_with_and_be_overtaken)
     return made
 
 
