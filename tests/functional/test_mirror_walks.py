@@ -12,9 +12,9 @@ from placement.candidates.search import Finder, search
 from placement.candidates.sites import Placement
 from placement.mirror.matching import Matching
 from placement.mirror.state import State
-from tests.property.candidates_oracle import RP, SHARES, Group, Query, record
+from tests.property.candidates_oracle import RP, SHARES, Group, Oracle, Query, record
 from tests.property.candidates_worlds import request_of
-from tests.property.test_mirror_search import NAMES
+from tests.property.test_mirror_search import NAMES, found
 from tests.property.test_mirror_state import records_of
 
 HOSTS = 1000
@@ -93,3 +93,54 @@ def test_hosts_without_room_are_not_walked(walks: list[Anchor]) -> None:
     full = state(*(tree(number, used=8) for number in range(HOSTS)))
     assert count(full, NODE_AND_MEMORY) == 0
     assert walks == []
+
+
+# Trees that look alike but for one thing. Whichever is walked first, the other one must not be given its placements.
+
+
+def shared(name: str, parent: str | None, resource_class: str, *aggregates: str) -> RP:
+    """A sharing provider of one class."""
+    return RP(name, parent, {resource_class: record(100)}, {SHARES}, set(aggregates))
+
+
+def check(world: list[RP], query: Query) -> None:
+    """Compare with the definitions, whichever order the trees stand in; the parts of one tree stay together."""
+    families: dict[str, list[RP]] = {}
+    for rp in world:
+        families.setdefault(rp.parent or rp.name, []).append(rp)
+    expected = Oracle(world).candidates(query)
+    assert expected
+    for order in (list(families.values()), list(families.values())[::-1]):
+        bodies = found(State.of(NAMES, records_of([rp for family in order for rp in family])), query)
+        assert set(bodies) == expected
+        assert len(bodies) == len(expected)
+
+
+def test_a_tree_that_shares_and_one_that_does_not() -> None:
+    """What two sharing providers supply together is found at both, and is one candidate."""
+    plain = RP('plain', None, {'DISK_GB': record(100)}, aggregates={'north'})
+    world = [plain, shared('one', None, 'DISK_GB', 'north')]
+    world += [shared(name, None, 'DISK_GB', 'south') for name in ('two', 'three')]
+    check(world, Query([Group('1', {'DISK_GB': 1}), Group('2', {'DISK_GB': 1})], policy='none'))
+
+
+def test_sharing_providers_of_one_tree_and_of_two() -> None:
+    """Below 1.29 a candidate uses no two providers of one tree."""
+    hosts = [RP(f'host {name}', None, {'VCPU': record(8)}, aggregates={name}) for name in ('north', 'south')]
+    world = [*hosts, RP('rack', None)]
+    world += [
+        shared('disk of rack', 'rack', 'DISK_GB', 'north'),
+        shared('memory of rack', 'rack', 'MEMORY_MB', 'north'),
+    ]
+    world += [shared('disk', None, 'DISK_GB', 'south'), shared('memory', None, 'MEMORY_MB', 'south')]
+    check(world, Query([Group('', {'VCPU': 1, 'DISK_GB': 1, 'MEMORY_MB': 1})], minor=28))
+
+
+def test_a_tree_that_is_reached_by_a_member_of_its_own() -> None:
+    """For it one sharing provider less counts than for another tree of the same aggregates."""
+    world = []
+    for name, aggregates in (('open', {'north'}), ('closed', set())):
+        world.append(RP(f'host {name}', None, {'VCPU': record(8)}, aggregates={'north'}))
+        world.append(shared(f'disk of {name}', f'host {name}', 'DISK_GB', *aggregates))
+    world.append(shared('disks', None, 'DISK_GB', 'north'))
+    check(world, Query([Group('', {'VCPU': 1, 'DISK_GB': 1})]))

@@ -18,7 +18,7 @@ from placement.candidates.size import Size
 from placement.objects import candidate_bounds
 from tests.property import candidates_hard as hard
 from tests.property.candidates_hard import Case
-from tests.property.candidates_oracle import Oracle, record
+from tests.property.candidates_oracle import RP, SHARES, Group, Oracle, Query, record
 from tests.property.candidates_worlds import Rows, ShapedSite, request_of
 
 
@@ -242,6 +242,25 @@ def test_as_much_is_kept_as_fits(trees: int, minor: int) -> None:
         assert budget.met == (set() if len(some) == len(everything) else {Bound.ANSWER_SIZE})
         if budget.met:
             assert size_of(everything[: len(some) + 1], request) > size
+
+
+@pytest.mark.parametrize('minor', [28, 29])
+@pytest.mark.parametrize('shared', [1, 2])
+def test_sharing_providers_of_their_own_count_too(minor: int, shared: int) -> None:
+    """Each host uses sharing providers that no other one uses: no answer holds more in so few candidates."""
+    hosts, world = 20, []
+    classes = [f'CUSTOM_C{number}' for number in range(shared)]
+    for host in (f'host{number}' for number in range(hosts)):
+        world.append(RP(host, None, {'VCPU': record(8)}, aggregates={host}))
+        world += [RP(f'{name} of {host}', None, {name: record(8)}, {SHARES}, {host}) for name in classes]
+    query = Query([Group('', {'VCPU': 1, **dict.fromkeys(classes, 1)})], minor=minor)
+    each = 2 * (1 + shared)
+    for size, fits in ((each * hosts, hosts), (each * hosts - 1, hosts - 1), (each * 10, 10)):
+        budget = Budget(size=size)
+        some = answered((world, query), budget)
+        assert len(some) == fits
+        assert size_of(some, request_of(query)) == each * fits
+        assert budget.met == (set() if fits == hosts else {Bound.ANSWER_SIZE})
 
 
 def test_a_limit_that_is_reached_hides_no_bound_that_was_met_elsewhere() -> None:
