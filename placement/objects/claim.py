@@ -214,13 +214,19 @@ def _owned(tx: sa.Connection, claims: Sequence[ConsumerClaim], held: holding.Hel
 
 
 _TOUCHED = _providers.c.id.in_(sa.bindparam('ids', expanding=True))
+# Built once: that costs more than some databases take to run it.
+_BUMP = _providers.update().where(_TOUCHED).values(generation=_providers.c.generation + 1)
+
+
+def _bump_in_order(tx: sa.Connection) -> sa.Update:
+    which = statements.held_in_order(tx, _providers, _TOUCHED)
+    return _BUMP if which is _TOUCHED else _BUMP.where(which)
 
 
 def _bump_providers(tx: sa.Connection, provider_ids: set[int]) -> None:
     """Move the generations. Added to whatever they are now: two claims that both fit need not refuse each other."""
     for batch in statements.batches(sorted(provider_ids)):
-        which = statements.held_in_order(tx, _providers, _TOUCHED)
-        tx.execute(_providers.update().where(which).values(generation=_providers.c.generation + 1), {'ids': batch})
+        tx.execute(_BUMP if len(batch) == 1 else _bump_in_order(tx), {'ids': batch})
 
 
 _DELETE_ROWS = _allocations.delete().where(_allocations.c.id.in_(sa.bindparam('ids', expanding=True)))
