@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from oslo_config import cfg
 from oslo_log import log
@@ -24,6 +24,13 @@ LOG = log.getLogger(__name__)
 _Signature = tuple[tuple[str, int, int, int], ...]
 
 
+class _InForce(NamedTuple):
+    """Rules, and for each that asks for one role only that role: oslo.policy takes its time even for those."""
+
+    rules: oslo_policy.Enforcer
+    roles: Mapping[str, str]
+
+
 class Enforcer:
     """Decides whether a caller may do something. One per application.
 
@@ -36,12 +43,12 @@ class Enforcer:
         self._file = _policy_file(conf)
         self._lock = threading.Lock()
         self._signature = self._sign()
-        self._rules = self._load()
+        self._in_force = self._load()
 
     @property
     def rules(self) -> oslo_policy.Enforcer:
         """The rules in force, which do not follow the file any more."""
-        return self._rules
+        return self._in_force.rules
 
     def allows(self, rule: str, target: Mapping[str, Any], credentials: Any) -> bool:
         """Whether ``credentials`` may do what ``rule`` stands for.
@@ -51,7 +58,11 @@ class Enforcer:
         :param credentials: an ``oslo_context`` request context.
         """
         self._follow_file()
-        return bool(self._rules.authorize(rule, dict(target), credentials))
+        in_force = self._in_force
+        role = in_force.roles.get(rule)
+        if role is not None:
+            return any(own.lower() == role for own in credentials.roles)
+        return bool(in_force.rules.authorize(rule, dict(target), credentials))
 
     def _follow_file(self) -> None:
         signature = self._sign()
@@ -62,12 +73,12 @@ class Enforcer:
                 return
             self._signature = signature
             try:
-                self._rules = self._load()
+                self._in_force = self._load()
                 LOG.info('The policy file %s has changed; its rules are in force now.', self._file)
             except exception.ConfigurationInvalid as error:
                 LOG.error('%s The rules read before stay in force.', error)
 
-    def _load(self) -> oslo_policy.Enforcer:
+    def _load(self) -> _InForce:
         enforcer = oslo_policy.Enforcer(self._conf, policy_file=self._file)
         enforcer.suppress_deprecation_warnings = True
         enforcer.register_defaults([_unscoped(rule) for rule in policies.list_rules()])
@@ -86,7 +97,8 @@ class Enforcer:
                 )
         # From here on the file is watched by this class.
         enforcer.use_conf = False
-        return enforcer
+        roles = {name: role for name in enforcer.registered_rules if (role := _role_for(enforcer, name))}
+        return _InForce(enforcer, roles)
 
     def _invalid(self, reason: str) -> exception.ConfigurationInvalid:
         return exception.ConfigurationInvalid(reason=f'The policy file {self._file} is invalid: {reason}.')
@@ -121,6 +133,19 @@ def _policy_file(conf: cfg.ConfigOpts) -> str:
             )
         return str(found)
     return str(conf.placement.policy_file)
+
+
+def _role_for(enforcer: oslo_policy.Enforcer, name: str) -> str | None:
+    """The role, in lower case, that a rule comes down to; None when it is anything but one role."""
+    seen: set[str] = set()
+    check: Any = enforcer.rules.get(name)
+    while getattr(check, 'kind', None) == 'rule' and check.match not in seen:
+        seen.add(check.match)
+        check = enforcer.rules.get(check.match)
+    # A percent sign stands for something of the target.
+    if getattr(check, 'kind', None) != 'role' or '%' in check.match:
+        return None
+    return str(check.match).lower()
 
 
 def _with_directories(path: str, names: list[str]) -> Iterator[str]:

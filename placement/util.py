@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import email.utils
 import functools
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -159,8 +160,10 @@ def empty_response(
 def _set_cache_headers(req: webob.Request, response: webob.Response, last_modified: dt.datetime | None) -> None:
     """Say since when the answer holds, from 1.15 on (contract A 1.12)."""
     if last_modified is not None and microversion.wanted(req) >= (1, 15):
-        response.last_modified = last_modified.astimezone(dt.timezone.utc)
-        response.cache_control = 'no-cache'
+        response.headerlist += [
+            ('Last-Modified', email.utils.format_datetime(last_modified.astimezone(dt.timezone.utc), usegmt=True)),
+            ('Cache-Control', 'no-cache'),
+        ]
 
 
 # Links ------------------------------------------------------------------------------------------------------

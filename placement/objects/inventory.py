@@ -229,7 +229,8 @@ _WITH_PROVIDER = provider_parts.statement(
     _inventories.join(_classes, _classes.c.id == _inventories.c.resource_class_id),
     _inventories.c.resource_provider_id,
     _inventories.c.resource_class_id,
-    *_inventories.c,
+    *(_inventories.c[name] for name in Inventory.fields if name in _inventories.c),
+    _inventories.c.resource_class_id,
     _classes.c.name.label('resource_class'),
 )
 

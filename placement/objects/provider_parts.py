@@ -49,7 +49,6 @@ def beside(
     return (
         sa.select(
             _providers.c.id.label('owner_id'),
-            _providers.c.uuid.label('owner_uuid'),
             _providers.c.generation.label('owner_generation'),
             order.label(_PART),
             *columns,
@@ -72,5 +71,5 @@ def read(context: Any, query: sa.Executable, uuid: str, **parameters: Any) -> tu
     if not rows:
         raise exception.ResourceProviderNotFound(uuid=uuid)
     first = rows[0]
-    provider = Provider(first.owner_id, first.owner_uuid, first.owner_generation)
+    provider = Provider(first.owner_id, uuid, first.owner_generation)
     return provider, [row for row in rows if getattr(row, _PART) is not None]

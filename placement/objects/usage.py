@@ -55,8 +55,10 @@ _WITH_PROVIDER = provider_parts.statement(
     _inventories.c.used.label('usage'),
 )
 
+# Some databases add integers up to a decimal.
+_TOTAL = sa.cast(sa.func.sum(_allocations.c.used), sa.BigInteger)
 _OF_PROJECT = (
-    sa.select(_classes.c.name.label('resource_class'), sa.func.sum(_allocations.c.used).label('usage'))
+    sa.select(_classes.c.name.label('resource_class'), _TOTAL.label('usage'))
     .join(_consumers, _consumers.c.uuid == _allocations.c.consumer_id)
     .join(_projects, _projects.c.id == _consumers.c.project_id)
     .join(_classes, _classes.c.id == _allocations.c.resource_class_id)

@@ -76,6 +76,16 @@ def test_the_target_is_the_callers_own_project(tmp_path: pathlib.Path) -> None:
         context.can('placement:usages', {'project_id': 'another'})
 
 
+@pytest.mark.parametrize('rule', ['rule:own', 'role:%(project_id)s', 'rule:own and rule:own'])
+def test_a_role_may_depend_on_the_target(tmp_path: pathlib.Path, rule: str) -> None:
+    (tmp_path / 'placement-policy.yaml').write_text(f'"own": "role:%(project_id)s"\n"placement:usages": "{rule}"\n')
+    conf = _load(tmp_path)
+    context = _context(conf, policy.Enforcer(conf), 'P')
+    context.can('placement:usages')
+    with pytest.raises(exception.PolicyNotAuthorized):
+        context.can('placement:usages', {'project_id': 'another'})
+
+
 def test_the_file_is_read_again_when_it_changes_and_kept_when_it_breaks(
     tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
 ) -> None:
