@@ -144,3 +144,12 @@ def test_a_tree_that_is_reached_by_a_member_of_its_own() -> None:
         world.append(shared(f'disk of {name}', f'host {name}', 'DISK_GB', *aggregates))
     world.append(shared('disks', None, 'DISK_GB', 'north'))
     check(world, Query([Group('', {'VCPU': 1, 'DISK_GB': 1})]))
+
+
+def test_a_tree_without_its_root_is_known_and_not_searched() -> None:
+    """Only a damaged database has one: a provider that says its root is one that has another root itself."""
+    vcpu = {'VCPU': record(8)}
+    host, child, lost = records_of([RP('host', None, vcpu), RP('child', 'host'), RP('lost', None, vcpu)])
+    damaged = State.of(NAMES, [host, child, lost._replace(root_id=child.id)])
+    assert found(damaged, Query([Group('', {'VCPU': 1})])) == [frozenset({('host', 'VCPU', 1)})]
+    assert damaged.find(lost.uuid) is not None
