@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
+from placement import exception
+from placement.db import api as db_api
 from placement.db import statements, tables
 
 _allocations, _consumers = tables.allocations, tables.consumers
@@ -151,6 +153,7 @@ _FORGET = (
     .where(_consumers.c.uuid == sa.bindparam('consumer'))
     .returning(_consumers.c.uuid, _consumers.c.id, _consumers.c.generation)
 )
+_IS_RECORDED = sa.select(_consumers.c.id).where(_consumers.c.uuid == sa.bindparam('consumer'))
 _GIVE_UP = (
     _allocations.delete()
     .where(_allocations.c.consumer_id == sa.bindparam('consumer'))
@@ -173,7 +176,12 @@ def take(tx: sa.Connection, consumer: str) -> Held:
     """Delete a consumer and its allocations, and return what they were; in two statements, and without reading first.
 
     Its record is locked before its allocations, so they are still those that others saw with it.
+
+    :raises TryAgain: it had no record, and was created between the two statements.
     """
     gone = [Present(*row) for row in tx.execute(_FORGET, {'consumer': consumer})]
     rows = [HeldRow(*row) for row in tx.execute(_GIVE_UP, {'consumer': consumer})]
+    # Allocations without a record are what an adopted database may have. Any others came with a record, which must go.
+    if rows and not gone and tx.execute(_IS_RECORDED, {'consumer': consumer}).first() is not None:
+        raise db_api.TryAgain(exception.ConcurrentUpdate())
     return Held({one.uuid: one for one in gone}, rows, {}, {}, {})

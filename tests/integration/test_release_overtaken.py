@@ -1,0 +1,71 @@
+"""A consumer that is created while another caller releases it: what was written goes whole, or stays whole."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from placement.context import RequestContext
+from placement.db import tables
+from placement.db.api import Database
+from placement.objects import claim
+from placement.objects.inventory import Inventory
+from placement.objects.resource_provider import ResourceProvider
+from tests.integration import databases, mirrors
+
+pytestmark = pytest.mark.parametrize(
+    'setting', databases.parameters(*databases.defaults()), indirect=True, scope='module'
+)
+
+
+@pytest.fixture(scope='module')
+def db(database: sa.URL) -> Iterator[Database]:
+    with mirrors.database(database.render_as_string(hide_password=False)) as opened:
+        opened.sync()
+        yield opened
+
+
+@pytest.fixture(scope='module')
+def context(db: Database) -> RequestContext:
+    return RequestContext(conf=None, db=db)  # type: ignore[arg-type]
+
+
+def release(context: RequestContext, consumer: str) -> None:
+    claim.delete_allocations(context, consumer)
+
+
+def clear(context: RequestContext, consumer: str) -> None:
+    claim.replace_allocations(context, [claim.ConsumerClaim(consumer, 'project', 'user', {})])
+
+
+@pytest.mark.parametrize('give_up', [release, clear])
+def test_a_consumer_that_is_created_meanwhile(
+    context: RequestContext, db: Database, give_up: Callable[[RequestContext, str], None]
+) -> None:
+    """The claim commits when the release has found no record of the consumer and is about to look for allocations."""
+    host, consumer = str(uuid.uuid4()), str(uuid.uuid4())
+    provider = ResourceProvider.create(context, name=host, uuid=host)
+    provider.set_inventories([Inventory.from_request('VCPU', {'total': 8})])
+    claimed: list[bool] = []
+
+    def overtake(_connection: Any, _cursor: Any, statement: str, *_rest: Any) -> None:
+        if statement.startswith('DELETE FROM allocations') and not claimed:
+            claimed.append(True)
+            wanted = claim.ConsumerClaim(consumer, 'project', 'user', {host: {'VCPU': 2}})
+            claim.replace_allocations(context, [wanted])
+
+    sa.event.listen(db.engine, 'before_cursor_execute', overtake)
+    try:
+        give_up(context, consumer)
+    finally:
+        sa.event.remove(db.engine, 'before_cursor_execute', overtake)
+    assert claimed
+    with db.reader() as tx:
+        allocations = tables.allocations.c.consumer_id == consumer
+        assert tx.execute(sa.select(tables.allocations.c.id).where(allocations)).all() == []
+        assert tx.execute(sa.select(tables.consumers.c.id).where(tables.consumers.c.uuid == consumer)).all() == []
+        assert set(tx.scalars(sa.select(tables.inventories.c.used))) == {0}
