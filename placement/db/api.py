@@ -162,7 +162,7 @@ class Database:
         """
         with _speaking_of_outages(), self.engine.connect() as connection:
             connection.execution_options(**{sqlite.WRITES: True})
-            with connection.begin():
+            with _ending(connection, connection.begin()):
                 yield connection
 
     @contextlib.contextmanager
@@ -190,7 +190,7 @@ class Database:
                     if not (again and errors.is_lost(error)):
                         raise
                     connection.close()
-            with transaction:
+            with _ending(connection, transaction):
                 yield connection
 
     def write(self, work: Callable[[sa.Connection], T]) -> T:
@@ -396,6 +396,26 @@ def _spare_round_trips(engine: sa.Engine) -> None:
     @event.listens_for(engine, 'connect')
     def set_up(dbapi_connection: Any, _record: Any) -> None:
         engine.dialect.set_isolation_level(dbapi_connection, 'READ COMMITTED')
+
+
+@contextlib.contextmanager
+def _ending(connection: sa.Connection, transaction: sa.RootTransaction) -> Iterator[None]:
+    """Commit at the end, roll back on an exception.
+
+    Connections are given back as they are. So one whose COMMIT failed, which may still be in its transaction, is closed,
+    unless the server said that a conflict was the reason: then the transaction is over.
+    """
+    try:
+        yield
+    except BaseException:
+        transaction.rollback()
+        raise
+    try:
+        transaction.commit()
+    except BaseException as error:
+        if not errors.is_conflict(error):
+            connection.invalidate()
+        raise
 
 
 @contextlib.contextmanager

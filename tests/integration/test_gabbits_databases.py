@@ -18,8 +18,10 @@ from tests.integration import databases
 )
 def test_suite(load_application: Callable[..., Any], path: pathlib.Path) -> None:
     suite = gabbits.Suite(path)
-    suite.app = load_application(suite.setting.overrides)
+    suite.app = application = load_application(suite.setting.overrides)
     results = [suite.run(index) for index in range(len(suite.cases))]
+    # Servers allow about a hundred connections; there are more suites than that leaves room for.
+    application.db.dispose()
     problems = [text for result in results for _, text in result.failures + result.errors]
     assert not problems, '\n'.join(problems)
     assert sum(result.testsRun for result in results) == len(suite.cases)
