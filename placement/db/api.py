@@ -402,8 +402,8 @@ def _spare_round_trips(engine: sa.Engine) -> None:
 def _ending(connection: sa.Connection, transaction: sa.RootTransaction) -> Iterator[None]:
     """Commit at the end, roll back on an exception.
 
-    Connections are given back as they are. So one whose COMMIT failed, which may still be in its transaction, is closed,
-    unless the server said that a conflict was the reason: then the transaction is over.
+    Connections are given back as they are. So one whose COMMIT failed, which may still be in its transaction, is
+    closed, unless the server said that a conflict was the reason: then the transaction is over.
     """
     try:
         yield
