@@ -107,6 +107,24 @@ class Block:
         number = int(np.searchsorted(self.roots, root_id))
         return number if number < len(self.roots) and self.roots[number] == root_id else None
 
+    # Conditions on providers, asked of all at once ----------------------------------------------------------
+
+    def with_room(self, class_id: int, amount: int) -> Flags:
+        """Return which providers have room for ``amount`` of a resource class."""
+        fits = np.zeros(len(self.records), np.bool_)
+        stock = self.stocks.get(class_id)
+        if stock is not None:
+            fits[stock.fitting(amount)] = True
+        return fits
+
+    def with_traits(self, required: frozenset[str], forbidden: frozenset[str]) -> Flags:
+        """Return which providers have all of the ``required`` traits and none of the ``forbidden``."""
+        return self.traits.where(lambda names: required <= names and forbidden.isdisjoint(names))
+
+    def in_aggregates(self, member_of: Sequence[frozenset[str]]) -> Flags:
+        """Return which providers are in at least one aggregate of each set of ``member_of``."""
+        return self.aggregates.where(lambda names: all(not any_of.isdisjoint(names) for any_of in member_of))
+
     def fragments(self, form: Hashable, rows: Iterable[int], write: Callable[[Record], bytes]) -> Iterator[bytes]:
         """Yield what ``write`` makes of the records at ``rows``, kept from the last time as long as they do not change.
 

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 from oslo_utils import timeutils
 
-from placement import exception
 from placement.mirror.block import Block
 from placement.mirror.state import Names, State
 from placement.mirror.stock import Flags
@@ -33,26 +32,13 @@ class ProviderFilters:
     forbidden: frozenset[str] = frozenset()
 
 
-def check_names(names: Names, filters: ProviderFilters) -> None:
-    """Make sure that what ``filters`` name exists, even if nothing could match anyway.
-
-    :raises ResourceClassNotFound: a class in ``resources`` does not exist.
-    :raises TraitNotFound: a trait in ``required`` or ``forbidden`` does not exist; names all that do not.
-    """
-    for name in filters.resources:
-        if name not in names.class_ids:
-            raise exception.ResourceClassNotFound(resource_class=name)
-    missing = sorted((filters.required | filters.forbidden) - names.traits)
-    if missing:
-        raise exception.TraitNotFound(names=', '.join(missing))
-
-
 def matching(state: State, filters: ProviderFilters) -> Iterator[tuple[Block, list[int]]]:
     """Yield each block with the positions of the providers that pass, blocks without any left out.
 
-    :raises ResourceClassNotFound, TraitNotFound: as ``check_names`` does, at the first item.
+    :raises ResourceClassNotFound, TraitNotFound: as ``Names.check`` does, at the first item.
     """
-    check_names(state.names, filters)
+    # Even if nothing could match anyway.
+    state.names.check(filters.resources, filters.required | filters.forbidden)
     root_id = None
     if filters.in_tree:
         member = state.find(filters.in_tree)
@@ -75,15 +61,11 @@ def newest(listed: Iterable[tuple[Block, Sequence[int]]]) -> dt.datetime:
 def _passing(names: Names, block: Block, filters: ProviderFilters, root_id: int | None) -> Flags:
     passing = _identity(block, filters, root_id)
     for name, amount in filters.resources.items():
-        fits = np.zeros(len(passing), np.bool_)
-        stock = block.stocks.get(names.class_ids[name])
-        if stock is not None:
-            fits[stock.fitting(amount)] = True
-        passing &= fits
+        passing &= block.with_room(names.class_ids[name], amount)
     if filters.member_of:
-        passing &= block.aggregates.where(lambda own: all(not some.isdisjoint(own) for some in filters.member_of))
+        passing &= block.in_aggregates(filters.member_of)
     if filters.required or filters.forbidden:
-        passing &= block.traits.where(lambda own: filters.required <= own and filters.forbidden.isdisjoint(own))
+        passing &= block.with_traits(filters.required, filters.forbidden)
     return passing
 
 

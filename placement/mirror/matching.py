@@ -169,20 +169,15 @@ class Matching:
         """Return which providers can take ``step`` as members of their own tree (as ``Step.refusal`` says of one)."""
         takes = np.ones(len(block.records), np.bool_)
         for name, amount in step.resources:
-            stock = block.stocks.get(self._state.names.class_ids[name])
-            if stock is None:
-                return np.zeros(len(block.records), np.bool_)
-            fits = np.zeros(len(block.records), np.bool_)
-            fits[stock.fitting(amount)] = True
-            takes &= fits
+            takes &= block.with_room(self._state.names.class_ids[name], amount)
         if step.required or step.forbidden:
-            takes &= block.traits.where(lambda names: step.required <= names and step.forbidden.isdisjoint(names))
+            takes &= block.with_traits(step.required, step.forbidden)
         if step.member_of:
             takes &= self._members(block, step)
         return takes
 
     def _members(self, block: Block, step: Step) -> Flags:
-        own = block.aggregates.where(functools.partial(_meets_all, step.member_of))
+        own = block.in_aggregates(step.member_of)
         return own if step.numbered else own | own[block.root_rows]
 
     # Conditions on trees ------------------------------------------------------------------------------------
@@ -316,10 +311,6 @@ def _summed(steps: Sequence[Step]) -> Mapping[str, int]:
 def holds(name: str, names: Collection[str]) -> bool:
     """Whether ``name`` is among ``names``."""
     return name in names
-
-
-def _meets_all(member_of: Sequence[frozenset[str]], aggregates: frozenset[str]) -> bool:
-    return all(not any_of.isdisjoint(aggregates) for any_of in member_of)
 
 
 def _mask(bits: int, words: int | None = None) -> Words:

@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from placement import exception
 from placement.candidates.rows import Inventory, Provider
 from placement.mirror.block import Block, Tree, in_blocks
 from placement.mirror.records import Record, Usage
@@ -28,6 +29,19 @@ class Names:
     def class_ids(self) -> Mapping[str, int]:
         """The ids of the resource classes by name."""
         return {name: id_ for id_, name in self.classes.items()}
+
+    def check(self, classes: Iterable[str], traits: Iterable[str]) -> None:
+        """Make sure that what a request names exists.
+
+        :raises ResourceClassNotFound: one of ``classes`` does not exist.
+        :raises TraitNotFound: some of ``traits`` do not exist; names them all.
+        """
+        for name in classes:
+            if name not in self.class_ids:
+                raise exception.ResourceClassNotFound(resource_class=name)
+        missing = sorted(set(traits) - self.traits)
+        if missing:
+            raise exception.TraitNotFound(names=', '.join(missing))
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from placement import exception
 from placement.candidates.budget import Bound
 from placement.candidates.funnel import Funnel
 from placement.candidates.request import CandidateRequest
@@ -50,7 +49,7 @@ class AllocationCandidates:
         started = time.monotonic()
         options = context.conf.placement
         state = context.mirror.current()
-        check_names(state.names, request)
+        _check_names(state.names, request)
         rng = random.SystemRandom() if options.randomize_allocation_candidates else None
         budget = candidate_bounds.budget(options)
         found = chosen(search(Matching(state, request).sites(rng), request, budget), request, budget, rng)
@@ -121,7 +120,7 @@ def explain(context: Any, request: CandidateRequest) -> Funnel:
     :raises TraitNotFound: a trait of any group does not exist.
     """
     state = context.mirror.current()
-    check_names(state.names, request)
+    _check_names(state.names, request)
     return account.account(state, request, candidate_bounds.budget(context.conf.placement))
 
 
@@ -131,19 +130,8 @@ def _count(metrics: Any, count: int, bounds: Collection[Bound], seconds: float) 
         metrics.search_bounded(bound.value)
 
 
-def check_names(names: Names, request: CandidateRequest) -> None:
-    """Make sure that what ``request`` names exists.
-
-    :raises ResourceClassNotFound: a class of any group does not exist.
-    :raises TraitNotFound: a trait of any group does not exist, required or forbidden; it names all of them.
-    """
-    for group in request.groups:
-        for name in group.resources:
-            if name not in names.class_ids:
-                raise exception.ResourceClassNotFound(resource_class=name)
-    missing = sorted(request.traits - names.traits)
-    if missing:
-        raise exception.TraitNotFound(names=', '.join(missing))
+def _check_names(names: Names, request: CandidateRequest) -> None:
+    names.check([name for group in request.groups for name in group.resources], request.traits)
 
 
 def _shared(site: MirrorSite, placement: Placement) -> Iterator[Provider]:

@@ -47,7 +47,9 @@ class PrometheusMetrics(Metrics):
         self._bounded = Counter(
             'placement_candidates_bounded', 'Searches cut short.', ('bound',), registry=self.registry
         )
+        self._add_mirror()
 
+    def _add_mirror(self) -> None:
         self._mirror_providers = Gauge(
             'placement_mirror_providers',
             'Resource providers in the mirror.',
