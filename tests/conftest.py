@@ -13,8 +13,8 @@ from oslo_config import cfg
 
 from placement import conf as placement_conf
 from placement import deploy
-from placement.context import RequestContext
 from placement.db.api import Database
+from placement.web.context import RequestContext
 from tests import log_watch
 
 Counter = Callable[..., contextlib.AbstractContextManager[list[str]]]

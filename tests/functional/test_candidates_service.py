@@ -12,9 +12,9 @@ from oslo_config import cfg
 
 from placement.candidates.reasons import Reason
 from placement.candidates.request import CandidateRequest, RequestGroup
-from placement.context import RequestContext
 from placement.objects import allocation_candidate
 from placement.objects.allocation_candidate import AllocationCandidates
+from placement.web.context import RequestContext
 from tests.conftest import Counter
 from tests.functional.candidates_store import Stored, query_string, uuid_of
 from tests.property import candidates_hard as hard

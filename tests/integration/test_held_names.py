@@ -17,7 +17,7 @@ import sqlalchemy as sa
 import webob
 
 from placement import conf as placement_conf
-from placement.context import RequestContext
+from placement.web.context import RequestContext
 from tests.functional import lasting_ids
 from tests.integration import databases
 

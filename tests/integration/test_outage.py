@@ -14,7 +14,7 @@ import webob
 
 from placement import conf as configuration
 from placement import deploy
-from placement.objects import vital_signs
+from placement.reports import vital_signs
 from tests.integration import databases, private, races, servers
 from tests.integration.history import report
 from tests.integration.history.client import Client, Reply

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from placement import handler, microversion
+from placement import handler
+from placement.web import microversion
 from tests.property.hostile_client import (
     AGGREGATE,
     CHILD,

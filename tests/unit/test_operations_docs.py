@@ -13,12 +13,12 @@ from oslo_policy import policy
 from placement import conf as placement_conf
 from placement import policies
 from placement.candidates.budget import Bound
-from placement.context import RequestContext
 from placement.objects.inventory import Inventory
 from placement.objects.resource_provider import ResourceProvider
-from placement.observability.exporter import DatabaseCollector
 from placement.observability.metrics import REFUSALS
 from placement.observability.prometheus import PrometheusMetrics
+from placement.serving.metrics_listener import DatabaseCollector
+from placement.web.context import RequestContext
 
 ROOT = Path(__file__).resolve().parents[2]
 OWN_GROUPS = ('api', 'healthcheck', 'metrics', 'placement', 'placement_database', 'server')
