@@ -1,4 +1,4 @@
-"""What is there: providers, their inventories and trees as plain rows, and the room rule (contract B 1.3)."""
+"""What is there: providers, their inventories and trees as plain rows, and the room rule (api-ref/capacity.md#room)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The capacity part of the room rule (contract B 1.3) as SQL on a row of ``inventories``."""
+"""The capacity part of the room rule (api-ref/capacity.md#room) as SQL on a row of ``inventories``."""
 
 from __future__ import annotations
 

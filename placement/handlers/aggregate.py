@@ -1,4 +1,4 @@
-"""The aggregates of a provider (contract A 5.6)."""
+"""The aggregates of a provider."""
 
 from __future__ import annotations
 
@@ -27,6 +27,9 @@ def _response(req: webob.Request, provider: ResourceProvider | Provider, aggrega
     if _with_generation(req):
         body['resource_provider_generation'] = provider.generation
     return util.json_response(req, body, last_modified=modified.now())
+
+
+# Here, and only here, the media type is judged before the microversion (api-ref/aggregates.md).
 
 
 @wsgi_wrapper.PlacementWsgify

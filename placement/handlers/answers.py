@@ -1,4 +1,4 @@
-"""The one place where what went wrong becomes an HTTP error with status, code and text (contract A 2)."""
+"""What a handler raised, as an HTTP error with status, code and text (api-ref/errors.md)."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def mapped(*special: Answer, **values: str) -> Iterator[None]:
     :param special: how this endpoint differs from the general rules; the first match counts.
     :param values: what the texts of ``special`` mention beyond the exception's own data.
     :raises webob.exc.HTTPError: for every ``PlacementError`` that a rule covers; others pass.
-    :raises webob.exc.HTTPBadRequest: for ``query.BadQuery``, whose message is the contract's already.
+    :raises webob.exc.HTTPBadRequest: for ``query.BadQuery``, whose message is the text of the answer already.
     """
     try:
         yield

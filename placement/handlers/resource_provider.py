@@ -1,4 +1,4 @@
-"""Resource providers: the list with its filters, and one provider (contract A 5.2 and 5.3)."""
+"""Resource providers: the list with its filters, and one provider."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from placement.policies import resource_provider as policies
 from placement.schemas import resource_provider as schema
 from placement.web import microversion, query, util, wsgi_wrapper
 
-# What a link's name is, and the first microversion that has it; self stands apart (contract A 3.5).
+# What a link's name is, and the first microversion that has it; self stands apart.
 _SUB_RESOURCES = (
     ('inventories', (1, 0)),
     ('usages', (1, 0)),

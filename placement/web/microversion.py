@@ -1,4 +1,4 @@
-"""Microversions: which there are, which one a request wants, and what a handler does in which (contract A 1.4)."""
+"""Microversions: which there are, which one a request wants, and what a handler does in which."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ canonical_uuid = validation.canonical_uuid
 
 
 def extract_json(body: bytes, schema: dict[str, Any]) -> Any:
-    """Read a JSON body and check it (contract A 1.9).
+    """Read a JSON body and check it (api-ref/rules.md#json-bodies).
 
     :param body: as sent.
     :param schema: a JSON Schema; a constant, since what is made of it is kept.
@@ -44,7 +44,7 @@ def extract_json(body: bytes, schema: dict[str, Any]) -> Any:
 
 
 def validate_query_params(req: webob.Request, schema: dict[str, Any]) -> multidict.MultiDict:
-    """Read the query string, no longer than ``[placement] max_query_length``, and check it (contract A 1.10).
+    """Read the query string, no longer than ``[placement] max_query_length``, and check it.
 
     :param schema: of an object whose members are strings; judges the last value of each key.
     :returns: text to text; indexing gives the last value of a key, ``getall`` every one.
@@ -63,7 +63,7 @@ def validate_query_params(req: webob.Request, schema: dict[str, Any]) -> multidi
 
 
 def require_content(media_type: str) -> Callable[[Handler], Handler]:
-    """Decorate a handler that reads a body of ``media_type``; another type is 415 (contract A 1.6)."""
+    """Decorate a handler that reads a body of ``media_type``; another type is 415."""
 
     def decorate(handler: Handler) -> Handler:
         @functools.wraps(handler)
@@ -79,7 +79,7 @@ def require_content(media_type: str) -> Callable[[Handler], Handler]:
 
 
 def check_accept(*media_types: str) -> Callable[[Handler], Handler]:
-    """Decorate a handler that answers with one of ``media_types``; if none is acceptable: 406 (contract A 1.7)."""
+    """Decorate a handler that answers with one of ``media_types``; if none is acceptable: 406."""
 
     def decorate(handler: Handler) -> Handler:
         @functools.wraps(handler)
@@ -158,7 +158,7 @@ def empty_response(
 
 
 def _set_cache_headers(req: webob.Request, response: webob.Response, last_modified: dt.datetime | None) -> None:
-    """Say since when the answer holds, from 1.15 on (contract A 1.12)."""
+    """Say since when the answer holds, from 1.15 on (api-ref/rules.md#cache-headers)."""
     if last_modified is not None and microversion.wanted(req) >= (1, 15):
         response.headerlist += [
             ('Last-Modified', email.utils.format_datetime(last_modified.astimezone(dt.timezone.utc), usegmt=True)),

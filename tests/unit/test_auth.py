@@ -1,4 +1,4 @@
-"""Authentication: noauth2, and keystonemiddleware against a Keystone that speaks real HTTP (contract A 1.3)."""
+"""Authentication: noauth2, and keystonemiddleware against a Keystone that speaks real HTTP."""
 
 from __future__ import annotations
 
