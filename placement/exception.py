@@ -1,7 +1,7 @@
 """What can go wrong, as exceptions that carry data and know nothing of HTTP.
 
 Every message is a text of api-ref, so that whoever turns an exception into an answer only adds a lead-in.
-``placement/handlers/answers.py`` has the statuses and codes, and handlers have the lead-ins.
+``placement/web/answers.py`` has the statuses and codes, and handlers have the lead-ins.
 """
 
 from __future__ import annotations
