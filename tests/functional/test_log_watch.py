@@ -14,7 +14,7 @@ from placement.objects.claim import ConsumerClaim, replace_allocations
 from placement.objects.inventory import Inventory
 from placement.objects.resource_provider import ResourceProvider
 from placement.objects.trait import Trait
-from tests.log_watch import Watch
+from tests.support.log_watch import Watch
 
 
 @pytest.fixture

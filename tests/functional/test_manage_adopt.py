@@ -15,7 +15,7 @@ from placement.db import adoption
 from placement.db.adoption_plan import Step
 from placement.db.adoption_schema import shortest
 from placement.db.api import Database
-from tests.functional import adopted, damage, foreign
+from tests.support import adopted, damage, foreign
 
 #: What was done to a database -> the doubt that it raises.
 DOUBTS = {

@@ -18,7 +18,7 @@ from oslo_config import cfg
 from placement.cmd import manage, manage_audit
 from placement.db.api import Database
 from placement.objects import audit
-from tests.functional import damage
+from tests.support import damage
 
 
 @pytest.fixture

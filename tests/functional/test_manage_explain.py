@@ -16,7 +16,7 @@ from placement.db.api import Database
 from placement.objects import claim
 from placement.objects.inventory import Inventory
 from placement.objects.resource_provider import ResourceProvider
-from tests.conftest import Counter
+from tests.support.fixtures import Counter
 
 
 @pytest.fixture
