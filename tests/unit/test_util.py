@@ -81,10 +81,3 @@ def test_links_carry_the_mount_prefix(prefix: str, start: str) -> None:
     assert util.inventory_url(environ, 'u', 'VCPU') == f'{start}/resource_providers/u/inventories/VCPU'
     assert util.trait_url(environ, 'T') == f'{start}/traits/T'
     assert util.resource_class_url(environ, 'C') == f'{start}/resource_classes/C'
-
-
-def test_a_query_string_that_is_too_long(app: Any) -> None:
-    request = webob.Request.blank('/resource_providers?name=' + 'x' * 65536, headers={'X-Auth-Token': 'admin'})
-    response = request.get_response(app)
-    assert response.status_int == 400
-    assert 'Invalid query string parameters: longer than 65536 bytes.' in response.json['errors'][0]['detail']
