@@ -243,7 +243,7 @@ def untouched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """One application for requests that are all refused."""
     path = tmp_path_factory.mktemp('gates') / 'placement.sqlite'
     database = {'connection': f'sqlite:///{path}', 'sync_on_startup': True}
-    overrides = {'placement_database': database, 'api': {'auth_strategy': 'noauth2'}}
+    overrides: dict[str, dict[str, Any]] = {'placement_database': database, 'api': {'auth_strategy': 'noauth2'}}
     made = deploy.loadapp(placement_conf.load(environ={}, config_files=[], overrides=overrides))
     yield made
     made.db.dispose()
