@@ -22,9 +22,6 @@ VERSION_TABLE = 'placement_alembic_version'
 #: Custom resource classes get ids from here up; a standard class's id is its position in os-resource-classes.
 FIRST_CUSTOM_CLASS_ID = 10000
 
-#: The largest number that a column of the type Integer holds. Larger ones must not reach a database.
-LARGEST_INTEGER = 2**31 - 1
-
 
 def _table(name: str, *items: sa.schema.SchemaItem, **options: Any) -> sa.Table:
     return sa.Table(

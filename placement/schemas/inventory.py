@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from placement import room
 from placement.schemas import Schema, common
 
-MAX_INTEGER = 2**31 - 1
 MAX_RATIO = 3.40282e38
 
 
 def _integer(minimum: int) -> Schema:
-    return {'type': 'integer', 'minimum': minimum, 'maximum': MAX_INTEGER}
+    return {'type': 'integer', 'minimum': minimum, 'maximum': room.LARGEST}
 
 
 # A ratio below 0 passes here, since whether the generation matches is said first; only one that no double can hold

@@ -10,11 +10,12 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from placement import room
 from placement.web import validation
 
 #: No inventory can hold this much: every stored amount fits a signed 32-bit integer. Larger
 #: requests are cut down to it, so that numbers of any length find nothing instead of upsetting a database.
-BEYOND_ANY_INVENTORY = 2**31
+BEYOND_ANY_INVENTORY = room.LARGEST + 1
 
 _INTEGER = re.compile(r'\s*([+-]?)([0-9]+)\s*')
 _LONGEST_EXACT = len(str(BEYOND_ANY_INVENTORY))

@@ -172,6 +172,7 @@ def _put(app: Any, url: str, generation: int = 0, **members: Any) -> None:
 def _consume(app: Any, provider: str, resource_class: str, amount: int, record: dict[str, Any]) -> None:
     """Claim ``amount`` in pieces that the inventory allows."""
     piece = min(amount, record.get('max_unit', amount))
+    assert amount % piece == 0
     for number in range(amount // piece):
         body = {
             'allocations': {uuid_of(provider): {'resources': {resource_class: piece}}},
