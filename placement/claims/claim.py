@@ -19,8 +19,9 @@ import sqlalchemy as sa
 from oslo_db import exception as db_exc
 
 from placement import exception
+from placement.absent import Absent
 from placement.claims import consumer_records, holding, owners, refusal, usage_moves
-from placement.claims.request import ConsumerClaim, Unchecked, Wish
+from placement.claims.request import ConsumerClaim, Wish
 from placement.claims.usage_moves import Slot
 from placement.db import api as db_api
 from placement.db import changes, statements, tables
@@ -114,7 +115,7 @@ def _read(tx: sa.Connection, claims: Sequence[ConsumerClaim]) -> holding.Held:
 
 def _check_generation(claim: ConsumerClaim, present: int | None) -> None:
     """Compare what the caller believes of a consumer with what is so, None for no consumer."""
-    if not isinstance(claim.generation, Unchecked) and claim.generation != present:
+    if not isinstance(claim.generation, Absent) and claim.generation != present:
         expected = 'null' if present is None else present
         raise exception.ConsumerGenerationConflict(expected=expected, got=claim.generation)
 

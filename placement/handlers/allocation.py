@@ -9,8 +9,9 @@ import webob
 from webob import exc
 
 from placement import exception, schemas
+from placement.absent import ABSENT
 from placement.claims import claim
-from placement.claims.request import UNCHECKED, ConsumerClaim
+from placement.claims.request import ConsumerClaim
 from placement.handlers import modified
 from placement.objects.allocation import Allocation, AllocationList
 from placement.objects.provider_parts import Provider
@@ -78,7 +79,7 @@ def _claim(req: webob.Request, consumer_uuid: str, data: dict[str, Any]) -> Cons
         project_id=data.get('project_id', defaults.incomplete_consumer_project_id),
         user_id=data.get('user_id', defaults.incomplete_consumer_user_id),
         allocations=_amounts(data['allocations']),
-        generation=data.get('consumer_generation', UNCHECKED),
+        generation=data.get('consumer_generation', ABSENT),
     )
 
 

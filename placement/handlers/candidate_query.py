@@ -13,7 +13,7 @@ from placement.schemas import allocation_candidate as schema
 from placement.web import query, validation
 from placement.web.query import BadQuery
 
-_GROUP_KEY = re.compile(r'(resources|required|member_of)([1-9][0-9]*)?')
+_GROUP_KEY = re.compile(schema.GROUP_KEY)
 
 #: A larger limit is no limit; Python refuses to convert numerals of thousands of digits.
 _LARGEST_LIMIT = 10**18
@@ -63,14 +63,9 @@ def parse(text: str, version: Version, conf: cfg.ConfigOpts) -> CandidateRequest
 
 def _values(text: str, longest: int) -> Values:
     """The values of each key, in the order of the URL."""
-    if len(text) > longest:
-        raise BadQuery(f'Invalid query string parameters: longer than {longest} bytes.')
     values: dict[str, list[str]] = {}
-    try:
-        for key, value in validation.parse_query(text):
-            values.setdefault(key, []).append(value)
-    except UnicodeError as error:
-        raise BadQuery(f'Invalid query string parameters: {error}') from error
+    for key, value in query.pairs(text, longest):
+        values.setdefault(key, []).append(value)
     return values
 
 

@@ -25,6 +25,21 @@ class BadQuery(ValueError):
     """A value breaks the grammar. The message is the text of the answer."""
 
 
+def pairs(text: str, longest: int) -> list[tuple[str, str]]:
+    """Read a query string into keys and values, in their order.
+
+    :param text: as WSGI hands it over, without the question mark.
+    :param longest: how many bytes of it are read, ``[placement] max_query_length``.
+    :raises BadQuery: it is longer, or what it encodes is not UTF-8.
+    """
+    if len(text) > longest:
+        raise BadQuery(f'Invalid query string parameters: longer than {longest} bytes.')
+    try:
+        return validation.parse_query(text)
+    except UnicodeError as error:
+        raise BadQuery(f'Invalid query string parameters: {error}') from error
+
+
 class TraitFilter(NamedTuple):
     """The names of one ``required`` value: those that must be present, and those that must be absent."""
 

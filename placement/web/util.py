@@ -13,7 +13,7 @@ import orjson
 import webob
 from webob import exc, multidict
 
-from placement.web import microversion, validation
+from placement.web import microversion, query, validation
 
 is_uuid = validation.is_uuid
 canonical_uuid = validation.canonical_uuid
@@ -46,17 +46,14 @@ def validate_query_params(req: webob.Request, schema: dict[str, Any]) -> multidi
 
     :param schema: of an object whose members are strings; judges the last value of each key.
     :returns: text to text; indexing gives the last value of a key, ``getall`` every one.
-    :raises HTTPBadRequest: it is too long, not UTF-8, or does not satisfy ``schema``.
+    :raises BadQuery: it is too long, not UTF-8, or does not satisfy ``schema``.
     """
-    text = req.environ.get('QUERY_STRING', '')
     longest = req.environ['placement.context'].conf.placement.max_query_length
-    if len(text) > longest:
-        raise exc.HTTPBadRequest(f'Invalid query string parameters: longer than {longest} bytes.')
+    params = multidict.MultiDict(query.pairs(req.environ.get('QUERY_STRING', ''), longest))
     try:
-        params = multidict.MultiDict(validation.parse_query(text))
         validation.validate(dict(params), schema)
-    except (validation.ValidationError, UnicodeError) as error:
-        raise exc.HTTPBadRequest(f'Invalid query string parameters: {error}') from error
+    except validation.ValidationError as error:
+        raise query.BadQuery(f'Invalid query string parameters: {error}') from error
     return params
 
 
