@@ -1,4 +1,4 @@
-"""The claim: the one place that writes allocations and moves ``inventories.used`` (contract B 3).
+"""The claim: writes allocations and moves ``inventories.used`` (api-ref/allocations.md#what-a-write-means).
 
 The order of statements is the order of locks, the same in every transaction: custom resource classes (held, so that
 nobody renames or deletes them), consumers, then providers, then inventories (by provider, then class), then allocation
@@ -114,7 +114,7 @@ def _read(tx: sa.Connection, claims: Sequence[ConsumerClaim]) -> holding.Held:
 
 
 def _check_generation(claim: ConsumerClaim, present: int | None) -> None:
-    """Compare what the caller believes of a consumer with what is so, None for no consumer (contract B 2.2)."""
+    """Compare what the caller believes of a consumer with what is so, None for no consumer."""
     if not isinstance(claim.generation, Absent) and claim.generation != present:
         expected = 'null' if present is None else present
         raise exception.ConsumerGenerationConflict(expected=expected, got=claim.generation)
@@ -149,7 +149,7 @@ def _by_slot(wishes: Sequence[Wish]) -> dict[Slot, list[int]]:
 
 
 def _touched_providers(claims: Sequence[ConsumerClaim], wishes: Sequence[Wish], held: holding.Held) -> set[int]:
-    """The providers whose generation the request moves (contract B 3.4).
+    """The providers whose generation the request moves (api-ref/allocations.md#generations-that-a-write-moves).
 
     Those that receive something, and those that a consumer gives up by an empty claim. One that merely loses what a
     consumer held is not among them.

@@ -1,4 +1,4 @@
-"""Why a claim was refused: the rules of contract B 3.2, rows 4 to 7, in the order of the request.
+"""Why a claim was refused: the checks of inventories in api-ref/allocations.md#the-order-of-checks.
 
 Reads again, once, because a claim that is accepted never needs to know.
 """

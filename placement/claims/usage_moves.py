@@ -33,7 +33,7 @@ def apply(tx: sa.Connection, old: Mapping[Slot, int], new: Mapping[Slot, Sequenc
     """Change ``inventories.used`` from what the consumers held (``old``) to what they are to hold (``new``).
 
     A sum that does not grow is allowed on an over-committed inventory; what is only taken away is not checked at all,
-    not even for being there (contract B 3.3).
+    not even for being there (api-ref/allocations.md#room-when-writing).
 
     :returns: whether all of it fits. If not, some of it may have been done: the transaction has to be rolled back.
     """
@@ -114,7 +114,7 @@ _rules: dict[tuple[str, str], str] = {}
 
 
 def _rule(dialect: sa.Dialect) -> str:
-    """Which record, and the room rule (contract B 1.3), as text for ``str.format``.
+    """Which record, and the room rule (api-ref/capacity.md#room), as text for ``str.format``.
 
     ``smallest`` and ``largest`` are those of the amounts, ``divisor`` is their greatest common divisor: every amount is
     a multiple of the step exactly when that is.

@@ -1,4 +1,4 @@
-"""Allocations of consumers and on providers (contract B 4.1 to 4.5)."""
+"""Allocations of consumers and on providers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _as_consumer(text: str) -> str:
 
 
 def _consumer_body(req: webob.Request, allocations: Iterable[Allocation]) -> dict[str, Any]:
-    """Lay out the allocations of one consumer (contract B 4.1)."""
+    """Lay out the allocations of one consumer."""
     version = microversion.wanted(req)
     entries: dict[str, dict[str, Any]] = {}
     body: dict[str, Any] = {'allocations': entries}
@@ -53,7 +53,7 @@ def _consumer_body(req: webob.Request, allocations: Iterable[Allocation]) -> dic
 
 
 def _provider_body(req: webob.Request, provider: Provider, allocations: Iterable[Allocation]) -> dict[str, Any]:
-    """Lay out the allocations on one provider (contract B 4.5)."""
+    """Lay out the allocations on one provider."""
     with_generation = microversion.wanted(req) >= (1, 28)
     entries: dict[str, dict[str, Any]] = {}
     for allocation in allocations:

@@ -1,4 +1,4 @@
-"""Resource providers: the list with its filters, and one provider (contract A 5.2 and 5.3)."""
+"""Resource providers: the list with its filters, and one provider."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from placement.web.answers import Answer
 from placement.web.context import RequestContext
 from placement.web.operation import JSON, Accepts, Allowed, Reads, operation
 
-# What a link's name is, and the first microversion that has it; self stands apart (contract A 3.5).
+# What a link's name is, and the first microversion that has it; self stands apart.
 _SUB_RESOURCES = (
     ('inventories', (1, 0)),
     ('usages', (1, 0)),

@@ -68,7 +68,7 @@ class Stock:
         return cls(**columns, headroom=headroom, plain=plain)
 
     def fitting(self, amount: int) -> Integers:
-        """Return the positions of the providers that have room for ``amount``, of any size (api-ref: room rule)."""
+        """Return the positions of the providers that have room for ``amount``, of any size."""
         if amount >= _PLENTY:
             return self.rows[:0]
         fits = self.headroom >= amount

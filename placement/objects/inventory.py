@@ -56,7 +56,7 @@ class Inventory(base.Timestamped):
 
     @classmethod
     def from_request(cls, resource_class: str, record: Mapping[str, Any]) -> Inventory:
-        """The inventory that a validated request describes, with defaults filled in (contract A 3.2)."""
+        """The inventory that a validated request describes, with defaults filled in."""
         values = {name: record.get(name, default) for name, default in _DEFAULTS.items()}
         # Not every database keeps the sign of -0.0, and 0.0 is what is meant.
         values['allocation_ratio'] += 0.0

@@ -27,7 +27,7 @@ Reader = Callable[[Any, str], tuple[provider_parts.Provider, list[sa.Row[Any]]]]
 
 @base.register
 class ResourceProvider(base.Timestamped):
-    """Something that has inventory; a node of a tree (contract A 3.5).
+    """Something that has inventory; a node of a tree.
 
     A change of what hangs on a provider (inventories, traits, aggregates) is guarded by a compare-and-swap of
     ``generation`` from the value that this object was read with.
@@ -79,7 +79,7 @@ class ResourceProvider(base.Timestamped):
 
     @classmethod
     def create(cls, context: Any, *, name: str, uuid: str, parent_provider_uuid: str | None = None) -> ResourceProvider:
-        """Store a new provider, a root unless a parent is given (contract A 5.2).
+        """Store a new provider, a root unless a parent is given.
 
         :raises ParentProviderIsSelf: the parent is the provider itself.
         :raises ParentProviderNotFound: there is no such parent.
@@ -125,7 +125,7 @@ class ResourceProvider(base.Timestamped):
         context.db.write(lambda tx: provider_tree.delete(tx, uuid))
 
     def update(self, name: str, parent: str | Absent | None = ABSENT) -> None:
-        """Rename the provider and, unless ``parent`` is absent, let its tree join the parent's (contract A 5.3).
+        """Rename the provider and, unless ``parent`` is absent, let its tree join the parent's.
 
         :raises ParentProviderNotFound, ReparentingNotAllowed, UnparentingNotAllowed, ProviderTreeLoop: parent rules.
         :raises DuplicateProviderName: another provider has the name.

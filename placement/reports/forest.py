@@ -69,7 +69,7 @@ class Sharing:
 
 @dataclasses.dataclass(frozen=True)
 class Tree:
-    """One tree, and the sharing providers that reach it (contract B 5.3)."""
+    """One tree, and the sharing providers that reach it."""
 
     root: Node
     sharing: Sequence[Sharing]

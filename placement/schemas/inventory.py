@@ -1,4 +1,4 @@
-"""Schemas of /resource_providers/{uuid}/inventories and below (contract A 3.2, 5.4 and 5.5)."""
+"""Schemas of /resource_providers/{uuid}/inventories and below."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ PUT_ONE: Schema = {
     'additionalProperties': False,
 }
 
-# Keys have no pattern: one that cannot be a class is answered like any unknown class (contract A 8, D12).
+# Keys have no pattern: one that cannot be a class is answered like any unknown class (api-ref/inventories.md).
 PUT_ALL: Schema = {
     'type': 'object',
     'properties': {

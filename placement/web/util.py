@@ -23,7 +23,7 @@ canonical_uuid = validation.canonical_uuid
 
 
 def extract_json(body: bytes, schema: dict[str, Any]) -> Any:
-    """Read a JSON body and check it (contract A 1.9).
+    """Read a JSON body and check it (api-ref/rules.md#json-bodies).
 
     :param body: as sent.
     :param schema: a JSON Schema; a constant, since what is made of it is kept.
@@ -42,7 +42,7 @@ def extract_json(body: bytes, schema: dict[str, Any]) -> Any:
 
 
 def validate_query_params(req: webob.Request, schema: dict[str, Any]) -> multidict.MultiDict:
-    """Read the query string, no longer than ``[placement] max_query_length``, and check it (contract A 1.10).
+    """Read the query string, no longer than ``[placement] max_query_length``, and check it.
 
     :param schema: of an object whose members are strings; judges the last value of each key.
     :returns: text to text; indexing gives the last value of a key, ``getall`` every one.
@@ -121,7 +121,7 @@ def empty_response(
 
 
 def _set_cache_headers(req: webob.Request, response: webob.Response, last_modified: dt.datetime | None) -> None:
-    """Say since when the answer holds, from 1.15 on (contract A 1.12)."""
+    """Say since when the answer holds, from 1.15 on (api-ref/rules.md#cache-headers)."""
     if last_modified is not None and microversion.wanted(req) >= (1, 15):
         response.headerlist += [
             ('Last-Modified', email.utils.format_datetime(last_modified.astimezone(dt.timezone.utc), usegmt=True)),
