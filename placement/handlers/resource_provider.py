@@ -11,7 +11,7 @@ from oslo_utils import uuidutils
 from webob import exc
 
 from placement import exception, schemas
-from placement.handlers import answers
+from placement.handlers import answers, existence
 from placement.handlers.answers import Answer
 from placement.mirror import listing
 from placement.mirror.block import Block
@@ -160,8 +160,10 @@ def update_resource_provider(req: webob.Request) -> webob.Response:
     """Rename a provider and, from 1.14, give it a parent; an absent parent member leaves the parent alone."""
     context = req.environ['placement.context']
     context.can(policies.UPDATE)
-    provider = objects.ResourceProvider.get_by_uuid(context, util.wsgi_path_item(req.environ, 'uuid'))
-    data = util.extract_json(req.body, schemas.for_version(schema.PUT, microversion.wanted(req)))
+    uuid = util.wsgi_path_item(req.environ, 'uuid')
+    with existence.before(context, uuid):
+        data = util.extract_json(req.body, schemas.for_version(schema.PUT, microversion.wanted(req)))
+    provider = objects.ResourceProvider.unread(context, uuid)
     parent: str | objects.Unchanged | None = objects.UNCHANGED
     if 'parent_provider_uuid' in data:
         parent = _canonical(data['parent_provider_uuid'])
