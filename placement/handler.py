@@ -20,9 +20,10 @@ from placement.handlers import (
     usage,
 )
 from placement.web import wsgi_wrapper
+from placement.web.operation import Operation, Versions
 from placement.web.wsgi_types import WSGIApplication
 
-Declarations = Mapping[str, Mapping[str, WSGIApplication]]
+Declarations = Mapping[str, Mapping[str, Operation | Versions]]
 
 ROUTE_DECLARATIONS: Declarations = {
     '/': {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import email.utils
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 from urllib import parse
 
@@ -14,8 +14,6 @@ import webob
 from webob import exc, multidict
 
 from placement.web import microversion, validation
-
-Handler = Callable[[webob.Request], webob.Response]
 
 is_uuid = validation.is_uuid
 canonical_uuid = validation.canonical_uuid
@@ -60,38 +58,6 @@ def validate_query_params(req: webob.Request, schema: dict[str, Any]) -> multidi
     except (validation.ValidationError, UnicodeError) as error:
         raise exc.HTTPBadRequest(f'Invalid query string parameters: {error}') from error
     return params
-
-
-def require_content(media_type: str) -> Callable[[Handler], Handler]:
-    """Decorate a handler that reads a body of ``media_type``; another type is 415 (contract A 1.6)."""
-
-    def decorate(handler: Handler) -> Handler:
-        @functools.wraps(handler)
-        def checked(req: webob.Request) -> webob.Response:
-            sent = req.environ.get('CONTENT_TYPE', '').partition(';')[0].strip() or None
-            if sent != media_type:
-                raise exc.HTTPUnsupportedMediaType(f'The media type {sent} is not supported, use {media_type}')
-            return handler(req)
-
-        return checked
-
-    return decorate
-
-
-def check_accept(*media_types: str) -> Callable[[Handler], Handler]:
-    """Decorate a handler that answers with one of ``media_types``; if none is acceptable: 406 (contract A 1.7)."""
-
-    def decorate(handler: Handler) -> Handler:
-        @functools.wraps(handler)
-        def checked(req: webob.Request) -> webob.Response:
-            # The common case need not be parsed.
-            if req.environ.get('HTTP_ACCEPT') not in media_types and not req.accept.acceptable_offers(media_types):
-                raise exc.HTTPNotAcceptable(f'Only {", ".join(media_types)} is provided')
-            return handler(req)
-
-        return checked
-
-    return decorate
 
 
 def wsgi_path_item(environ: Mapping[str, Any], name: str) -> str:

@@ -15,11 +15,11 @@ from placement.candidates.request import CandidateRequest, RequestGroup
 from placement.objects import allocation_candidate
 from placement.objects.allocation_candidate import AllocationCandidates
 from placement.web.context import RequestContext
-from tests.conftest import Counter
-from tests.functional.candidates_store import Stored, query_string, uuid_of
-from tests.property import candidates_hard as hard
-from tests.property.candidates_oracle import RP, Group, Query, record
-from tests.unit.candidates.examples import AVX2, WORLDS, rp
+from tests.support.candidates import hard
+from tests.support.candidates.examples import AVX2, WORLDS, rp
+from tests.support.candidates.oracle import RP, Group, Query, record
+from tests.support.candidates.store import Stored, query_string, uuid_of
+from tests.support.fixtures import Counter
 
 OAK, ELM = uuid_of('oak'), uuid_of('elm')
 FOUR = 'resources=VCPU:4,MEMORY_MB:1024'

@@ -22,6 +22,7 @@ from placement.schemas import (
     usage,
 )
 from placement.web import error_document, microversion
+from placement.web.operation import Accepts, Allowed, Check, Reads, Since
 
 ROOT = Path(__file__).resolve().parents[2]
 API_REF = ROOT / 'api-ref'
@@ -144,3 +145,33 @@ def test_every_page_is_listed_in_its_index() -> None:
         index = (directory / 'index.md').read_text()
         pages = {path.name for path in directory.glob('*.md')} - {'index.md'}
         assert {page for page in pages if f']({page})' not in index} == set()
+
+
+def _in_words(check: Check) -> str:
+    match check:
+        case Since(first, None, otherwise):
+            return f'{otherwise} below {first}'
+        case Since(first, last, otherwise):
+            return f'{otherwise} outside of {first} to {last}'
+        case Reads(media_type):
+            return f'415 unless the body is `{media_type}`'
+        case Accepts(media_type):
+            return f'406 unless `{media_type}` is acceptable'
+        case Allowed(rule):
+            return f'403 unless `{rule}` allows it'
+    raise AssertionError(check)
+
+
+def operations_table() -> str:
+    """The table of ``api-ref/operations.md``, made from the declarations."""
+    rows = [
+        f'| `{method} {path}` | {", ".join(map(_in_words, one.checks)) or "none"} |'
+        for path, methods in handler.ROUTE_DECLARATIONS.items()
+        for method, declared in methods.items()
+        for one in declared.operations
+    ]
+    return '\n'.join(['| Operation | Checks, in this order |', '|---|---|', *rows])
+
+
+def test_the_page_of_operations_follows_from_their_declarations() -> None:
+    assert operations_table() in (API_REF / 'operations.md').read_text()

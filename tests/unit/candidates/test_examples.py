@@ -10,9 +10,9 @@ import pytest
 
 from placement.candidates.budget import Budget
 from placement.candidates.search import chosen, search
-from tests.property.candidates_oracle import Group, Oracle, Query
-from tests.property.candidates_worlds import Rows, request_of
-from tests.unit.candidates.examples import EXAMPLES, WORLDS, Example, bodies
+from tests.support.candidates.examples import EXAMPLES, WORLDS, Example, bodies
+from tests.support.candidates.oracle import Group, Oracle, Query
+from tests.support.candidates.worlds import Rows, request_of
 
 
 def parsed(text: str, minor: int) -> Query:
