@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
@@ -69,8 +70,11 @@ def marks(count: int) -> str:
 
 def now(tx: sa.Connection) -> Any:
     """This moment, for ``created_at`` and ``updated_at``, as ``run`` takes it."""
-    moment = timeutils.utcnow()
-    # As SQLAlchemy writes it there.
+    return as_stored(tx, timeutils.utcnow())
+
+
+def as_stored(tx: sa.Connection, moment: dt.datetime) -> Any:
+    """A moment as ``run`` takes it: on SQLite as SQLAlchemy writes it."""
     return moment.isoformat(' ', 'microseconds') if tx.dialect.name == 'sqlite' else moment
 
 
@@ -85,6 +89,14 @@ def insert(tx: sa.Connection, table: str, columns: str, rows: Sequence[Sequence[
     for batch in batches(rows):
         text = _insertion(table, columns, len(batch[0]) + 1, len(batch)) + otherwise
         run(tx, text, *(value for row in batch for value in (*row, moment)))
+
+
+def insert_one(tx: sa.Connection, table: str, columns: str, row: Sequence[Any], created_at: dt.datetime) -> int:
+    """Insert one row; as ``insert``, but for the time, and returns the ``id`` that the database gave to it."""
+    text = _insertion(table, columns, len(row) + 1, 1)
+    if tx.dialect.name == 'postgresql':
+        return int(run(tx, f'{text} RETURNING id', *row, created_at).scalar_one())
+    return int(run(tx, text, *row, as_stored(tx, created_at)).lastrowid)
 
 
 @functools.lru_cache(maxsize=256)

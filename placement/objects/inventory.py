@@ -181,7 +181,8 @@ def _remove(tx: sa.Connection, provider: Any, rows: Sequence[sa.Row[Any]]) -> No
     if in_use:
         raise exception.InventoryInUse(resource_classes=', '.join(in_use), uuid=provider.uuid)
     for batch in statements.batches([row.id for row in rows]):
-        if tx.execute(_REMOVE, {'rows': batch}).rowcount != len(batch):
+        unused = f'id IN ({statements.marks(len(batch))}) AND used = 0'
+        if statements.run(tx, f'DELETE FROM inventories WHERE {unused}', *batch).rowcount != len(batch):  # noqa: S608
             raise exception.ConcurrentProviderUpdate
 
 
@@ -220,11 +221,6 @@ def _overwriting(count: int) -> str:
 _KEY = 'resource_provider_id, resource_class_id'
 _COLUMNS = ', '.join((_KEY, 'used', *_WRITABLE))
 _OVERWRITTEN = {**{name: name for name in _WRITABLE}, 'updated_at': 'created_at'}
-
-_REMOVE = _inventories.delete().where(
-    _inventories.c.id.in_(sa.bindparam('rows', expanding=True)), _inventories.c.used == 0
-)
-
 
 _WITH_PROVIDER = provider_parts.statement(
     _inventories.join(_classes, _classes.c.id == _inventories.c.resource_class_id),

@@ -40,21 +40,13 @@ def insert(
         parent_id, root_id, root_uuid = parent.id, parent.root_id, parent.root_provider_uuid
         _lock_roots(tx, [parent.root_id])
     with _parent_may_vanish():
-        made = tx.execute(
-            _providers.insert(),
-            {
-                'name': name,
-                'uuid': uuid,
-                'generation': 0,
-                'parent_provider_id': parent_id,
-                'root_provider_id': root_id,
-                'created_at': created_at,
-            },
+        own_id = statements.insert_one(
+            tx, 'resource_providers', _COLUMNS, (name, uuid, 0, parent_id, root_id), created_at
         )
-    own_id = statements.new_id(made)
     changes.providers(tx, [own_id])
     if root_id is None:
-        tx.execute(_MAKE_ROOT, {'provider': own_id})
+        # Unstamped, as that is a part of its creation.
+        statements.run(tx, 'UPDATE resource_providers SET root_provider_id = id WHERE id = ?', own_id)
     return own_id, root_uuid
 
 
@@ -169,7 +161,7 @@ def _unstamped(*conditions: sa.ColumnElement[bool]) -> sa.Update:
 
 
 _RENAME = 'UPDATE resource_providers SET name = ?, updated_at = ? WHERE uuid = ?'
-_MAKE_ROOT = _unstamped(_providers.c.id == sa.bindparam('provider')).values(root_provider_id=_providers.c.id)
+_COLUMNS = 'name, uuid, generation, parent_provider_id, root_provider_id'
 _ROOTS = sa.and_(_providers.c.id.in_(sa.bindparam('roots', expanding=True)), _providers.c.parent_provider_id.is_(None))
 
 _parents = _providers.alias('parent')
