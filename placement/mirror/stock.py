@@ -91,13 +91,6 @@ class Stock:
             remaining &= ~broken
         return found
 
-    def short_of(self, amount: int, most: int) -> list[tuple[int, int]]:
-        """Return the positions of up to ``most`` providers that lack least of ``amount``, with what is left."""
-        left = self.ceiling - self.used
-        short = np.flatnonzero(left < min(amount, _PLENTY))
-        nearest = short[np.argsort(-left[short], kind='stable')[:most]]
-        return [(int(self.rows[entry]), int(left[entry])) for entry in nearest]
-
     def with_used(self, used: Mapping[int, int]) -> Stock:
         """Return the columns with other usage at some positions."""
         at = np.searchsorted(self.rows, np.fromiter(used.keys(), np.int64, len(used)))
