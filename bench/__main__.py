@@ -16,7 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from sqlalchemy import exc as sa_exc
 
 from bench import client, databases, lines, results, run
-from tests.integration.servers import ServerError
+from tests.support.servers import ServerError
 
 PAGE = pathlib.Path(__file__).parents[1] / 'doc' / 'performance.md'
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from bench import client
 from bench.callers import ROOT
-from tests.integration import servers
+from tests.support import servers
 
 
 class Service(NamedTuple):

@@ -1,4 +1,4 @@
-"""Which function answers which method of which path, and what answers when none does (contract A 1.2 and 1.5)."""
+"""Which function answers which method of which path (api-ref/rules.md#paths-and-methods)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The aggregates of a provider (contract A 5.6)."""
+"""The aggregates of a provider. Media types are judged before the microversion here (api-ref/aggregates.md)."""
 
 from __future__ import annotations
 

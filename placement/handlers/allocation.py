@@ -1,4 +1,4 @@
-"""Allocations of consumers and on providers (contract B 4.1 to 4.5)."""
+"""Allocations of consumers and on providers."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import webob
 from webob import exc
 
 from placement import exception, schemas
+from placement.absent import ABSENT
 from placement.claims import claim
-from placement.claims.request import UNCHECKED, ConsumerClaim
+from placement.claims.request import ConsumerClaim
 from placement.handlers import modified
 from placement.objects.allocation import Allocation, AllocationList
 from placement.objects.provider_parts import Provider
@@ -34,7 +35,7 @@ def _as_consumer(text: str) -> str:
 
 
 def _consumer_body(req: webob.Request, allocations: Iterable[Allocation]) -> dict[str, Any]:
-    """Lay out the allocations of one consumer (contract B 4.1)."""
+    """Lay out the allocations of one consumer."""
     version = microversion.wanted(req)
     entries: dict[str, dict[str, Any]] = {}
     body: dict[str, Any] = {'allocations': entries}
@@ -52,7 +53,7 @@ def _consumer_body(req: webob.Request, allocations: Iterable[Allocation]) -> dic
 
 
 def _provider_body(req: webob.Request, provider: Provider, allocations: Iterable[Allocation]) -> dict[str, Any]:
-    """Lay out the allocations on one provider (contract B 4.5)."""
+    """Lay out the allocations on one provider."""
     with_generation = microversion.wanted(req) >= (1, 28)
     entries: dict[str, dict[str, Any]] = {}
     for allocation in allocations:
@@ -78,7 +79,7 @@ def _claim(req: webob.Request, consumer_uuid: str, data: dict[str, Any]) -> Cons
         project_id=data.get('project_id', defaults.incomplete_consumer_project_id),
         user_id=data.get('user_id', defaults.incomplete_consumer_user_id),
         allocations=_amounts(data['allocations']),
-        generation=data.get('consumer_generation', UNCHECKED),
+        generation=data.get('consumer_generation', ABSENT),
     )
 
 

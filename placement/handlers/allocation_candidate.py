@@ -1,4 +1,4 @@
-"""Allocation candidates: who could serve a request right now (contract B 5)."""
+"""Allocation candidates: who could serve a request right now."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Inventories of a provider: all of them, and the one of a class (contract A 3.2, 5.4 and 5.5)."""
+"""Inventories of a provider: all of them, and the one of a class."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _provider(req: webob.Request, context: RequestContext) -> ResourceProvider:
 def _make(req: webob.Request, provider: ResourceProvider, resource_class: str, record: dict[str, Any]) -> Inventory:
     """Build an inventory from a record of the body, refusing a capacity that the microversion forbids.
 
-    :raises exception.InvalidInventoryCapacity: contract A 3.2.
+    :raises exception.InvalidInventoryCapacity: api-ref/capacity.md#capacity-that-may-be-stored.
     """
     inventory = Inventory.from_request(resource_class, record)
     zero_allowed = microversion.wanted(req) >= (1, 26)
@@ -162,6 +162,7 @@ def update_inventory(req: webob.Request, context: RequestContext) -> webob.Respo
     failures=(
         Answer(exception.ResourceClassNotFound, 'No inventory of class {resource_class} found for delete'),
         Answer(exception.InventoryNotFound, 'No inventory of class {resource_class} found for delete'),
+        # Not the code of an inventory in use: clients know it like this (api-ref/errors.md#codes-that-surprise).
         Answer(
             exception.InventoryInUse,
             'Unable to delete inventory of class {resource_class}: {error}',

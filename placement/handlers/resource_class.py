@@ -1,4 +1,4 @@
-"""Resource classes (contract A 5.10 and 5.11)."""
+"""Resource classes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Resource providers: the list with its filters, and one provider (contract A 5.2 and 5.3)."""
+"""Resource providers: the list with its filters, and one provider."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from oslo_utils import uuidutils
 from webob import exc
 
 from placement import exception, schemas
+from placement.absent import ABSENT
 from placement.mirror import listing
 from placement.mirror.block import Block
 from placement.mirror.listing import ProviderFilters
@@ -23,7 +24,7 @@ from placement.web.answers import Answer
 from placement.web.context import RequestContext
 from placement.web.operation import JSON, Accepts, Allowed, Reads, operation
 
-# What a link's name is, and the first microversion that has it; self stands apart (contract A 3.5).
+# What a link's name is, and the first microversion that has it; self stands apart.
 _SUB_RESOURCES = (
     ('inventories', (1, 0)),
     ('usages', (1, 0)),
@@ -155,9 +156,7 @@ def update_resource_provider(req: webob.Request, context: RequestContext) -> web
     """Rename a provider and, from 1.14, give it a parent; an absent parent member leaves the parent alone."""
     provider = objects.ResourceProvider.get_by_uuid(context, util.wsgi_path_item(req.environ, 'uuid'))
     data = util.extract_json(req.body, schemas.for_version(schema.PUT, microversion.wanted(req)))
-    parent: str | objects.Unchanged | None = objects.UNCHANGED
-    if 'parent_provider_uuid' in data:
-        parent = _canonical(data['parent_provider_uuid'])
+    parent = _canonical(data['parent_provider_uuid']) if 'parent_provider_uuid' in data else ABSENT
     provider.update(data['name'], parent=parent)
     return util.json_response(req, _serialize(req, provider), last_modified=provider.modified)
 

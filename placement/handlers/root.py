@@ -1,4 +1,4 @@
-"""The version document at / (contract A 5.1)."""
+"""The version document at /."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Traits, and the traits of a provider (contract A 5.7 to 5.9)."""
+"""Traits, and the traits of a provider."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def delete_traits_for_resource_provider(req: webob.Request, context: RequestCont
 
 
 def _name_filter(value: str) -> dict[str, Any]:
-    """Read ``in:A,B`` or ``startswith:PREFIX``; another operator filters nothing (contract A 8, D15)."""
+    """Read ``in:A,B`` or ``startswith:PREFIX``; another operator filters nothing (api-ref/traits.md)."""
     operator, colon, operand = value.partition(':')
     if not colon:
         raise exc.HTTPBadRequest(

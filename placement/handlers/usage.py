@@ -1,4 +1,4 @@
-"""Usages: what is consumed of a provider, and by a project (contract B 4.6 and 4.7)."""
+"""Usages: what is consumed of a provider, and by a project."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How failures are told: which exception becomes which HTTP error, with status, code and text (contract A 2)."""
+"""How failures are told: which exception becomes which HTTP error, with status, code and text (api-ref/errors.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Microversions: which there are, and which one a request wants (contract A 1.4)."""
+"""Microversions: which there are, and which one a request wants."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ import orjson
 import webob
 from webob import exc, multidict
 
-from placement.web import microversion, validation
+from placement.web import microversion, query, validation
 
 is_uuid = validation.is_uuid
 canonical_uuid = validation.canonical_uuid
@@ -23,7 +23,7 @@ canonical_uuid = validation.canonical_uuid
 
 
 def extract_json(body: bytes, schema: dict[str, Any]) -> Any:
-    """Read a JSON body and check it (contract A 1.9).
+    """Read a JSON body and check it (api-ref/rules.md#json-bodies).
 
     :param body: as sent.
     :param schema: a JSON Schema; a constant, since what is made of it is kept.
@@ -42,21 +42,18 @@ def extract_json(body: bytes, schema: dict[str, Any]) -> Any:
 
 
 def validate_query_params(req: webob.Request, schema: dict[str, Any]) -> multidict.MultiDict:
-    """Read the query string, no longer than ``[placement] max_query_length``, and check it (contract A 1.10).
+    """Read the query string, no longer than ``[placement] max_query_length``, and check it.
 
     :param schema: of an object whose members are strings; judges the last value of each key.
     :returns: text to text; indexing gives the last value of a key, ``getall`` every one.
-    :raises HTTPBadRequest: it is too long, not UTF-8, or does not satisfy ``schema``.
+    :raises BadQuery: it is too long, not UTF-8, or does not satisfy ``schema``.
     """
-    text = req.environ.get('QUERY_STRING', '')
     longest = req.environ['placement.context'].conf.placement.max_query_length
-    if len(text) > longest:
-        raise exc.HTTPBadRequest(f'Invalid query string parameters: longer than {longest} bytes.')
+    params = multidict.MultiDict(query.pairs(req.environ.get('QUERY_STRING', ''), longest))
     try:
-        params = multidict.MultiDict(validation.parse_query(text))
         validation.validate(dict(params), schema)
-    except (validation.ValidationError, UnicodeError) as error:
-        raise exc.HTTPBadRequest(f'Invalid query string parameters: {error}') from error
+    except validation.ValidationError as error:
+        raise query.BadQuery(f'Invalid query string parameters: {error}') from error
     return params
 
 
@@ -124,7 +121,7 @@ def empty_response(
 
 
 def _set_cache_headers(req: webob.Request, response: webob.Response, last_modified: dt.datetime | None) -> None:
-    """Say since when the answer holds, from 1.15 on (contract A 1.12)."""
+    """Say since when the answer holds, from 1.15 on (api-ref/rules.md#cache-headers)."""
     if last_modified is not None and microversion.wanted(req) >= (1, 15):
         response.headerlist += [
             ('Last-Modified', email.utils.format_datetime(last_modified.astimezone(dt.timezone.utc), usegmt=True)),

@@ -11,11 +11,11 @@ from hypothesis import given
 
 from placement import conf as placement_conf
 from placement import deploy
-from tests.functional.candidates_store import Stored
-from tests.property.candidates_oracle import RP, Oracle, Query
-from tests.property.candidates_worlds import queries as some_queries
-from tests.property.candidates_worlds import thorough, worlds
-from tests.unit.candidates.examples import EXAMPLES, WORLDS, Example, bodies
+from tests.support.candidates.examples import EXAMPLES, WORLDS, Example, bodies
+from tests.support.candidates.oracle import RP, Oracle, Query
+from tests.support.candidates.store import Stored
+from tests.support.candidates.worlds import queries as some_queries
+from tests.support.candidates.worlds import thorough, worlds
 
 MINORS = (10, 11, 12, 16, 17, 21, 22, 24, 25, 26, 27, 28, 29, 29, 29)
 

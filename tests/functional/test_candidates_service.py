@@ -18,11 +18,11 @@ from placement.objects.allocation_candidate import AllocationCandidates
 from placement.reports import empty_searches, pasted_query
 from placement.reports.explanation import Explanation, Options, explain
 from placement.web.context import RequestContext
-from tests.conftest import Counter
-from tests.functional.candidates_store import Stored, query_string, uuid_of
-from tests.property import candidates_hard as hard
-from tests.property.candidates_oracle import RP, Group, Query, record
-from tests.unit.candidates.examples import AVX2, WORLDS, rp
+from tests.support.candidates import hard
+from tests.support.candidates.examples import AVX2, WORLDS, rp
+from tests.support.candidates.oracle import RP, Group, Query, record
+from tests.support.candidates.store import Stored, query_string, uuid_of
+from tests.support.fixtures import Counter
 
 OAK, ELM = uuid_of('oak'), uuid_of('elm')
 FOUR = 'resources=VCPU:4,MEMORY_MB:1024'

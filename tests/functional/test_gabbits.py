@@ -1,87 +1,19 @@
 """Run every YAML suite of ``gabbits/`` against the real WSGI application, one pytest test per HTTP request.
 
-Each file gets an application of its own on a fresh SQLite database. The suites below ``gabbits/configured/``
-need a configuration or a mount point that differs from the default; ``CONFIGURED`` says which.
+Each file gets an application of its own on a fresh SQLite database.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import pathlib
-import unittest
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
-from gabbi import case, handlers, suitemaker, utils
 
 from placement import conf as placement_conf
 from placement import deploy
-
-ROOT = pathlib.Path(__file__).parents[2] / 'gabbits'
-HOST = 'placement.example.com'
-
-
-@dataclasses.dataclass(frozen=True)
-class Setting:
-    """What a suite needs of its application: configuration overrides and the path it is mounted below."""
-
-    overrides: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
-    prefix: str = ''
-
-
-CONFIGURED = {
-    'cors': Setting(overrides={'cors': {'allowed_origin': ['https://dashboard.example.com']}}),
-    'cors-any': Setting(overrides={'cors': {'allowed_origin': ['*']}}),
-    'mounted': Setting(prefix='/placement'),
-}
-
-
-class Suite:
-    """One YAML file: its requests in order, and the application that answers them once ``app`` is set."""
-
-    def __init__(self, path: pathlib.Path) -> None:
-        self.name = str(path.relative_to(ROOT).with_suffix(''))
-        self.setting = CONFIGURED[path.stem] if path.parent.name == 'configured' else Setting()
-        self.app: Any = None
-        self.cases: list[case.HTTPTestCase] = self._load(path)
-
-    def _load(self, path: pathlib.Path) -> list[case.HTTPTestCase]:
-        """The requests of the file as gabbi test cases; nothing is sent yet."""
-        return list(
-            suitemaker.test_suite_from_dict(
-                loader=unittest.TestLoader(),
-                test_base_name=path.stem,
-                suite_dict=utils.load_yaml(yaml_file=str(path)),
-                test_directory=str(path.parent),
-                host=HOST,
-                port=80,
-                fixture_module=None,
-                intercept=lambda: self._answer,
-                prefix=self.setting.prefix,
-                handlers=[handler() for handler in handlers.RESPONSE_HANDLERS],
-                test_loader_name=__name__,
-            )
-        )
-
-    def _answer(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-        """Pass a request on to the application, with the path spelled as PEP 3333 wants it.
-
-        httpx leaves the mount prefix in PATH_INFO, and the path as text instead of bytes read as latin-1.
-        """
-        path = environ['PATH_INFO'].removeprefix(environ['SCRIPT_NAME'])
-        environ['PATH_INFO'] = path.encode('utf-8').decode('latin-1')
-        answer: Iterable[bytes] = self.app(environ, start_response)
-        return answer
-
-    def run(self, index: int) -> unittest.TestResult:
-        """Send request ``index``, and first those before it that no selected test has sent."""
-        for earlier in self.cases[:index]:
-            if not earlier.has_run:
-                earlier.run(unittest.TestResult())
-        result = unittest.TestResult()
-        self.cases[index].run(result)
-        return result
+from tests.support.gabbits import ROOT, Suite
 
 
 class Stage:

@@ -19,7 +19,7 @@ from placement.objects.resource_class import ResourceClass
 from placement.objects.resource_provider import ResourceProvider
 from placement.objects.trait import TraitList
 from placement.web.context import RequestContext
-from tests.functional import damage, lasting_ids
+from tests.support import damage, lasting_ids
 
 
 def test_no_id_comes_a_second_time(context: RequestContext) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.integration import largest_bodies
+from tests.support import largest_bodies
 
 
 def test_largest_bodies(app: Any) -> None:

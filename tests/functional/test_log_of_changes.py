@@ -20,7 +20,7 @@ from placement.objects.resource_class import ResourceClass
 from placement.objects.resource_provider import ResourceProvider
 from placement.objects.trait import Trait
 from placement.web.context import RequestContext
-from tests.functional import damage
+from tests.support import damage
 
 Logged = Callable[[], dict[int, What]]
 

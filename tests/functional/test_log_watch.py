@@ -15,7 +15,7 @@ from placement.objects.inventory import Inventory
 from placement.objects.resource_provider import ResourceProvider
 from placement.objects.trait import Trait
 from placement.web.context import RequestContext
-from tests.log_watch import Watch
+from tests.support.log_watch import Watch
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from placement.db.adoption import adopt
 from placement.db.adoption.plan import Step
 from placement.db.adoption.schema import shortest
 from placement.db.api import Database
-from tests.functional import adopted, damage, foreign
+from tests.support import adopted, damage, foreign
 
 #: What was done to a database -> the doubt that it raises.
 DOUBTS = {

@@ -18,7 +18,7 @@ from oslo_config import cfg
 from placement.audit import checks
 from placement.cmd import manage, manage_audit
 from placement.db.api import Database
-from tests.functional import damage
+from tests.support import damage
 
 
 @pytest.fixture

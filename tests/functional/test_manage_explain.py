@@ -16,8 +16,8 @@ from placement.cmd import manage
 from placement.objects.inventory import Inventory
 from placement.objects.resource_provider import ResourceProvider
 from placement.web.context import RequestContext
-from tests.conftest import Counter
-from tests.functional.terminal import shown_by
+from tests.support.fixtures import Counter
+from tests.support.terminal import shown_by
 
 
 @pytest.fixture

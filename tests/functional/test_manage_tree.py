@@ -18,8 +18,8 @@ from placement.cmd import manage
 from placement.db import tables
 from placement.db.api import Database
 from placement.reports import forest
-from tests.functional import damage
-from tests.functional.terminal import shown_by
+from tests.support import damage
+from tests.support.terminal import shown_by
 
 SHARED = 'a0000009-0000-4000-8000-000000000000'
 STORE = '00000009-0000-4000-8000-000000000000'

@@ -32,7 +32,7 @@ from placement.objects.resource_class import ResourceClass
 from placement.objects.resource_provider import ResourceProvider
 from placement.objects.trait import Trait
 from placement.web.context import RequestContext
-from tests.property.mirror_equality import assert_same, compare
+from tests.support.mirror_equality import assert_same, compare
 
 
 class Counting(Mirror):

@@ -12,10 +12,9 @@ from placement.candidates.search import Finder, search
 from placement.candidates.sites import Placement
 from placement.mirror.matching import Matching
 from placement.mirror.state import State
-from tests.property.candidates_oracle import RP, SHARES, Group, Oracle, Query, record
-from tests.property.candidates_worlds import request_of
-from tests.property.test_mirror_search import NAMES, found
-from tests.property.test_mirror_state import records_of
+from tests.support.candidates.mirrored import NAMES, found, records_of
+from tests.support.candidates.oracle import RP, SHARES, Group, Oracle, Query, record
+from tests.support.candidates.worlds import request_of
 
 HOSTS = 1000
 

@@ -15,7 +15,7 @@ from placement.objects.resource_class import ResourceClass
 from placement.objects.resource_provider import ResourceProvider
 from placement.objects.trait import Trait
 from placement.web.context import RequestContext
-from tests.conftest import Counter
+from tests.support.fixtures import Counter
 
 
 @pytest.fixture

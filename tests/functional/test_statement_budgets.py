@@ -16,7 +16,7 @@ from placement.db.api import Database
 from placement.objects.inventory import Inventory
 from placement.objects.resource_provider import ResourceProvider
 from placement.web.context import RequestContext
-from tests.conftest import Counter
+from tests.support.fixtures import Counter
 
 
 def ask(app: Any, method: str, path: str, body: object = None) -> webob.Response:

@@ -11,7 +11,7 @@ from oslo_config import cfg
 
 from placement.cmd import status
 from placement.db.api import Database
-from tests.functional import damage
+from tests.support import damage
 
 
 @pytest.fixture

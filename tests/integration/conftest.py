@@ -13,7 +13,10 @@ import sqlalchemy as sa
 
 from placement import conf as placement_conf
 from placement import deploy
-from tests.integration import databases, servers
+from tests.support import databases, servers
+from tests.support.fixtures import app, conf, context, db, queries
+
+__all__ = ['app', 'conf', 'context', 'db', 'queries']
 
 _why_unavailable = functools.cache(databases.why_unavailable)
 

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from tests.functional.candidates_store import Stored
-from tests.integration import databases
-from tests.property.candidates_oracle import RP, Oracle, Query
-from tests.property.candidates_worlds import queries, thorough, worlds
-from tests.unit.candidates.examples import EXAMPLES, WORLDS, bodies
+from tests.support import databases
+from tests.support.candidates.examples import EXAMPLES, WORLDS, bodies
+from tests.support.candidates.oracle import RP, Oracle, Query
+from tests.support.candidates.store import Stored
+from tests.support.candidates.worlds import queries, thorough, worlds
 
 pytestmark = pytest.mark.parametrize('setting', databases.parameters(*databases.defaults()), indirect=True)
 

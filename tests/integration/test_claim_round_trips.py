@@ -15,7 +15,7 @@ from placement.db.api import Database
 from placement.objects.inventory import Inventory
 from placement.objects.resource_provider import ResourceProvider
 from placement.web.context import RequestContext
-from tests.integration import databases, mirrors, wire
+from tests.support import databases, mirrors, wire
 
 pytestmark = pytest.mark.parametrize(
     'setting', databases.parameters(*databases.defaults()), indirect=True, scope='module'

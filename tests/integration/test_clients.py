@@ -13,7 +13,7 @@ from typing import Any
 import openstack
 import pytest
 
-from tests.integration.operations import services
+from tests.support.operations import services
 
 BIN = Path(sys.executable).parent
 

@@ -6,7 +6,7 @@ import pathlib
 
 import pytest
 
-from tests.integration import assertions, databases
+from tests.support import assertions, databases
 
 
 def test_on_sqlite(tmp_path: pathlib.Path) -> None:

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.functional import test_gabbits as gabbits
-from tests.integration import databases
+from tests.support import databases, gabbits
 
 
 @pytest.mark.parametrize('setting', databases.parameters(*databases.defaults()), indirect=True, scope='module')

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 import pytest
 import sqlalchemy as sa
 
-from tests.integration import assertions, databases, mirrors, names_race, races, servers
-from tests.integration.history import fleet, report
-from tests.integration.history.client import Client
-from tests.integration.history.workload import Load
+from tests.support import assertions, databases, mirrors, names_race, races, servers
+from tests.support.history import fleet, report
+from tests.support.history.client import Client
+from tests.support.history.workload import Load
 
 if TYPE_CHECKING:
     from tools import galera

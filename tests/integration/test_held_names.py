@@ -18,8 +18,7 @@ import webob
 
 from placement import conf as placement_conf
 from placement.web.context import RequestContext
-from tests.functional import lasting_ids
-from tests.integration import databases
+from tests.support import databases, lasting_ids
 
 pytestmark = pytest.mark.parametrize(
     'setting', databases.parameters(*databases.defaults()), indirect=True, scope='module'

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.integration.history import chains, check
-from tests.integration.history.record import (
+from tests.support.history import chains, check
+from tests.support.history.record import (
     UNCHECKED,
     Action,
     Allocations,

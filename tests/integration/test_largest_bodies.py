@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy as sa
 
 from placement.db import tables
-from tests.integration import databases, largest_bodies
+from tests.support import databases, largest_bodies
 
 pytestmark = pytest.mark.parametrize(
     'setting', databases.parameters(*databases.defaults()), indirect=True, scope='module'

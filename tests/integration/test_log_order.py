@@ -24,7 +24,7 @@ from placement.db.api import Database
 from placement.objects.inventory import Inventory
 from placement.objects.resource_provider import ResourceProvider
 from placement.web.context import RequestContext
-from tests.integration import databases, logs
+from tests.support import databases, logs
 
 everywhere = pytest.mark.parametrize('server', logs.SERVERS)
 on_servers = pytest.mark.parametrize('server', logs.SERVERS[1:])
@@ -107,7 +107,7 @@ def watch_while_killing(urls: Sequence[sa.URL]) -> None:
         def start(number: int) -> subprocess.Popen[bytes]:
             url = urls[number % len(urls)].render_as_string(hide_password=False)
             arguments = [url, str(choose.random()), *map(str, providers)]
-            process = subprocess.Popen([sys.executable, '-m', 'tests.integration.log_load', *arguments])
+            process = subprocess.Popen([sys.executable, '-m', 'tests.support.log_load', *arguments])
             stack.callback(process.wait)
             stack.callback(process.kill)
             return process

@@ -13,8 +13,7 @@ from placement.cmd import manage, manage_audit
 from placement.db.adoption import adopt
 from placement.db.adoption.plan import Step
 from placement.db.api import Database
-from tests.functional import adopted, damage, foreign
-from tests.integration import databases
+from tests.support import adopted, damage, databases, foreign
 
 SERVERS = [databases.Setting(name, 'default') for name in ('postgresql', 'mariadb')]
 ON_EACH = pytest.mark.parametrize('setting', databases.parameters(*SERVERS), indirect=True)

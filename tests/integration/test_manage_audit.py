@@ -14,8 +14,7 @@ import pytest
 import sqlalchemy as sa
 
 from placement.cmd import manage, manage_audit
-from tests.functional import damage
-from tests.integration import databases, servers
+from tests.support import damage, databases, servers
 
 SERVERS = [databases.Setting(name, 'default') for name in ('postgresql', 'mariadb')]
 ON_EACH = pytest.mark.parametrize('setting', databases.parameters(*SERVERS), indirect=True)

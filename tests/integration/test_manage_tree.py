@@ -9,8 +9,7 @@ import pytest
 import sqlalchemy as sa
 
 from placement.cmd import manage, status
-from tests.functional import damage
-from tests.integration import databases
+from tests.support import damage, databases
 
 SERVERS = [databases.Setting(name, 'default') for name in ('postgresql', 'mariadb')]
 

@@ -12,8 +12,8 @@ import sqlalchemy as sa
 from placement.db import changes
 from placement.db.api import Database
 from placement.mirror.keeper import Mirror
-from tests.integration import databases, mirrors, servers, wire
-from tests.property.mirror_equality import compare
+from tests.support import databases, mirrors, servers, wire
+from tests.support.mirror_equality import compare
 
 pytestmark = pytest.mark.parametrize(
     'setting', databases.parameters(*databases.defaults()), indirect=True, scope='module'

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.integration import mirrors, servers
+from tests.support import mirrors, servers
 
 
 @pytest.fixture(scope='module')

@@ -15,10 +15,10 @@ import webob
 from placement import conf as configuration
 from placement import deploy
 from placement.reports import vital_signs
-from tests.integration import databases, private, races, servers
-from tests.integration.history import report
-from tests.integration.history.client import Client, Reply
-from tests.integration.history.workload import Load
+from tests.support import databases, private, races, servers
+from tests.support.history import report
+from tests.support.history.client import Client, Reply
+from tests.support.history.workload import Load
 
 
 def on(*names: str) -> pytest.MarkDecorator:

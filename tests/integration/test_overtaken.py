@@ -20,7 +20,7 @@ import webob
 from placement import conf as placement_conf
 from placement import deploy
 from placement.db import changes, tables
-from tests.integration import logs
+from tests.support import logs
 
 #: Seconds in which a request that nobody stops is done, and after which one that is not has been stopped.
 MOMENT = 0.7

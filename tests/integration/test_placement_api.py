@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.integration import servers
+from tests.support import servers
 
 PROGRAM = str(pathlib.Path(sys.executable).with_name('placement-api'))
 SECONDS = 60

@@ -8,9 +8,9 @@ from collections.abc import Callable
 import pytest
 import sqlalchemy as sa
 
-from tests.integration import assertions, databases, names_race, races, servers
-from tests.integration.history import report
-from tests.integration.history.workload import Load
+from tests.support import assertions, databases, names_race, races, servers
+from tests.support.history import report
+from tests.support.history.workload import Load
 
 ROUNDS = 20
 NAMES_SECONDS = 5

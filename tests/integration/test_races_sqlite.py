@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.integration import assertions, names_race, races, servers
-from tests.integration.history import report
-from tests.integration.history.workload import Load
+from tests.support import assertions, names_race, races, servers
+from tests.support.history import report
+from tests.support.history.workload import Load
 
 ROUNDS = 20
 NAMES_SECONDS = 5

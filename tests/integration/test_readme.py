@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.integration.operations import services
+from tests.support.operations import services
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / 'README.md').read_text()

@@ -12,7 +12,7 @@ import webob
 
 from placement import conf as placement_conf
 from placement import deploy
-from tests.integration import databases, wire
+from tests.support import databases, wire
 
 pytestmark = pytest.mark.parametrize(
     'setting', databases.parameters(*databases.defaults()), indirect=True, scope='module'

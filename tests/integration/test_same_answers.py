@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from placement import conf as placement_conf
 from placement import deploy
 from placement.db import tables
-from tests.integration import databases
-from tests.property import test_hostile_requests as hostile
-from tests.property.hostile_client import GOOD_HEADERS, Answer, Request, World, send
+from tests.support import databases
+from tests.support import hostile_requests as hostile
+from tests.support.hostile_client import GOOD_HEADERS, Answer, Request, World, send
 
 pytestmark = pytest.mark.parametrize(
     'setting', databases.parameters(*databases.defaults()), indirect=True, scope='module'

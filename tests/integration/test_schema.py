@@ -12,7 +12,7 @@ from alembic import autogenerate
 from alembic.migration import MigrationContext
 
 from placement.db import migration, tables
-from tests.integration import databases
+from tests.support import databases
 
 pytestmark = pytest.mark.parametrize('setting', databases.parameters(*databases.defaults()), indirect=True)
 

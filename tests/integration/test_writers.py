@@ -18,7 +18,7 @@ from oslo_db import exception as db_exc
 from placement import exception
 from placement.db import changes, retention, tables
 from placement.db.api import Database, TryAgain
-from tests.integration import logs
+from tests.support import logs
 
 everywhere = pytest.mark.parametrize('server', logs.SERVERS)
 on_servers = pytest.mark.parametrize('server', logs.SERVERS[1:])
@@ -195,7 +195,7 @@ def test_a_number_that_somebody_else_took(db: Database, providers: list[int]) ->
 
 _FORK = """
 import os, sys
-from tests.integration import logs
+from tests.support import logs
 db = logs.opened(sys.argv[1])
 provider = int(sys.argv[2])
 for _ in range(3):

@@ -9,7 +9,10 @@ import pytest
 
 from placement import conf as placement_conf
 from placement import deploy
-from tests.property.hostile_client import World
+from tests.support.fixtures import app, conf, context, db, queries
+from tests.support.hostile_client import World
+
+__all__ = ['app', 'conf', 'context', 'db', 'queries']
 
 
 @pytest.fixture(scope='module')

@@ -15,10 +15,17 @@ from placement.candidates.budget import Bound, Budget
 from placement.candidates.reasons import Reason, Rejections
 from placement.candidates.search import chosen, search
 from placement.candidates.size import Size, at_most
-from tests.property.candidates_oracle import RP, SHARES, Body, Oracle, Query
-from tests.property.candidates_worlds import Rows, ShapedSite, queries, request_of, thorough, tight_worlds, worlds
-
-MINORS = (10, 17, 21, 22, 24, 25, 28, 29, 29, 29)
+from tests.support.candidates.oracle import RP, SHARES, Body, Oracle, Query
+from tests.support.candidates.worlds import (
+    MINORS,
+    Rows,
+    ShapedSite,
+    queries,
+    request_of,
+    thorough,
+    tight_worlds,
+    worlds,
+)
 
 
 def found(world: list[RP], query: Query) -> list[Body]:

@@ -11,9 +11,9 @@ from placement.candidates.budget import Budget
 from placement.mirror.state import Names, State
 from placement.reports.explanation import Explanation, Options, explain
 from placement.reports.rules import Kind, Rule
-from tests.property.candidates_oracle import RP, SHARES, Body, Group, Oracle, Query
-from tests.property.candidates_worlds import TRAITS, queries, request_of, thorough, tight_worlds, worlds
-from tests.property.test_mirror_state import records_of
+from tests.support.candidates.mirrored import records_of
+from tests.support.candidates.oracle import RP, SHARES, Body, Group, Oracle, Query
+from tests.support.candidates.worlds import TRAITS, queries, request_of, thorough, tight_worlds, worlds
 
 CLASSES = ['VCPU', 'MEMORY_MB', 'DISK_GB', 'VGPU']
 CLASS_IDS = {name: number for number, name in enumerate(CLASSES)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from placement import handler
-from tests.property.hostile_client import EMPTY, GOOD_HEADERS, Request, World
+from tests.support.hostile_client import EMPTY, GOOD_HEADERS, Request, World
 
 EMPTY_URL = f'/resource_providers/{EMPTY}'
 

@@ -19,9 +19,9 @@ from placement.db import changes
 from placement.db.api import Database
 from placement.mirror.keeper import Mirror
 from placement.mirror.state import State, Successor
-from tests.functional import damage
-from tests.property.mirror_equality import compare
-from tests.property.mirror_histories import History, Universe, sender
+from tests.support import damage
+from tests.support.mirror_equality import compare
+from tests.support.mirror_histories import History, Universe, sender
 
 STEPS = 150
 #: Paths and microversions of searches.

@@ -5,26 +5,11 @@ from __future__ import annotations
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from placement.candidates.budget import Budget
-from placement.candidates.search import search
 from placement.mirror.matching import Matching
-from placement.mirror.state import Names, State
-from tests.property.candidates_oracle import RP, SHARES, Body, Oracle, Query
-from tests.property.candidates_worlds import TRAITS, queries, request_of, thorough, worlds
-from tests.property.test_candidates import MINORS
-from tests.property.test_mirror_state import CLASS_IDS, records_of
-
-NAMES = Names({number: name for name, number in CLASS_IDS.items()}, frozenset([*TRAITS, SHARES]))
-
-
-def found(state: State, query: Query, alike: bool = True) -> list[Body]:
-    request = request_of(query)
-    names = {record.id: record.name or '' for record in state.records()}
-    sites = Matching(state, request, alike).sites()
-    return [
-        frozenset((names[provider], name, amount) for provider, name, amount in candidate.amounts)
-        for candidate in search(sites, request, Budget())
-    ]
+from placement.mirror.state import State
+from tests.support.candidates.mirrored import NAMES, found, records_of
+from tests.support.candidates.oracle import RP, Oracle, Query
+from tests.support.candidates.worlds import MINORS, queries, request_of, thorough, worlds
 
 
 @thorough(2000)

@@ -2,50 +2,15 @@
 
 from __future__ import annotations
 
-import datetime as dt
-from collections.abc import Mapping
-
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placement.candidates.rows import Inventory
-from placement.mirror.records import Record, Usage
-from placement.mirror.state import Changes, Names, State, Successor
-from tests.property.candidates_oracle import RP
-from tests.property.candidates_worlds import CLASSES, TRAITS, thorough, worlds
-from tests.property.mirror_equality import assert_consistent, assert_same
-
-CLASS_IDS = {name: number for number, name in enumerate(CLASSES)}
-NAMES = Names({number: name for name, number in CLASS_IDS.items()}, frozenset(TRAITS))
-NOW = dt.datetime(2026, 1, 1, tzinfo=dt.timezone.utc)
-
-
-def records_of(world: list[RP], generation: int = 0, class_ids: Mapping[str, int] = CLASS_IDS) -> list[Record]:
-    """The records of a world; the provider at place n has the id n + 1."""
-    ids = {rp.name: number for number, rp in enumerate(world, start=1)}
-    parents = {rp.name: rp.parent for rp in world}
-    return [
-        Record(
-            id=ids[rp.name],
-            uuid=f'uuid of {rp.name}',
-            name=rp.name,
-            generation=generation,
-            parent_id=ids[rp.parent] if rp.parent else None,
-            root_id=ids[top(rp.name, parents)],
-            parent_provider_uuid=f'uuid of {rp.parent}' if rp.parent else None,
-            root_provider_uuid=f'uuid of {top(rp.name, parents)}',
-            modified=NOW,
-            inventories=tuple(sorted((class_ids[name], Inventory(**values)) for name, values in rp.inventory.items())),
-            traits=frozenset(rp.traits),
-            aggregates=frozenset(rp.aggregates),
-        )
-        for rp in world
-    ]
-
-
-def top(name: str, parents: dict[str, str | None]) -> str:
-    parent = parents[name]
-    return name if parent is None else top(parent, parents)
+from placement.mirror.records import Usage
+from placement.mirror.state import Changes, State, Successor
+from tests.support.candidates.mirrored import NAMES, NOW, records_of
+from tests.support.candidates.oracle import RP
+from tests.support.candidates.worlds import thorough, worlds
+from tests.support.mirror_equality import assert_consistent, assert_same
 
 
 @thorough(300)

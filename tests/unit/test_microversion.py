@@ -1,4 +1,4 @@
-"""Microversions: negotiation (contract A 1.4) and handlers that exist in windows of them."""
+"""Microversions: negotiation and handlers that exist in windows of them."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from webob import exc
 
 from placement import conf as placement_conf
 from placement.db.api import Database
-from placement.web import context, microversion, util
+from placement.web import context, microversion, query, util
 
 SCHEMA = {'type': 'object', 'properties': {'name': {'type': 'string'}}, 'additionalProperties': False}
 
@@ -33,10 +33,10 @@ def test_extract_json_tells_bad_json_from_a_bad_shape() -> None:
         util.extract_json(b'{"nam": "a"}', SCHEMA)
 
 
-@pytest.mark.parametrize('query', ['nam=a', 'name=%FF', 'name=%00', '%C3=a'])
-def test_a_bad_query_is_told_as_one(query: str) -> None:
-    with pytest.raises(exc.HTTPBadRequest, match=r'^Invalid query string parameters: '):
-        util.validate_query_params(_request(f'/?{query}'), SCHEMA)
+@pytest.mark.parametrize('text', ['nam=a', 'name=%FF', 'name=%00', '%C3=a'])
+def test_a_bad_query_is_told_as_one(text: str) -> None:
+    with pytest.raises(query.BadQuery, match=r'^Invalid query string parameters: '):
+        util.validate_query_params(_request(f'/?{text}'), SCHEMA)
 
 
 def test_of_a_repeated_key_the_last_value_counts() -> None:
@@ -81,10 +81,3 @@ def test_links_carry_the_mount_prefix(prefix: str, start: str) -> None:
     assert util.inventory_url(environ, 'u', 'VCPU') == f'{start}/resource_providers/u/inventories/VCPU'
     assert util.trait_url(environ, 'T') == f'{start}/traits/T'
     assert util.resource_class_url(environ, 'C') == f'{start}/resource_classes/C'
-
-
-def test_a_query_string_that_is_too_long(app: Any) -> None:
-    request = webob.Request.blank('/resource_providers?name=' + 'x' * 65536, headers={'X-Auth-Token': 'admin'})
-    response = request.get_response(app)
-    assert response.status_int == 400
-    assert 'Invalid query string parameters: longer than 65536 bytes.' in response.json['errors'][0]['detail']

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from . import identity
+from tests.support.operations import identity
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

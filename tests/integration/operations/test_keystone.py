@@ -1,4 +1,4 @@
-"""Placement behind a real Keystone: who gets in, who does not, and how clients find it (contract A 1.3, issue 5)."""
+"""Placement behind a real Keystone: who gets in, who does not, and how clients find it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ import httpx
 import pytest
 
 from placement import handler
-
-from . import identity, placement_server, services
+from tests.support.operations import identity, placement_server, services
 
 UUID = '5f7d8c1e-8a52-4c0c-9d0f-3d3b1f8b6f10'
 OPERATIONS = sorted(

@@ -10,8 +10,8 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from . import placement_server, services
-from .load import HEADERS
+from tests.support.operations import placement_server, services
+from tests.support.operations.load import HEADERS
 
 TRAITS = {'route': '/traits', 'method': 'GET', 'microversion': '1.29', 'status': '200'}
 

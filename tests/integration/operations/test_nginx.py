@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 import httpx
 import pytest
 
-from . import placement_server, services
+from tests.support.operations import placement_server, services
 
 ROOT = pathlib.Path(__file__).parents[3]
 SAMPLE = ROOT / 'etc' / 'nginx' / 'placement.conf'

@@ -10,7 +10,7 @@ import subprocess
 
 import pytest
 
-from . import load, placement_server, services
+from tests.support.operations import load, placement_server, services
 
 ENOUGH = 40
 WORKERS = 2

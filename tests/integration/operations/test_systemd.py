@@ -6,7 +6,7 @@ import pathlib
 import shutil
 import socket
 
-from . import placement_server, services
+from tests.support.operations import placement_server, services
 
 UNITS = pathlib.Path(__file__).parents[3] / 'etc' / 'systemd'
 

@@ -16,10 +16,10 @@ from placement.candidates.search import Finder, chosen, search
 from placement.candidates.sites import AnchorSite, Candidate
 from placement.candidates.size import Size
 from placement.objects import candidate_bounds
-from tests.property import candidates_hard as hard
-from tests.property.candidates_hard import Case
-from tests.property.candidates_oracle import RP, SHARES, Group, Oracle, Query, record
-from tests.property.candidates_worlds import Rows, ShapedSite, request_of
+from tests.support.candidates import hard
+from tests.support.candidates.hard import Case
+from tests.support.candidates.oracle import RP, SHARES, Group, Oracle, Query, record
+from tests.support.candidates.worlds import Rows, ShapedSite, request_of
 
 
 def defaults() -> Budget:

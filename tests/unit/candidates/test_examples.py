@@ -1,4 +1,4 @@
-"""The worked examples of the contract, on the search alone and on the oracle that judges it elsewhere."""
+"""The worked examples, on the search alone and on the oracle that judges it elsewhere."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pytest
 
 from placement.candidates.budget import Budget
 from placement.candidates.search import chosen, search
-from tests.property.candidates_oracle import Group, Oracle, Query
-from tests.property.candidates_worlds import Rows, request_of
-from tests.unit.candidates.examples import EXAMPLES, WORLDS, Example, bodies
+from tests.support.candidates.examples import EXAMPLES, WORLDS, Example, bodies
+from tests.support.candidates.oracle import Group, Oracle, Query
+from tests.support.candidates.worlds import Rows, request_of
 
 
 def parsed(text: str, minor: int) -> Query:

@@ -15,9 +15,9 @@ from placement.candidates.reasons import Reason, Rejections
 from placement.candidates.request import CandidateRequest, RequestGroup
 from placement.candidates.search import Finder, Walk, breadth_first, chosen, search
 from placement.candidates.sites import Candidate, Placement, Site
-from tests.property.candidates_oracle import RP, record
-from tests.property.candidates_worlds import Rows
-from tests.unit.candidates.examples import rp
+from tests.support.candidates.examples import rp
+from tests.support.candidates.oracle import RP, record
+from tests.support.candidates.worlds import Rows
 
 
 def numbered(count: int, policy: str = 'none', rc: str = 'VGPU', amount: int = 1, **more: object) -> CandidateRequest:

@@ -1,0 +1,108 @@
+"""Authentication of the whole application: noauth2, and keystonemiddleware against a Keystone that speaks real HTTP."""
+
+from __future__ import annotations
+
+import pathlib
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import webob
+
+from placement import conf as configuration
+from placement import deploy, exception
+from tests.support.keystone import CLAIMS, keystone
+
+
+def test_claims_do_not_make_an_administrator(app: Any) -> None:
+    req = webob.Request.blank('/resource_providers', headers={**CLAIMS, 'X-Auth-Token': 'user'})
+    assert req.get_response(app).status_code == 403
+
+
+def test_noauth2_does_not_import_keystonemiddleware() -> None:
+    program = (
+        'import sys, placement.deploy, placement.conf\n'
+        'overrides = {"api": {"auth_strategy": "noauth2"}, "placement_database": {"connection": "sqlite://"}}\n'
+        'placement.deploy.loadapp(placement.conf.load(environ={}, config_files=[], overrides=overrides))\n'
+        'sys.exit("keystonemiddleware" in sys.modules)\n'
+    )
+    assert subprocess.run([sys.executable, '-W', 'error', '-c', program], check=False, timeout=120).returncode == 0
+
+
+@pytest.fixture
+def keystone_url() -> Iterator[str]:
+    """The URL of a running Keystone that knows two tokens."""
+    with keystone() as url:
+        yield url
+
+
+def _application(tmp_path: pathlib.Path, url: str) -> deploy.Application:
+    file = tmp_path / 'placement.conf'
+    file.write_text(
+        '[api]\nauth_strategy = keystone\n'
+        f'[placement_database]\nconnection = sqlite:///{tmp_path}/placement.sqlite\nsync_on_startup = true\n'
+        f'[keystone_authtoken]\nauth_type = password\nauth_url = {url}\nwww_authenticate_uri = {url}\n'
+        'username = placement\npassword = secret\nproject_name = service\n'
+        'user_domain_id = default\nproject_domain_id = default\n'
+        'http_request_max_retries = 0\n'
+    )
+    return deploy.loadapp(configuration.load(environ={}, config_files=[str(file)]))
+
+
+@pytest.mark.parametrize(
+    'section',
+    [
+        'auth_type = nonsense',
+        'auth_type = password',
+        'auth_type = password\nauth_url = http://127.0.0.1\npassword = pa$word',
+        'memcache_security_strategy = ENCRYPT',
+    ],
+)
+def test_a_section_that_makes_no_sense_stops_the_start(tmp_path: pathlib.Path, section: str) -> None:
+    file = tmp_path / 'placement.conf'
+    file.write_text(
+        f'[placement_database]\nconnection = sqlite:///{tmp_path}/placement.sqlite\n[keystone_authtoken]\n{section}\n'
+    )
+    with pytest.raises(exception.ConfigurationInvalid) as caught:
+        deploy.loadapp(configuration.load(environ={}, config_files=[str(file)]))
+    assert str(caught.value).startswith('[keystone_authtoken] cannot be used: ')
+    assert 'word' not in str(caught.value)
+
+
+def _ask(app: deploy.Application, path: str, token: str | None = None, **headers: str) -> webob.Response:
+    req = webob.Request.blank(path, headers=headers)
+    if token is not None:
+        req.headers['X-Auth-Token'] = token
+    return req.get_response(app)
+
+
+def test_keystone_decides(tmp_path: pathlib.Path, keystone_url: str) -> None:
+    app = _application(tmp_path, keystone_url)
+    for path_info in ('/', ''):
+        assert _ask(app, '/', PATH_INFO=path_info).status_code == 200
+    assert _ask(app, '/resource_providers', 'good-admin').status_code == 200
+    assert _ask(app, '/resource_providers', 'good-member').status_code == 403
+    assert _ask(app, '/resource_providers', 'good-member', **CLAIMS).status_code == 403
+    for token in (None, 'bad', '', '\xff'):
+        response = _ask(app, '/resource_providers', token, **CLAIMS)
+        assert response.status_code == 401
+        assert keystone_url in response.headers['WWW-Authenticate']
+        (error,) = response.json['errors']
+        assert (error['status'], error['title']) == (401, 'Unauthorized')
+        assert error['request_id'] == response.headers['x-openstack-request-id']
+        assert 'OpenStack-API-Version' not in response.headers
+    app.db.dispose()
+
+
+def test_keystone_being_away_is_503(tmp_path: pathlib.Path) -> None:
+    with keystone() as url:
+        pass
+    app = _application(tmp_path, url)
+    assert _ask(app, '/').status_code == 200
+    response = _ask(app, '/resource_providers', 'good-admin')
+    assert response.status_code == 503
+    assert response.json['errors'][0]['title'] == 'Service Unavailable'
+    assert 'Retry-After' in response.headers
+    app.db.dispose()

@@ -1,0 +1,406 @@
+"""The pipeline: its order and what each stage does to real requests."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import pathlib
+import tempfile
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import webob
+
+from placement import conf as configuration
+from placement import deploy, exception, handler
+from placement.web import wsgi_wrapper
+
+ORIGIN = 'https://dashboard.example.com'
+Load = Callable[..., deploy.Application]
+
+
+@pytest.fixture
+def load(tmp_path: pathlib.Path) -> Iterator[Load]:
+    """Build applications from overrides, each on a database of its own."""
+    with contextlib.ExitStack() as stack:
+        made: list[deploy.Application] = []
+
+        def build(**overrides: dict[str, Any]) -> deploy.Application:
+            database = tmp_path / f'{len(made)}.sqlite'
+            values: dict[str, dict[str, Any]] = {
+                'placement_database': {'connection': f'sqlite:///{database}', 'sync_on_startup': True},
+                'api': {'auth_strategy': 'noauth2'},
+            }
+            for group, options in overrides.items():
+                values.setdefault(group, {}).update(options)
+            made.append(deploy.loadapp(configuration.load(environ={}, config_files=[], overrides=values)))
+            stack.callback(made[-1].db.dispose)
+            return made[-1]
+
+        yield build
+
+
+def _ask(
+    app: deploy.Application, path: str, method: str = 'GET', token: str | None = 'admin', **headers: str
+) -> webob.Response:
+    req = webob.Request.blank(path, method=method)
+    if token is not None:
+        req.headers['X-Auth-Token'] = token
+    req.headers.update({name.replace('_', '-'): value for name, value in headers.items()})
+    response = req.get_response(app)
+    assert response.headers['x-openstack-request-id'].startswith('req-')
+    return response
+
+
+LATEST = {'OpenStack_API_Version': 'placement latest'}
+BAD_VERSION = {'OpenStack_API_Version': 'placement pony'}
+
+
+# The order of the stages --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ('method', 'path', 'token', 'headers', 'status'),
+    [
+        ('GET', '/nowhere', None, {}, 401),
+        ('GET', '/nowhere', 'user', {}, 404),
+        ('GET', '/resource_providers/foo', 'user', {}, 403),
+        ('GET', '/resource_providers/foo', '', {}, 403),
+        ('DELETE', '/', None, {}, 405),
+        ('GET', '/', None, {}, 200),
+        ('GET', '/traits', None, BAD_VERSION, 401),
+        ('GET', '/', None, BAD_VERSION, 400),
+        ('GET', '/', None, {'OpenStack_API_Version': 'placement 2.0'}, 406),
+        ('POST', '/nowhere', 'admin', {'Content_Length': '2'}, 400),
+        ('POST', '/nowhere', 'admin', {'Content_Length': '2', **BAD_VERSION}, 400),
+        ('POST', '/traits', 'admin', {}, 405),
+        ('GET', '/traits', 'admin', {}, 404),
+        ('OPTIONS', '/traits', 'admin', {}, 405),
+        ('OPTIONS', '/traits', None, {}, 401),
+        ('G@RB{}AGE', '/traits', 'admin', {}, 405),
+    ],
+)
+def test_the_first_stage_that_objects_answers(
+    load: Load, method: str, path: str, token: str | None, headers: dict[str, str], status: int
+) -> None:
+    response = _ask(load(), path, method, token, **headers)
+    assert response.status_code == status
+    if status != 200:
+        assert response.json['errors'][0]['status'] == status
+
+
+def test_every_answer_after_negotiation_says_the_version_and_none_before(load: Load) -> None:
+    app = load()
+    for method, path in (('GET', '/'), ('GET', '/nowhere'), ('PATCH', '/traits'), ('GET', '/resource_providers/x')):
+        response = _ask(app, path, method, **LATEST)
+        assert response.headers['OpenStack-API-Version'] == 'placement 1.29'
+        assert response.headers['Vary'] == 'openstack-api-version'
+    for response in (_ask(app, '/traits', token=None, **LATEST), _ask(app, '/', **BAD_VERSION)):
+        assert 'OpenStack-API-Version' not in response.headers
+        assert 'code' not in response.json['errors'][0]
+
+
+def test_a_correlation_id_never_replaces_the_request_id(load: Load) -> None:
+    sent = 'req-11111111-2222-3333-4444-555555555555'
+    assert _ask(load(), '/', X_Openstack_Request_Id=sent).headers['x-openstack-request-id'] != sent
+
+
+def test_the_root_below_a_prefix_needs_no_token(load: Load) -> None:
+    app = load()
+    for path_info in ('', '/'):
+        req = webob.Request.blank('/', environ={'SCRIPT_NAME': '/placement', 'PATH_INFO': path_info})
+        assert req.get_response(app).status_code == 200
+    req = webob.Request.blank('/', environ={'SCRIPT_NAME': '/placement', 'PATH_INFO': '//'})
+    assert req.get_response(app).status_code == 401
+
+
+# Paths --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    'path',
+    [
+        '/resource_providers/',
+        '//resource_providers',
+        '/resource_providers//inventories',
+        '/traits%0A',
+        '/traits/a/b',
+        '/traits/a%2Fb',
+        '/x' * 500_000,
+        '/%00',
+        '/%FF',
+        '/Traits',
+    ],
+)
+def test_paths_that_are_not_declared(load: Load, path: str) -> None:
+    response = _ask(load(), path, **LATEST)
+    assert response.status_code == 404
+    assert response.json['errors'][0]['detail'] == 'The resource could not be found.'
+
+
+@pytest.mark.parametrize('variable', ['RAW_URI', 'REQUEST_URI'])
+def test_an_encoded_slash_separates_nothing_where_the_server_tells(load: Load, variable: str) -> None:
+    req = webob.Request.blank('/resource_providers/x/inventories', headers={'X-Auth-Token': 'admin'})
+    req.environ[variable] = '/resource_providers/x%2finventories?a=%2F'
+    assert req.get_response(load()).json['errors'][0]['detail'] == 'The resource could not be found.'
+    req.environ[variable] = '/resource_providers/x/inventories?a=%2F'
+    detail = req.get_response(load()).json['errors'][0]['detail']
+    assert 'No resource provider with uuid x found' in detail
+
+
+@pytest.mark.parametrize('name', ['%00', '%FF', 'a%0A', '%F0%9F%98%80', '%25', '{}', '{name}', 'x' * 100_000])
+def test_names_that_nothing_can_have_find_nothing(load: Load, name: str) -> None:
+    app = load()
+    assert _ask(app, f'/traits/{name}', **LATEST).status_code == 404
+    assert _ask(app, f'/traits/{name}', 'PUT', **LATEST).status_code == 400
+    assert _ask(app, f'/resource_providers/{name}/usages').status_code == 404
+
+
+def test_a_trailing_line_end_is_part_of_a_name(load: Load) -> None:
+    response = _ask(load(), '/traits/CUSTOM_A%0A', 'PUT', **LATEST)
+    assert response.status_code == 400
+    assert 'The trait is invalid.' in response.json['errors'][0]['detail']
+
+
+@pytest.mark.parametrize('path', list(handler.ROUTE_DECLARATIONS))
+def test_other_methods_are_told_which_there_are(load: Load, path: str) -> None:
+    app = load()
+    for method in ('HEAD', 'PATCH', 'OPTIONS', 'TRACE'):
+        response = _ask(app, path.replace('{', '').replace('}', ''), method)
+        assert response.status_code == 405
+        assert response.headers['Allow'] == ', '.join(handler.ROUTE_DECLARATIONS[path])
+        if method == 'HEAD':
+            assert response.body == b''
+        else:
+            detail = response.json['errors'][0]['detail']
+            assert f'The method {method} is not allowed for this resource.' in detail
+
+
+# Bodies -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize('length', ['x', '1.5', '-1', '1_0', ' 5', '9' * 5000])
+def test_a_content_length_is_an_integer(load: Load, length: str) -> None:
+    response = _ask(load(), '/', Content_Length=length, Content_Type='text/plain')
+    assert response.status_code == 400
+    assert 'content-length header must be an integer' in response.json['errors'][0]['detail']
+
+
+def test_a_body_needs_a_content_type(load: Load) -> None:
+    response = _ask(load(), '/', Content_Length='1')
+    assert response.status_code == 400
+    assert 'content-type header required when content-length > 0' in response.json['errors'][0]['detail']
+    assert _ask(load(), '/', Content_Length='0').status_code == 200
+    assert _ask(load(), '/', Content_Length='').status_code == 200
+
+
+def _post(app: deploy.Application, body: bytes, *, chunked: bool) -> webob.Response:
+    req = webob.Request.blank('/resource_providers', method='POST', content_type='application/json')
+    req.headers['X-Auth-Token'] = 'admin'
+    if chunked:
+        req.environ.update({'wsgi.input': io.BytesIO(body), 'wsgi.input_terminated': True})
+        req.environ.pop('CONTENT_LENGTH', None)
+    else:
+        req.body = body
+    return req.get_response(app)
+
+
+@pytest.mark.parametrize('chunked', [True, False])
+def test_a_body_has_an_end(load: Load, chunked: bool) -> None:
+    app = load(api={'max_request_body_size': 1024})
+    fits = b'{"name": "a"}'.ljust(1024)
+    assert _post(app, fits, chunked=chunked).status_code == 201
+    response = _post(app, fits + b' ', chunked=chunked)
+    assert response.status_code == 413
+    assert '1024 bytes' in response.json['errors'][0]['detail']
+
+
+def test_a_large_body_makes_no_file(load: Load, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
+    monkeypatch.setattr(tempfile, 'tempdir', str(tmp_path / 'missing'))
+    response = _post(load(), b'{"name": "a"}'.ljust(100_000), chunked=True)
+    assert response.status_code == 201
+
+
+class _Broken(io.BytesIO):
+    def read(self, _size: int | None = -1) -> bytes:
+        raise OSError('chunk of no size')
+
+
+def test_a_body_that_breaks_off_is_the_clients_fault(load: Load) -> None:
+    req = webob.Request.blank('/resource_providers', method='POST', content_type='application/json')
+    req.headers['X-Auth-Token'] = 'admin'
+    req.environ.update({'wsgi.input': io.BytesIO(b'{"na'), 'CONTENT_LENGTH': '10', 'webob.is_body_seekable': False})
+    assert req.get_response(load()).status_code == 400
+    req.environ.update({'wsgi.input': _Broken(), 'wsgi.input_terminated': True})
+    del req.environ['CONTENT_LENGTH']
+    assert req.get_response(load()).status_code == 400
+
+
+@pytest.mark.parametrize('coding', ['gzip, chunked', 'chunked, gzip', 'gzip', 'chunked, chunked', 'identity', ''])
+def test_a_body_in_another_coding_is_refused(load: Load, coding: str) -> None:
+    response = _ask(load(), '/', Transfer_Encoding=coding)
+    assert response.status_code == 400
+    assert response.json['errors'][0]['detail'] == 'transfer-encoding header must be chunked, and nothing else'
+    assert _ask(load(), '/', Transfer_Encoding='Chunked').status_code == 200
+
+
+# CORS ---------------------------------------------------------------------------------------------------------
+
+CORS = {'cors': {'allowed_origin': [ORIGIN]}}
+PREFLIGHT = {'Origin': ORIGIN, 'Access_Control_Request_Method': 'PUT'}
+
+
+def _cors_headers(response: webob.Response) -> dict[str, str]:
+    return {name: value for name, value in response.headers.items() if name.startswith('Access-Control-')}
+
+
+def test_without_the_option_there_is_no_cors_header(load: Load) -> None:
+    assert _cors_headers(_ask(load(), '/', Origin=ORIGIN)) == {}
+
+
+@pytest.mark.parametrize('headers', [{}, {'Origin': ORIGIN}, {'Origin': 'https://evil.example.com'}, PREFLIGHT])
+@pytest.mark.parametrize('path', ['/', '/traits', '/nowhere'])
+def test_options_is_always_answered(load: Load, path: str, headers: dict[str, str]) -> None:
+    response = _ask(load(**CORS), path, 'OPTIONS', None, **headers)
+    assert response.status == '200 OK'
+    assert response.body == b''
+    assert 'Content-Type' not in response.headers
+    assert bool(_cors_headers(response)) == (headers is PREFLIGHT)
+
+
+def test_preflight(load: Load) -> None:
+    response = _ask(
+        load(**CORS),
+        '/traits',
+        'OPTIONS',
+        None,
+        **PREFLIGHT,
+        Access_Control_Request_Headers='x-auth-TOKEN, openstack-api-version,content-type',
+    )
+    assert _cors_headers(response) == {
+        'Access-Control-Allow-Origin': ORIGIN,
+        'Access-Control-Allow-Credentials': 'true',
+        'Access-Control-Max-Age': '3600',
+        'Access-Control-Allow-Methods': 'PUT',
+        'Access-Control-Allow-Headers': 'x-auth-TOKEN,openstack-api-version,content-type',
+    }
+    assert response.headers['Vary'] == 'Origin'
+
+
+@pytest.mark.parametrize(
+    'headers',
+    [
+        {**PREFLIGHT, 'Origin': ORIGIN + '/'},
+        {**PREFLIGHT, 'Access_Control_Request_Method': 'TRACE'},
+        {**PREFLIGHT, 'Access_Control_Request_Headers': 'X-Unheard-Of'},
+    ],
+)
+def test_preflight_for_what_is_not_allowed_gets_no_cors_header(load: Load, headers: dict[str, str]) -> None:
+    assert _cors_headers(_ask(load(**CORS), '/traits', 'OPTIONS', None, **headers)) == {}
+
+
+@pytest.mark.parametrize(('path', 'token', 'status'), [('/', None, 200), ('/traits', None, 401), ('/x', 'admin', 404)])
+def test_answers_to_an_allowed_origin_may_be_read(load: Load, path: str, token: str | None, status: int) -> None:
+    response = _ask(load(**CORS), path, 'GET', token, Origin=ORIGIN)
+    assert response.status_code == status
+    headers = _cors_headers(response)
+    assert headers.pop('Access-Control-Expose-Headers').split(',') == [
+        'X-Auth-Token',
+        'X-Openstack-Request-Id',
+        'X-Subject-Token',
+        'X-Service-Token',
+        'OpenStack-API-Version',
+    ]
+    assert headers == {'Access-Control-Allow-Origin': ORIGIN, 'Access-Control-Allow-Credentials': 'true'}
+    assert response.headers['Vary'] == ('Origin' if status == 401 else 'openstack-api-version,Origin')
+
+
+def test_any_origin_can_be_allowed(load: Load) -> None:
+    app = load(cors={'allowed_origin': ['*']})
+    assert _ask(app, '/', Origin=ORIGIN).headers['Access-Control-Allow-Origin'] == '*'
+
+
+# The application ----------------------------------------------------------------------------------------------
+
+
+def test_two_applications_in_one_process_have_nothing_in_common(load: Load, tmp_path: pathlib.Path) -> None:
+    policy_file = tmp_path / 'policy.yaml'
+    policy_file.write_text('"placement:resource_providers:list": ""\n')
+    one = load(cors={'allowed_origin': ['*']}, placement={'policy_file': str(policy_file)})
+    other = load()
+    assert _ask(one, '/resource_providers', token='user').status_code == 200
+    assert _ask(other, '/resource_providers', token='user').status_code == 403
+    assert _ask(one, '/', Origin=ORIGIN).headers['Access-Control-Allow-Origin'] == '*'
+    assert 'Access-Control-Allow-Origin' not in _ask(other, '/', Origin=ORIGIN).headers
+    assert _post(one, b'{"name": "a"}', chunked=False).status_code == 201
+    assert len(_ask(one, '/resource_providers').json['resource_providers']) == 1
+    assert _ask(other, '/resource_providers').json['resource_providers'] == []
+
+
+def test_proxy_headers_count_only_when_enabled(load: Load) -> None:
+    headers = {
+        'X_Forwarded_Proto': 'https',
+        'X_Forwarded_Host': 'api.example.com',
+        'X_Forwarded_Prefix': '/placement',
+    }
+    plain = _ask(load(), '/traits/CUSTOM_A', 'PUT', **headers, **LATEST)
+    assert plain.headers['Location'] == 'http://localhost/traits/CUSTOM_A'
+    app = load(oslo_middleware={'enable_proxy_headers_parsing': True})
+    proxied = _ask(app, '/traits/CUSTOM_A', 'PUT', **headers, **LATEST)
+    assert proxied.headers['Location'] == 'https://api.example.com/placement/traits/CUSTOM_A'
+
+
+@pytest.mark.parametrize('url', [None, 'nonsense', 'nosuch://host/db', 'postgresql+nosuch://host/db'])
+def test_a_connection_that_can_never_work_stops_the_start(url: str | None) -> None:
+    overrides: dict[str, dict[str, Any]] = {
+        'placement_database': {'connection': url},
+        'api': {'auth_strategy': 'noauth2'},
+    }
+    conf = configuration.load(environ={}, config_files=[], overrides=overrides)
+    with pytest.raises(exception.ConfigurationInvalid, match=r'\[placement_database\] connection'):
+        deploy.loadapp(conf)
+
+
+def test_a_file_that_is_no_database_stops_the_start(load: Load, tmp_path: pathlib.Path) -> None:
+    (tmp_path / '0.sqlite').write_text('this is not a database, not at all' * 100)
+    with pytest.raises(exception.ConfigurationInvalid, match='database cannot be used'):
+        load()
+
+
+def _faulty(fault: Exception) -> wsgi_wrapper.PlacementWsgify:
+    def fail(_req: webob.Request) -> webob.Response:
+        raise fault
+
+    return wsgi_wrapper.PlacementWsgify(fail)
+
+
+@pytest.mark.parametrize(
+    ('fault', 'status', 'title'),
+    [
+        (RuntimeError('secret'), 500, 'Internal Server Error'),
+        (exception.PolicyNotAuthorized(action='placement:usages'), 403, 'Forbidden'),
+        (exception.DatabaseUnavailable(), 503, 'Service Unavailable'),
+    ],
+)
+def test_what_handlers_do_not_expect_is_an_error_document(
+    load: Load, monkeypatch: pytest.MonkeyPatch, fault: Exception, status: int, title: str
+) -> None:
+    declared = handler.PlacementHandler({'/usages': {'GET': _faulty(fault)}})
+    monkeypatch.setattr(handler, 'PlacementHandler', lambda: declared)
+    response = _ask(load(), '/usages', **LATEST)
+    (error,) = response.json['errors']
+    assert (response.status_code, error['status'], error['title']) == (status, status, title)
+    assert error['code'] == 'placement.undefined_code'
+    assert error['request_id'] == response.headers['x-openstack-request-id']
+    assert 'secret' not in response.text
+    assert response.headers['OpenStack-API-Version'] == 'placement 1.29'
+    assert response.headers['Vary'] == 'openstack-api-version'
+    assert ('Retry-After' in response.headers) == (status == 503)
+
+
+def test_a_query_string_that_is_too_long(app: Any) -> None:
+    request = webob.Request.blank('/resource_providers?name=' + 'x' * 65536, headers={'X-Auth-Token': 'admin'})
+    response = request.get_response(app)
+    assert response.status_int == 400
+    assert 'Invalid query string parameters: longer than 65536 bytes.' in response.json['errors'][0]['detail']

@@ -1,0 +1,91 @@
+"""Provider-scoped writes that lose a race: somebody else writes between their look at the provider and their change.
+
+Each is 409 with the endpoint's phrase and the code of a concurrent update, and leaves no trace.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import orjson
+import pytest
+import webob
+
+from placement.objects.inventory import Inventory
+from placement.objects.resource_provider import Reader, ResourceProvider
+from placement.web.context import RequestContext
+
+UUID = '0f2f9ef6-6d4b-4b51-9a5c-0f0a6d9a1b11'
+TRAIT = 'HW_CPU_X86_VMX'
+
+
+@pytest.fixture
+def provider(context: RequestContext, monkeypatch: pytest.MonkeyPatch) -> ResourceProvider:
+    """A provider at generation 2 that another writer moves on whenever it has been looked up."""
+    made = ResourceProvider.create(context, name='contended', uuid=UUID)
+    made.add_inventory(Inventory.from_request('VCPU', {'total': 4}))
+    made.set_traits([TRAIT])
+    look_up = ResourceProvider.get_by_uuid
+
+    look_up_with = ResourceProvider.get_with
+
+    def be_overtaken(found: ResourceProvider) -> ResourceProvider:
+        look_up(context, found.uuid).set_aggregates([], bump=True)
+        return found
+
+    def look_up_and_be_overtaken(context: RequestContext, uuid: str) -> ResourceProvider:
+        return be_overtaken(look_up(context, uuid))
+
+    def look_up_with_and_be_overtaken(context: RequestContext, uuid: str, read: Reader) -> ResourceProvider:
+        return be_overtaken(look_up_with(context, uuid, read))
+
+    monkeypatch.setattr(ResourceProvider, 'get_by_uuid', look_up_and_be_overtaken)
+    monkeypatch.setattr(ResourceProvider, 'get_with', look_up_with_and_be_overtaken)
+    return made
+
+
+def send(app: Any, method: str, path: str, body: dict[str, Any] | None) -> webob.Response:
+    req = webob.Request.blank(path, method=method)
+    req.headers.update({'X-Auth-Token': 'admin', 'OpenStack-API-Version': 'placement 1.29'})
+    if body is not None:
+        req.body = orjson.dumps(body)
+        req.content_type = 'application/json'
+    return req.get_response(app)
+
+
+@pytest.mark.parametrize(
+    ('method', 'path', 'body', 'lead'),
+    [
+        ('POST', '/inventories', {'resource_class': 'VGPU', 'total': 1}, 'Update conflict: '),
+        ('PUT', '/inventories', {'inventories': {}}, 'update conflict: '),
+        ('DELETE', '/inventories', None, f'Unable to delete inventory for resource provider {UUID}: '),
+        ('PUT', '/inventories/VCPU', {'total': 9}, 'update conflict: '),
+        ('DELETE', '/inventories/VCPU', None, 'Unable to delete inventory of class VCPU: '),
+        ('PUT', '/aggregates', {'aggregates': [str(uuid.uuid4())]}, 'Update conflict: '),
+        ('PUT', '/traits', {'traits': []}, ''),
+        ('DELETE', '/traits', None, ''),
+    ],
+)
+def test_the_slower_writer_is_told(
+    app: Any, provider: ResourceProvider, method: str, path: str, body: dict[str, Any] | None, lead: str
+) -> None:
+    if method == 'PUT':
+        body = {**(body or {}), 'resource_provider_generation': provider.generation}
+    response = send(app, method, f'/resource_providers/{UUID}{path}', body)
+    error = response.json['errors'][0]
+    assert (error['status'], error['code']) == (409, 'placement.concurrent_update')
+    assert error['detail'].startswith(f'{lead}Another thread concurrently updated the resource provider data.')
+
+
+def test_the_slower_writer_leaves_no_trace(
+    app: Any, context: RequestContext, provider: ResourceProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = f'/resource_providers/{UUID}'
+    assert send(app, 'DELETE', f'{path}/inventories', None).status_int == 409
+    assert send(app, 'DELETE', f'{path}/traits', None).status_int == 409
+    monkeypatch.undo()
+    shown = send(app, 'GET', f'{path}/inventories', None).json
+    assert shown['resource_provider_generation'] == provider.generation + 2
+    assert shown['inventories'].keys() == {'VCPU'}
+    assert send(app, 'GET', f'{path}/traits', None).json['traits'] == [TRAIT]

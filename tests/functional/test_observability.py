@@ -1,0 +1,285 @@
+"""Metrics and health checks: what is counted, what is answered, and that nothing is unless it is asked for."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import webob
+from oslo_config import cfg
+from prometheus_client import CollectorRegistry
+from prometheus_client.parser import text_string_to_metric_families
+
+from placement import conf as placement_conf
+from placement import deploy, observability
+from placement.db.api import Database, TryAgain
+from placement.objects.inventory import Inventory
+from placement.objects.resource_provider import ResourceProvider
+from placement.observability import metrics
+from placement.observability.prometheus import PrometheusMetrics
+from placement.reports import vital_signs
+from placement.serving import metrics_listener
+from placement.serving.metrics_listener import DatabaseCollector
+from placement.web.context import RequestContext
+from tests.support.pages import section
+
+HEADERS = {'X-Auth-Token': 'admin', 'OpenStack-API-Version': 'placement 1.29', 'Content-Type': 'application/json'}
+
+Load = Callable[..., cfg.ConfigOpts]
+
+
+@pytest.fixture
+def load(tmp_path: Path) -> Load:
+    """Make a configuration on SQLite with ``noauth2``: ``load(metrics={'bind': ...}, ...)``."""
+
+    def make(**groups: dict[str, Any]) -> cfg.ConfigOpts:
+        database = {'connection': f'sqlite:///{tmp_path}/placement.sqlite', 'sync_on_startup': True}
+        defaults: dict[str, dict[str, Any]] = {'placement_database': database, 'api': {'auth_strategy': 'noauth2'}}
+        return placement_conf.load(environ={}, config_files=(), overrides=defaults | groups)
+
+    return make
+
+
+@pytest.fixture
+def counted(load: Load) -> Iterable[deploy.Application]:
+    """An application that counts."""
+    app = deploy.loadapp(load(metrics={'bind': '127.0.0.1:1'}))
+    yield app
+    app.db.dispose()
+
+
+def _ask(app: Any, method: str, path: str, **values: Any) -> webob.Response:
+    return webob.Request.blank(path, method=method, headers=HEADERS, **values).get_response(app)
+
+
+def _values(app: deploy.Application, name: str) -> dict[tuple[str, ...], float]:
+    """The samples called ``name`` by the values of their labels."""
+    assert isinstance(app.db.metrics, PrometheusMetrics)
+    return {
+        tuple(sample.labels.values()): sample.value
+        for family in app.db.metrics.registry.collect()
+        for sample in family.samples
+        if sample.name == name
+    }
+
+
+def test_requests_are_counted_by_route_method_microversion_and_status(counted: deploy.Application) -> None:
+    _ask(counted, 'GET', '/')
+    for uuid in ('a', 'b'):
+        _ask(counted, 'GET', f'/resource_providers/{uuid}')
+    _ask(counted, 'POST', '/traits')
+    assert _values(counted, 'placement_requests_total') == {
+        ('/', 'GET', '1.29', '200'): 1,
+        ('/resource_providers/{uuid}', 'GET', '1.29', '404'): 2,
+        ('/traits', 'POST', '1.29', '405'): 1,
+    }
+    assert _values(counted, 'placement_request_seconds_count')['/resource_providers/{uuid}', 'GET'] == 2
+
+
+def test_what_a_client_makes_up_is_no_label(counted: deploy.Application) -> None:
+    _ask(counted, 'GET', '/no/such/thing')
+    _ask(counted, 'PURR', '/traits')
+    webob.Request.blank('/traits').get_response(counted)
+    assert set(_values(counted, 'placement_requests_total')) == {
+        ('none', 'GET', '1.29', '404'),
+        ('/traits', 'none', '1.29', '405'),
+        ('none', 'GET', 'none', '401'),
+    }
+
+
+def test_claims_and_searches_are_counted(counted: deploy.Application) -> None:
+    provider = _ask(counted, 'POST', '/resource_providers', json={'name': 'host'}).json['uuid']
+    inventory = {'resource_provider_generation': 0, 'inventories': {'VCPU': {'total': 4, 'max_unit': 3}}}
+    assert _ask(counted, 'PUT', f'/resource_providers/{provider}/inventories', json=inventory).status_code == 200
+    for consumer, amount in ((1, 3), (2, 3), (3, 4)):
+        claim = {
+            'allocations': {provider: {'resources': {'VCPU': amount}}},
+            'project_id': 'p',
+            'user_id': 'u',
+            'consumer_generation': None,
+        }
+        _ask(counted, 'PUT', f'/allocations/00000000-0000-4000-8000-{consumer:012}', json=claim)
+    assert _values(counted, 'placement_claims_accepted_total') == {(): 1}
+    assert _values(counted, 'placement_claims_refused_total') == {('capacity',): 1, ('units',): 1}
+    for amount in (1, 2):
+        _ask(counted, 'GET', f'/allocation_candidates?resources=VCPU:{amount}')
+    assert _values(counted, 'placement_candidates_sum') == {(): 1}
+    assert _values(counted, 'placement_candidates_search_seconds_count') == {(): 2}
+
+
+def test_searches_that_meet_a_bound_are_counted_by_it(load: Load) -> None:
+    app = deploy.loadapp(load(metrics={'bind': '127.0.0.1:1'}, placement={'max_allocation_candidates': 1}))
+    for number in range(2):
+        assert _values(app, 'placement_candidates_bounded_total') == {}
+        provider = _ask(app, 'POST', '/resource_providers', json={'name': f'host{number}'}).json['uuid']
+        inventory = {'resource_provider_generation': 0, 'inventories': {'VCPU': {'total': 4}}}
+        assert _ask(app, 'PUT', f'/resource_providers/{provider}/inventories', json=inventory).status_code == 200
+        _ask(app, 'GET', '/allocation_candidates?resources=VCPU:1')
+    assert _values(app, 'placement_candidates_bounded_total') == {('candidates',): 1}
+    app.db.dispose()
+
+
+def test_retries_are_counted_by_reason(counted: deploy.Application) -> None:
+    attempts = []
+
+    def work(_connection: object) -> None:
+        attempts.append(1)
+        if len(attempts) < 3:
+            raise TryAgain
+
+    counted.db.write(work)
+    assert sum(_values(counted, 'placement_transaction_retries_total').values()) == 2
+
+
+def test_two_applications_count_apart(load: Load) -> None:
+    first, second = (deploy.loadapp(load(metrics={'bind': '127.0.0.1:1'})) for _ in range(2))
+    _ask(first, 'GET', '/')
+    assert _values(first, 'placement_requests_total') == {('/', 'GET', '1.29', '200'): 1}
+    assert _values(second, 'placement_requests_total') == {}
+
+
+def test_without_configuration_nothing_is_counted_and_the_library_is_not_loaded(load: Load, tmp_path: Path) -> None:
+    assert type(observability.create(load())) is metrics.Metrics
+    code = 'import sys, placement.wsgi; sys.exit("prometheus_client" in sys.modules)'
+    environ = {name: value for name, value in os.environ.items() if not name.startswith('OS_')}
+    environ |= {
+        'OS_PLACEMENT_DATABASE__CONNECTION': f'sqlite:///{tmp_path}/x.sqlite',
+        'OS_API__AUTH_STRATEGY': 'noauth2',
+    }
+    assert subprocess.run([sys.executable, '-c', code], check=False, env=environ, timeout=60).returncode == 0
+
+
+# What the listener answers --------------------------------------------------------------------------------
+
+
+def _scrape(app: Any, path: str = '/metrics') -> webob.Response:
+    return webob.Request.blank(path).get_response(app)
+
+
+def _units(answer: webob.Response) -> dict[tuple[str, str], float]:
+    return {
+        (sample.labels['resource_class'], sample.labels['field']): sample.value
+        for family in text_string_to_metric_families(answer.text)
+        for sample in family.samples
+        if sample.name == 'placement_inventory_units'
+    }
+
+
+def test_inventories_are_summed_by_class_in_one_query(counted: deploy.Application, queries: Any) -> None:
+    listener = metrics_listener.application(counted.db, CollectorRegistry())
+    for number in range(3):
+        provider = _ask(counted, 'POST', '/resource_providers', json={'name': f'host-{number}'}).json['uuid']
+        records = {'VCPU': {'total': 8, 'reserved': 1}, 'MEMORY_MB': {'total': 2**31 - 1}}
+        body = {'resource_provider_generation': 0, 'inventories': records}
+        assert _ask(counted, 'PUT', f'/resource_providers/{provider}/inventories', json=body).status_code == 200
+    with queries(at_most=1):
+        answer = _scrape(listener)
+    assert _units(answer) == {
+        ('VCPU', 'total'): 24,
+        ('VCPU', 'reserved'): 3,
+        ('VCPU', 'used'): 0,
+        ('MEMORY_MB', 'total'): 3 * (2**31 - 1),
+        ('MEMORY_MB', 'reserved'): 0,
+        ('MEMORY_MB', 'used'): 0,
+    }
+    assert 'placement_database_up 1.0' in answer.text
+
+
+def test_a_scrape_without_the_database_has_the_counts(load: Load) -> None:
+    db = Database(load(placement_database={'connection': 'sqlite:////nowhere/at/all.sqlite'}))
+    counts = PrometheusMetrics()
+    counts.claim_accepted()
+    answer = _scrape(metrics_listener.application(db, counts.registry))
+    assert answer.status_code == 200
+    assert 'placement_database_up 0.0' in answer.text
+    assert 'placement_claims_accepted_total 1.0' in answer.text
+    assert _units(answer) == {}
+
+
+def test_the_listener_knows_only_its_paths(counted: deploy.Application) -> None:
+    listener = metrics_listener.application(counted.db, CollectorRegistry())
+    assert _scrape(listener, '/healthcheck').text == 'OK\n'
+    assert _scrape(listener, '/healthcheck/ready').status_code == 200
+    assert _scrape(listener, '/resource_providers').status_code == 404
+
+
+# Health checks ----------------------------------------------------------------------------------------------
+
+
+def test_health_paths_are_unknown_unless_configured(load: Load) -> None:
+    app = deploy.loadapp(load())
+    assert webob.Request.blank('/healthcheck').get_response(app).status_code == 401
+    assert _ask(app, 'GET', '/healthcheck').status_code == 404
+
+
+@pytest.mark.parametrize('method', ['GET', 'HEAD'])
+@pytest.mark.parametrize('path', ['/health', '/health/ready'])
+def test_health_is_answered_without_token(load: Load, method: str, path: str) -> None:
+    app = deploy.loadapp(load(healthcheck={'path': '/health'}))
+    answer = webob.Request.blank(path, method=method).get_response(app)
+    assert (answer.status_code, answer.text) == (200, 'OK\n' if method == 'GET' else '')
+    assert answer.headers['Content-Length'] == '3'
+    assert webob.Request.blank(path, method='POST').get_response(app).status_code == 401
+
+
+def test_not_ready_without_database_or_tables_but_alive(load: Load, tmp_path: Path) -> None:
+    for file, trouble in (('/nowhere/x', 'The database cannot be reached.\n'), (f'{tmp_path}/empty', None)):
+        database = {'connection': f'sqlite:///{file}', 'sync_on_startup': False}
+        app = deploy.loadapp(load(placement_database=database, healthcheck={'path': '/health'}))
+        ready = webob.Request.blank('/health/ready').get_response(app)
+        assert ready.status_code == 503
+        assert ready.text == (trouble or 'The database does not have the expected tables.\n')
+        assert webob.Request.blank('/health').get_response(app).status_code == 200
+
+
+def test_no_trouble_with_a_synchronised_database(context: RequestContext) -> None:
+    assert vital_signs.trouble(context.db) is None
+
+
+def test_exporter_says_what_it_lacks(tmp_path: Path) -> None:
+    environ = {name: value for name, value in os.environ.items() if not name.startswith(('OS_', 'PROMETHEUS_'))}
+    counts = {'PROMETHEUS_MULTIPROC_DIR': str(tmp_path)}
+    database = {'OS_PLACEMENT_DATABASE__CONNECTION': f'sqlite:///{tmp_path}/placement.sqlite'}
+    for setting, complaint in (
+        ({}, '[metrics] bind is not set.'),
+        ({'OS_METRICS__BIND': '127.0.0.1:1'}, 'PROMETHEUS_MULTIPROC_DIR does not name'),
+        ({'OS_METRICS__BIND': 'nonsense'}, 'nonsense'),
+        ({'OS_METRICS__BIND': '127.0.0.1:1', **counts}, 'connection is not set'),
+        ({'OS_METRICS__BIND': '127.0.0.1:99999', **counts, **database}, 'a port is a number below 65536'),
+    ):
+        command = [sys.executable, '-m', 'placement.cmd.exporter']
+        ran = subprocess.run(command, check=False, capture_output=True, text=True, env=environ | setting, timeout=60)
+        assert ran.returncode == 1
+        assert len(ran.stderr.splitlines()) == 1
+        assert complaint in ran.stderr
+
+
+# The page ------------------------------------------------------------------------------------------------------
+
+
+def _exercised() -> PrometheusMetrics:
+    """Counters that have counted one of everything, so that each has its labels."""
+    counts = PrometheusMetrics()
+    counts.request_answered('/', 'GET', '1.0', 200, 0.1)
+    counts.claim_accepted()
+    counts.claim_refused('capacity')
+    counts.retried('DBDeadlock')
+    counts.candidates(1, 0.1)
+    counts.search_bounded('candidates')
+    return counts
+
+
+def test_metrics_and_their_labels_are_documented(context: RequestContext) -> None:
+    provider = ResourceProvider.create(context, name='host', uuid='5f7d8c1e-8a52-4c0c-9d0f-3d3b1f8b6f10')
+    provider.add_inventory(Inventory.from_request('VCPU', {'total': 8}))
+    exported = [*_exercised().registry.collect(), *DatabaseCollector(context.db).collect()]
+    labels = {family.name: {name for sample in family.samples for name in sample.labels} for family in exported}
+    rows = re.findall(r'^\| `([^`]+)` \| [^|]+ \|([^|]*)\|', section('observability.md', 'Metrics'), re.MULTILINE)
+    documented = {name: set(re.findall(r'`([a-z_]+)`', cell)) for name, cell in rows}
+    assert documented == {name: found - {'le'} for name, found in labels.items()}

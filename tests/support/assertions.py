@@ -1,0 +1,65 @@
+"""What must be true after each race, the same words for every database."""
+
+from __future__ import annotations
+
+import contextlib
+import pathlib
+from collections import Counter
+from collections.abc import Iterable
+
+import os_resource_classes
+import os_traits
+
+from tests.support import names_race, races, servers
+from tests.support.history import fleet
+from tests.support.history.client import Client, Reply
+
+
+def exactly_ten_won(replies: list[Reply], used: int) -> None:
+    """Ten of the callers got their unit, the others were told that there is no room, and nobody waited long."""
+    assert Counter(reply.status for reply in replies) == {204: races.UNITS, 409: races.CALLERS - races.UNITS}
+    assert all('would exceed the capacity' in reply.error['detail'] for reply in replies if reply.status == 409)
+    assert used == races.UNITS
+    nobody_waited(replies)
+
+
+def exactly_one_won(replies: list[Reply], generation: int, *, expected: int) -> None:
+    """One writer won, the others were told to read again, and the generation moved once."""
+    assert Counter(reply.status for reply in replies) == {204: 1, 409: len(replies) - 1}
+    codes = {reply.error['code'] for reply in replies if reply.status == 409}
+    assert codes == {'placement.concurrent_update'}
+    assert generation == expected
+    nobody_waited(replies)
+
+
+def made_progress(rounds: list[list[Reply]]) -> None:
+    """Writers that touch the same things in opposite orders all get through, none of them late."""
+    for replies in rounds:
+        assert Counter(reply.status for reply in replies) == {204: len(replies)}
+        nobody_waited(replies)
+
+
+def nothing_landed_elsewhere(outcome: names_race.Outcome) -> None:
+    """Everything was written to what it named, nothing failed, and every kind of request succeeded now and then."""
+    assert outcome.wrong == []
+    succeeded = {kind for kind, status in outcome.statuses if status is not None and status < 300}
+    assert succeeded == {kind for kind, _ in outcome.statuses}, outcome.statuses
+
+
+def nobody_waited(replies: list[Reply]) -> None:
+    """No caller waited longer than the issue allows."""
+    assert max(reply.seconds for reply in replies) < races.PATIENCE
+
+
+def all_came_up(database_urls: Iterable[str], directory: pathlib.Path) -> None:
+    """Servers that start at once on an empty database, one for each URL, all come up, with the same standard names."""
+    started = [servers.launch(url, directory, workers=1, threads=2, metrics=False) for url in database_urls]
+    traits, classes = set(), set()
+    with servers.ready(started):
+        for server in started:
+            with contextlib.closing(Client([server.url], token='admin')) as client:
+                traits.add(tuple(sorted(fleet.demand(client, 'GET', '/traits')['traits'])))
+                listed = fleet.demand(client, 'GET', '/resource_classes')['resource_classes']
+                classes.add(tuple(one['name'] for one in listed))
+    assert traits == {tuple(sorted(os_traits.get_traits()))}
+    assert classes == {tuple(os_resource_classes.STANDARDS)}

@@ -1,0 +1,58 @@
+"""The worlds of the candidate tests as the mirror holds them, and searches there."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+
+from placement.candidates.budget import Budget
+from placement.candidates.rows import Inventory
+from placement.candidates.search import search
+from placement.mirror.matching import Matching
+from placement.mirror.records import Record
+from placement.mirror.state import Names, State
+from tests.support.candidates.oracle import RP, SHARES, Body, Query
+from tests.support.candidates.worlds import CLASSES, TRAITS, request_of
+
+CLASS_IDS = {name: number for number, name in enumerate(CLASSES)}
+NAMES = Names({number: name for name, number in CLASS_IDS.items()}, frozenset([*TRAITS, SHARES]))
+NOW = dt.datetime(2026, 1, 1, tzinfo=dt.timezone.utc)
+
+
+def records_of(world: list[RP], generation: int = 0, class_ids: Mapping[str, int] = CLASS_IDS) -> list[Record]:
+    """The records of a world; the provider at place n has the id n + 1."""
+    ids = {rp.name: number for number, rp in enumerate(world, start=1)}
+    parents = {rp.name: rp.parent for rp in world}
+    return [
+        Record(
+            id=ids[rp.name],
+            uuid=f'uuid of {rp.name}',
+            name=rp.name,
+            generation=generation,
+            parent_id=ids[rp.parent] if rp.parent else None,
+            root_id=ids[_top(rp.name, parents)],
+            parent_provider_uuid=f'uuid of {rp.parent}' if rp.parent else None,
+            root_provider_uuid=f'uuid of {_top(rp.name, parents)}',
+            modified=NOW,
+            inventories=tuple(sorted((class_ids[name], Inventory(**values)) for name, values in rp.inventory.items())),
+            traits=frozenset(rp.traits),
+            aggregates=frozenset(rp.aggregates),
+        )
+        for rp in world
+    ]
+
+
+def _top(name: str, parents: dict[str, str | None]) -> str:
+    parent = parents[name]
+    return name if parent is None else _top(parent, parents)
+
+
+def found(state: State, query: Query, alike: bool = True) -> list[Body]:
+    """The candidates that a search of the mirror finds, in the oracle's terms."""
+    request = request_of(query)
+    names = {record.id: record.name or '' for record in state.records()}
+    sites = Matching(state, request, alike).sites()
+    return [
+        frozenset((names[provider], name, amount) for provider, name, amount in candidate.amounts)
+        for candidate in search(sites, request, Budget())
+    ]

@@ -1,0 +1,199 @@
+"""Puts the worlds of the candidate tests into a database and asks the whole application about them."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+from urllib.parse import parse_qsl, urlencode
+
+import sqlalchemy as sa
+import webob
+
+from placement.db import changes, tables
+from placement.db.api import Database
+from tests.support.candidates.oracle import RP, Body, Query
+from tests.support.candidates.worlds import TRAITS
+
+_NAMESPACE = uuid.UUID('5b0f1b52-6f55-4b7e-8a44-0c1a33a1a111')
+_MEMBERS = (
+    tables.allocations,
+    tables.consumers,
+    tables.inventories,
+    tables.resource_provider_traits,
+    tables.resource_provider_aggregates,
+    tables.placement_aggregates,
+)
+
+
+def uuid_of(name: str) -> str:
+    """The uuid of the provider or aggregate called ``name``."""
+    return str(uuid.uuid5(_NAMESPACE, name))
+
+
+class Stored:
+    """A world in a database, reached over HTTP."""
+
+    def __init__(self, app: Any, world: list[RP]) -> None:
+        self._app = app
+        self._world = world
+        self.names = {uuid_of(rp.name): rp.name for rp in world}
+        store(app.db, world)
+
+    def ask(self, path: str, minor: int, method: str = 'GET', body: Any = None) -> webob.Response:
+        request = webob.Request.blank(path, method=method)
+        request.headers['X-Auth-Token'] = 'admin'
+        request.headers['OpenStack-API-Version'] = f'placement 1.{minor}'
+        if body is not None:
+            request.content_type = 'application/json'
+            request.json = body
+        return request.get_response(self._app)
+
+    def candidates(self, query: Query | str, minor: int = 29) -> dict[str, Any]:
+        """The answer to a query, aggregates given by name."""
+        if isinstance(query, Query):
+            text, minor = query_string(query), query.minor
+        else:
+            text = urlencode([(key, _with_uuids(key, value)) for key, value in parse_qsl(query)])
+        response = self.ask(f'/allocation_candidates?{text}', minor)
+        assert response.status_code == 200, response.text
+        return response.json
+
+    def bodies(self, answer: dict[str, Any]) -> list[Body]:
+        """The candidates of an answer, in the oracle's terms."""
+        return [self._body(one['allocations']) for one in answer['allocation_requests']]
+
+    def _body(self, allocations: Any) -> Body:
+        if isinstance(allocations, list):
+            items = [(one['resource_provider']['uuid'], one['resources']) for one in allocations]
+        else:
+            items = [(key, entry['resources']) for key, entry in allocations.items()]
+        return frozenset((self.names[key], rc, n) for key, resources in items for rc, n in resources.items())
+
+    def summaries(self, answer: dict[str, Any]) -> dict[str, Any]:
+        """The summaries of an answer, in the oracle's terms."""
+        found = {}
+        for key, summary in answer['provider_summaries'].items():
+            shown = found[self.names[key]] = dict(summary)
+            if 'traits' in shown:
+                shown['traits'] = sorted(shown['traits'])
+            for link in ('parent_provider_uuid', 'root_provider_uuid'):
+                if shown.get(link):
+                    shown[link] = self.names[shown[link]]
+        return found
+
+
+def query_string(query: Query) -> str:
+    """The query as a client would send it."""
+    params = []
+    for group in query.groups:
+        params.append((f'resources{group.number}', ','.join(f'{rc}:{n}' for rc, n in group.resources.items())))
+        traits = [*sorted(group.required), *(f'!{name}' for name in sorted(group.forbidden))]
+        if traits:
+            params.append((f'required{group.number}', ','.join(traits)))
+        for any_of in group.member_of:
+            value = ','.join(sorted(any_of))
+            key = f'member_of{group.number}'
+            params.append((key, _with_uuids(key, f'in:{value}' if len(any_of) > 1 else value)))
+    if query.policy:
+        params.append(('group_policy', query.policy))
+    if query.limit:
+        params.append(('limit', str(query.limit)))
+    return urlencode(params)
+
+
+def _with_uuids(key: str, value: str) -> str:
+    if not key.startswith('member_of'):
+        return value
+    prefix = 'in:' if value.startswith('in:') else ''
+    return prefix + ','.join(uuid_of(name) for name in value.removeprefix('in:').split(','))
+
+
+def store(db: Database, world: list[RP]) -> None:
+    """Replace all providers by ``world``. Usage becomes allocations of one consumer per inventory."""
+
+    def work(tx: sa.Connection) -> None:
+        changes.rebuild(tx)
+        for table in _MEMBERS:
+            tx.execute(table.delete())
+        tx.execute(tables.resource_providers.update().values(root_provider_id=None, parent_provider_id=None))
+        tx.execute(tables.resource_providers.delete())
+        classes = _ids(tx, tables.resource_classes, {rc for rp in world for rc in rp.inventory})
+        # Queries may name a trait that nothing has in this world; it must exist all the same.
+        traits = _ids(tx, tables.traits, {*TRAITS, *(name for rp in world for name in rp.traits)})
+        aggregates = {name for rp in world for name in rp.aggregates}
+        numbers = {name: number for number, name in enumerate(sorted(aggregates), start=1)}
+        ids = {rp.name: number for number, rp in enumerate(world, start=1)}
+        _insert(tx, tables.resource_providers, _provider_rows(world, ids))
+        _insert(
+            tx,
+            tables.inventories,
+            [
+                {'resource_provider_id': ids[rp.name], 'resource_class_id': classes[rc], **record}
+                for rp in world
+                for rc, record in rp.inventory.items()
+            ],
+        )
+        _insert(
+            tx,
+            tables.resource_provider_traits,
+            [{'resource_provider_id': ids[rp.name], 'trait_id': traits[name]} for rp in world for name in rp.traits],
+        )
+        _insert(tx, tables.placement_aggregates, [{'id': n, 'uuid': uuid_of(name)} for name, n in numbers.items()])
+        _insert(
+            tx,
+            tables.resource_provider_aggregates,
+            [
+                {'resource_provider_id': ids[rp.name], 'aggregate_id': numbers[name]}
+                for rp in world
+                for name in rp.aggregates
+            ],
+        )
+        _insert(tx, tables.allocations, _allocation_rows(world, ids, classes))
+
+    db.write(work)
+
+
+def _allocation_rows(world: list[RP], ids: dict[str, int], classes: dict[str, int]) -> list[dict[str, Any]]:
+    return [
+        {
+            'resource_provider_id': ids[rp.name],
+            'resource_class_id': classes[rc],
+            'consumer_id': uuid_of(f'{rp.name}/{rc}'),
+            'used': record['used'],
+        }
+        for rp in world
+        for rc, record in rp.inventory.items()
+        if record['used']
+    ]
+
+
+def _provider_rows(world: list[RP], ids: dict[str, int]) -> list[dict[str, Any]]:
+    roots: dict[str, int] = {}
+    rows = []
+    for rp in world:
+        roots[rp.name] = roots[rp.parent] if rp.parent else ids[rp.name]
+        rows.append(
+            {
+                'id': ids[rp.name],
+                'uuid': uuid_of(rp.name),
+                'name': rp.name,
+                'generation': 0,
+                'parent_provider_id': ids[rp.parent] if rp.parent else None,
+                'root_provider_id': roots[rp.name],
+            }
+        )
+    return rows
+
+
+def _ids(tx: sa.Connection, table: sa.Table, names: set[str]) -> dict[str, int]:
+    """The ids of ``names``, which are made where they are missing."""
+    known = {row.name: row.id for row in tx.execute(sa.select(table.c.name, table.c.id))}
+    top = max([*known.values(), 10000])
+    missing = sorted(names - known.keys())
+    _insert(tx, table, [{'id': top + n, 'name': name} for n, name in enumerate(missing, start=1)])
+    return known | {name: top + n for n, name in enumerate(missing, start=1)}
+
+
+def _insert(tx: sa.Connection, table: sa.Table, rows: list[dict[str, Any]]) -> None:
+    if rows:
+        tx.execute(table.insert(), rows)

@@ -1,0 +1,285 @@
+"""Judges a history: every way in which the service broke its word, in plain sentences.
+
+What is verified, and how sharp it is:
+
+* Every consumer has an order of its writes that explains all answers about it and its state at the end
+  (``chains``): accepted writes are present exactly once, refused ones absent, unknown ones present once or absent,
+  consumer generations count the accepted writes.
+* A POST of unknown outcome took effect for all its consumers or for none, and no reading of a provider shows
+  one consumer after a POST and another before it.
+* Each provider's generation moved by exactly the number of accepted writes that have to move it
+  (api-ref/rules.md#generations), give or take writes whose outcome nothing reveals; writes that named a generation
+  got the next one.
+* Capacity: at each moment the amounts that were *surely* held (answered, and not yet asked to go) fit a capacity
+  that can have been in force when the last of them was taken. When one of them was part of a write that took
+  no more than it gave, which over-committed inventory allows, then the largest capacity until that moment counts.
+  So an oversold inventory is found whenever the claims that oversold it were all held at one moment.
+  Where the answers leave several orders of a consumer's writes open (writes that check no generation, at the same
+  time), a set counts as surely held only until the first write that may have replaced it began.
+* Nothing was refused for want of capacity that would have fitted, had everything been held that possibly was.
+* At the end: allocations by provider are those by consumer, usages are their sums, and each inventory is the one
+  that was accepted last.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+
+from tests.support.history import timeline, unknowns
+from tests.support.history.record import (
+    Claim,
+    ClaimWrite,
+    Event,
+    History,
+    Outcome,
+    ProviderRead,
+    ProviderWrite,
+    Removal,
+    of_type,
+)
+
+_WANT_OF_CAPACITY = 'would exceed the capacity'
+
+
+@dataclasses.dataclass(frozen=True)
+class _Case:
+    """A history with everything that follows from the order of each consumer's writes.
+
+    ``versions`` has the consumers whose answers leave one order, ``loose`` those for which they leave several.
+    """
+
+    history: History
+    strict_reads: bool
+    undecided: frozenset[int]
+    versions: Mapping[str, Sequence[timeline.Version]]
+    loose: Sequence[timeline.Loose]
+    held: Mapping[timeline.Inventory, Sequence[timeline.Held]]
+    capacities: timeline.Capacities
+
+
+def violations(history: History, *, strict_reads: bool = True) -> list[str]:
+    """Every broken promise as one sentence; empty when the history is flawless.
+
+    With ``strict_reads`` each GET must show the state of a moment between its start and its end, which a service on
+    several Galera nodes keeps only with ``mysql_wsrep_sync_wait`` set.
+    """
+    explained = unknowns.explain(history, strict_reads=strict_reads)
+    case = _case(history, explained, strict_reads=strict_reads)
+    # Without the order of a consumer's writes the other checks would only report its consequences.
+    is_whole = all(explained.possible.get(consumer) for consumer in history.after.consumers)
+    checks = (_generations, _capacity, _refusals, _provider_reads, _end) if is_whole else (_capacity, _end)
+    return explained.violations + [sentence for check in checks for sentence in check(case)]
+
+
+def _case(history: History, explained: unknowns.Explained, *, strict_reads: bool) -> _Case:
+    events = {event.number: event for event in history.events}
+    first = {consumer: possible[0] for consumer, possible in explained.possible.items() if possible}
+    versions = {
+        consumer: timeline.versions(consumer, one.order, events, history.after.time)
+        for consumer, one in first.items()
+        if one.is_the_only_one
+    }
+    loose = [timeline.Loose(consumer, one, events) for consumer, one in first.items() if not one.is_the_only_one]
+    held = timeline.holdings(versions, loose, timeline.increases(versions, loose))
+    capacities = timeline.Capacities(history.before, history.events)
+    return _Case(history, strict_reads, explained.undecided, versions, loose, held, capacities)
+
+
+# Provider generations ------------------------------------------------------------------------------------------
+
+
+def _generations(case: _Case) -> Iterator[str]:
+    certain, possible = _moved_by_claims(case)
+    accepted: Counter[tuple[str, int]] = Counter()
+    for event, write in of_type(case.history.events, ProviderWrite):
+        if event.outcome is Outcome.UNKNOWN:
+            possible[write.provider] += 1
+        if event.outcome is Outcome.ACCEPTED:
+            certain[write.provider] += 1
+            accepted[write.provider, write.generation] += 1
+            got = event.body['resource_provider_generation']
+            if got != write.generation + 1:
+                yield f'request {event.number}: named generation {write.generation}, was given {got}'
+    for (provider, generation), count in accepted.items():
+        if count > 1:
+            yield f'provider {provider}: {count} accepted changes of generation {generation}'
+    for uuid, before in case.history.before.providers.items():
+        after = case.history.after.providers[uuid].generation
+        least = before.generation + certain[uuid]
+        if not least <= after <= least + possible[uuid]:
+            expected = f'{least} to {least + possible[uuid]}' if possible[uuid] else str(least)
+            yield f'provider {uuid}: generation is {after}, the accepted writes make it {expected}'
+
+
+def _moved_by_claims(case: _Case) -> tuple[Counter[str], Counter[str]]:
+    """How often claims surely and possibly moved each generation."""
+    removals = {event.number for event, _ in of_type(case.history.events, Removal)}
+    moved: dict[int, set[str]] = defaultdict(set)
+    for chain in case.versions.values():
+        for before, version in itertools.pairwise(chain):
+            if version.writer not in removals:
+                moved[version.writer].update(version.allocations or before.allocations)
+    perhaps: dict[int, set[str]] = defaultdict(set)
+    for one in case.loose:
+        for number, replaced in one.explanation.replaced.items():
+            if number not in removals:
+                sets = [set(one.allocations(number) or one.allocations(before)) for before in replaced]
+                moved[number] |= set.intersection(*sets)
+                perhaps[number] |= set.union(*sets)
+    certain: Counter[str] = Counter()
+    possible: Counter[str] = Counter()
+    for number, providers in moved.items():
+        (possible if number in case.undecided else certain).update(providers)
+    for number, providers in perhaps.items():
+        possible.update(providers - moved[number])
+    return certain, possible
+
+
+# Capacity ------------------------------------------------------------------------------------------------------
+
+
+def _capacity(case: _Case) -> Iterator[str]:
+    for inventory, held in case.held.items():
+        for moment in sorted({one.certain_from for one in held}):
+            surely = [one for one in held if one.certain_from <= moment < one.certain_to]
+            total = sum(one.amount for one in surely)
+            limit = _limit(case, inventory, surely, moment)
+            if total > limit:
+                takers = ', '.join(sorted(one.consumer for one in surely))
+                yield f'provider {inventory[0]}: {total} {inventory[1]} held at once, capacity {limit:g}, by {takers}'
+                break
+
+
+def _limit(case: _Case, inventory: timeline.Inventory, surely: Sequence[timeline.Held], moment: float) -> float:
+    """The largest capacity that can have allowed all of ``surely`` to be held at ``moment``."""
+    if not all(one.is_increase for one in surely):
+        return case.capacities.largest(inventory, -math.inf, moment)
+    first = max((one.possible_from for one in surely), default=-math.inf)
+    last = max((one.certain_from for one in surely), default=moment)
+    return case.capacities.largest(inventory, first, last)
+
+
+def _refusals(case: _Case) -> Iterator[str]:
+    for event, write in of_type(case.history.events, ClaimWrite):
+        if _WANT_OF_CAPACITY not in event.detail or case.undecided:
+            continue
+        if all(_surely_fits(case, event, write, *asked) for asked in _asked(write.claims).items()):
+            yield f'request {event.number}: refused for want of capacity, although it fits'
+
+
+def _surely_fits(case: _Case, event: Event, write: ClaimWrite, inventory: timeline.Inventory, amount: int) -> bool:
+    others: dict[str, int] = defaultdict(int)
+    for one in case.held.get(inventory, ()):
+        if one.possible_from <= event.end and one.possible_to >= event.start:
+            others[one.consumer] = max(others[one.consumer], one.amount)
+    taken = sum(held for consumer, held in others.items() if consumer not in write.claims)
+    return taken + amount <= case.capacities.smallest(inventory, event.start, event.end)
+
+
+def _asked(claims: Mapping[str, Claim]) -> Counter[timeline.Inventory]:
+    asked: Counter[timeline.Inventory] = Counter()
+    for claim in claims.values():
+        for inventory, amount in timeline.amounts(claim.allocations):
+            asked[inventory] += amount
+    return asked
+
+
+# Readings of providers -------------------------------------------------------------------------------------------
+
+
+def _provider_reads(case: _Case) -> Iterator[str]:
+    posts = [(e, w) for e, w in of_type(case.history.events, ClaimWrite) if len(w.claims) > 1]
+    for event, read in of_type(case.history.events, ProviderRead):
+        if event.outcome is not Outcome.ACCEPTED:
+            continue
+        yield from _read_total(case, event, read.provider)
+        seen = {
+            consumer: [index for index in range(len(chain)) if _can_show(case, event, read.provider, chain, index)]
+            for consumer, chain in case.versions.items()
+            if not any(version.writer in case.undecided for version in chain)
+        }
+        for consumer, indexes in seen.items():
+            if not indexes:
+                shown = event.body['allocations'].get(consumer, 'nothing')
+                yield f'request {event.number}: shows {shown} of consumer {consumer}, which is not what it held'
+        for post, write in posts:
+            yield from _torn(case, event, post, write, seen)
+
+
+def _read_total(case: _Case, event: Event, provider: str) -> Iterator[str]:
+    totals: Counter[str] = Counter()
+    for entry in event.body['allocations'].values():
+        totals.update(entry['resources'])
+    for resource_class, total in totals.items():
+        limit = case.capacities.largest((provider, resource_class), -math.inf, event.end)
+        if total > limit:
+            yield f'request {event.number}: shows {total} {resource_class} on {provider}, capacity {limit:g}'
+
+
+def _can_show(case: _Case, event: Event, provider: str, chain: Sequence[timeline.Version], index: int) -> bool:
+    """Whether the reading ``event`` of ``provider`` can have seen that version of a consumer."""
+    version = chain[index]
+    until = chain[index + 1].latest if index + 1 < len(chain) else math.inf
+    if version.earliest > event.end or (case.strict_reads and until < event.start):
+        return False
+    entry = event.body['allocations'].get(version.consumer)
+    held = version.allocations.get(provider)
+    if entry is None or held is None:
+        return entry is None and held is None
+    same: bool = entry['resources'] == held and entry['consumer_generation'] == version.generation
+    return same
+
+
+def _torn(
+    case: _Case, event: Event, post: Event, write: ClaimWrite, seen: Mapping[str, Sequence[int]]
+) -> Iterator[str]:
+    """A reading that surely shows some consumers of a POST after it and some before it."""
+    after, before = [], []
+    for consumer in write.claims:
+        writers = [version.writer for version in case.versions.get(consumer, ())]
+        if post.number in writers and seen.get(consumer):
+            made = writers.index(post.number)
+            if min(seen[consumer]) >= made:
+                after.append(consumer)
+            elif max(seen[consumer]) < made:
+                before.append(consumer)
+    if after and before:
+        yield f'request {event.number}: shows {after[0]} after POST {post.number} and {before[0]} before it'
+
+
+# The end ---------------------------------------------------------------------------------------------------------
+
+
+def _end(case: _Case) -> Iterator[str]:
+    by_provider: dict[str, dict[str, Mapping[str, int]]] = defaultdict(dict)
+    for consumer, state in case.history.after.consumers.items():
+        for provider, resources in state.allocations.items():
+            by_provider[provider][consumer] = resources
+    for uuid, provider_state in case.history.after.providers.items():
+        if provider_state.allocations != by_provider[uuid]:
+            yield f'provider {uuid}: its list of allocations is not that of its consumers'
+        sums = Counter(dict.fromkeys(provider_state.capacities, 0))
+        for resources in provider_state.allocations.values():
+            sums.update(resources)
+        if provider_state.usages != sums:
+            yield f'provider {uuid}: usages {dict(provider_state.usages)} are not the sums {dict(sums)}'
+        if provider_state.capacities not in _last_inventories(case.history, uuid):
+            yield f'provider {uuid}: its inventory at the end is not the one that was accepted last'
+
+
+def _last_inventories(history: History, provider: str) -> list[Mapping[str, float]]:
+    """The inventories that a provider can have at the end: the last accepted one, or a later unknown one."""
+    last, first_generation = history.before.providers[provider].capacities, -1
+    later = []
+    for event, write in of_type(history.events, ProviderWrite):
+        if write.provider != provider or write.capacities is None:
+            continue
+        if event.outcome is Outcome.UNKNOWN:
+            later.append(write)
+        elif event.outcome is Outcome.ACCEPTED and write.generation > first_generation:
+            last, first_generation = write.capacities, write.generation
+    return [last, *(write.capacities or {} for write in later if write.generation > first_generation)]

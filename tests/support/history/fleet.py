@@ -1,0 +1,67 @@
+"""The providers that a load runs on: made, looked at and taken away over HTTP."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterable
+from typing import Any
+
+from tests.support.history.client import Client
+from tests.support.history.record import ConsumerState, ProviderState, Snapshot
+
+
+class FleetError(Exception):
+    """The service did not do what every service must do when nothing else is going on."""
+
+
+def create_provider(client: Client, inventories: dict[str, dict[str, Any]]) -> str:
+    """Create a provider with a fresh name and give it ``inventories`` (class -> record). Returns its uuid."""
+    identity = str(uuid.uuid4())
+    demand(client, 'POST', '/resource_providers', {'name': f'history-{identity}', 'uuid': identity})
+    body = {'resource_provider_generation': 0, 'inventories': inventories}
+    demand(client, 'PUT', f'/resource_providers/{identity}/inventories', body)
+    return identity
+
+
+def demand(client: Client, method: str, path: str, body: Any = None) -> Any:
+    """Send a request that has to succeed, and return the decoded answer. Raises FleetError."""
+    reply = client.request(method, path, body)
+    if reply.status is None or reply.status >= 300:
+        raise FleetError(f'{method} {path} was answered {reply.status}: {reply.body}')
+    return reply.body
+
+
+def capacity(record: dict[str, Any]) -> float:
+    """The room of an inventory record when nothing is used, not truncated (api-ref/capacity.md#room)."""
+    return float((record['total'] - record.get('reserved', 0)) * record.get('allocation_ratio', 1.0))
+
+
+def look(client: Client, providers: Iterable[str], consumers: Iterable[str]) -> Snapshot:
+    """Read everything about a quiet service. Raises FleetError."""
+    seen_providers = {uuid: _provider(client, uuid) for uuid in providers}
+    seen_consumers = {
+        uuid: ConsumerState.from_body(demand(client, 'GET', f'/allocations/{uuid}')) for uuid in consumers
+    }
+    return Snapshot(time.monotonic(), seen_providers, seen_consumers)
+
+
+def _provider(client: Client, uuid: str) -> ProviderState:
+    path = f'/resource_providers/{uuid}'
+    records = demand(client, 'GET', f'{path}/inventories')['inventories']
+    listed = demand(client, 'GET', f'{path}/allocations')['allocations']
+    return ProviderState(
+        generation=demand(client, 'GET', path)['generation'],
+        capacities={resource_class: capacity(record) for resource_class, record in records.items()},
+        usages=demand(client, 'GET', f'{path}/usages')['usages'],
+        allocations={consumer: entry['resources'] for consumer, entry in listed.items()},
+    )
+
+
+def remove(client: Client, snapshot: Snapshot) -> None:
+    """Delete what a snapshot shows: the consumers' allocations, then the providers. Raises FleetError."""
+    for consumer, state in snapshot.consumers.items():
+        if state.generation:
+            demand(client, 'DELETE', f'/allocations/{consumer}')
+    for provider in snapshot.providers:
+        demand(client, 'DELETE', f'/resource_providers/{provider}')

@@ -1,0 +1,165 @@
+"""What a client asked, what it was told, and when: the raw material of the history checker."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, TypeAlias, TypeVar
+
+from tests.support.history import client
+
+#: Stands for "written without naming a generation".
+UNCHECKED: Final = 'unchecked'
+
+#: Provider uuid -> resource class -> amount.
+Allocations = Mapping[str, Mapping[str, int]]
+
+
+class Outcome(enum.Enum):
+    """What the client knows after the answer, or the lack of one."""
+
+    ACCEPTED = 'accepted'
+    REFUSED = 'refused'
+    UNKNOWN = 'unknown'
+
+
+@dataclasses.dataclass(frozen=True)
+class Claim:
+    """The new set of one consumer and the consumer generation that it was written against."""
+
+    allocations: Allocations
+    expected: int | str | None = UNCHECKED
+
+
+@dataclasses.dataclass(frozen=True)
+class ClaimWrite:
+    """PUT or POST allocations: consumer uuid -> its claim."""
+
+    claims: Mapping[str, Claim]
+
+
+@dataclasses.dataclass(frozen=True)
+class Removal:
+    """DELETE of one consumer's allocations."""
+
+    consumer: str
+
+
+@dataclasses.dataclass(frozen=True)
+class ProviderWrite:
+    """A change of a provider that names its generation. ``capacities`` is given when it replaces the inventory."""
+
+    provider: str
+    generation: int
+    capacities: Mapping[str, float] | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class ConsumerRead:
+    """GET of one consumer's allocations."""
+
+    consumer: str
+
+
+@dataclasses.dataclass(frozen=True)
+class ProviderRead:
+    """GET of the allocations on one provider."""
+
+    provider: str
+
+
+_Action = TypeVar('_Action')
+
+Action: TypeAlias = ClaimWrite | Removal | ProviderWrite | ConsumerRead | ProviderRead
+
+
+@dataclasses.dataclass(frozen=True)
+class Event:
+    """One request and its answer. ``status`` is None when the connection was lost after the request went out.
+
+    ``start`` and ``end`` are seconds of one monotonic clock. ``body`` is the decoded JSON of the answer.
+    """
+
+    number: int
+    caller: int
+    action: Action
+    start: float
+    end: float
+    status: int | None
+    body: Any = None
+
+    @property
+    def outcome(self) -> Outcome:
+        """A 5xx is unknown: the database may have committed before the answer went wrong."""
+        if self.status is None or self.status >= 500:
+            return Outcome.UNKNOWN
+        return Outcome.ACCEPTED if self.status < 300 else Outcome.REFUSED
+
+    @property
+    def latest(self) -> float:
+        """The latest moment at which the request can have taken effect."""
+        return math.inf if self.outcome is Outcome.UNKNOWN else self.end
+
+    @property
+    def code(self) -> str:
+        """The error code of a refusal, else an empty string."""
+        return str(self._error.get('code', ''))
+
+    @property
+    def detail(self) -> str:
+        """The error detail of a refusal, else an empty string."""
+        return str(self._error.get('detail', ''))
+
+    @property
+    def _error(self) -> Mapping[str, Any]:
+        return client.Reply(self.status, self.body, self.start, self.end).error
+
+
+@dataclasses.dataclass(frozen=True)
+class ConsumerState:
+    """A consumer as a GET shows it; generation 0 means that it does not exist."""
+
+    generation: int
+    allocations: Allocations
+
+    @classmethod
+    def from_body(cls, body: Mapping[str, Any]) -> ConsumerState:
+        """From the answer to GET /allocations/{consumer} at 1.28 or above."""
+        held = {provider: dict(entry['resources']) for provider, entry in body['allocations'].items()}
+        return cls(body.get('consumer_generation', 0), held)
+
+
+@dataclasses.dataclass(frozen=True)
+class ProviderState:
+    """A provider as GETs of itself, its inventories, usages and allocations show it."""
+
+    generation: int
+    capacities: Mapping[str, float]
+    usages: Mapping[str, int]
+    #: Consumer uuid -> resource class -> amount.
+    allocations: Allocations
+
+
+@dataclasses.dataclass(frozen=True)
+class Snapshot:
+    """Everything that the checker knows of a quiet service."""
+
+    time: float
+    providers: Mapping[str, ProviderState]
+    consumers: Mapping[str, ConsumerState]
+
+
+@dataclasses.dataclass(frozen=True)
+class History:
+    """All events between two snapshots. Between the second one and the last event lies a pause."""
+
+    before: Snapshot
+    events: tuple[Event, ...]
+    after: Snapshot
+
+
+def of_type(events: Iterable[Event], kind: type[_Action]) -> list[tuple[Event, _Action]]:
+    """Those events whose action is of ``kind``, each with its action."""
+    return [(event, event.action) for event in events if isinstance(event.action, kind)]

@@ -1,0 +1,205 @@
+"""Turns explained writes into time windows: what was held, and what capacity was in force, surely or possibly when."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from tests.support.history import chains
+from tests.support.history.record import (
+    Allocations,
+    ClaimWrite,
+    Event,
+    Outcome,
+    ProviderState,
+    ProviderWrite,
+    Snapshot,
+    of_type,
+)
+
+#: A provider's uuid and a resource class.
+Inventory = tuple[str, str]
+
+
+@dataclasses.dataclass(frozen=True)
+class Version:
+    """One set of allocations of one consumer: made by event ``writer``, ended by the next version's making.
+
+    It was made between ``earliest`` and ``latest``, so it is surely held from ``latest`` until the ``earliest`` of
+    the next one.
+    """
+
+    consumer: str
+    writer: int
+    generation: int
+    allocations: Allocations
+    earliest: float
+    latest: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Held:
+    """An amount of one inventory held by one consumer through one version."""
+
+    consumer: str
+    amount: int
+    possible_from: float
+    certain_from: float
+    certain_to: float
+    possible_to: float
+    #: The write took more of the inventory than it gave back, so capacity had to allow it.
+    is_increase: bool
+
+
+def versions(consumer: str, order: Sequence[int], events: Mapping[int, Event], end: float) -> list[Version]:
+    """The versions of a consumer, oldest first, beginning with the absent one; ``end`` is the time of the last look."""
+    starts = [events[number].start for number in order]
+    ends = [min(events[number].latest, end) for number in order]
+    made = [Version(consumer, -1, 0, {}, -math.inf, -math.inf)]
+    for index, number in enumerate(order):
+        action = events[number].action
+        held = action.claims[consumer].allocations if isinstance(action, ClaimWrite) else {}
+        generation = made[-1].generation + 1 if held else 0
+        made.append(Version(consumer, number, generation, held, max(starts[: index + 1]), min(ends[index:])))
+    return made
+
+
+@dataclasses.dataclass(frozen=True)
+class Loose:
+    """What a consumer held when its answers leave several orders of its writes open.
+
+    Each writer's set is surely held from its answer until the first of its possible replacers began, and may have
+    replaced any of several sets.
+    """
+
+    consumer: str
+    explanation: chains.Explanation
+    events: Mapping[int, Event]
+
+    def allocations(self, number: int) -> Allocations:
+        """The set that event ``number`` wrote; nothing for what is no event."""
+        action = self.events[number].action if number in self.events else None
+        return action.claims[self.consumer].allocations if isinstance(action, ClaimWrite) else {}
+
+    def gains(self) -> Iterator[tuple[int, Inventory, int]]:
+        """Event, inventory, and the least that the event can have added there."""
+        for number, before in self.explanation.replaced.items():
+            new = Counter(dict(amounts(self.allocations(number))))
+            old = [Counter(dict(amounts(self.allocations(one)))) for one in before]
+            for inventory in {*new, *itertools.chain.from_iterable(old)}:
+                yield number, inventory, new[inventory] - max(one[inventory] for one in old)
+
+    def held(self, increases: Mapping[int, frozenset[Inventory]]) -> Iterator[tuple[Inventory, Held]]:
+        """What each write let the consumer hold, surely and possibly."""
+        for number, replacers in self.explanation.replacers.items():
+            event = self.events[number]
+            ends = [self.events[one] for one in replacers if one in self.events]
+            surely_to = min((one.start for one in ends), default=math.inf)
+            possibly_to = math.inf if chains.AT_THE_END in replacers else max(one.latest for one in ends)
+            for inventory, amount in amounts(self.allocations(number)):
+                grown = inventory in increases.get(number, frozenset())
+                yield (
+                    inventory,
+                    Held(self.consumer, amount, event.start, event.latest, surely_to, possibly_to, grown),
+                )
+
+
+def holdings(
+    ordered: Mapping[str, Sequence[Version]],
+    loose: Iterable[Loose],
+    increases: Mapping[int, frozenset[Inventory]],
+) -> dict[Inventory, list[Held]]:
+    """All amounts by inventory. ``increases`` says for each event on which inventories it took more than it gave."""
+    found: dict[Inventory, list[Held]] = defaultdict(list)
+    for consumer, chain in ordered.items():
+        for index, version in enumerate(chain):
+            following = chain[index + 1] if index + 1 < len(chain) else None
+            for inventory, amount in amounts(version.allocations):
+                found[inventory].append(
+                    Held(
+                        consumer,
+                        amount,
+                        version.earliest,
+                        version.latest,
+                        following.earliest if following else math.inf,
+                        following.latest if following else math.inf,
+                        inventory in increases.get(version.writer, frozenset()),
+                    )
+                )
+    for one in loose:
+        for inventory, held in one.held(increases):
+            found[inventory].append(held)
+    return dict(found)
+
+
+def amounts(allocations: Allocations) -> Iterator[tuple[Inventory, int]]:
+    """Each (provider, class) with its amount."""
+    for provider, resources in allocations.items():
+        for resource_class, amount in resources.items():
+            yield (provider, resource_class), amount
+
+
+def increases(ordered: Mapping[str, Sequence[Version]], loose: Iterable[Loose]) -> dict[int, frozenset[Inventory]]:
+    """For each event: the inventories on which it surely took more than it gave back, over all its consumers."""
+    deltas: dict[int, dict[Inventory, int]] = defaultdict(lambda: defaultdict(int))
+    for chain in ordered.values():
+        for before, version in itertools.pairwise(chain):
+            for inventory, amount in amounts(version.allocations):
+                deltas[version.writer][inventory] += amount
+            for inventory, amount in amounts(before.allocations):
+                deltas[version.writer][inventory] -= amount
+    for one in loose:
+        for number, inventory, gain in one.gains():
+            deltas[number][inventory] += gain
+    return {
+        number: frozenset(inventory for inventory, delta in changed.items() if delta > 0)
+        for number, changed in deltas.items()
+    }
+
+
+@dataclasses.dataclass(frozen=True)
+class _InForce:
+    capacity: float
+    possible_from: float
+    possible_to: float
+
+
+class Capacities:
+    """Which capacities each inventory can have had, and when."""
+
+    def __init__(self, before: Snapshot, events: Iterable[Event]) -> None:
+        self._versions: dict[Inventory, list[_InForce]] = defaultdict(list)
+        writes: dict[str, list[tuple[Event, ProviderWrite]]] = defaultdict(list)
+        for event, write in of_type(events, ProviderWrite):
+            if write.capacities is not None and event.outcome is not Outcome.REFUSED:
+                writes[write.provider].append((event, write))
+        for provider, state in before.providers.items():
+            self._add(provider, state, writes[provider])
+
+    def _add(self, provider: str, first: ProviderState, writes: Sequence[tuple[Event, ProviderWrite]]) -> None:
+        """The generation that each write named gives their order; one of unknown outcome ends nothing."""
+        replaced = [(write.generation, event.end) for event, write in writes if event.outcome is Outcome.ACCEPTED]
+        self._record(provider, first.capacities, -math.inf, min((end for _, end in replaced), default=math.inf))
+        for event, write in writes:
+            later = [end for generation, end in replaced if generation > write.generation]
+            self._record(provider, write.capacities or {}, event.start, min(later, default=math.inf))
+
+    def _record(self, provider: str, capacities: Mapping[str, float], start: float, end: float) -> None:
+        for resource_class, capacity in capacities.items():
+            self._versions[provider, resource_class].append(_InForce(capacity, start, end))
+
+    def largest(self, inventory: Inventory, start: float, end: float) -> float:
+        """The largest capacity that can have been in force at some moment from ``start`` to ``end``; 0 if none."""
+        return max(self._possible(inventory, start, end), default=0.0)
+
+    def smallest(self, inventory: Inventory, start: float, end: float) -> float:
+        """The smallest capacity that can have been in force at some moment from ``start`` to ``end``; 0 if none."""
+        return min(self._possible(inventory, start, end), default=0.0)
+
+    def _possible(self, inventory: Inventory, start: float, end: float) -> Iterator[float]:
+        for version in self._versions[inventory]:
+            if version.possible_from <= end and version.possible_to >= start:
+                yield version.capacity

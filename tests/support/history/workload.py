@@ -1,0 +1,290 @@
+"""The load: concurrent clients that claim, move, change and release allocations and resize inventories at random."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import itertools
+import random
+import threading
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from tests.support.history import fleet
+from tests.support.history.client import Client, Reply, UnreachableError
+from tests.support.history.record import (
+    UNCHECKED,
+    Action,
+    Allocations,
+    Claim,
+    ClaimWrite,
+    ConsumerRead,
+    ConsumerState,
+    Event,
+    History,
+    Outcome,
+    ProviderRead,
+    ProviderWrite,
+    Removal,
+    Snapshot,
+)
+
+#: Small, so that about a third of the claims do not fit; with a reserve and a ratio, so that the rule is whole.
+_INVENTORIES: dict[str, dict[str, Any]] = {
+    'VCPU': {'total': 12, 'reserved': 2, 'allocation_ratio': 1.5},
+    'MEMORY_MB': {'total': 16},
+}
+#: A client that holds more than this many consumers of its own gives one back.
+_ENOUGH = 6
+#: How often a client moves on to the next address, so that one that was away is used again.
+_WANDERLUST = 0.03
+_OWNER = {'project_id': 'history', 'user_id': 'history'}
+
+
+@dataclasses.dataclass
+class Load:
+    """A running or finished load on ``urls``; made by ``start``."""
+
+    urls: Sequence[str]
+    token: str
+    before: Snapshot
+    shared: tuple[str, ...]
+    resized: frozenset[str]
+    events: list[Event] = dataclasses.field(default_factory=list)
+    unsent: int = 0
+    _numbers: itertools.count[int] = dataclasses.field(default_factory=itertools.count)
+    _stopping: threading.Event = dataclasses.field(default_factory=threading.Event)
+    _threads: list[threading.Thread] = dataclasses.field(default_factory=list)
+    _failures: list[BaseException] = dataclasses.field(default_factory=list)
+
+    @classmethod
+    def start(cls, urls: Sequence[str], *, clients: int = 8, seed: int = 0, token: str = 'admin') -> Load:
+        """Create seven providers and let ``clients`` threads loose on them. Client *n* begins at address *n*."""
+        with contextlib.closing(Client(urls, token=token)) as client:
+            providers = [fleet.create_provider(client, _INVENTORIES) for _ in range(7)]
+            before = fleet.look(client, providers, ())
+        shared = tuple(str(uuid.uuid4()) for _ in range(3))
+        load = cls(urls, token, before, shared, frozenset(providers[:2]))
+        for number in range(clients):
+            caller = _Caller(load, number, random.Random(f'{seed}-{number}'))
+            thread = threading.Thread(target=load._run, args=(caller,), name=f'caller-{number}')
+            load._threads.append(thread)
+            thread.start()
+        return load
+
+    def stop(self) -> None:
+        """Let every client finish its request. Raises what a client failed with."""
+        self._stopping.set()
+        for thread in self._threads:
+            thread.join()
+        for failure in self._failures:
+            raise failure
+
+    def finish(self, *, settle: float = 1.0) -> History:
+        """Stop, give requests of unknown outcome ``settle`` seconds to end, and look at the result."""
+        self.stop()
+        time.sleep(settle)
+        with contextlib.closing(Client(self.urls, token=self.token)) as client:
+            after = fleet.look(client, self.before.providers, self.consumers())
+        return History(self.before, tuple(self.events), after)
+
+    def consumers(self) -> list[str]:
+        """Every consumer that a request named."""
+        named = dict.fromkeys(self.shared)
+        for event in self.events:
+            if isinstance(event.action, ClaimWrite):
+                named.update(dict.fromkeys(event.action.claims))
+        return list(named)
+
+    def record(self, caller: int, action: Action, reply: Reply) -> Event:
+        """Keep what a client asked and was told."""
+        event = Event(next(self._numbers), caller, action, reply.start, reply.end, reply.status, reply.body)
+        self.events.append(event)
+        return event
+
+    def _run(self, caller: _Caller) -> None:
+        try:
+            while not self._stopping.is_set():
+                caller.step()
+        except BaseException as failure:  # stop() raises it in the thread that asked
+            self._failures.append(failure)
+        finally:
+            caller.close()
+
+
+class _Caller:
+    """One client: what it holds, as far as it knows, and what it does next."""
+
+    def __init__(self, load: Load, number: int, choose: random.Random) -> None:
+        self._load = load
+        self._number = number
+        self._choose = choose
+        self._client = Client(load.urls, token=load.token, first=number)
+        self._own: dict[str, ConsumerState] = {}
+        self._is_lost = False
+        self._providers = list(load.before.providers)
+        self._habits: Mapping[Callable[[], None], int] = {
+            self._claim_new: 24,
+            self._replace: 12,
+            self._batch: 12,
+            self._move: 12,
+            self._write_shared: 8,
+            self._write_unchecked: 4,
+            self._clear: 6,
+            self._delete: 8,
+            self._resize: 5,
+            self._label: 4,
+            self._look_at_provider: 5,
+        }
+
+    def step(self) -> None:
+        """Do one thing; wait a little when nothing takes connections, and now and then go to the next address."""
+        if self._choose.random() < _WANDERLUST:
+            self._client.close()
+        action = self._choose.choices(list(self._habits), list(self._habits.values()))[0]
+        if len(self._own) > _ENOUGH:
+            action = self._delete
+        if self._is_lost:
+            # Too many writes of unknown outcome can be explained in too many ways to find the wrong ones.
+            action = self._look_at_provider
+        try:
+            action()
+        except UnreachableError:
+            self._load.unsent += 1
+            time.sleep(0.1)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._client.close()
+
+    # What it does ----------------------------------------------------------------------------------------------
+
+    def _claim_new(self) -> None:
+        self._put(str(uuid.uuid4()), Claim(self._some_allocations(), None))
+
+    def _replace(self) -> None:
+        consumer = self._some_own()
+        if consumer is not None:
+            self._put(consumer, Claim(self._some_allocations(), self._own[consumer].generation))
+
+    def _clear(self) -> None:
+        consumer = self._some_own()
+        if consumer is not None:
+            self._put(consumer, Claim({}, self._own[consumer].generation))
+
+    def _write_shared(self) -> None:
+        consumer = self._choose.choice(self._load.shared)
+        state = self._read(consumer)
+        if state is not None:
+            self._put(consumer, Claim(self._some_allocations(), state.generation or None))
+
+    def _write_unchecked(self) -> None:
+        self._put(self._choose.choice(self._load.shared), Claim(self._some_allocations(), UNCHECKED))
+
+    def _delete(self) -> None:
+        consumer = self._some_own() or self._choose.choice(self._load.shared)
+        self._own.pop(consumer, None)
+        self._send(Removal(consumer), 'DELETE', f'/allocations/{consumer}')
+
+    def _batch(self) -> None:
+        """Several new consumers and an old one in one POST, naming their providers in any order."""
+        claims = {str(uuid.uuid4()): Claim(self._some_allocations(), None) for _ in range(self._choose.randint(1, 3))}
+        consumer = self._some_own()
+        if consumer is not None:
+            claims[consumer] = Claim(self._some_allocations(), self._own[consumer].generation)
+        self._post(claims)
+
+    def _move(self) -> None:
+        """Turn one consumer's allocations into another's."""
+        consumer = self._some_own()
+        if consumer is not None:
+            state = self._own[consumer]
+            self._post({consumer: Claim({}, state.generation), str(uuid.uuid4()): Claim(state.allocations, None)})
+
+    def _resize(self) -> None:
+        provider = self._choose.choice(sorted(self._load.resized))
+        path = f'/resource_providers/{provider}/inventories'
+        present = self._client.request('GET', path)
+        if present.status == 200:
+            records = {name: {**one, 'total': self._choose.randint(8, 20)} for name, one in _INVENTORIES.items()}
+            generation = present.body['resource_provider_generation']
+            action = ProviderWrite(provider, generation, {name: fleet.capacity(one) for name, one in records.items()})
+            self._send(action, 'PUT', path, {'resource_provider_generation': generation, 'inventories': records})
+
+    def _label(self) -> None:
+        provider = self._choose.choice(self._providers)
+        path = f'/resource_providers/{provider}/aggregates'
+        present = self._client.request('GET', path)
+        if present.status == 200:
+            generation = present.body['resource_provider_generation']
+            body = {'resource_provider_generation': generation, 'aggregates': [str(uuid.uuid4())]}
+            self._send(ProviderWrite(provider, generation), 'PUT', path, body)
+
+    def _look_at_provider(self) -> None:
+        provider = self._choose.choice(self._providers)
+        self._send(ProviderRead(provider), 'GET', f'/resource_providers/{provider}/allocations')
+
+    # How it does it --------------------------------------------------------------------------------------------
+
+    def _put(self, consumer: str, claim: Claim) -> None:
+        version = '1.27' if claim.expected == UNCHECKED else '1.29'
+        self._settle(
+            self._send(ClaimWrite({consumer: claim}), 'PUT', f'/allocations/{consumer}', _entry(claim), version=version)
+        )
+
+    def _post(self, claims: Mapping[str, Claim]) -> None:
+        body = {consumer: _entry(claim) for consumer, claim in claims.items()}
+        self._settle(self._send(ClaimWrite(claims), 'POST', '/allocations', body))
+
+    def _settle(self, event: Event) -> None:
+        """Learn from the answer; after a lost one, ask."""
+        assert isinstance(event.action, ClaimWrite)
+        for consumer, claim in event.action.claims.items():
+            if consumer in self._load.shared:
+                continue
+            if event.outcome is Outcome.ACCEPTED and claim.allocations:
+                self._own[consumer] = ConsumerState(_number(claim.expected) + 1, claim.allocations)
+            elif event.outcome is Outcome.ACCEPTED:
+                self._own.pop(consumer, None)
+            elif event.outcome is Outcome.UNKNOWN or event.code == 'placement.concurrent_update':
+                self._own.pop(consumer, None)
+                state = self._read(consumer)
+                if state is not None and state.generation:
+                    self._own[consumer] = state
+
+    def _read(self, consumer: str) -> ConsumerState | None:
+        event = self._send(ConsumerRead(consumer), 'GET', f'/allocations/{consumer}')
+        return ConsumerState.from_body(event.body) if event.outcome is Outcome.ACCEPTED else None
+
+    def _send(self, action: Action, method: str, path: str, body: Any = None, *, version: str = '1.29') -> Event:
+        event = self._load.record(self._number, action, self._client.request(method, path, body, version=version))
+        self._is_lost = event.outcome is Outcome.UNKNOWN
+        if self._is_lost:
+            self._client.close()
+            time.sleep(0.1)
+        return event
+
+    def _some_own(self) -> str | None:
+        return self._choose.choice(list(self._own)) if self._own else None
+
+    def _some_allocations(self) -> Allocations:
+        providers = self._choose.sample(self._providers, self._choose.choice((1, 1, 2, 3)))
+        return {provider: self._some_amounts() for provider in providers}
+
+    def _some_amounts(self) -> dict[str, int]:
+        classes = self._choose.choice((('VCPU',), ('MEMORY_MB',), ('VCPU', 'MEMORY_MB')))
+        return {name: self._choose.randint(1, 4) for name in classes}
+
+
+def _entry(claim: Claim) -> dict[str, Any]:
+    allocations = {provider: {'resources': resources} for provider, resources in claim.allocations.items()}
+    entry: dict[str, Any] = {'allocations': allocations, **_OWNER}
+    if claim.expected != UNCHECKED:
+        entry['consumer_generation'] = claim.expected
+    return entry
+
+
+def _number(expected: int | str | None) -> int:
+    return expected if isinstance(expected, int) else 0

@@ -1,0 +1,97 @@
+"""As much of Keystone, over real HTTP, as keystonemiddleware asks for."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import json
+import threading
+from collections.abc import Iterator, Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+# Headers with which a client claims to be somebody.
+CLAIMS = {
+    'X-Identity-Status': 'Confirmed',
+    'X-User-Id': 'root',
+    'X-Project-Id': 'root',
+    'X-Roles': 'admin',
+    'X-Role': 'admin',
+    'X-Is-Admin-Project': 'True',
+    'X-Service-Roles': 'admin',
+    'X-System-Scope': 'all',
+}
+
+
+class Keystone(BaseHTTPRequestHandler):
+    """As much of Keystone as keystonemiddleware asks: discovery, its own token, validation."""
+
+    roles: Mapping[str, list[str]] = {'good-admin': ['admin', 'reader'], 'good-member': ['member']}
+
+    def do_GET(self) -> None:
+        subject = self.headers.get('X-Subject-Token')
+        if subject is None:
+            link = [{'rel': 'self', 'href': f'{self._url()}/v3/'}]
+            version = {'id': 'v3.14', 'status': 'stable', 'links': link, 'media-types': []}
+            single = self.path.startswith('/v3')
+            self._send(200, {'version': version} if single else {'versions': {'values': [version]}})
+        elif subject in self.roles:
+            self._send(200, {'token': _token(subject, self.roles[subject])})
+        else:
+            self._send(404, {'error': {'code': 404, 'title': 'Not Found', 'message': 'no such token'}})
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers['Content-Length']))
+        endpoints = [
+            {'id': face, 'interface': face, 'region_id': 'R', 'url': self._url()}
+            for face in ('public', 'internal', 'admin')
+        ]
+        token = _token('service', ['service'])
+        token['catalog'] = [{'id': 'k', 'type': 'identity', 'name': 'keystone', 'endpoints': endpoints}]
+        self._send(201, {'token': token}, {'X-Subject-Token': 'service-token'})
+
+    def _url(self) -> str:
+        return f'http://{self.headers["Host"]}'
+
+    def _send(self, status: int, content: dict[str, Any], headers: Mapping[str, str] | None = None) -> None:
+        body = json.dumps(content).encode()
+        self.send_response(status)
+        for name, value in {
+            'Content-Length': str(len(body)),
+            'Content-Type': 'application/json',
+            **(headers or {}),
+        }.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_args: Any) -> None:
+        """Keep the output of the tests clean."""
+
+
+def _token(name: str, roles: list[str]) -> dict[str, Any]:
+    now = dt.datetime.now(dt.timezone.utc)
+    domain = {'id': 'default', 'name': 'Default'}
+    return {
+        'methods': ['password'],
+        'user': {'id': f'{name}-id', 'name': name, 'domain': domain},
+        'project': {'id': 'project-id', 'name': 'project', 'domain': domain},
+        'roles': [{'id': role, 'name': role} for role in roles],
+        'issued_at': now.strftime('%Y-%m-%dT%H:%M:%S.%fZ'),
+        'expires_at': (now + dt.timedelta(hours=1)).strftime('%Y-%m-%dT%H:%M:%S.%fZ'),
+        'catalog': [],
+    }
+
+
+@contextlib.contextmanager
+def keystone() -> Iterator[str]:
+    """The URL of a Keystone that knows two tokens, until the block ends."""
+    server = ThreadingHTTPServer(('127.0.0.1', 0), Keystone)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f'http://127.0.0.1:{server.server_address[1]}'
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

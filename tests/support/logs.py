@@ -1,0 +1,173 @@
+"""Databases for the tests of the log of changes, what is in the log, and a connection that breaks in a COMMIT."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import socket
+import threading
+import uuid
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from placement import conf as placement_conf
+from placement.db import changes, tables
+from placement.db.api import Database
+from tests.support import databases
+
+#: A test with ``server`` as a parameter runs on each of these, on SQLite also without any server.
+SERVERS = [
+    'sqlite',
+    pytest.param('postgresql', marks=pytest.mark.postgresql),
+    pytest.param('mariadb', marks=pytest.mark.mariadb),
+]
+
+#: Not the name of an isolation level.
+_COMMIT = re.compile(rb'(?<!READ )COMMIT')
+
+_providers = tables.resource_providers
+
+
+def opened(url: str | sa.URL) -> Database:
+    """A database as a process opens it."""
+    connection = sa.make_url(url).render_as_string(hide_password=False)
+    overrides = {'placement_database': {'connection': connection, 'sqlite_busy_timeout': 60}}
+    return Database(placement_conf.load(environ={}, config_files=[], overrides=overrides))
+
+
+@contextlib.contextmanager
+def fresh(server: str, directory: Any) -> Iterator[sa.URL]:
+    """The URL of a database of the test's own, with the schema."""
+    with contextlib.ExitStack() as stack:
+        if server == 'sqlite':
+            url = sa.make_url(f'sqlite:///{directory}/placement.sqlite')
+        else:
+            reason = databases.why_unavailable(server)
+            if reason is not None:
+                databases.unavailable(server, reason)
+            url = stack.enter_context(databases.fresh(databases.server_url(server)))
+        db = opened(url)
+        db.sync()
+        db.dispose()
+        yield url
+
+
+def add_providers(db: Database, count: int) -> list[int]:
+    """Insert roots; their ids."""
+    uuids = [str(uuid.uuid4()) for _ in range(count)]
+
+    def work(tx: sa.Connection) -> None:
+        tx.execute(_providers.insert(), [{'uuid': one, 'name': one, 'generation': 0} for one in uuids])
+        changes.rebuild(tx)
+
+    db.write(work)
+    with db.reader() as tx:
+        return list(tx.scalars(sa.select(_providers.c.id).order_by(_providers.c.id)))
+
+
+def move(tx: sa.Connection, provider_ids: Sequence[int]) -> None:
+    """What a write transaction does in these tests: move the generations of some providers, and say so."""
+    for id_ in sorted(provider_ids):
+        generation = _providers.c.generation + 1
+        tx.execute(_providers.update().where(_providers.c.id == id_).values(generation=generation))
+    changes.usage(tx, provider_ids)
+
+
+def generations(tx: sa.Connection) -> dict[int, int]:
+    """Provider id -> generation, without those that never moved."""
+    found = tx.execute(sa.select(_providers.c.id, _providers.c.generation))
+    return {id_: generation for id_, generation in found if generation}
+
+
+def entries(tx: sa.Connection) -> dict[int, list[tuple[int, int]]]:
+    """Writer id -> its numbers, each with a provider."""
+    log = tables.changes.c
+    found: dict[int, list[tuple[int, int]]] = {}
+    for writer, number, provider in tx.execute(sa.select(log.writer_id, log.sequence, log.provider_id)):
+        found.setdefault(writer, []).append((number, provider))
+    return found
+
+
+def check(tx: sa.Connection) -> None:
+    """What is true in every snapshot: no number is missing, and each move of a generation is there exactly once."""
+    log = entries(tx)
+    for numbers in log.values():
+        seen = {number for number, _ in numbers}
+        assert seen == set(range(1, max(seen) + 1))
+    moved: dict[int, int] = {}
+    for numbers in log.values():
+        for _, provider in numbers:
+            if provider != changes.NO_PROVIDER:
+                moved[provider] = moved.get(provider, 0) + 1
+    assert moved == generations(tx)
+
+
+class BreakingProxy:
+    """Passes bytes on to a database server, and breaks the connection in the next COMMIT once it is told to.
+
+    :param answer: whether the server gets that COMMIT; its answer is lost in any case.
+    """
+
+    def __init__(self, host: str, port: int) -> None:
+        self._target = (host, port)
+        self._listener = socket.create_server(('127.0.0.1', 0))
+        self.port = self._listener.getsockname()[1]
+        self.broken = 0
+        self._deliver: bool | None = None
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def break_next(self, *, deliver: bool) -> None:
+        """Break the connection on which the next COMMIT comes, after it or before it is passed on."""
+        self._deliver = deliver
+
+    def close(self) -> None:
+        """Accept nothing any more."""
+        self._listener.close()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                server = socket.create_connection(self._target)
+                threading.Thread(target=self._upstream, args=(client, server), daemon=True).start()
+                threading.Thread(target=self._downstream, args=(client, server), daemon=True).start()
+
+    def _upstream(self, client: socket.socket, server: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := client.recv(65536):
+                deliver = self._deliver
+                if deliver is not None and _COMMIT.search(data):
+                    self._deliver = None
+                    self.broken += 1
+                    client.shutdown(socket.SHUT_RDWR)
+                    if deliver:
+                        server.sendall(data)
+                        # Whatever the server says ends up nowhere, but it has to get so far.
+                        continue
+                    break
+                server.sendall(data)
+        with contextlib.suppress(OSError):
+            server.shutdown(socket.SHUT_WR)
+
+    def _downstream(self, client: socket.socket, server: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := server.recv(65536):
+                with contextlib.suppress(OSError):
+                    client.sendall(data)
+        for one in (client, server):
+            with contextlib.suppress(OSError):
+                one.close()
+
+
+@contextlib.contextmanager
+def breaking(url: sa.URL) -> Iterator[tuple[BreakingProxy, sa.URL]]:
+    """A proxy before the server of ``url``, and the URL through it."""
+    server = url.get_backend_name()
+    proxy = BreakingProxy(url.host or '127.0.0.1', url.port or {'postgresql': 5432, 'mysql': 3306}[server])
+    try:
+        yield proxy, url.set(host='127.0.0.1', port=proxy.port)
+    finally:
+        proxy.close()

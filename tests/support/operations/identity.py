@@ -1,0 +1,136 @@
+"""A real Keystone for the tests: installed in an environment of its own, on SQLite, with fernet tokens."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import pathlib
+import textwrap
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+
+from tests.support.operations import services
+
+PACKAGES = ('keystone', 'gunicorn')
+PASSWORD = 'not-a-secret'
+REGION = 'RegionOne'
+
+CONFIGURATION = """
+    [database]
+    connection = sqlite:///{home}/keystone.db
+
+    [token]
+    provider = fernet
+
+    [fernet_tokens]
+    key_repository = {home}/tokens
+
+    [fernet_receipts]
+    key_repository = {home}/receipts
+
+    [credential]
+    key_repository = {home}/credentials
+
+    [cache]
+    enabled = false
+"""
+
+# A file, not arguments: Keystone reads the arguments of the process that imports it as its own.
+SERVER = """
+    wsgi_app = 'keystone.wsgi.api:application'
+    bind = '{bind}'
+    workers = 2
+    control_socket_disable = True
+"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Keystone:
+    """A running identity service with users ``admin`` and ``placement`` (role admin), ``plain`` (role member)."""
+
+    url: str
+
+    def authenticate(self, user: str) -> httpx.Response:
+        """Ask for a token of ``user``, scoped to its project. The answer carries it as ``X-Subject-Token``."""
+        domain = {'id': 'default'}
+        identity = {
+            'methods': ['password'],
+            'password': {'user': {'name': user, 'domain': domain, 'password': PASSWORD}},
+        }
+        scope = {'project': {'name': self.project(user), 'domain': domain}}
+        answer = httpx.post(f'{self.url}/auth/tokens', json={'auth': {'identity': identity, 'scope': scope}})
+        answer.raise_for_status()
+        return answer
+
+    def token(self, user: str) -> str:
+        """A fresh token of ``user``."""
+        return str(self.authenticate(user).headers['X-Subject-Token'])
+
+    def revoke(self, token: str) -> None:
+        """End the life of a token now."""
+        headers = {'X-Auth-Token': self.token('admin'), 'X-Subject-Token': token}
+        httpx.delete(f'{self.url}/auth/tokens', headers=headers).raise_for_status()
+
+    def project(self, user: str) -> str:
+        """The name of the project in which ``user`` has its role."""
+        return 'admin' if user == 'admin' else 'service'
+
+    def create(self, kind: str, **values: Any) -> str:
+        """Create a ``project``, ``user``, ``service`` or ``endpoint``; its id."""
+        answer = httpx.post(f'{self.url}/{kind}s', json={kind: values}, headers={'X-Auth-Token': self.token('admin')})
+        answer.raise_for_status()
+        return str(answer.json()[kind]['id'])
+
+    def grant(self, role: str, user_id: str, project_id: str) -> None:
+        """Give a user a role in a project."""
+        headers = {'X-Auth-Token': self.token('admin')}
+        roles = httpx.get(f'{self.url}/roles', params={'name': role}, headers=headers).json()['roles']
+        path = f'projects/{project_id}/users/{user_id}/roles/{roles[0]["id"]}'
+        httpx.put(f'{self.url}/{path}', headers=headers).raise_for_status()
+
+    def register(self, url: str) -> None:
+        """Enter the service ``placement`` at ``url`` in the catalog."""
+        service = self.create('service', name='placement', type='placement')
+        for interface in ('public', 'internal', 'admin'):
+            self.create('endpoint', service_id=service, interface=interface, url=url, region_id=REGION)
+
+
+@contextlib.contextmanager
+def served(home: pathlib.Path) -> Iterator[Keystone]:
+    """Bootstrap a Keystone in ``home`` and serve it on loopback until the block ends."""
+    programs = services.environment('keystone', PACKAGES)
+    root = f'http://127.0.0.1:{services.free_port()}'
+    environ = services.clean_environ(OS_KEYSTONE_CONFIG_DIR=str(home), OS_KEYSTONE_CONFIG_FILES='keystone.conf')
+    _bootstrap(programs, home, f'{root}/v3')
+    home.joinpath('gunicorn.conf.py').write_text(textwrap.dedent(SERVER).format(bind=root.removeprefix('http://')))
+    with services.running([str(programs / 'gunicorn')], f'{root}/v3', home / 'keystone.log', environ):
+        keystone = Keystone(f'{root}/v3')
+        _add_users(keystone)
+        yield keystone
+
+
+def _bootstrap(programs: pathlib.Path, home: pathlib.Path, url: str) -> None:
+    home.joinpath('keystone.conf').write_text(textwrap.dedent(CONFIGURATION).format(home=home))
+    addresses = [f'--bootstrap-{interface}-url={url}' for interface in ('public', 'internal', 'admin')]
+    for name in ('tokens', 'receipts', 'credentials'):
+        home.joinpath(name).mkdir(mode=0o700)
+    owner = [f'--keystone-user={os.getuid()}', f'--keystone-group={os.getgid()}']
+    addresses = [f'--bootstrap-{interface}-url={url}' for interface in ('public', 'internal', 'admin')]
+    for arguments in (
+        ['db_sync'],
+        ['fernet_setup', *owner],
+        ['receipt_setup', *owner],
+        ['credential_setup', *owner],
+        ['bootstrap', f'--bootstrap-password={PASSWORD}', f'--bootstrap-region-id={REGION}', *addresses],
+    ):
+        services.run([str(programs / 'keystone-manage'), '--config-file', str(home / 'keystone.conf'), *arguments])
+
+
+def _add_users(keystone: Keystone) -> None:
+    project = keystone.create('project', name='service', domain_id='default')
+    for name, role in (('placement', 'admin'), ('plain', 'member')):
+        user = keystone.create('user', name=name, password=PASSWORD, domain_id='default')
+        keystone.grant(role, user, project)

@@ -1,0 +1,19 @@
+"""The pages of ``doc/``, as tests read them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def first_cells(text: str) -> list[str]:
+    """What stands between grave accents at the start of each table row."""
+    return re.findall(r'^\| `([^`]+)`', text, flags=re.MULTILINE)
+
+
+def section(page: str, heading: str) -> str:
+    """The text of ``doc/<page>`` below a heading of the second level, up to the next one."""
+    parts = re.split(r'^## (.+)$', (ROOT / 'doc' / page).read_text(), flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))[heading]

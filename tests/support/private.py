@@ -1,0 +1,197 @@
+"""Database servers that a test may stop: started for it alone, on loopback, data in a temporary directory."""
+
+from __future__ import annotations
+
+import abc
+import contextlib
+import glob
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+
+import sqlalchemy as sa
+
+from tests.support import databases, servers
+
+START_SECONDS = 60
+
+
+class PrivateServer(abc.ABC):
+    """A database server in ``home``; ``start`` and ``crash`` it as often as wanted."""
+
+    account: str
+    programs: Sequence[str]
+
+    def __init__(self, home: pathlib.Path) -> None:
+        self.home = home
+        self.data = home / 'data'
+        self.port = servers.free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    @abc.abstractmethod
+    def url(self) -> sa.URL:
+        """The administrator's URL."""
+
+    @abc.abstractmethod
+    def initialise(self) -> None:
+        """Fill the data directory."""
+
+    @abc.abstractmethod
+    def command(self) -> list[str]:
+        """What runs the server in the foreground."""
+
+    @abc.abstractmethod
+    def crash_signal(self) -> signal.Signals:
+        """The signal that ends it at once, with no clean-up."""
+
+    def start(self) -> None:
+        """Start and wait until it answers."""
+        with (self.home / 'log').open('ab') as log:
+            self._process = subprocess.Popen(self.command(), stdout=log, stderr=log, user=self.user())
+        deadline = time.monotonic() + START_SECONDS
+        while not self._answers():
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                log_text = (self.home / 'log').read_text(errors='replace')
+                raise servers.ServerError(f'{self.command()[0]} did not start:\n{log_text[-3000:]}')
+            time.sleep(0.1)
+
+    def start_unless_running(self) -> None:
+        """Start it if it was ended."""
+        if self._process is None or self._process.poll() is not None:
+            self.start()
+
+    def crash(self) -> None:
+        """End it at once; connections break, nothing is flushed."""
+        assert self._process is not None
+        self._process.send_signal(self.crash_signal())
+        self._process.wait()
+
+    def freeze(self) -> None:
+        """Let it answer nothing, without closing a connection."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let it go on."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
+
+    def run(self, *command: str) -> None:
+        """Run a helper program as the server's account."""
+        subprocess.run(command, check=True, capture_output=True, user=self.user(), cwd='/')
+
+    def user(self) -> str | None:
+        """Database servers refuse to run as root."""
+        return self.account if os.getuid() == 0 else None
+
+    def _answers(self) -> bool:
+        engine = sa.create_engine(self.url, poolclass=sa.NullPool)
+        with contextlib.suppress(sa.exc.OperationalError), engine.connect():
+            return True
+        return False
+
+
+class PostgreSQL(PrivateServer):
+    """PostgreSQL; as the superuser postgres without a password."""
+
+    account = 'postgres'
+    programs = ('postgres', 'initdb')
+
+    @property
+    def url(self) -> sa.URL:
+        """The administrator's URL."""
+        return sa.make_url(f'postgresql+psycopg://postgres@127.0.0.1:{self.port}/postgres')
+
+    def initialise(self) -> None:
+        """Fill the data directory."""
+        self.run(_program('initdb'), '-D', str(self.data), '-U', 'postgres', '-A', 'trust', '--no-sync')
+
+    def command(self) -> list[str]:
+        """What runs the server in the foreground."""
+        here = ['-c', f'unix_socket_directories={self.home}', '-c', 'listen_addresses=127.0.0.1']
+        return [_program('postgres'), '-D', str(self.data), '-p', str(self.port), *here]
+
+    def crash_signal(self) -> signal.Signals:
+        """Immediate shutdown: all its processes end, and the next start recovers."""
+        return signal.SIGQUIT
+
+
+class MariaDB(PrivateServer):
+    """MariaDB; as root without a password."""
+
+    account = 'mysql'
+    programs = ('mariadbd', 'mariadb-install-db')
+
+    @property
+    def url(self) -> sa.URL:
+        """The administrator's URL."""
+        return sa.make_url(f'mysql+pymysql://root@127.0.0.1:{self.port}/')
+
+    def initialise(self) -> None:
+        """Fill the data directory."""
+        self.run(
+            _program('mariadb-install-db'),
+            '--no-defaults',
+            f'--datadir={self.data}',
+            '--auth-root-authentication-method=normal',
+            '--skip-test-db',
+        )
+
+    def command(self) -> list[str]:
+        """What runs the server in the foreground."""
+        return [
+            _program('mariadbd'),
+            '--no-defaults',
+            f'--datadir={self.data}',
+            f'--socket={self.home}/mariadbd.sock',
+            f'--pid-file={self.home}/mariadbd.pid',
+            f'--port={self.port}',
+            '--bind-address=127.0.0.1',
+            '--innodb-buffer-pool-size=64M',
+        ]
+
+    def crash_signal(self) -> signal.Signals:
+        """As a power cut does."""
+        return signal.SIGKILL
+
+
+KINDS: dict[str, type[PrivateServer]] = {'postgresql': PostgreSQL, 'mariadb': MariaDB}
+
+
+@contextlib.contextmanager
+def running(name: str) -> Iterator[PrivateServer]:
+    """A started server of that kind, ended and deleted at the end; skips when its programs are not installed."""
+    kind = KINDS[name]
+    for program in kind.programs:
+        if not _find(program):
+            databases.unavailable(name, f'the program {program} is not installed')
+    home = pathlib.Path(tempfile.mkdtemp(prefix=f'placement-{name}-'))
+    server = kind(home)
+    user = server.user()
+    if user:
+        shutil.chown(home, user)
+    try:
+        server.initialise()
+        server.start()
+        yield server
+        server.crash()
+    finally:
+        shutil.rmtree(home)
+
+
+def _program(name: str) -> str:
+    found = _find(name)
+    assert found is not None
+    return found
+
+
+def _find(name: str) -> str | None:
+    """Debian keeps PostgreSQL's own programs below /usr/lib/postgresql/{version}."""
+    versions = sorted(glob.glob('/usr/lib/postgresql/*/bin'), reverse=True)
+    return shutil.which(name, path=os.pathsep.join([os.environ['PATH'], '/usr/sbin', *versions]))
