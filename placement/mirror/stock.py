@@ -77,8 +77,8 @@ class Stock:
         rows: Integers = self.rows[fits]
         return rows
 
-    def refusals(self, amount: int) -> dict[Reason, int]:
-        """Count the inventories that have no room for ``amount``, by the first rule that they break."""
+    def refused(self, amount: int) -> dict[Reason, Flags]:
+        """Return which entries have no room for ``amount``, by the first rule that each breaks."""
         amount = min(amount, _PLENTY)
         breaks = {
             Reason.ABOVE_MAX_UNIT: amount > self.max_unit,
@@ -86,14 +86,16 @@ class Stock:
             Reason.WRONG_STEP: amount % self.step_size != 0,
             Reason.NO_CAPACITY: self.used + amount > self.ceiling,
         }
-        found = {}
         remaining = np.ones(len(self.rows), np.bool_)
         for reason, broken in breaks.items():
-            count = int((remaining & broken).sum())
-            if count:
-                found[reason] = count
+            breaks[reason] = remaining & broken
             remaining &= ~broken
-        return found
+        return breaks
+
+    def refusals(self, amount: int) -> dict[Reason, int]:
+        """Count the inventories that have no room for ``amount``, by the first rule that they break."""
+        counts = {reason: int(flags.sum()) for reason, flags in self.refused(amount).items()}
+        return {reason: count for reason, count in counts.items() if count}
 
     def with_used(self, used: Mapping[int, int]) -> Stock:
         """Return the columns with other usage at some positions."""

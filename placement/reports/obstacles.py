@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from placement.candidates.budget import Budget
+from placement.candidates.reasons import Reason
 from placement.candidates.request import SHARING_TRAIT, CandidateRequest
 from placement.candidates.search import search
 from placement.candidates.steps import Step, compile_request
@@ -24,6 +25,12 @@ from placement.reports.rules import Kind, Rule, resource_of, without
 
 #: How many values of max_unit, min_unit or step_size to tell apart.
 _VALUES = 3
+#: The rules about units, and what they are called in an inventory.
+_UNITS = {
+    'max_unit': Reason.ABOVE_MAX_UNIT,
+    'min_unit': Reason.BELOW_MIN_UNIT,
+    'step_size': Reason.WRONG_STEP,
+}
 #: How many providers to name for one rule, and how many to try out for it.
 _NAMED, _TRIED = 3, 8
 
@@ -249,42 +256,31 @@ _Entry = tuple[Block, Stock, Flags]
 
 def _full(stock: Stock, amount: int) -> Flags:
     """Which inventories have no room for ``amount`` now, and would have if nothing of them was used."""
-    obeys = (stock.min_unit <= amount) & (amount <= stock.max_unit) & (amount % stock.step_size == 0)
-    full: Flags = obeys & (amount <= stock.ceiling) & (amount > stock.ceiling - stock.used)
+    full: Flags = stock.refused(amount)[Reason.NO_CAPACITY] & (amount <= stock.ceiling)
     return full
 
 
 def _lacks(entries: Sequence[_Entry], amount: int) -> Iterator[Lack]:
     """Count why inventories have no room, by the first rule that each breaks."""
+    refused = [stock.refused(amount) for _, stock, _ in entries]
 
-    def column(name: str) -> Integers:
-        return np.concatenate([getattr(stock, name)[flags] for _, stock, flags in entries])
+    def values(column: str, reason: Reason) -> Integers:
+        pairs = zip(entries, refused, strict=True)
+        return np.concatenate([getattr(stock, column)[flags & by[reason]] for (_, stock, flags), by in pairs])
 
-    ceiling, used = column('ceiling'), column('used')
-    open_ = np.ones(len(ceiling), np.bool_)
-    found = []
-    for kind in ('max_unit', 'min_unit', 'step_size'):
-        unit = column(kind)
-        breaks = open_ & _breaks(kind, unit, amount)
-        open_ &= ~breaks
-        found += _by_value(kind, unit[breaks], amount)
-    small = open_ & (ceiling < amount)
-    full = open_ & ~small & (ceiling - used < amount)
-    room = open_ & ~small & ~full
-    if room.any():
-        yield Lack('room', amount, amount, int(room.sum()))
-    yield from found
+    eligible = sum(int(flags.sum()) for _, _, flags in entries)
+    found = [lack for kind, reason in _UNITS.items() for lack in _by_value(kind, values(kind, reason), amount)]
+    ceiling = values('ceiling', Reason.NO_CAPACITY)
+    left = ceiling - values('used', Reason.NO_CAPACITY)
+    small = ceiling < amount
     if small.any():
-        yield Lack('too_small', int(ceiling[small].max()), amount, int(small.sum()))
-    if full.any():
-        yield Lack('full', int((ceiling - used)[full].max()), amount, int(full.sum()))
-
-
-def _breaks(kind: str, unit: Integers, amount: int) -> Flags:
-    """Say for each value of max_unit, min_unit or step_size whether an amount breaks it."""
-    if kind == 'max_unit':
-        return amount > unit
-    return amount < unit if kind == 'min_unit' else amount % unit != 0
+        found.append(Lack('too_small', int(ceiling[small].max()), amount, int(small.sum())))
+    if not small.all():
+        found.append(Lack('full', int(left[~small].max()), amount, int((~small).sum())))
+    room = eligible - sum(lack.providers for lack in found)
+    if room:
+        yield Lack('room', amount, amount, room)
+    yield from found
 
 
 def _by_value(kind: str, values: Integers, amount: int) -> list[Lack]:
