@@ -51,7 +51,7 @@ class Lack:
     upto: int | None = None
 
     def __str__(self) -> str:
-        count = f'{self.providers} provider{"s" if self.providers != 1 else ""}'
+        count = _providers(self.providers)
         if self.kind == 'too_small':
             return f'too small ever ({self.value} at most, asked {self.asked}): {count}'
         if self.kind == 'full':
@@ -111,33 +111,57 @@ def called(record: Record) -> str:
 def obstacle(state: State, request: CandidateRequest, rule: Rule, budget: Budget) -> Obstacle:
     """Look at what meets everything that ``request`` asks for but one rule, which is about one provider.
 
-    :param budget: what trying out one provider may spend.
+    :param budget: what trying out providers may spend.
     """
     rest = _Rest(state, without(request, rule), request)
     if rule.kind is Kind.RESOURCES:
         return _of_resources(state, request, rule, rest, budget)
-    eligible = rest.eligible(rule)
-    providers = sum(int(flags.sum()) for flags in eligible)
-    cause = _cause_of_names(state, rule, providers)
-    return Obstacle(rule, cause, rest.count)
+    return Obstacle(rule, _cause_of_names(state, request, rule, rest), rest.count)
 
 
-def _cause_of_names(state: State, rule: Rule, providers: int) -> str:
+def _cause_of_names(state: State, request: CandidateRequest, rule: Rule, rest: _Rest) -> str:
     """Say it for traits and aggregates."""
-    served = f'resources{rule.suffix}' if rule.suffix else 'the request'
-    could = f'{providers} provider{"s" if providers != 1 else ""} that could otherwise serve {served}'
-    if rule.kind is Kind.FORBIDDEN:
-        return f'the {could} cannot be used without the forbidden trait {rule.subject}'
     nobody = _nobody(state, rule)
     if nobody:
         return nobody
+    eligible = rest.eligible(rest.steps(rule))
+    meeting = _count(_meeting(state, request, rule, rest, eligible))
+    could = f'{_providers(_count(eligible))} that could otherwise serve {_served(rule)}'
+    if meeting:
+        return f'of the {could} {meeting} may by {rule}, but not beside the rest of the request'
+    if rule.kind is Kind.FORBIDDEN:
+        return f'of the {could} none is without the forbidden trait {rule.subject}'
     if rule.kind is Kind.REQUIRED:
-        return f'of the {could} none brings the trait {rule.subject}'
+        return f'of the {could} none has the trait {rule.subject}'
     return f'of the {could} none is in {_aggregates(rule)}'
+
+
+def _meeting(
+    state: State, request: CandidateRequest, rule: Rule, rest: _Rest, eligible: Sequence[Flags]
+) -> Sequence[Flags]:
+    """Return who of those that meet the rest also meets ``rule``."""
+    if rule.kind is Kind.REQUIRED:
+        has = functools.partial(holds, rule.subject)
+        return [flags & block.traits.where(has) for block, flags in zip(state.blocks, eligible, strict=True)]
+    return rest.eligible([step for step in compile_request(request).steps if step.group == rule.suffix])
+
+
+def _count(flags: Sequence[Flags]) -> int:
+    return sum(int(some.sum()) for some in flags)
+
+
+def _providers(count: int) -> str:
+    return f'{count} provider{"s" if count != 1 else ""}'
+
+
+def _served(rule: Rule) -> str:
+    return f'resources{rule.suffix}' if rule.suffix else 'the request'
 
 
 def _nobody(state: State, rule: Rule) -> str:
     """Say that no provider at all has a trait or is in an aggregate; empty when some are."""
+    if rule.kind is Kind.FORBIDDEN:
+        return ''
     if rule.kind is Kind.REQUIRED:
         has = any(rule.subject in names for block in state.blocks for names in _present(block.traits))
         return '' if has else f'no provider has the trait {rule.subject}'
@@ -178,7 +202,7 @@ class _Rest:
                 found |= sets.values[number]
         return frozenset(found)
 
-    def step(self, rule: Rule) -> list[Step]:
+    def steps(self, rule: Rule) -> list[Step]:
         """What one provider has to satisfy for the group of ``rule``, but for the rule itself."""
         steps = compile_request(self._rest).steps if self._rest else ()
         found = [step for step in steps if step.group == rule.suffix]
@@ -186,9 +210,8 @@ class _Rest:
             return found
         return [replace(step, resources=()) for step in found[:1]]
 
-    def eligible(self, rule: Rule, steps: Sequence[Step] | None = None) -> list[Flags]:
+    def eligible(self, steps: Sequence[Step]) -> list[Flags]:
         """Return who satisfies any of ``steps`` in these trees, or reaches one of them and shares."""
-        steps = self.step(rule) if steps is None else steps
         found = []
         for block, trees in zip(self._state.blocks, self.trees, strict=True):
             flags = np.zeros(len(block.records), np.bool_)
@@ -208,8 +231,8 @@ def _of_resources(state: State, request: CandidateRequest, rule: Rule, rest: _Re
     stocks = list(_stocks(state, name))
     if not stocks:
         return Obstacle(rule, f'no provider has inventory of {name}', rest.count)
-    steps = rest.step(rule) or [_bare(request, rule)]
-    by_block = rest.eligible(rule, steps)
+    steps = rest.steps(rule) or [_bare(request, rule)]
+    by_block = rest.eligible(steps)
     eligible = {id(block): flags for block, flags in zip(state.blocks, by_block, strict=True)}
     entries = [(block, stock, eligible[id(block)][stock.rows]) for block, stock in stocks]
     lacks = list(_lacks(entries, amount))
@@ -223,11 +246,19 @@ def _of_resources(state: State, request: CandidateRequest, rule: Rule, rest: _Re
     elif not any(flags.any() for flags in by_block):
         cause = f'no provider meets the rest of what resources{rule.suffix} asks for besides {rule.subject}'
     else:
-        cause = f'no tree that meets the rest ({rest.count} do) has {name}, or is reached by a provider that shares it'
+        cause = _none_has(name, rule, rest, steps[0], _count(by_block))
     notes = [] if crowded else list(_notes(state, name, amount, steps, rest))
     notes += _absent(state, request, rule)
     nearest = list(_nearest(state, request, name, amount, entries, budget))
     return Obstacle(rule, cause, rest.count, lacks, nearest, notes)
+
+
+def _none_has(name: str, rule: Rule, rest: _Rest, step: Step, eligible: int) -> str:
+    """Say that nobody who could serve a group has a class that others have."""
+    if step.numbered:
+        return f'of the {_providers(eligible)} that could otherwise serve {_served(rule)} none has {name} itself'
+    trees = f'no tree that meets the rest ({rest.count} do) has {name}, or is reached by a provider that shares it'
+    return f'{trees}, as far as its aggregates and traits allow' if step.member_of or step.forbidden else trees
 
 
 def _absent(state: State, request: CandidateRequest, rule: Rule) -> Iterator[str]:
@@ -321,8 +352,7 @@ def _freed(state: State, block: Block, row: int, name: str, units: int) -> State
 
 
 def _would_do(state: State, request: CandidateRequest, budget: Budget) -> bool:
-    tried = replace(budget, candidates=1, met=set())
-    return next(search(Matching(state, request).sites(), request, tried), None) is not None
+    return next(search(Matching(state, request).sites(), request, budget), None) is not None
 
 
 def _notes(state: State, name: str, amount: int, steps: Sequence[Step], rest: _Rest) -> Iterator[str]:

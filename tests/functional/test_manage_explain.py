@@ -87,7 +87,7 @@ def test_what_if(capsys: pytest.CaptureFixture[str]) -> None:
     assert told['blamed'] == ['required HW_CPU_X86_VMX']
     assert (
         told['sentence']
-        == 'Of the 1 provider that could otherwise serve the request none brings the trait HW_CPU_X86_VMX.'
+        == 'Of the 1 provider that could otherwise serve the request none has the trait HW_CPU_X86_VMX.'
     )
     assert [(one['name'], one['lacks']) for one in told['nearest']] == [
         ('fir', 'would do without required HW_CPU_X86_VMX')
