@@ -26,6 +26,9 @@ _MOST_CANDIDATES = 5000
 _NAMED = 3
 
 
+_GIVEN_UP = 'The search stopped at a bound before it found anything, so there may be candidates. As far as it came: '
+
+
 @dataclass(frozen=True)
 class Options:
     """The bounds of an explanation.
@@ -138,7 +141,8 @@ def explain(state: State, request: CandidateRequest, options: Options) -> Explan
         return replace(plain, sentence=_found(found, request, bounds))
     if not state.blocks:
         return replace(plain, sentence='No resource providers are stored.')
-    return _empty(state, request, purse, plain, tried)
+    told = _empty(state, request, purse, plain, tried)
+    return replace(told, sentence=_GIVEN_UP + told.sentence) if bounds else told
 
 
 def _found(found: int, request: CandidateRequest, bounds: frozenset[Bound]) -> str:
