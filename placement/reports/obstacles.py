@@ -202,6 +202,12 @@ class _Rest:
                 found |= sets.values[number]
         return frozenset(found)
 
+    def rows(self, block: Block) -> Flags:
+        """Say which providers of a block are in these trees."""
+        number = next(number for number, one in enumerate(self._state.blocks) if one is block)
+        flags: Flags = self.trees[number][block.tree_of]
+        return flags
+
     def steps(self, rule: Rule) -> list[Step]:
         """What one provider has to satisfy for the group of ``rule``, but for the rule itself."""
         steps = compile_request(self._rest).steps if self._rest else ()
@@ -236,21 +242,30 @@ def _of_resources(state: State, request: CandidateRequest, rule: Rule, rest: _Re
     eligible = {id(block): flags for block, flags in zip(state.blocks, by_block, strict=True)}
     entries = [(block, stock, eligible[id(block)][stock.rows]) for block, stock in stocks]
     lacks = list(_lacks(entries, amount))
-    crowded = any(lack.kind == 'room' for lack in lacks)
+    absent = list(_absent(state, request, rule))
+    others = 'that meets the rest ' if rest.asks else ''
     if lacks:
-        counts = '; '.join(map(str, lacks))
-        others = 'that meets the rest ' if rest.asks else ''
-        cause = f'no provider {others}has room for {rule.subject}: {counts}'
-        if crowded:
-            cause = f'{rule.subject} does not fit beside the rest of the request: {counts}'
+        cause = _no_room(rule, others, lacks)
     elif not any(flags.any() for flags in by_block):
-        cause = f'no provider meets the rest of what resources{rule.suffix} asks for besides {rule.subject}'
+        # Then whoever has the class matters, whatever else they lack.
+        lacks = list(_lacks([(block, stock, rest.rows(block)[stock.rows]) for block, stock in stocks], amount))
+        cause = '; '.join(absent) or f'no provider meets all that {_served(rule)} asks for besides {rule.subject}'
+        if lacks and lacks[0].kind != 'room':
+            cause = f'{cause}; and {_no_room(rule, "", lacks)}'
+        absent = []
     else:
         cause = _none_has(name, rule, rest, steps[0], _count(by_block))
-    notes = [] if crowded else list(_notes(state, name, amount, steps, rest))
-    notes += _absent(state, request, rule)
+    crowded = any(lack.kind == 'room' for lack in lacks)
+    notes = [*([] if crowded else _notes(state, name, amount, steps, rest)), *absent]
     nearest = list(_nearest(state, request, name, amount, entries, budget))
     return Obstacle(rule, cause, rest.count, lacks, nearest, notes)
+
+
+def _no_room(rule: Rule, others: str, lacks: Sequence[Lack]) -> str:
+    counts = '; '.join(map(str, lacks))
+    if lacks[0].kind == 'room':
+        return f'{rule.subject} does not fit beside the rest of the request: {counts}'
+    return f'no provider {others}has room for {rule.subject}: {counts}'
 
 
 def _none_has(name: str, rule: Rule, rest: _Rest, step: Step, eligible: int) -> str:

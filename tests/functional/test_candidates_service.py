@@ -419,6 +419,14 @@ def test_a_unit_that_no_host_hands_out(app: Any, context: RequestContext) -> Non
     assert [one.name for one in told.nearest] == ['large']
 
 
+def test_an_amount_and_a_trait_that_nobody_has(app: Any, context: RequestContext) -> None:
+    Stored(app, [rp('host', VCPU={'total': 8, 'max_unit': 4})])
+    assert _asked(context, f'resources1=VCPU:6&required1={AVX2}').sentence == (
+        f'No provider has the trait {AVX2}; and no provider has room for VCPU:6: max_unit is 4, asked 6: 1 provider.'
+    )
+    assert _asked(context, f'resources1=VCPU:4&required1={AVX2}').sentence == f'No provider has the trait {AVX2}.'
+
+
 def test_a_class_that_nobody_has(app: Any, context: RequestContext) -> None:
     Stored(app, [rp('host', VCPU=8)])
     assert _asked(context, 'resources=VCPU:1,VGPU:1').sentence == 'No provider has inventory of VGPU.'

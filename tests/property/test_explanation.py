@@ -161,14 +161,14 @@ def check_nearest(world: list[RP], query: Query, told: Explanation) -> None:
             assert near.name in reached
 
 
-@thorough(700)
+@thorough(400)
 @given(worlds(), queries(MINORS))
 def test_numbers_and_names_are_true(world: list[RP], query: Query) -> None:
     told = check(world, query)
     event(f'found: {min(told.candidates, 1)}')
 
 
-@thorough(200)
+@thorough(100)
 @given(tight_worlds())
 def test_groups_that_compete(case: tuple[list[RP], Query]) -> None:
     world, query = case
@@ -179,7 +179,7 @@ def test_groups_that_compete(case: tuple[list[RP], Query]) -> None:
         assert told.together[0].examples[0].name == 'root'
 
 
-@thorough(300)
+@thorough(200)
 @given(worlds(), queries((21, 24, 29), most=1))
 def test_each_condition_is_counted_as_it_is(world: list[RP], query: Query) -> None:
     """Those who pass the conditions of a group up to each one, ``member_of`` by a root's aggregates included."""
