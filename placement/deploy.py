@@ -11,12 +11,21 @@ from oslo_config import cfg
 from oslo_db import exception as db_exc
 from oslo_middleware import base, cors, http_proxy_to_wsgi, request_id
 
-from placement import auth, body, context, exception, fault_wrap, handler, microversion_middleware, policy, requestlog
+from placement import exception, handler
 from placement.db.api import Database
 from placement.mirror.keeper import Mirror
-from placement.observability import health
-from placement.observability import middleware as metrics_middleware
-from placement.wsgi_types import WSGIApplication
+from placement.web import (
+    authentication,
+    body_limits,
+    catch_all,
+    context,
+    health,
+    microversion_middleware,
+    policy,
+    request_log,
+)
+from placement.web import request_metrics as metrics_middleware
+from placement.web.wsgi_types import WSGIApplication
 
 Middleware = Callable[[WSGIApplication], WSGIApplication]
 
@@ -81,12 +90,14 @@ def _pipeline(conf: cfg.ConfigOpts, db: Database, enforcer: policy.Enforcer, mir
         _DefaultAccept,
         functools.partial(cors.CORS, conf=conf) if conf.cors.allowed_origin else None,
         _Preflight if conf.cors.allowed_origin else None,
-        functools.partial(auth.KeystoneAuth, conf=conf) if conf.api.auth_strategy == 'keystone' else auth.NoAuth,
+        functools.partial(authentication.KeystoneAuth, conf=conf)
+        if conf.api.auth_strategy == 'keystone'
+        else authentication.NoAuth,
         functools.partial(context.ContextMiddleware, conf=conf, db=db, enforcer=enforcer, mirror=mirror),
-        requestlog.RequestLog,
-        fault_wrap.FaultWrap,
+        request_log.RequestLog,
+        catch_all.CatchAll,
         microversion_middleware.MicroversionMiddleware,
-        functools.partial(body.BodyHeaders, max_size=conf.api.max_request_body_size),
+        functools.partial(body_limits.BodyHeaders, max_size=conf.api.max_request_body_size),
     ]
     return [middleware for middleware in pipeline if middleware is not None]
 
@@ -111,5 +122,5 @@ class _Preflight:
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         if environ['REQUEST_METHOD'] == 'OPTIONS':
-            return requestlog.RequestLog(base.NoContentTypeResponse())(environ, start_response)
+            return request_log.RequestLog(base.NoContentTypeResponse())(environ, start_response)
         return self._application(environ, start_response)

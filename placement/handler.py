@@ -8,7 +8,6 @@ from typing import Any
 import routes
 from webob import exc
 
-from placement import wsgi_wrapper
 from placement.handlers import (
     aggregate,
     allocation,
@@ -20,7 +19,8 @@ from placement.handlers import (
     trait,
     usage,
 )
-from placement.wsgi_types import WSGIApplication
+from placement.web import wsgi_wrapper
+from placement.web.wsgi_types import WSGIApplication
 
 Declarations = Mapping[str, Mapping[str, WSGIApplication]]
 

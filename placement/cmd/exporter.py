@@ -50,11 +50,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _serve(conf: cfg.ConfigOpts) -> None:
     # Not at the top: the library chooses how to store values when it is imported, by PROMETHEUS_MULTIPROC_DIR.
-    from placement.observability import exporter, prometheus
+    from placement.observability import prometheus
+    from placement.serving import metrics_listener
 
     database = Database(conf)
     try:
-        exporter.serve(exporter.application(database, prometheus.shared_registry()), conf.metrics.bind)
+        metrics_listener.serve(metrics_listener.application(database, prometheus.shared_registry()), conf.metrics.bind)
     finally:
         database.dispose()
 

@@ -8,8 +8,8 @@ from typing import Any
 from oslo_config import cfg
 
 from placement.cmd import manage_audit, output
-from placement.db import adoption
-from placement.db.adoption_plan import Step
+from placement.db.adoption import adopt
+from placement.db.adoption.plan import Step
 from placement.db.api import Database
 
 DOUBTFUL = 127
@@ -35,7 +35,7 @@ def add_action(actions: Any) -> None:
 
 def _run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
     owner = (conf.placement.incomplete_consumer_project_id, conf.placement.incomplete_consumer_user_id)
-    plan = adoption.carry_out(db.engine, *owner, report=_print) if args.yes else adoption.look(db.engine, *owner)
+    plan = adopt.carry_out(db.engine, *owner, report=_print) if args.yes else adopt.look(db.engine, *owner)
     if plan.doubts:
         return _print_doubts(plan.doubts)
     if not args.yes:

@@ -14,9 +14,9 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.text import Text
 
+from placement.audit import checks
 from placement.cmd import output
 from placement.db.api import Database
-from placement.objects import audit
 
 CLEAN, FOUND, REPAIRED = 0, 3, 4
 
@@ -45,13 +45,13 @@ def add_parser(commands: Any) -> None:
 def run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
     """Make the audit that ``args`` (repair, dry_run, format) ask for, print it, and return the exit code."""
     # Usages are looked at after what was before them is repaired, as that changes what they should be.
-    findings: list[tuple[str, audit.Finding]] = []
+    findings: list[tuple[str, checks.Finding]] = []
     repairs = args.repair and not args.dry_run
-    for kind in _with_progress('Looking', list(audit.CHECKS)):
-        found = audit.find(db, conf, kind)
+    for kind in _with_progress('Looking', list(checks.CHECKS)):
+        found = checks.find(db, conf, kind)
         if repairs:
             for finding in _with_progress(f'Repairing {kind}', found):
-                audit.repair(db, finding)
+                checks.repair(db, finding)
         findings += [(kind, finding) for finding in found]
     if args.format == 'json':
         output.print_json(_as_data(findings))
@@ -78,7 +78,7 @@ def _with_progress(what: str, things: list[T]) -> Iterable[T]:
         progress.stop()
 
 
-def _verdict(finding: audit.Finding, args: argparse.Namespace) -> str:
+def _verdict(finding: checks.Finding, args: argparse.Namespace) -> str:
     if finding.repaired:
         return 'repaired'
     if finding.repair is None:
@@ -88,7 +88,7 @@ def _verdict(finding: audit.Finding, args: argparse.Namespace) -> str:
     return 'would be repaired' if args.dry_run else 'not repaired, as others kept writing: run it again'
 
 
-def _as_data(findings: list[tuple[str, audit.Finding]]) -> dict[str, Any]:
+def _as_data(findings: list[tuple[str, checks.Finding]]) -> dict[str, Any]:
     return {
         'findings': [
             {
@@ -103,7 +103,7 @@ def _as_data(findings: list[tuple[str, audit.Finding]]) -> dict[str, Any]:
     }
 
 
-def _print_text(findings: list[tuple[str, audit.Finding]], args: argparse.Namespace) -> None:
+def _print_text(findings: list[tuple[str, checks.Finding]], args: argparse.Namespace) -> None:
     if not findings:
         print('Nothing is wrong.')
         return

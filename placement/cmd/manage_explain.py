@@ -9,15 +9,16 @@ from oslo_config import cfg
 from rich.table import Table
 from rich.text import Text
 
-from placement import exception, microversion
+from placement import exception
 from placement.candidates.budget import Bound
 from placement.candidates.funnel import Funnel, Stage
 from placement.cmd import output
-from placement.context import RequestContext
 from placement.db.api import Database
 from placement.handlers import candidate_query
 from placement.objects import allocation_candidate, candidate_bounds
-from placement.query import BadQuery
+from placement.web import microversion
+from placement.web.context import RequestContext
+from placement.web.query import BadQuery
 
 _DESCRIPTION = """\
 Run a search for allocation candidates and show what each part of the request left over, in the order in which the

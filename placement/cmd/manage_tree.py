@@ -13,7 +13,7 @@ from rich.text import Text
 
 from placement.cmd import output
 from placement.db.api import Database
-from placement.objects import provider_forest
+from placement.reports import forest
 
 _DESCRIPTION = """\
 Draw provider trees: for each provider its uuid and generation, a bar for each inventory that shows how much of its
@@ -42,7 +42,7 @@ def add_parser(commands: Any) -> None:
 
 
 def _run(args: argparse.Namespace, _conf: cfg.ConfigOpts, db: Database) -> int:
-    trees = provider_forest.load(db, args.provider)
+    trees = forest.load(db, args.provider)
     if args.format == 'json':
         output.print_json({'trees': [_as_data(tree) for tree in trees]})
         return 0
@@ -57,7 +57,7 @@ def _run(args: argparse.Namespace, _conf: cfg.ConfigOpts, db: Database) -> int:
 # As JSON: flat, since JSON readers bound how deep they nest ------------------------------------------------
 
 
-def _as_data(tree: provider_forest.Tree) -> dict[str, Any]:
+def _as_data(tree: forest.Tree) -> dict[str, Any]:
     uuids = {node.id: node.uuid for node in tree.root.walk()}
     return {
         'root': tree.root.uuid,
@@ -68,7 +68,7 @@ def _as_data(tree: provider_forest.Tree) -> dict[str, Any]:
     }
 
 
-def _provider_as_data(node: provider_forest.Node, uuids: dict[int, str]) -> dict[str, Any]:
+def _provider_as_data(node: forest.Node, uuids: dict[int, str]) -> dict[str, Any]:
     return {
         'uuid': node.uuid,
         'name': node.name,
@@ -92,7 +92,7 @@ def _provider_as_data(node: provider_forest.Node, uuids: dict[int, str]) -> dict
 # As a drawing --------------------------------------------------------------------------------------------
 
 
-def _drawing(tree: provider_forest.Tree, console: Console) -> rich_tree.Tree:
+def _drawing(tree: forest.Tree, console: Console) -> rich_tree.Tree:
     drawn = {node.id: rich_tree.Tree(_heading(node, console)) for node in tree.root.walk()}
     for node in tree.root.walk():
         branch = drawn[node.id]
@@ -108,12 +108,12 @@ def _drawing(tree: provider_forest.Tree, console: Console) -> rich_tree.Tree:
     return drawn[tree.root.id]
 
 
-def _heading(node: provider_forest.Node, console: Console) -> Text:
+def _heading(node: forest.Node, console: Console) -> Text:
     name = output.printable(node.name, console)
     return Text.assemble((name, 'bold'), f' {node.uuid} generation {node.generation}')
 
 
-def _lines(node: provider_forest.Node, console: Console) -> Iterator[Text]:
+def _lines(node: forest.Node, console: Console) -> Iterator[Text]:
     yield from _inventory_lines(node.inventories, console)
     if node.traits:
         yield Text(f'traits: {", ".join(node.traits)}', 'cyan')
@@ -121,7 +121,7 @@ def _lines(node: provider_forest.Node, console: Console) -> Iterator[Text]:
         yield Text(f'aggregates: {", ".join(node.aggregates)}', 'blue')
 
 
-def _inventory_lines(inventories: Iterable[provider_forest.Stock], console: Console) -> Iterator[Text]:
+def _inventory_lines(inventories: Iterable[forest.Stock], console: Console) -> Iterator[Text]:
     inventories = list(inventories)
     widest = max((len(stock.resource_class) for stock in inventories), default=0)
     for stock in inventories:
@@ -132,7 +132,7 @@ def _inventory_lines(inventories: Iterable[provider_forest.Stock], console: Cons
         yield Text.assemble(f'{stock.resource_class:{widest}} ', _bar(stock, console), f' {numbers}')
 
 
-def _bar(stock: provider_forest.Stock, console: Console) -> Text:
+def _bar(stock: forest.Stock, console: Console) -> Text:
     """How full an inventory is; the least use shows, and only what is full, or over, fills the bar."""
     full, empty = ('#', '.') if console.options.ascii_only else ('█', '░')
     share = stock.used / stock.capacity if stock.capacity else float(stock.used > 0)

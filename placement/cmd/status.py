@@ -10,10 +10,10 @@ from oslo_config import cfg
 from oslo_upgradecheck import upgradecheck
 
 from placement import conf as placement_conf
+from placement.audit import checks
 from placement.cmd import output
 from placement.db import migration
 from placement.db.api import Database
-from placement.objects import audit
 
 #: Exit code of a command that could not do what it was asked.
 FAILED = 255
@@ -50,7 +50,7 @@ class Checks(upgradecheck.UpgradeCommands):
         """Success when an audit finds nothing of this kind, else ``verdict`` and what to do."""
         if self._schema().code != upgradecheck.Code.SUCCESS:
             return upgradecheck.Result(upgradecheck.Code.WARNING, 'Not looked at, as the schema is not the right one.')
-        found = audit.find(self._db, self._conf, kind)
+        found = checks.find(self._db, self._conf, kind)
         if not found:
             return upgradecheck.Result(upgradecheck.Code.SUCCESS)
         first = ', '.join(f'{name} {value}' for name, value in found[0].subject.items())

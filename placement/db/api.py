@@ -20,9 +20,8 @@ from oslo_db.sqlalchemy import enginefacade
 from sqlalchemy import event
 from sqlalchemy import exc as sa_exc
 
-from placement import exception
-from placement.db import asking, changes, errors, names, retention, sqlite, tables, writers
-from placement.observability import metrics
+from placement import exception, observability
+from placement.db import asking, changes, error_kinds, names, retention, sqlite, tables, writers
 
 T = TypeVar('T')
 
@@ -98,7 +97,7 @@ class Database:
         self.resource_classes = names.NameCache(tables.resource_classes)
         self.traits = names.NameCache(tables.traits)
         #: What counts the retries, the claims and the searches of this application; nothing unless configured.
-        self.metrics = metrics.create(conf)
+        self.metrics = observability.create(conf)
 
     @property
     def engine(self) -> sa.Engine:
@@ -187,7 +186,7 @@ class Database:
                         connection.exec_driver_sql(first)
                     break
                 except Exception as error:
-                    if not (again and errors.is_lost(error)):
+                    if not (again and error_kinds.is_lost(error)):
                         raise
                     connection.close()
             with _ending(connection, transaction):
@@ -208,7 +207,7 @@ class Database:
             try:
                 return self._alive(work)
             except Exception as error:
-                if isinstance(error, db_exc.RetryRequest) or errors.is_conflict(error):
+                if isinstance(error, db_exc.RetryRequest) or error_kinds.is_conflict(error):
                     self.metrics.retried(type(error).__name__)
                 raise
 
@@ -217,12 +216,12 @@ class Database:
             max_retry_interval=_LONGEST_PAUSE,
             max_retries=self._options.transaction_retries,
             jitter=True,
-            exception_checker=errors.is_conflict,
+            exception_checker=error_kinds.is_conflict,
         )
         try:
             result: T = retrying(attempt)()
         except Exception as error:
-            if errors.is_conflict(error):
+            if error_kinds.is_conflict(error):
                 raise exception.ConcurrentProviderUpdate from error
             raise
         return result
@@ -248,7 +247,7 @@ class Database:
             try:
                 result = work(tx)
             except Exception as error:
-                if errors.is_lost(error) and not notes.answered:
+                if error_kinds.is_lost(error) and not notes.answered:
                     raise Dead from error
                 raise
             notes.check()
@@ -274,7 +273,7 @@ class Database:
             max_retry_interval=1,
             max_retries=_SYNC_RETRIES,
             jitter=True,
-            exception_checker=errors.is_concurrent_change_of_schema,
+            exception_checker=error_kinds.is_concurrent_change_of_schema,
         )
         with _speaking_of_outages():
             patient(migration.sync)(self.engine, others=others)
@@ -413,7 +412,7 @@ def _ending(connection: sa.Connection, transaction: sa.RootTransaction) -> Itera
     try:
         transaction.commit()
     except BaseException as error:
-        if not errors.is_conflict(error):
+        if not error_kinds.is_conflict(error):
             connection.invalidate()
         raise
 
@@ -423,6 +422,6 @@ def _speaking_of_outages() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if errors.is_away(error):
+        if error_kinds.is_away(error):
             raise exception.DatabaseUnavailable from error
         raise

@@ -12,7 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import event
 
-from placement.db import errors
+from placement.db import error_kinds
 
 #: Beyond one dead connection, how often a statement is asked again when something concurrent is in its way.
 _TRIES = 5
@@ -63,7 +63,7 @@ class Asker:
             with self.engine.connect() as connection:
                 return connection.execute(statement, parameters).all()
         except sa.exc.DBAPIError as error:
-            if error.connection_invalidated or errors.is_conflict(error):
+            if error.connection_invalidated or error_kinds.is_conflict(error):
                 return None
             raise
 

@@ -19,7 +19,7 @@ from oslo_db import exception as db_exc
 from oslo_log import log
 
 from placement import exception
-from placement.db import errors, tables, types
+from placement.db import error_kinds, tables, types
 
 LOG = log.getLogger(__name__)
 
@@ -108,7 +108,7 @@ def without_failing() -> Iterator[None]:
         # A writer that seemed silent has just written.
         pass
     except Exception as error:
-        if not errors.is_conflict(error):
+        if not error_kinds.is_conflict(error):
             LOG.warning('Old entries of the log of changes could not be deleted.', exc_info=True)
 
 

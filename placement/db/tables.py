@@ -1,7 +1,7 @@
 """The tables, as SQLAlchemy Core. Names are those that an existing OpenStack deployment has.
 
 ``inventories.used`` is ours: the sum of ``allocations.used`` for that provider and class. Only
-``placement.objects.claim`` changes it, in the transaction that writes the allocations.
+``placement.claims.claim`` changes it, in the transaction that writes the allocations.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from oslo_db import exception as db_exc
 
 from placement import exception
-from placement.db import changes, errors, retention, tables
+from placement.db import changes, error_kinds, retention, tables
 
 
 class Forgotten(db_exc.RetryRequest):
@@ -79,7 +79,7 @@ class Slots:
             if isinstance(error, Forgotten):
                 # The others have been unused for longer than this one was.
                 free.clear()
-            if slot.entered and not errors.is_rolled_back(error):
+            if slot.entered and not error_kinds.is_rolled_back(error):
                 raise
             slot.entered = False
             free.append(slot)

@@ -7,14 +7,15 @@ from typing import Any
 
 import webob
 
-from placement import exception, microversion, schemas, util, wsgi_wrapper
-from placement.handlers import faults, modified
-from placement.handlers.faults import Answer
+from placement import exception, schemas
+from placement.handlers import answers, modified
+from placement.handlers.answers import Answer
 from placement.objects import aggregate
 from placement.objects.provider_parts import Provider
 from placement.objects.resource_provider import ResourceProvider
 from placement.policies import aggregate as policies
 from placement.schemas import aggregate as schema
+from placement.web import microversion, util, wsgi_wrapper
 
 
 def _with_generation(req: webob.Request) -> bool:
@@ -31,7 +32,7 @@ def _response(req: webob.Request, provider: ResourceProvider | Provider, aggrega
 @wsgi_wrapper.PlacementWsgify
 @util.check_accept('application/json')
 @microversion.version_handler('1.1')
-@faults.answered()
+@answers.answered()
 def get_aggregates(req: webob.Request) -> webob.Response:
     """Show the aggregates that a provider is in."""
     context = req.environ['placement.context']
@@ -43,7 +44,7 @@ def get_aggregates(req: webob.Request) -> webob.Response:
 @wsgi_wrapper.PlacementWsgify
 @util.require_content('application/json')
 @microversion.version_handler('1.1')
-@faults.answered(
+@answers.answered(
     Answer(exception.ProviderGenerationMismatch, "Resource provider's generation already changed."),
     Answer(exception.ConcurrentUpdate, 'Update conflict: {error}'),
 )

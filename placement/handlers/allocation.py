@@ -8,14 +8,16 @@ from typing import Any
 import webob
 from webob import exc
 
-from placement import exception, microversion, schemas, util, wsgi_wrapper
-from placement.handlers import faults, modified
-from placement.handlers.faults import Answer
-from placement.objects import claim
+from placement import exception, schemas
+from placement.claims import claim
+from placement.claims.request import UNCHECKED, ConsumerClaim
+from placement.handlers import answers, modified
+from placement.handlers.answers import Answer
 from placement.objects.allocation import Allocation, AllocationList
 from placement.objects.provider_parts import Provider
 from placement.policies import allocation as policies
 from placement.schemas import allocation as schema
+from placement.web import microversion, util, wsgi_wrapper
 
 _CHANGED = Answer(
     exception.ConcurrentUpdate, 'Inventory and/or allocations changed while attempting to allocate: {error}'
@@ -66,21 +68,21 @@ def _amounts(allocations: Any) -> dict[str, dict[str, int]]:
     return {uuid: entry['resources'] for uuid, entry in allocations.items()}
 
 
-def _claim(req: webob.Request, consumer_uuid: str, data: dict[str, Any]) -> claim.ConsumerClaim:
+def _claim(req: webob.Request, consumer_uuid: str, data: dict[str, Any]) -> ConsumerClaim:
     """Read one consumer's part of a body that passed its schema."""
     defaults = req.environ['placement.context'].conf.placement
-    return claim.ConsumerClaim(
+    return ConsumerClaim(
         consumer_uuid=consumer_uuid,
         project_id=data.get('project_id', defaults.incomplete_consumer_project_id),
         user_id=data.get('user_id', defaults.incomplete_consumer_user_id),
         allocations=_amounts(data['allocations']),
-        generation=data.get('consumer_generation', claim.UNCHECKED),
+        generation=data.get('consumer_generation', UNCHECKED),
     )
 
 
 @wsgi_wrapper.PlacementWsgify
 @util.check_accept('application/json')
-@faults.answered()
+@answers.answered()
 def list_for_consumer(req: webob.Request) -> webob.Response:
     """Show what a consumer has; for one that nobody knows, nothing."""
     context = req.environ['placement.context']
@@ -92,7 +94,7 @@ def list_for_consumer(req: webob.Request) -> webob.Response:
 
 @wsgi_wrapper.PlacementWsgify
 @util.check_accept('application/json')
-@faults.answered(Answer(exception.ResourceProviderNotFound, "Resource provider '{uuid}' not found: {error}"))
+@answers.answered(Answer(exception.ResourceProviderNotFound, "Resource provider '{uuid}' not found: {error}"))
 def list_for_resource_provider(req: webob.Request) -> webob.Response:
     """Show who has what of a provider."""
     context = req.environ['placement.context']
@@ -104,7 +106,7 @@ def list_for_resource_provider(req: webob.Request) -> webob.Response:
 
 @wsgi_wrapper.PlacementWsgify
 @util.require_content('application/json')
-@faults.answered(
+@answers.answered(
     _WRONG_GENERATION,
     _CHANGED,
     Answer(
@@ -128,7 +130,7 @@ def set_allocations_for_consumer(req: webob.Request) -> webob.Response:
 @wsgi_wrapper.PlacementWsgify
 @microversion.version_handler('1.13')
 @util.require_content('application/json')
-@faults.answered(
+@answers.answered(
     _WRONG_GENERATION,
     _CHANGED,
     Answer(exception.ResourceClassNotFound, 'Unable to allocate inventory {error}', exc.HTTPBadRequest),
@@ -138,7 +140,7 @@ def set_allocations(req: webob.Request) -> webob.Response:
     context = req.environ['placement.context']
     context.can(policies.MANAGE)
     data = util.extract_json(req.body, schemas.for_version(schema.POST, microversion.wanted(req)))
-    claims: dict[str, claim.ConsumerClaim] = {}
+    claims: dict[str, ConsumerClaim] = {}
     for key, entry in data.items():
         if not util.is_uuid(key):
             raise exc.HTTPBadRequest(f"JSON does not validate: '{key}' is not a 'uuid'")
@@ -151,7 +153,7 @@ def set_allocations(req: webob.Request) -> webob.Response:
 
 
 @wsgi_wrapper.PlacementWsgify
-@faults.answered(Answer(exception.AllocationsNotFound, "No allocations for consumer '{consumer_uuid}'"))
+@answers.answered(Answer(exception.AllocationsNotFound, "No allocations for consumer '{consumer_uuid}'"))
 def delete_allocations(req: webob.Request) -> webob.Response:
     """Remove all allocations of a consumer, whatever its generation."""
     context = req.environ['placement.context']

@@ -12,14 +12,15 @@ from oslo_log import log
 from oslo_utils import timeutils
 from webob import exc
 
-from placement import exception, microversion, requestlog, util, wsgi_wrapper
+from placement import exception
 from placement.candidates.sites import Placement
-from placement.handlers import candidate_query, faults
-from placement.handlers.faults import Answer
+from placement.handlers import answers, candidate_query
+from placement.handlers.answers import Answer
 from placement.mirror.records import Record
 from placement.objects import candidate_bounds
 from placement.objects.allocation_candidate import AllocationCandidates
 from placement.policies import allocation_candidate as policies
+from placement.web import microversion, request_log, util, wsgi_wrapper
 
 LOG = log.getLogger(__name__)
 
@@ -27,7 +28,7 @@ LOG = log.getLogger(__name__)
 @wsgi_wrapper.PlacementWsgify
 @microversion.version_handler('1.10')
 @util.check_accept('application/json')
-@faults.answered(
+@answers.answered(
     Answer(
         exception.ResourceClassNotFound,
         'Invalid resource class in resources parameter: {error}',
@@ -52,7 +53,7 @@ def list_allocation_candidates(req: webob.Request) -> webob.Response:
 
 def _log(query: str, found: AllocationCandidates, options: Any) -> None:
     """Say what the answer cannot: that it was cut short, or why it is empty."""
-    shown = requestlog.quote(query)
+    shown = request_log.quote(query)
     if found.bounds:
         LOG.warning('Stopped at [placement] %s for %s', candidate_bounds.in_words(found.bounds, options), shown)
     if found.funnel is not None:

@@ -7,10 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from oslo_config import cfg
 
-from placement import query, schemas, validation
+from placement import schemas
 from placement.candidates.request import CandidateRequest, RequestGroup
-from placement.query import BadQuery
 from placement.schemas import allocation_candidate as schema
+from placement.web import query, validation
+from placement.web.query import BadQuery
 
 _GROUP_KEY = re.compile(r'(resources|required|member_of)([1-9][0-9]*)?')
 

@@ -8,15 +8,16 @@ from typing import Any
 import webob
 from webob import exc
 
-from placement import errors, exception, microversion, util, wsgi_wrapper
-from placement.handlers import faults, modified
-from placement.handlers.faults import Answer
+from placement import exception
+from placement.handlers import answers, modified
+from placement.handlers.answers import Answer
 from placement.objects import inventory as objects
 from placement.objects.inventory import Inventory, InventoryList
 from placement.objects.provider_parts import Provider
 from placement.objects.resource_provider import ResourceProvider
 from placement.policies import inventory as policies
 from placement.schemas import inventory as schema
+from placement.web import error_document, microversion, util, wsgi_wrapper
 
 _FIELDS = ('total', 'reserved', 'min_unit', 'max_unit', 'step_size', 'allocation_ratio')
 
@@ -61,7 +62,7 @@ def _make(req: webob.Request, provider: ResourceProvider, resource_class: str, r
 
 @wsgi_wrapper.PlacementWsgify
 @util.check_accept('application/json')
-@faults.answered()
+@answers.answered()
 def get_inventories(req: webob.Request) -> webob.Response:
     """Show all inventories of a provider."""
     context = req.environ['placement.context']
@@ -72,14 +73,14 @@ def get_inventories(req: webob.Request) -> webob.Response:
 
 @wsgi_wrapper.PlacementWsgify
 @util.require_content('application/json')
-@faults.answered(
+@answers.answered(
     Answer(exception.Invalid, 'Unable to create inventory for resource provider {uuid}: {error}'),
     Answer(
         exception.ResourceClassNotFound,
         'Unable to create inventory for resource provider {uuid}: {error}',
         exc.HTTPBadRequest,
     ),
-    Answer(exception.InventoryExists, 'Update conflict: {error}', code=errors.CONCURRENT_UPDATE),
+    Answer(exception.InventoryExists, 'Update conflict: {error}', code=error_document.CONCURRENT_UPDATE),
     Answer(exception.ConcurrentUpdate, 'Update conflict: {error}'),
 )
 def create_inventory(req: webob.Request) -> webob.Response:
@@ -96,7 +97,7 @@ def create_inventory(req: webob.Request) -> webob.Response:
 
 @wsgi_wrapper.PlacementWsgify
 @util.require_content('application/json')
-@faults.answered(
+@answers.answered(
     Answer(exception.Invalid, 'Unable to update inventory for resource provider {uuid}: {error}'),
     Answer(
         exception.ResourceClassNotFound,
@@ -120,7 +121,7 @@ def set_inventories(req: webob.Request) -> webob.Response:
 
 @wsgi_wrapper.PlacementWsgify
 @microversion.version_handler('1.5', status_code=405)
-@faults.answered(
+@answers.answered(
     Answer(exception.ConcurrentUpdate, 'Unable to delete inventory for resource provider {uuid}: {error}'),
 )
 def delete_inventories(req: webob.Request) -> webob.Response:
@@ -132,7 +133,7 @@ def delete_inventories(req: webob.Request) -> webob.Response:
 
 @wsgi_wrapper.PlacementWsgify
 @util.check_accept('application/json')
-@faults.answered()
+@answers.answered()
 def get_inventory(req: webob.Request) -> webob.Response:
     """Show the inventory of one class."""
     context = req.environ['placement.context']
@@ -144,7 +145,7 @@ def get_inventory(req: webob.Request) -> webob.Response:
 
 @wsgi_wrapper.PlacementWsgify
 @util.require_content('application/json')
-@faults.answered(
+@answers.answered(
     Answer(exception.Invalid, 'Unable to update inventory for resource provider {uuid}: {error}'),
     Answer(exception.ProviderGenerationMismatch),
     Answer(exception.ConcurrentUpdate, 'update conflict: {error}'),
@@ -161,14 +162,14 @@ def update_inventory(req: webob.Request) -> webob.Response:
 
 
 @wsgi_wrapper.PlacementWsgify
-@faults.answered(
+@answers.answered(
     Answer(exception.ResourceClassNotFound, 'No inventory of class {resource_class} found for delete'),
     Answer(exception.InventoryNotFound, 'No inventory of class {resource_class} found for delete'),
     # Not the code of an inventory in use: a surprise that clients know (contract A 2).
     Answer(
         exception.InventoryInUse,
         'Unable to delete inventory of class {resource_class}: {error}',
-        code=errors.CONCURRENT_UPDATE,
+        code=error_document.CONCURRENT_UPDATE,
     ),
     Answer(exception.ConcurrentUpdate, 'Unable to delete inventory of class {resource_class}: {error}'),
 )

@@ -7,12 +7,13 @@ from typing import Any
 import orjson
 import webob
 
-from placement import exception, microversion, util, wsgi_wrapper
-from placement.handlers import faults, modified
-from placement.handlers.faults import Answer
+from placement import exception
+from placement.handlers import answers, modified
+from placement.handlers.answers import Answer
 from placement.objects.resource_class import ResourceClass, ResourceClassList
 from placement.policies import resource_class as policies
 from placement.schemas import resource_class as schema
+from placement.web import microversion, util, wsgi_wrapper
 
 
 def _serialize(req: webob.Request, resource_class: ResourceClass) -> dict[str, Any]:
@@ -26,7 +27,7 @@ def _serialize(req: webob.Request, resource_class: ResourceClass) -> dict[str, A
 @wsgi_wrapper.PlacementWsgify
 @microversion.version_handler('1.2')
 @util.check_accept('application/json')
-@faults.answered()
+@answers.answered()
 def list_resource_classes(req: webob.Request) -> webob.Response:
     """List all classes, the standard ones first."""
     context = req.environ['placement.context']
@@ -39,7 +40,7 @@ def list_resource_classes(req: webob.Request) -> webob.Response:
 @wsgi_wrapper.PlacementWsgify
 @microversion.version_handler('1.2')
 @util.require_content('application/json')
-@faults.answered(
+@answers.answered(
     Answer(exception.ResourceClassExists, 'Conflicting resource class already exists: {resource_class}'),
 )
 def create_resource_class(req: webob.Request) -> webob.Response:
@@ -54,7 +55,7 @@ def create_resource_class(req: webob.Request) -> webob.Response:
 @wsgi_wrapper.PlacementWsgify
 @microversion.version_handler('1.2')
 @util.check_accept('application/json')
-@faults.answered()
+@answers.answered()
 def get_resource_class(req: webob.Request) -> webob.Response:
     """Show one class."""
     context = req.environ['placement.context']
@@ -66,7 +67,7 @@ def get_resource_class(req: webob.Request) -> webob.Response:
 @wsgi_wrapper.PlacementWsgify
 @microversion.version_handler('1.2', '1.6')
 @util.require_content('application/json')
-@faults.answered()
+@answers.answered()
 def update_resource_class(req: webob.Request) -> webob.Response:
     """Rename a custom class."""
     context = req.environ['placement.context']
@@ -79,7 +80,7 @@ def update_resource_class(req: webob.Request) -> webob.Response:
 
 @wsgi_wrapper.PlacementWsgify  # type: ignore[no-redef]
 @microversion.version_handler('1.7')
-@faults.answered()
+@answers.answered()
 def update_resource_class(req: webob.Request) -> webob.Response:  # noqa: F811
     """Create a custom class, or confirm that it exists."""
     context = req.environ['placement.context']
@@ -93,7 +94,7 @@ def update_resource_class(req: webob.Request) -> webob.Response:  # noqa: F811
 
 @wsgi_wrapper.PlacementWsgify
 @microversion.version_handler('1.2')
-@faults.answered(
+@answers.answered(
     Answer(exception.CannotDeleteStandardResourceClass, 'Error in delete resource class: {error}'),
     Answer(exception.ResourceClassInUse, 'Error in delete resource class: {error}'),
 )

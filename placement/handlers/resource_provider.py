@@ -10,9 +10,9 @@ import webob
 from oslo_utils import uuidutils
 from webob import exc
 
-from placement import exception, microversion, query, schemas, util, wsgi_wrapper
-from placement.handlers import faults
-from placement.handlers.faults import Answer
+from placement import exception, schemas
+from placement.handlers import answers
+from placement.handlers.answers import Answer
 from placement.mirror import listing
 from placement.mirror.block import Block
 from placement.mirror.listing import ProviderFilters
@@ -20,6 +20,7 @@ from placement.mirror.records import Record
 from placement.objects import resource_provider as objects
 from placement.policies import resource_provider as policies
 from placement.schemas import resource_provider as schema
+from placement.web import microversion, query, util, wsgi_wrapper
 
 # What a link's name is, and the first microversion that has it; self stands apart (contract A 3.5).
 _SUB_RESOURCES = (
@@ -77,7 +78,7 @@ def _filters(req: webob.Request) -> ProviderFilters:
 
 @wsgi_wrapper.PlacementWsgify
 @util.check_accept('application/json')
-@faults.answered(
+@answers.answered(
     Answer(
         exception.ResourceClassNotFound,
         'Invalid resource class in resources parameter: {error}',
@@ -109,7 +110,7 @@ def _entries(req: webob.Request, listed: Iterable[tuple[Block, Sequence[int]]]) 
 
 @wsgi_wrapper.PlacementWsgify
 @util.require_content('application/json')
-@faults.answered()
+@answers.answered()
 def create_resource_provider(req: webob.Request) -> webob.Response:
     """Create a provider: 201 and empty below 1.20, from there 200 with the provider."""
     context = req.environ['placement.context']
@@ -120,7 +121,7 @@ def create_resource_provider(req: webob.Request) -> webob.Response:
     lead = 'Unable to create resource provider "{name}", {uuid}: '
     if not name:
         raise exc.HTTPBadRequest(lead.format(name=name, uuid=uuid) + 'the name must not be empty')
-    with faults.mapped(
+    with answers.mapped(
         Answer(exception.ParentProviderIsSelf, lead + '{error}'),
         Answer(exception.ParentProviderNotFound, lead + '{error}'),
         name=name,
@@ -139,7 +140,7 @@ def create_resource_provider(req: webob.Request) -> webob.Response:
 
 @wsgi_wrapper.PlacementWsgify
 @util.check_accept('application/json')
-@faults.answered()
+@answers.answered()
 def get_resource_provider(req: webob.Request) -> webob.Response:
     """Show one provider."""
     context = req.environ['placement.context']
@@ -150,7 +151,7 @@ def get_resource_provider(req: webob.Request) -> webob.Response:
 
 @wsgi_wrapper.PlacementWsgify
 @util.require_content('application/json')
-@faults.answered(
+@answers.answered(
     Answer(exception.ParentProviderNotFound, 'Unable to save resource provider {uuid}: {error}'),
     Answer(exception.Invalid, 'Unable to save resource provider {uuid}: {error}'),
     Answer(exception.DuplicateProviderName, 'Conflicting resource provider {name} already exists'),
@@ -169,7 +170,7 @@ def update_resource_provider(req: webob.Request) -> webob.Response:
 
 
 @wsgi_wrapper.PlacementWsgify
-@faults.answered(Answer(exception.ResourceProviderNotFound, '{error} for delete'))
+@answers.answered(Answer(exception.ResourceProviderNotFound, '{error} for delete'))
 def delete_resource_provider(req: webob.Request) -> webob.Response:
     """Remove a provider with its inventories and associations."""
     context = req.environ['placement.context']

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import webob
 
-from placement import microversion, util, wsgi_wrapper
 from placement.handlers import modified
+from placement.web import microversion, util, wsgi_wrapper
 
 
 @wsgi_wrapper.PlacementWsgify

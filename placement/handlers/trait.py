@@ -9,15 +9,16 @@ from typing import Any
 import webob
 from webob import exc
 
-from placement import exception, microversion, util, validation, wsgi_wrapper
-from placement.handlers import faults, modified
-from placement.handlers.faults import Answer
+from placement import exception
+from placement.handlers import answers, modified
+from placement.handlers.answers import Answer
 from placement.objects import trait
 from placement.objects.provider_parts import Provider
 from placement.objects.resource_provider import ResourceProvider
 from placement.objects.trait import Trait, TraitList
 from placement.policies import trait as policies
 from placement.schemas import trait as schema
+from placement.web import microversion, util, validation, wsgi_wrapper
 
 _INVALID_NAME = (
     'The trait is invalid. A valid trait must be no longer than 255 characters, start with the prefix "CUSTOM_" '
@@ -36,7 +37,7 @@ def _for_provider(req: webob.Request, provider: ResourceProvider | Provider, tra
 @wsgi_wrapper.PlacementWsgify
 @microversion.version_handler('1.6')
 @util.check_accept('application/json')
-@faults.answered()
+@answers.answered()
 def list_traits_for_resource_provider(req: webob.Request) -> webob.Response:
     """Show the traits of a provider."""
     context = req.environ['placement.context']
@@ -48,7 +49,7 @@ def list_traits_for_resource_provider(req: webob.Request) -> webob.Response:
 @wsgi_wrapper.PlacementWsgify
 @microversion.version_handler('1.6')
 @util.require_content('application/json')
-@faults.answered(
+@answers.answered(
     Answer(
         exception.ProviderGenerationMismatch,
         "Resource provider's generation already changed. Please update the generation and try again.",
@@ -68,7 +69,7 @@ def update_traits_for_resource_provider(req: webob.Request) -> webob.Response:
 
 @wsgi_wrapper.PlacementWsgify
 @microversion.version_handler('1.6')
-@faults.answered()
+@answers.answered()
 def delete_traits_for_resource_provider(req: webob.Request) -> webob.Response:
     """Take all traits from a provider."""
     context = req.environ['placement.context']
@@ -99,7 +100,7 @@ def _associated_filter(value: str) -> dict[str, Any]:
 @wsgi_wrapper.PlacementWsgify
 @microversion.version_handler('1.6')
 @util.check_accept('application/json')
-@faults.answered()
+@answers.answered()
 def list_traits(req: webob.Request) -> webob.Response:
     """List the traits, all or those that the query string selects."""
     context = req.environ['placement.context']
@@ -117,7 +118,7 @@ def list_traits(req: webob.Request) -> webob.Response:
 
 @wsgi_wrapper.PlacementWsgify
 @microversion.version_handler('1.6')
-@faults.answered()
+@answers.answered()
 def get_trait(req: webob.Request) -> webob.Response:
     """Say whether a trait exists."""
     context = req.environ['placement.context']
@@ -128,7 +129,7 @@ def get_trait(req: webob.Request) -> webob.Response:
 
 @wsgi_wrapper.PlacementWsgify
 @microversion.version_handler('1.6')
-@faults.answered()
+@answers.answered()
 def put_trait(req: webob.Request) -> webob.Response:
     """Create a custom trait, or confirm that it exists."""
     context = req.environ['placement.context']
@@ -149,7 +150,7 @@ def put_trait(req: webob.Request) -> webob.Response:
 
 @wsgi_wrapper.PlacementWsgify
 @microversion.version_handler('1.6')
-@faults.answered()
+@answers.answered()
 def delete_trait(req: webob.Request) -> webob.Response:
     """Remove a custom trait that no provider has."""
     context = req.environ['placement.context']

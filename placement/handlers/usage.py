@@ -6,11 +6,11 @@ from collections.abc import Iterable
 
 import webob
 
-from placement import microversion, util, wsgi_wrapper
-from placement.handlers import faults, modified
+from placement.handlers import answers, modified
 from placement.objects.usage import Usage, UsageList
 from placement.policies import usage as policies
 from placement.schemas import usage as schema
+from placement.web import microversion, util, wsgi_wrapper
 
 
 def _by_class(usages: Iterable[Usage]) -> dict[str, int]:
@@ -19,7 +19,7 @@ def _by_class(usages: Iterable[Usage]) -> dict[str, int]:
 
 @wsgi_wrapper.PlacementWsgify
 @util.check_accept('application/json')
-@faults.answered()
+@answers.answered()
 def list_usages(req: webob.Request) -> webob.Response:
     """Show how much of each inventory of a provider is consumed."""
     context = req.environ['placement.context']
@@ -32,7 +32,7 @@ def list_usages(req: webob.Request) -> webob.Response:
 @wsgi_wrapper.PlacementWsgify
 @microversion.version_handler('1.9')
 @util.check_accept('application/json')
-@faults.answered()
+@answers.answered()
 def get_total_usages(req: webob.Request) -> webob.Response:
     """Show how much of each class a project, or one user in it, consumes everywhere."""
     context = req.environ['placement.context']

@@ -1,4 +1,4 @@
-"""Allocations as they are read. ``placement.objects.claim`` writes them."""
+"""Allocations as they are read. ``placement.claims.claim`` writes them."""
 
 from __future__ import annotations
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from oslo_config import cfg
-
 from placement import exception
 
 # Why a claim was refused, as the value of a label. Order matters: the first class that fits names the reason.
@@ -67,16 +65,3 @@ class Metrics:
 def refusal(error: exception.PlacementError) -> str | None:
     """The word for why a claim was refused, None when ``error`` says nothing about the claim."""
     return next((reason for kind, reason in REFUSALS if isinstance(error, kind)), None)
-
-
-def create(conf: cfg.ConfigOpts) -> Metrics:
-    """The counters of one application: real ones when ``[metrics] bind`` is set, else some that do nothing.
-
-    The import is here because the library decides how it stores values when it is first imported, from
-    ``PROMETHEUS_MULTIPROC_DIR``, and a service without metrics need not load it.
-    """
-    if not conf.metrics.bind:
-        return Metrics()
-    from placement.observability.prometheus import PrometheusMetrics
-
-    return PrometheusMetrics()

@@ -1,6 +1,6 @@
 """Schemas of the query of /allocation_candidates: which keys there are, and the form of plain ones (contract B 5.1).
 
-The values of ``resources``, ``required`` and ``member_of`` have a grammar of their own, in ``placement.query``.
+The values of ``resources``, ``required`` and ``member_of`` have a grammar of their own, in ``placement.web.query``.
 """
 
 from __future__ import annotations

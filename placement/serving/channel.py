@@ -16,7 +16,7 @@ from waitress.channel import HTTPChannel
 from waitress.parser import HTTPRequestParser, ParsingError, TransferEncodingNotImplemented
 from webob import exc
 
-from placement import requestlog, wsgi_wrapper
+from placement.web import request_log, wsgi_wrapper
 
 LOG = log.getLogger(__name__)
 
@@ -113,7 +113,7 @@ class _Refusal(task.ErrorTask):
             REMOTE_ADDR=self.channel.addr[0],
         )
         error = exc.status_map[self.request.error.code](self.request.error.body)
-        answer = asked.get_response(request_id.RequestId(requestlog.RequestLog(wsgi_wrapper.answer(error))))
+        answer = asked.get_response(request_id.RequestId(request_log.RequestLog(wsgi_wrapper.answer(error))))
         self.status = answer.status
         self.response_headers.extend(answer.headerlist)
         self.content_length = len(answer.body)

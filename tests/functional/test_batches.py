@@ -7,16 +7,19 @@ import uuid
 import pytest
 
 from placement import exception
-from placement.context import RequestContext
+from placement.audit import checks
+from placement.claims import claim
+from placement.claims.request import ConsumerClaim
 from placement.db import statements
 from placement.mirror import listing
 from placement.mirror.listing import ProviderFilters
-from placement.objects import aggregate, audit, claim
+from placement.objects import aggregate
 from placement.objects.allocation import AllocationList
 from placement.objects.inventory import Inventory, InventoryList
 from placement.objects.resource_class import ResourceClass
 from placement.objects.resource_provider import ResourceProvider
 from placement.objects.trait import Trait, TraitList
+from placement.web.context import RequestContext
 
 CLASSES = [f'CUSTOM_{number}' for number in range(7)]
 COUNT = 5
@@ -40,11 +43,11 @@ def providers(context: RequestContext, short_batches: None) -> list[ResourceProv
     return made
 
 
-def claims(providers: list[ResourceProvider], amount: int) -> list[claim.ConsumerClaim]:
+def claims(providers: list[ResourceProvider], amount: int) -> list[ConsumerClaim]:
     """Consumers, each with a project and a user of its own, that hold as much of every class of every provider."""
     allocations = {one.uuid: dict.fromkeys(CLASSES, amount) for one in providers} if amount else {}
     return [
-        claim.ConsumerClaim(f'0000000{number}-0000-4000-8000-000000000000', f'p{number}', f'u{number}', allocations)
+        ConsumerClaim(f'0000000{number}-0000-4000-8000-000000000000', f'p{number}', f'u{number}', allocations)
         for number in range(COUNT)
     ]
 
@@ -54,7 +57,7 @@ def usages(context: RequestContext, provider: ResourceProvider) -> set[int]:
 
 
 def nothing_is_wrong(context: RequestContext) -> bool:
-    return not any(audit.find(context.db, context.conf, kind) for kind in audit.CHECKS)
+    return not any(checks.find(context.db, context.conf, kind) for kind in checks.CHECKS)
 
 
 def test_claims(context: RequestContext, providers: list[ResourceProvider]) -> None:
@@ -84,9 +87,7 @@ def test_refusals(context: RequestContext, providers: list[ResourceProvider]) ->
         claim.replace_allocations(context, claims(providers, 3))
     assert (refused.value.uuid, refused.value.resource_class) == (providers[0].uuid, CLASSES[0])
     unknown = str(uuid.uuid4())
-    wanted = claim.ConsumerClaim(
-        unknown, 'p', 'u', {one: {CLASSES[0]: 1} for one in [*(p.uuid for p in providers), unknown]}
-    )
+    wanted = ConsumerClaim(unknown, 'p', 'u', {one: {CLASSES[0]: 1} for one in [*(p.uuid for p in providers), unknown]})
     with pytest.raises(exception.AllocationProviderNotFound, match=unknown):
         claim.replace_allocations(context, [wanted])
     assert [usages(context, one) for one in providers] == [{0}] * COUNT

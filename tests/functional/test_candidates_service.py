@@ -12,9 +12,9 @@ from oslo_config import cfg
 
 from placement.candidates.reasons import Reason
 from placement.candidates.request import CandidateRequest, RequestGroup
-from placement.context import RequestContext
 from placement.objects import allocation_candidate
 from placement.objects.allocation_candidate import AllocationCandidates
+from placement.web.context import RequestContext
 from tests.support.candidates import hard
 from tests.support.candidates.examples import AVX2, WORLDS, rp
 from tests.support.candidates.oracle import RP, Group, Query, record

@@ -13,7 +13,8 @@ import pytest
 import webob
 
 from placement import conf as configuration
-from placement import deploy, exception, handler, wsgi_wrapper
+from placement import deploy, exception, handler
+from placement.web import wsgi_wrapper
 
 ORIGIN = 'https://dashboard.example.com'
 Load = Callable[..., deploy.Application]

@@ -11,7 +11,6 @@ import sqlalchemy as sa
 
 from placement import conf as placement_conf
 from placement import exception
-from placement.context import RequestContext
 from placement.db import migration, tables
 from placement.db.api import Database
 from placement.objects import aggregate
@@ -19,6 +18,7 @@ from placement.objects.inventory import Inventory, InventoryList
 from placement.objects.resource_class import ResourceClass
 from placement.objects.resource_provider import ResourceProvider
 from placement.objects.trait import TraitList
+from placement.web.context import RequestContext
 from tests.support import damage, lasting_ids
 
 

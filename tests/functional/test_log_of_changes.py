@@ -9,16 +9,17 @@ import pytest
 import sqlalchemy as sa
 from oslo_config import cfg
 
+from placement.claims.claim import delete_allocations, replace_allocations
+from placement.claims.request import ConsumerClaim
 from placement.cmd import manage, manage_audit
-from placement.context import RequestContext
 from placement.db import changes, tables
 from placement.db.api import Database, TryAgain
 from placement.db.changes import NO_PROVIDER, What
-from placement.objects.claim import ConsumerClaim, delete_allocations, replace_allocations
 from placement.objects.inventory import Inventory
 from placement.objects.resource_class import ResourceClass
 from placement.objects.resource_provider import ResourceProvider
 from placement.objects.trait import Trait
+from placement.web.context import RequestContext
 from tests.support import damage
 
 Logged = Callable[[], dict[int, What]]

@@ -8,12 +8,13 @@ from collections.abc import Iterable
 import pytest
 import sqlalchemy as sa
 
-from placement.context import RequestContext
+from placement.claims.claim import replace_allocations
+from placement.claims.request import ConsumerClaim
 from placement.db import changes
-from placement.objects.claim import ConsumerClaim, replace_allocations
 from placement.objects.inventory import Inventory
 from placement.objects.resource_provider import ResourceProvider
 from placement.objects.trait import Trait
+from placement.web.context import RequestContext
 from tests.support.log_watch import Watch
 
 

@@ -12,9 +12,9 @@ import orjson
 import pytest
 import webob
 
-from placement.context import RequestContext
 from placement.objects.inventory import Inventory
 from placement.objects.resource_provider import Reader, ResourceProvider
+from placement.web.context import RequestContext
 
 UUID = '0f2f9ef6-6d4b-4b51-9a5c-0f0a6d9a1b11'
 TRAIT = 'HW_CPU_X86_VMX'

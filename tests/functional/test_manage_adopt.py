@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from placement import conf as placement_conf
 from placement.cmd import manage, manage_audit
-from placement.db import adoption
-from placement.db.adoption_plan import Step
-from placement.db.adoption_schema import shortest
+from placement.db.adoption import adopt
+from placement.db.adoption.plan import Step
+from placement.db.adoption.schema import shortest
 from placement.db.api import Database
 from tests.support import adopted, damage, foreign
 
@@ -140,7 +140,7 @@ def test_failure_changes_nothing(url: str) -> None:
 
     try:
         with pytest.raises(InterruptedError):
-            adoption.carry_out(db.engine, 'project', 'user', stop_at_the_end)
+            adopt.carry_out(db.engine, 'project', 'user', stop_at_the_end)
     finally:
         db.dispose()
     assert damage.contents(url) == before

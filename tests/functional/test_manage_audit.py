@@ -15,9 +15,9 @@ import pytest
 import webob
 from oslo_config import cfg
 
+from placement.audit import checks
 from placement.cmd import manage, manage_audit
 from placement.db.api import Database
-from placement.objects import audit
 from tests.support import damage
 
 
@@ -37,7 +37,7 @@ def test_sound_database_has_no_findings(url: str, capsys: pytest.CaptureFixture[
 
 
 def test_there_is_damage_for_every_check() -> None:
-    assert {planted.kind for planted in damage.ALL.values()} == set(audit.CHECKS)
+    assert {planted.kind for planted in damage.ALL.values()} == set(checks.CHECKS)
 
 
 @pytest.mark.parametrize('name', damage.ALL)
@@ -139,9 +139,9 @@ def test_table_that_is_gone_is_one_line(url: str, capsys: pytest.CaptureFixture[
 
 
 def test_check_is_one_statement(url: str, conf: cfg.ConfigOpts, db: Database, queries: Any) -> None:
-    for kind in audit.CHECKS:
+    for kind in checks.CHECKS:
         with queries(at_most=1):
-            audit.find(db, conf, kind)
+            checks.find(db, conf, kind)
 
 
 def test_repair_while_clients_claim(url: str, app: Any) -> None:

@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 from oslo_config import cfg
 
+from placement.claims import claim
+from placement.claims.request import ConsumerClaim
 from placement.cmd import manage
-from placement.context import RequestContext
 from placement.db.api import Database
-from placement.objects import claim
 from placement.objects.inventory import Inventory
 from placement.objects.resource_provider import ResourceProvider
+from placement.web.context import RequestContext
 from tests.support.fixtures import Counter
 
 
@@ -30,7 +31,7 @@ def hosts(
     elm = make(context, 'elm', {'total': 4})
     make(context, 'fir', {'total': 8, 'step_size': 2})
     elm.set_traits(['HW_CPU_X86_VMX'])
-    consumer = claim.ConsumerClaim(str(uuid.uuid4()), 'project', 'user', {oak.uuid: {'VCPU': 6}})
+    consumer = ConsumerClaim(str(uuid.uuid4()), 'project', 'user', {oak.uuid: {'VCPU': 6}})
     claim.replace_allocations(context, [consumer])
 
 

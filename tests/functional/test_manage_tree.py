@@ -16,7 +16,7 @@ from oslo_config import cfg
 from placement.cmd import manage
 from placement.db import tables
 from placement.db.api import Database
-from placement.objects import provider_forest
+from placement.reports import forest
 from tests.support import damage
 
 SHARED = 'a0000009-0000-4000-8000-000000000000'
@@ -174,9 +174,9 @@ def test_statements_do_not_depend_on_what_is_stored(url: str, db: Database, quer
             tx.execute(tables.resource_providers.insert().values(values))
             tx.execute(tables.resource_provider_aggregates.insert().values(resource_provider_id=id_, aggregate_id=9))
     with queries(at_most=5):
-        assert len(provider_forest.load(db)) == count + 3
+        assert len(forest.load(db)) == count + 3
     with queries(at_most=6):
-        assert len(provider_forest.load(db, 'child')) == 1
+        assert len(forest.load(db, 'child')) == 1
 
 
 def test_in_a_pipe(url: str) -> None:

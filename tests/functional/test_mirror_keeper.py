@@ -20,17 +20,18 @@ from oslo_config import cfg
 from oslo_db import exception as db_exc
 
 from placement import conf as placement_conf
-from placement.context import RequestContext
+from placement.claims.claim import replace_allocations
+from placement.claims.request import ConsumerClaim
 from placement.db import changes, tables
 from placement.db.api import Database
 from placement.mirror import keeper
 from placement.mirror.keeper import Mirror
 from placement.mirror.state import State
-from placement.objects.claim import ConsumerClaim, replace_allocations
 from placement.objects.inventory import Inventory
 from placement.objects.resource_class import ResourceClass
 from placement.objects.resource_provider import ResourceProvider
 from placement.objects.trait import Trait
+from placement.web.context import RequestContext
 from tests.support.mirror_equality import assert_same, compare
 
 

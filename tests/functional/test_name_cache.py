@@ -9,12 +9,12 @@ import pytest
 from oslo_config import cfg
 
 from placement import deploy, exception
-from placement.context import RequestContext
 from placement.db.api import Database
 from placement.objects.inventory import Inventory
 from placement.objects.resource_class import ResourceClass
 from placement.objects.resource_provider import ResourceProvider
 from placement.objects.trait import Trait
+from placement.web.context import RequestContext
 from tests.support.fixtures import Counter
 
 

@@ -17,15 +17,16 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
 from placement import conf as placement_conf
-from placement import deploy
-from placement.context import RequestContext
+from placement import deploy, observability
 from placement.db.api import Database, TryAgain
-from placement.objects import vital_signs
 from placement.objects.inventory import Inventory
 from placement.objects.resource_provider import ResourceProvider
-from placement.observability import exporter, metrics
-from placement.observability.exporter import DatabaseCollector
+from placement.observability import metrics
 from placement.observability.prometheus import PrometheusMetrics
+from placement.reports import vital_signs
+from placement.serving import metrics_listener
+from placement.serving.metrics_listener import DatabaseCollector
+from placement.web.context import RequestContext
 from tests.support.pages import section
 
 HEADERS = {'X-Auth-Token': 'admin', 'OpenStack-API-Version': 'placement 1.29', 'Content-Type': 'application/json'}
@@ -144,7 +145,7 @@ def test_two_applications_count_apart(load: Load) -> None:
 
 
 def test_without_configuration_nothing_is_counted_and_the_library_is_not_loaded(load: Load, tmp_path: Path) -> None:
-    assert type(metrics.create(load())) is metrics.Metrics
+    assert type(observability.create(load())) is metrics.Metrics
     code = 'import sys, placement.wsgi; sys.exit("prometheus_client" in sys.modules)'
     environ = {name: value for name, value in os.environ.items() if not name.startswith('OS_')}
     environ |= {
@@ -171,7 +172,7 @@ def _units(answer: webob.Response) -> dict[tuple[str, str], float]:
 
 
 def test_inventories_are_summed_by_class_in_one_query(counted: deploy.Application, queries: Any) -> None:
-    listener = exporter.application(counted.db, CollectorRegistry())
+    listener = metrics_listener.application(counted.db, CollectorRegistry())
     for number in range(3):
         provider = _ask(counted, 'POST', '/resource_providers', json={'name': f'host-{number}'}).json['uuid']
         records = {'VCPU': {'total': 8, 'reserved': 1}, 'MEMORY_MB': {'total': 2**31 - 1}}
@@ -194,7 +195,7 @@ def test_a_scrape_without_the_database_has_the_counts(load: Load) -> None:
     db = Database(load(placement_database={'connection': 'sqlite:////nowhere/at/all.sqlite'}))
     counts = PrometheusMetrics()
     counts.claim_accepted()
-    answer = _scrape(exporter.application(db, counts.registry))
+    answer = _scrape(metrics_listener.application(db, counts.registry))
     assert answer.status_code == 200
     assert 'placement_database_up 0.0' in answer.text
     assert 'placement_claims_accepted_total 1.0' in answer.text
@@ -202,7 +203,7 @@ def test_a_scrape_without_the_database_has_the_counts(load: Load) -> None:
 
 
 def test_the_listener_knows_only_its_paths(counted: deploy.Application) -> None:
-    listener = exporter.application(counted.db, CollectorRegistry())
+    listener = metrics_listener.application(counted.db, CollectorRegistry())
     assert _scrape(listener, '/healthcheck').text == 'OK\n'
     assert _scrape(listener, '/healthcheck/ready').status_code == 200
     assert _scrape(listener, '/resource_providers').status_code == 404

@@ -16,8 +16,8 @@ Lines = Callable[[], list[str]]
 @pytest.fixture
 def lines(caplog: pytest.LogCaptureFixture) -> Lines:
     """The lines logged so far."""
-    caplog.set_level(logging.INFO, 'placement.requestlog')
-    return lambda: [record.getMessage() for record in caplog.records if record.name == 'placement.requestlog']
+    caplog.set_level(logging.INFO, 'placement.web.request_log')
+    return lambda: [record.getMessage() for record in caplog.records if record.name == 'placement.web.request_log']
 
 
 def _ask(app: Any, path: str, method: str = 'GET', token: str | None = 'admin', **environ: str) -> webob.Response:
@@ -69,6 +69,6 @@ def test_a_line_has_a_bounded_length_and_no_token(app: Any, lines: Lines) -> Non
 
 
 def test_nothing_is_logged_above_info(app: Any, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.WARNING, 'placement.requestlog')
+    caplog.set_level(logging.WARNING, 'placement.web.request_log')
     assert _ask(app, '/').status_code == 200
     assert caplog.records == []

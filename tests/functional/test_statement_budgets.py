@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 import webob
 
-from placement.context import RequestContext
 from placement.db.api import Database
 from placement.objects.inventory import Inventory
 from placement.objects.resource_provider import ResourceProvider
+from placement.web.context import RequestContext
 from tests.support.fixtures import Counter
 
 

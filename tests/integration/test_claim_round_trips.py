@@ -9,11 +9,12 @@ import pytest
 import sqlalchemy as sa
 
 from placement import exception
-from placement.context import RequestContext
+from placement.claims import claim
+from placement.claims.request import ConsumerClaim
 from placement.db.api import Database
-from placement.objects import claim
 from placement.objects.inventory import Inventory
 from placement.objects.resource_provider import ResourceProvider
+from placement.web.context import RequestContext
 from tests.support import databases, mirrors, wire
 
 pytestmark = pytest.mark.parametrize(
@@ -60,7 +61,7 @@ def put(context: RequestContext, hosts: list[str], consumer: str | None = None) 
     """Claim one of each class of each host, or nothing of no host."""
     consumer = consumer or str(uuid.uuid4())
     wanted = {host: dict.fromkeys(CLASSES, 1) for host in hosts}
-    claim.replace_allocations(context, [claim.ConsumerClaim(consumer, 'project', 'user', wanted)])
+    claim.replace_allocations(context, [ConsumerClaim(consumer, 'project', 'user', wanted)])
     return consumer
 
 

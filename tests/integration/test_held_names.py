@@ -17,7 +17,7 @@ import sqlalchemy as sa
 import webob
 
 from placement import conf as placement_conf
-from placement.context import RequestContext
+from placement.web.context import RequestContext
 from tests.support import databases, lasting_ids
 
 pytestmark = pytest.mark.parametrize(

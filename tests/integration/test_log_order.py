@@ -17,12 +17,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import pytest
 import sqlalchemy as sa
 
-from placement.context import RequestContext
+from placement.claims.claim import replace_allocations
+from placement.claims.request import ConsumerClaim
 from placement.db import changes
 from placement.db.api import Database
-from placement.objects.claim import ConsumerClaim, replace_allocations
 from placement.objects.inventory import Inventory
 from placement.objects.resource_provider import ResourceProvider
+from placement.web.context import RequestContext
 from tests.support import databases, logs
 
 everywhere = pytest.mark.parametrize('server', logs.SERVERS)

@@ -10,8 +10,8 @@ import sqlalchemy as sa
 
 from placement import conf as placement_conf
 from placement.cmd import manage, manage_audit
-from placement.db import adoption
-from placement.db.adoption_plan import Step
+from placement.db.adoption import adopt
+from placement.db.adoption.plan import Step
 from placement.db.api import Database
 from tests.support import adopted, damage, databases, foreign
 
@@ -149,11 +149,11 @@ class _Interrupting:
             raise InterruptedError
 
 
-def _adopt(report: adoption.Reporter) -> None:
+def _adopt(report: adopt.Reporter) -> None:
     conf = placement_conf.load(config_files=[])
     db = Database(conf)
     try:
         owner = (conf.placement.incomplete_consumer_project_id, conf.placement.incomplete_consumer_user_id)
-        adoption.carry_out(db.engine, *owner, report)
+        adopt.carry_out(db.engine, *owner, report)
     finally:
         db.dispose()

@@ -14,7 +14,7 @@ import webob
 
 from placement import conf as configuration
 from placement import deploy
-from placement.objects import vital_signs
+from placement.reports import vital_signs
 from tests.support import databases, private, races, servers
 from tests.support.history import report
 from tests.support.history.client import Client, Reply

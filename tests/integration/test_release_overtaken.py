@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from placement.context import RequestContext
+from placement.claims import claim
+from placement.claims.request import ConsumerClaim
 from placement.db import tables
 from placement.db.api import Database
-from placement.objects import claim
 from placement.objects.inventory import Inventory
 from placement.objects.resource_provider import ResourceProvider
+from placement.web.context import RequestContext
 from tests.support import databases, mirrors
 
 pytestmark = pytest.mark.parametrize(
@@ -39,7 +40,7 @@ def release(context: RequestContext, consumer: str) -> None:
 
 
 def clear(context: RequestContext, consumer: str) -> None:
-    claim.replace_allocations(context, [claim.ConsumerClaim(consumer, 'project', 'user', {})])
+    claim.replace_allocations(context, [ConsumerClaim(consumer, 'project', 'user', {})])
 
 
 @pytest.mark.parametrize('give_up', [release, clear])
@@ -55,7 +56,7 @@ def test_a_consumer_that_is_created_meanwhile(
     def overtake(_connection: Any, _cursor: Any, statement: str, *_rest: Any) -> None:
         if statement.startswith('DELETE FROM allocations') and not claimed:
             claimed.append(True)
-            wanted = claim.ConsumerClaim(consumer, 'project', 'user', {host: {'VCPU': 2}})
+            wanted = ConsumerClaim(consumer, 'project', 'user', {host: {'VCPU': 2}})
             claim.replace_allocations(context, [wanted])
 
     sa.event.listen(db.engine, 'before_cursor_execute', overtake)

@@ -16,12 +16,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from placement import exception
-from placement.context import RequestContext
+from placement.claims import claim
+from placement.claims.request import ConsumerClaim
 from placement.db import tables
 from placement.db.api import Database
-from placement.objects import allocation, claim
+from placement.objects import allocation
 from placement.objects.inventory import Inventory
 from placement.objects.resource_provider import ResourceProvider
+from placement.web.context import RequestContext
 
 PROVIDERS = ('press', 'anvil')
 CLASSES = ('VCPU', 'MEMORY_MB')
@@ -152,11 +154,11 @@ class World:
             with pytest.raises(expected):
                 claim.replace_allocations(self.context, claims)
 
-    def claim_of(self, consumer: str, wanted: Holding) -> claim.ConsumerClaim:
+    def claim_of(self, consumer: str, wanted: Holding) -> ConsumerClaim:
         allocations: dict[str, dict[str, int]] = {}
         for (provider, class_), amount in wanted.items():
             allocations.setdefault(self.uuids[provider], {})[class_] = amount
-        return claim.ConsumerClaim(consumer, 'project', 'user', allocations, self.model.generations.get(consumer))
+        return ConsumerClaim(consumer, 'project', 'user', allocations, self.model.generations.get(consumer))
 
     def step_delete(self, consumer: str) -> None:
         try:

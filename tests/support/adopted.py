@@ -15,7 +15,8 @@ from alembic.migration import MigrationContext
 
 from placement import conf as placement_conf
 from placement import deploy
-from placement.db import adoption_shape, migration, tables
+from placement.db import migration, tables
+from placement.db.adoption import found_tables
 from tests.support import damage, foreign
 
 
@@ -37,7 +38,7 @@ def check_schema(url: str | sa.URL) -> None:
     wrong = [one for one in differences if _matters(one, theirs)]
     assert not wrong, wrong
     with engine.connect() as connection:
-        assert not [name for name, shape in adoption_shape.read(connection).items() if shape.reuses_ids]
+        assert not [name for name, shape in found_tables.read(connection).items() if shape.reuses_ids]
     assert damage.column(url, 'SELECT last FROM resource_class_ids') == [10000]
     assert damage.column(url, 'SELECT version_num FROM alembic_version') == ['somebody-elses']
     assert damage.column(url, f'SELECT version_num FROM {migration.VERSION_TABLE}') == [migration.head()]

@@ -16,8 +16,8 @@ from oslo_config import cfg
 
 from placement import conf as placement_conf
 from placement import deploy
-from placement.context import RequestContext
 from placement.db.api import Database
+from placement.web.context import RequestContext
 
 Counter = Callable[..., contextlib.AbstractContextManager[list[str]]]
 

@@ -6,7 +6,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from placement import handler, microversion
+from placement import handler
+from placement.web import microversion
 from tests.support.hostile_client import AGGREGATE, CHILD, CONSUMER, EMPTY, GOOD_HEADERS, HOST, OTHER_CONSUMER, Request
 from tests.support.hostile_inputs import encoded_text, header_values, json_values, mutated_json
 

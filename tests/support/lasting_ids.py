@@ -7,13 +7,15 @@ from collections.abc import Callable
 
 import sqlalchemy as sa
 
-from placement.context import RequestContext
+from placement.audit import checks
+from placement.claims import claim
+from placement.claims.request import ConsumerClaim
 from placement.db import tables
-from placement.objects import audit, claim
 from placement.objects.inventory import Inventory
 from placement.objects.resource_class import ResourceClass
 from placement.objects.resource_provider import ResourceProvider
 from placement.objects.trait import Trait
+from placement.web.context import RequestContext
 
 
 def _name() -> str:
@@ -46,7 +48,7 @@ def _resource_provider(context: RequestContext) -> int:
 def _consumer(context: RequestContext) -> int:
     provider, consumer = _provider(context), str(uuid.uuid4())
     provider.add_inventory(Inventory.from_request('VCPU', {'total': 1}))
-    wanted = claim.ConsumerClaim(consumer, 'project', 'user', {provider.uuid: {'VCPU': 1}})
+    wanted = ConsumerClaim(consumer, 'project', 'user', {provider.uuid: {'VCPU': 1}})
     claim.replace_allocations(context, [wanted])
     made = _id(context, tables.consumers.c.uuid, consumer)
     claim.delete_allocations(context, consumer)
@@ -58,8 +60,8 @@ def _aggregate(context: RequestContext) -> int:
     provider.set_aggregates([aggregate], bump=False)
     made = _id(context, tables.placement_aggregates.c.uuid, aggregate)
     provider.set_aggregates([], bump=False)
-    for finding in audit.find(context.db, context.conf, 'orphaned_aggregate'):
-        audit.repair(context.db, finding)
+    for finding in checks.find(context.db, context.conf, 'orphaned_aggregate'):
+        checks.repair(context.db, finding)
     return made
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import webob
 
-from placement import auth
+from placement.web import authentication
 from tests.support.keystone import CLAIMS
 
 
@@ -16,14 +16,14 @@ def _seen(token: str | None, path: str = '/traits', **headers: str) -> tuple[int
     seen: list[Any] = [None]
 
     def behind(environ: dict[str, Any], start_response: Any) -> list[bytes]:
-        seen[0] = environ.get(auth.IDENTITY)
+        seen[0] = environ.get(authentication.IDENTITY)
         start_response('200 OK', [])
         return []
 
     req = webob.Request.blank(path, headers={} if token is None else {'X-Auth-Token': token})
     req.headers.update(headers)
     req.environ['openstack.request_id'] = 'req-1'
-    return req.get_response(auth.NoAuth(behind)).status_code, seen[0]
+    return req.get_response(authentication.NoAuth(behind)).status_code, seen[0]
 
 
 @pytest.mark.parametrize(

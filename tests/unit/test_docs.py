@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from placement import errors, handler, microversion, policies
+from placement import handler, policies
 from placement.schemas import (
     aggregate,
     allocation,
@@ -21,6 +21,7 @@ from placement.schemas import (
     trait,
     usage,
 )
+from placement.web import error_document, microversion
 
 ROOT = Path(__file__).resolve().parents[2]
 API_REF = ROOT / 'api-ref'
@@ -83,7 +84,7 @@ def test_policy_rules_are_documented_at_the_operations_that_ask_for_them() -> No
 def test_every_error_code_is_documented_and_every_documented_code_exists() -> None:
     codes = {
         value
-        for name, value in vars(errors).items()
+        for name, value in vars(error_document).items()
         if name.isupper() and isinstance(value, str) and value.startswith('placement.')
     }
     assert {row for row in _first_column(API_REF / 'errors.md') if row.startswith('placement.')} == codes

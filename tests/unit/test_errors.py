@@ -8,7 +8,7 @@ import pytest
 import webob
 from webob import exc
 
-from placement import errors, microversion, wsgi_wrapper
+from placement.web import error_document, microversion, wsgi_wrapper
 
 DETAIL = 'what & <b>went</b> wrong'
 
@@ -38,7 +38,7 @@ def test_before_negotiation_and_below_1_23_there_is_no_code() -> None:
 
 
 def test_from_1_23_there_is_a_code() -> None:
-    coded = exc.HTTPConflict(DETAIL, comment=errors.CONCURRENT_UPDATE)
+    coded = exc.HTTPConflict(DETAIL, comment=error_document.CONCURRENT_UPDATE)
     assert _document(coded, '1.23')['code'] == 'placement.concurrent_update'
     assert _document(exc.HTTPConflict(DETAIL), '1.23')['code'] == 'placement.undefined_code'
 

@@ -6,9 +6,10 @@ import pytest
 import webob
 from webob import exc
 
-from placement import errors, exception, query
-from placement.handlers import faults
-from placement.handlers.faults import Answer
+from placement import exception
+from placement.handlers import answers
+from placement.handlers.answers import Answer
+from placement.web import error_document, query
 
 UUID = '0f2f9ef6-6d4b-4b51-9a5c-0f0a6d9a1b11'
 
@@ -16,61 +17,61 @@ UUID = '0f2f9ef6-6d4b-4b51-9a5c-0f0a6d9a1b11'
 @pytest.mark.parametrize(
     ('error', 'status', 'code'),
     [
-        (exception.ResourceProviderNotFound(uuid=UUID), 404, errors.DEFAULT),
-        (exception.TraitNotFound(names='A, B'), 404, errors.DEFAULT),
-        (exception.ParentProviderNotFound(), 400, errors.DEFAULT),
-        (exception.AllocationProviderNotFound(uuid=UUID), 400, errors.DEFAULT),
-        (exception.InventoryRecordNotFound(resource_class='VCPU'), 400, errors.DEFAULT),
-        (exception.ReparentingNotAllowed(), 400, errors.DEFAULT),
-        (exception.ResourceClassInUse(resource_class='X'), 409, errors.DEFAULT),
-        (exception.AllocationCapacityExceeded(resource_class='X', uuid=UUID), 409, errors.DEFAULT),
-        (exception.ProviderGenerationMismatch(), 409, errors.CONCURRENT_UPDATE),
-        (exception.ConsumerGenerationConflict(expected=1, got=2), 409, errors.CONCURRENT_UPDATE),
-        (exception.DuplicateProviderName(name='x'), 409, errors.DUPLICATE_NAME),
-        (exception.DuplicateProviderUuid(uuid=UUID), 409, errors.DUPLICATE_NAME),
-        (exception.CannotDeleteParentProvider(uuid=UUID), 409, errors.PROVIDER_CANNOT_DELETE_PARENT),
-        (exception.ResourceProviderInUse(uuid=UUID), 409, errors.PROVIDER_IN_USE),
-        (exception.InventoryInUse(uuid=UUID, resource_classes='VCPU'), 409, errors.INVENTORY_INUSE),
+        (exception.ResourceProviderNotFound(uuid=UUID), 404, error_document.DEFAULT),
+        (exception.TraitNotFound(names='A, B'), 404, error_document.DEFAULT),
+        (exception.ParentProviderNotFound(), 400, error_document.DEFAULT),
+        (exception.AllocationProviderNotFound(uuid=UUID), 400, error_document.DEFAULT),
+        (exception.InventoryRecordNotFound(resource_class='VCPU'), 400, error_document.DEFAULT),
+        (exception.ReparentingNotAllowed(), 400, error_document.DEFAULT),
+        (exception.ResourceClassInUse(resource_class='X'), 409, error_document.DEFAULT),
+        (exception.AllocationCapacityExceeded(resource_class='X', uuid=UUID), 409, error_document.DEFAULT),
+        (exception.ProviderGenerationMismatch(), 409, error_document.CONCURRENT_UPDATE),
+        (exception.ConsumerGenerationConflict(expected=1, got=2), 409, error_document.CONCURRENT_UPDATE),
+        (exception.DuplicateProviderName(name='x'), 409, error_document.DUPLICATE_NAME),
+        (exception.DuplicateProviderUuid(uuid=UUID), 409, error_document.DUPLICATE_NAME),
+        (exception.CannotDeleteParentProvider(uuid=UUID), 409, error_document.PROVIDER_CANNOT_DELETE_PARENT),
+        (exception.ResourceProviderInUse(uuid=UUID), 409, error_document.PROVIDER_IN_USE),
+        (exception.InventoryInUse(uuid=UUID, resource_classes='VCPU'), 409, error_document.INVENTORY_INUSE),
     ],
 )
 def test_general_rules(error: exception.PlacementError, status: int, code: str) -> None:
-    with pytest.raises(exc.HTTPError) as caught, faults.mapped():
+    with pytest.raises(exc.HTTPError) as caught, answers.mapped():
         raise error
     assert (caught.value.code, caught.value.comment, caught.value.detail) == (status, code, str(error))
 
 
 def test_an_endpoint_may_add_words_and_keep_the_rest() -> None:
     lead = Answer(exception.InventoryInUse, 'update conflict: {error}')
-    with pytest.raises(exc.HTTPConflict) as caught, faults.mapped(lead):
+    with pytest.raises(exc.HTTPConflict) as caught, answers.mapped(lead):
         raise exception.InventoryInUse(uuid=UUID, resource_classes='VCPU, DISK_GB')
     assert caught.value.detail == f"update conflict: Inventory for 'VCPU, DISK_GB' on resource provider '{UUID}' in use"
-    assert caught.value.comment == errors.INVENTORY_INUSE
+    assert caught.value.comment == error_document.INVENTORY_INUSE
 
 
 def test_an_endpoint_may_change_status_and_code() -> None:
-    special = Answer(exception.NotFound, '{error}', exc.HTTPBadRequest, errors.CONCURRENT_UPDATE)
-    with pytest.raises(exc.HTTPBadRequest) as caught, faults.mapped(special):
+    special = Answer(exception.NotFound, '{error}', exc.HTTPBadRequest, error_document.CONCURRENT_UPDATE)
+    with pytest.raises(exc.HTTPBadRequest) as caught, answers.mapped(special):
         raise exception.TraitNotFound(names='A')
-    assert caught.value.comment == errors.CONCURRENT_UPDATE
+    assert caught.value.comment == error_document.CONCURRENT_UPDATE
 
 
 def test_the_first_rule_that_matches_counts() -> None:
     rules = (Answer(exception.ProviderGenerationMismatch, 'first'), Answer(exception.ConcurrentUpdate, 'second'))
-    with pytest.raises(exc.HTTPConflict, match='first'), faults.mapped(*rules):
+    with pytest.raises(exc.HTTPConflict, match='first'), answers.mapped(*rules):
         raise exception.ProviderGenerationMismatch
-    with pytest.raises(exc.HTTPConflict, match='second'), faults.mapped(*rules):
+    with pytest.raises(exc.HTTPConflict, match='second'), answers.mapped(*rules):
         raise exception.ConcurrentProviderUpdate
 
 
 def test_texts_take_values_but_never_read_them_as_formats() -> None:
     rule = Answer(exception.DuplicateProviderName, '{name} of {owner}')
-    with pytest.raises(exc.HTTPConflict) as caught, faults.mapped(rule, owner='{0.__class__}'):
+    with pytest.raises(exc.HTTPConflict) as caught, answers.mapped(rule, owner='{0.__class__}'):
         raise exception.DuplicateProviderName(name='{name!r}')
     assert caught.value.detail == '{name!r} of {0.__class__}'
 
 
 def test_bad_queries_are_told_as_they_are() -> None:
-    with pytest.raises(exc.HTTPBadRequest) as caught, faults.mapped():
+    with pytest.raises(exc.HTTPBadRequest) as caught, answers.mapped():
         raise query.BadQuery('Got: {x}')
     assert caught.value.detail == 'Got: {x}'
 
@@ -79,13 +80,13 @@ def test_bad_queries_are_told_as_they_are() -> None:
     'error', [KeyError('x'), exception.PlacementError(), exception.PolicyNotAuthorized(action='x')]
 )
 def test_what_nobody_expects_passes_through(error: Exception) -> None:
-    with pytest.raises(type(error)) as caught, faults.mapped():
+    with pytest.raises(type(error)) as caught, answers.mapped():
         raise error
     assert caught.value is error
 
 
 def test_decorated_handlers_know_their_path() -> None:
-    @faults.answered(Answer(exception.InventoryNotFound, 'no {resource_class} here'))
+    @answers.answered(Answer(exception.InventoryNotFound, 'no {resource_class} here'))
     def handler(req: webob.Request) -> webob.Response:
         raise exception.InventoryNotFound(resource_class='other', uuid=UUID)
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from placement.audit import checks
 from placement.cmd import manage, status
-from placement.objects import audit
 
 DOC = Path(__file__).resolve().parents[2] / 'doc'
 
@@ -65,7 +65,7 @@ def test_help_explains_the_command(command: str) -> None:
 
 def test_checks_of_an_audit_are_documented() -> None:
     rows = re.findall(r'^\| `([a-z_]+)` \|', _sections()['audit'], flags=re.MULTILINE)
-    assert rows == list(audit.CHECKS)
+    assert rows == list(checks.CHECKS)
 
 
 def test_checks_of_an_upgrade_are_documented() -> None:

@@ -10,7 +10,7 @@ import pytest
 import webob
 from webob import exc
 
-from placement import microversion, util
+from placement.web import microversion, util
 
 Handler = Callable[[webob.Request], webob.Response]
 

@@ -12,8 +12,8 @@ import webob
 from placement import conf as placement_conf
 from placement import exception
 from placement.observability import metrics
-from placement.observability.middleware import RequestMetrics
 from placement.observability.prometheus import PrometheusMetrics
+from placement.web.request_metrics import RequestMetrics
 
 
 def test_an_application_that_fails_counts_as_500() -> None:

@@ -35,9 +35,7 @@ def test_options_and_their_defaults_are_documented(group: str) -> None:
 def test_groups_of_libraries_are_documented_and_the_options_named_there_exist() -> None:
     text = section('configuration.md', 'Groups that belong to libraries')
     documented = {
-        row[0].strip('[]'): row[1:]
-        for row in (re.findall(r'`([^`]+)`', line) for line in text.splitlines()[2:])
-        if row
+        row[0].strip('[]'): row[1:] for row in (re.findall(r'`([^`]+)`', line) for line in text.splitlines()[2:]) if row
     }
     declared = _options()
     documented.pop('oslo-config-generator --namespace placement', None)

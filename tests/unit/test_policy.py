@@ -8,9 +8,10 @@ import pytest
 from oslo_config import cfg
 
 from placement import conf as configuration
-from placement import exception, policies, policy
-from placement.context import RequestContext
+from placement import exception, policies
 from placement.db.api import Database
+from placement.web import policy
+from placement.web.context import RequestContext
 
 OPERATIONS = [rule.name for rule in policies.list_rules() if rule.name.startswith('placement:')]
 

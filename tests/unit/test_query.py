@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from placement import query
+from placement.web import query
 
 A = '0f2f9ef6-6d4b-4b51-9a5c-0f0a6d9a1b11'
 B = '7c1f4d1e-0b7a-4f0e-8a3c-6e5b1f2d3c22'

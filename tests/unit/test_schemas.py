@@ -7,7 +7,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from placement import schemas, validation
+from placement import schemas
 from placement.schemas import (
     Schema,
     Windows,
@@ -19,6 +19,7 @@ from placement.schemas import (
     trait,
     usage,
 )
+from placement.web import validation
 
 A = '0f2f9ef6-6d4b-4b51-9a5c-0f0a6d9a1b11'
 B = '7c1f4d1e-0b7a-4f0e-8a3c-6e5b1f2d3c22'

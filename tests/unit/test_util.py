@@ -10,8 +10,8 @@ import webob
 from webob import exc
 
 from placement import conf as placement_conf
-from placement import context, microversion, util
 from placement.db.api import Database
+from placement.web import context, microversion, util
 
 SCHEMA = {'type': 'object', 'properties': {'name': {'type': 'string'}}, 'additionalProperties': False}
 

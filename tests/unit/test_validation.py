@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from placement import validation
+from placement.web import validation
 
 UUID = 'c47b0a2e-5d3f-4a60-8b1c-9d2e3f405162'
 

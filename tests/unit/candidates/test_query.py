@@ -9,7 +9,7 @@ import pytest
 from placement import conf as placement_conf
 from placement.candidates.request import CandidateRequest
 from placement.handlers import candidate_query
-from placement.query import BadQuery
+from placement.web.query import BadQuery
 
 A, B = str(uuid.UUID(int=1)), str(uuid.UUID(int=2))
 CONF = placement_conf.load(environ={}, config_files=[])

@@ -1,0 +1,1 @@
+"""Checks of what the database holds, and their repairs."""

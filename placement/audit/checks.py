@@ -1,0 +1,210 @@
+"""What can be wrong in the database, and how each thing is put right.
+
+Each check is one statement whatever the number of rows. Each repair is a transaction of its own that looks again, under
+a lock, before it changes anything; so both are safe while the service runs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import sqlalchemy as sa
+from oslo_config import cfg
+
+from placement import exception
+from placement.audit import repairs, trees
+from placement.claims import room
+from placement.db import tables
+from placement.db.api import Database
+
+_allocations, _consumers, _inventories = tables.allocations, tables.consumers, tables.inventories
+_classes, _providers = tables.resource_classes, tables.resource_providers
+_aggregates, _members = tables.placement_aggregates, tables.resource_provider_aggregates
+
+
+@dataclasses.dataclass
+class Finding:
+    """One thing that is wrong.
+
+    ``subject`` says which, by uuid and names; ``detail`` says what is and what should be. ``repair`` puts it right in a
+    transaction, or leaves it alone if it is right by then; None where only a person can decide.
+    """
+
+    subject: Mapping[str, Any]
+    detail: str
+    repair: Callable[[sa.Connection], None] | None = None
+    repaired: bool = False
+
+
+Check = Callable[[sa.Connection, cfg.ConfigOpts], Iterator[Finding]]
+
+
+def find(db: Database, conf: cfg.ConfigOpts, kind: str) -> list[Finding]:
+    """What one check finds.
+
+    :param kind: a key of ``CHECKS``.
+    """
+    with db.reader() as tx:
+        return list(CHECKS[kind](tx, conf))
+
+
+def repair(db: Database, finding: Finding) -> None:
+    """Put one finding right, if that can be done without a person and other writers let it."""
+    if finding.repair is not None:
+        with contextlib.suppress(exception.ConcurrentProviderUpdate):
+            db.write(finding.repair)
+            finding.repaired = True
+
+
+# The checks ----------------------------------------------------------------------------------------------
+
+
+def _wrong_usage(tx: sa.Connection, _conf: cfg.ConfigOpts) -> Iterator[Finding]:
+    """``inventories.used`` is the sum of the allocations."""
+    held = (
+        sa.select(sa.func.coalesce(sa.func.sum(_allocations.c.used), 0))
+        .where(_allocations.c.resource_provider_id == _inventories.c.resource_provider_id)
+        .where(_allocations.c.resource_class_id == _inventories.c.resource_class_id)
+        .correlate(_inventories)
+        .scalar_subquery()
+    )
+    for row in tx.execute(_inventory_rows(held.label('held')).where(_inventories.c.used != held)):
+        detail = f'recorded as used: {row.used}; sum of the allocations: {row.held}'
+        yield Finding(_subject(row), detail, repairs.usage(row.id))
+
+
+def _allocation_without_provider(tx: sa.Connection, _conf: cfg.ConfigOpts) -> Iterator[Finding]:
+    for row in tx.execute(_allocation_rows().where(_providers.c.id.is_(None))):
+        detail = f'allocation {row.id} of {row.used} is on provider number {row.resource_provider_id}, which is gone'
+        yield Finding(_subject(row), detail, repairs.allocation_without_provider(row.id))
+
+
+def _allocation_without_inventory(tx: sa.Connection, _conf: cfg.ConfigOpts) -> Iterator[Finding]:
+    of_same = sa.and_(
+        _inventories.c.resource_provider_id == _allocations.c.resource_provider_id,
+        _inventories.c.resource_class_id == _allocations.c.resource_class_id,
+    )
+    query = _allocation_rows(_inventories, of_same).where(_inventories.c.id.is_(None), _providers.c.id.is_not(None))
+    for row in tx.execute(query):
+        detail = f'allocation of {row.used}, but the provider has no inventory of it: add one or delete the allocation'
+        yield Finding(_subject(row), detail)
+
+
+def _allocation_without_consumer(tx: sa.Connection, conf: cfg.ConfigOpts) -> Iterator[Finding]:
+    query = (
+        sa.select(_allocations.c.consumer_id, sa.func.count().label('count'))
+        .outerjoin(_consumers, _consumers.c.uuid == _allocations.c.consumer_id)
+        .where(_consumers.c.id.is_(None))
+        .group_by(_allocations.c.consumer_id)
+        .order_by(_allocations.c.consumer_id)
+    )
+    owner = (conf.placement.incomplete_consumer_project_id, conf.placement.incomplete_consumer_user_id)
+    for row in tx.execute(query):
+        detail = f'{row.count} allocations, but no record of their consumer'
+        yield Finding({'consumer': row.consumer_id}, detail, repairs.consumer(row.consumer_id, *owner))
+
+
+def _consumer_without_allocations(tx: sa.Connection, _conf: cfg.ConfigOpts) -> Iterator[Finding]:
+    query = (
+        sa.select(_consumers.c.id, _consumers.c.uuid)
+        .outerjoin(_allocations, _allocations.c.consumer_id == _consumers.c.uuid)
+        .where(_allocations.c.id.is_(None))
+        .order_by(_consumers.c.id)
+    )
+    for row in tx.execute(query):
+        yield Finding({'consumer': row.uuid}, 'a consumer that holds nothing', repairs.idle_consumer(row.id, row.uuid))
+
+
+def _over_committed(tx: sa.Connection, _conf: cfg.ConfigOpts) -> Iterator[Finding]:
+    inv = _inventories.c
+    for row in tx.execute(
+        _inventory_rows(room.CAPACITY.label('capacity')).where(inv.used > room.CAPACITY, inv.used > 0)
+    ):
+        detail = f'{row.used} used of {max(int(row.capacity), 0)}: raise the inventory or move consumers away'
+        yield Finding(_subject(row), detail)
+
+
+def _broken_units(tx: sa.Connection, _conf: cfg.ConfigOpts) -> Iterator[Finding]:
+    """Every allocation obeys the unit rules of its inventory as they are now."""
+    inv = _inventories.c
+    of_same = sa.and_(
+        inv.resource_provider_id == _allocations.c.resource_provider_id,
+        inv.resource_class_id == _allocations.c.resource_class_id,
+    )
+    used = _allocations.c.used
+    query = _allocation_rows(_inventories, of_same, inv.min_unit, inv.max_unit, inv.step_size).where(
+        sa.or_(
+            used < inv.min_unit, used > inv.max_unit, inv.step_size < 1, used % sa.func.nullif(inv.step_size, 0) != 0
+        )
+    )
+    for row in tx.execute(query):
+        rules = f'min_unit {row.min_unit}, max_unit {row.max_unit}, step_size {row.step_size}'
+        yield Finding(_subject(row), f'allocation of {row.used} against {rules}: the rules changed after the claim')
+
+
+def _broken_tree(tx: sa.Connection, _conf: cfg.ConfigOpts) -> Iterator[Finding]:
+    for flaw in trees.flaws(tx):
+        yield Finding({'resource_provider': flaw.uuid}, flaw.detail, flaw.repair)
+
+
+def _orphaned_aggregate(tx: sa.Connection, _conf: cfg.ConfigOpts) -> Iterator[Finding]:
+    query = (
+        sa.select(_aggregates.c.id, _aggregates.c.uuid)
+        .outerjoin(_members, _members.c.aggregate_id == _aggregates.c.id)
+        .where(_members.c.aggregate_id.is_(None))
+        .order_by(_aggregates.c.id)
+    )
+    for row in tx.execute(query):
+        yield Finding({'aggregate': row.uuid}, 'an aggregate without providers', repairs.aggregate(row.id))
+
+
+#: In the order in which they are made and repaired: what is deleted first cannot count as used later.
+CHECKS: Mapping[str, Check] = {
+    'broken_tree': _broken_tree,
+    'allocation_without_provider': _allocation_without_provider,
+    'allocation_without_consumer': _allocation_without_consumer,
+    'consumer_without_allocations': _consumer_without_allocations,
+    'allocation_without_inventory': _allocation_without_inventory,
+    'wrong_usage': _wrong_usage,
+    'over_committed': _over_committed,
+    'broken_units': _broken_units,
+    'orphaned_aggregate': _orphaned_aggregate,
+}
+
+
+# The rows they look at -----------------------------------------------------------------------------------
+
+
+def _inventory_rows(*more: sa.ColumnElement[Any]) -> sa.Select[Any]:
+    return (
+        sa.select(_inventories, _providers.c.uuid, _classes.c.name, *more)
+        .select_from(_inventories)
+        .outerjoin(_providers, _providers.c.id == _inventories.c.resource_provider_id)
+        .outerjoin(_classes, _classes.c.id == _inventories.c.resource_class_id)
+        .order_by(_inventories.c.id)
+    )
+
+
+def _allocation_rows(
+    joined: sa.Table | None = None, on: sa.ColumnElement[bool] | None = None, *more: sa.ColumnElement[Any]
+) -> sa.Select[Any]:
+    query = (
+        sa.select(_allocations, _providers.c.uuid, _classes.c.name, *more)
+        .select_from(_allocations)
+        .outerjoin(_providers, _providers.c.id == _allocations.c.resource_provider_id)
+        .outerjoin(_classes, _classes.c.id == _allocations.c.resource_class_id)
+        .order_by(_allocations.c.id)
+    )
+    return query if joined is None else query.outerjoin(joined, on)
+
+
+def _subject(row: Any) -> dict[str, Any]:
+    """What an inventory or an allocation is about; the provider and the class may be gone."""
+    about = {
+        'resource_provider': row.uuid or f'number {row.resource_provider_id}',
+        'resource_class': row.name or f'number {row.resource_class_id}',
+    }
+    return about | ({'consumer': row.consumer_id} if hasattr(row, 'consumer_id') else {})

@@ -1,0 +1,139 @@
+"""The repairs that an audit can make. Each is made for one thing, looks again, and changes it only if need be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import sqlalchemy as sa
+
+from placement.claims import owners
+from placement.db import api as db_api
+from placement.db import changes, statements, tables
+
+_allocations, _consumers, _inventories = tables.allocations, tables.consumers, tables.inventories
+_aggregates, _members, _providers = (
+    tables.placement_aggregates,
+    tables.resource_provider_aggregates,
+    tables.resource_providers,
+)
+
+Repair = Callable[[sa.Connection], None]
+
+
+def usage(inventory_id: int) -> Repair:
+    """Record as used what the allocations of one inventory add up to."""
+
+    def mend(tx: sa.Connection) -> None:
+        # Whoever changes allocations changes this row first, so with it locked the sum that is read next stays true.
+        row = tx.execute(sa.select(_inventories).where(_inventories.c.id == inventory_id).with_for_update()).first()
+        if row is None:
+            return
+        held = tx.execute(
+            sa.select(sa.func.coalesce(sa.func.sum(_allocations.c.used), 0))
+            .where(_allocations.c.resource_provider_id == row.resource_provider_id)
+            .where(_allocations.c.resource_class_id == row.resource_class_id)
+        ).scalar_one()
+        tx.execute(
+            _inventories.update()
+            .where(_inventories.c.id == inventory_id)
+            .values(used=int(held), updated_at=_inventories.c.updated_at)
+        )
+        changes.usage(tx, [row.resource_provider_id])
+
+    return mend
+
+
+def allocation_without_provider(allocation_id: int) -> Repair:
+    """Delete an allocation on a provider that is gone, which nobody can see or give up any more."""
+
+    def mend(tx: sa.Connection) -> None:
+        provider = sa.exists().where(_providers.c.id == _allocations.c.resource_provider_id)
+        tx.execute(_allocations.delete().where(_allocations.c.id == allocation_id, ~provider))
+
+    return mend
+
+
+def consumer(uuid: str, project_id: str, user_id: str) -> Repair:
+    """Give allocations the record of their consumer, owned by the incomplete project and user (contract B 2.1)."""
+
+    def mend(tx: sa.Connection) -> None:
+        projects, users = owners.ensure(tx, {project_id}, {user_id})
+        holds = tx.scalar(sa.select(_allocations.c.id).where(_allocations.c.consumer_id == uuid).limit(1))
+        if holds is not None:
+            row = {'uuid': uuid, 'project_id': projects[project_id], 'user_id': users[user_id], 'generation': 0}
+            tx.execute(statements.insert_unless_present(tx, _consumers), [row])
+
+    return mend
+
+
+def idle_consumer(consumer_id: int, uuid: str) -> Repair:
+    """Delete a consumer that holds nothing."""
+
+    def mend(tx: sa.Connection) -> None:
+        # A claim changes the consumer's row before it adds allocations, so with it locked there will be none.
+        tx.execute(sa.select(_consumers.c.id).where(_consumers.c.id == consumer_id).with_for_update())
+        if tx.scalar(sa.select(_allocations.c.id).where(_allocations.c.consumer_id == uuid).limit(1)) is None:
+            tx.execute(_consumers.delete().where(_consumers.c.id == consumer_id))
+
+    return mend
+
+
+def aggregate(aggregate_id: int) -> Repair:
+    """Delete an aggregate without providers."""
+
+    def mend(tx: sa.Connection) -> None:
+        tx.execute(sa.select(_aggregates.c.id).where(_aggregates.c.id == aggregate_id).with_for_update())
+        if (
+            tx.scalar(sa.select(_members.c.aggregate_id).where(_members.c.aggregate_id == aggregate_id).limit(1))
+            is None
+        ):
+            tx.execute(_aggregates.delete().where(_aggregates.c.id == aggregate_id))
+
+    return mend
+
+
+def root(provider_id: int) -> Repair:
+    """Record the root that follows from the parents."""
+
+    def mend(tx: sa.Connection) -> None:
+        root_id = _top(tx, provider_id)
+        if root_id is None:
+            return
+        # Nothing but the topmost provider can get a parent (contract A 5.3), and with its row locked it does not.
+        at_top = sa.select(_providers.c.id).where(_providers.c.id == root_id, _providers.c.parent_provider_id.is_(None))
+        if tx.scalar(at_top.with_for_update()) is None:
+            raise db_api.TryAgain
+        tx.execute(
+            _providers.update()
+            .where(_providers.c.id == provider_id)
+            .values(root_provider_id=root_id, updated_at=_providers.c.updated_at)
+        )
+        changes.providers(tx, [provider_id])
+
+    return mend
+
+
+def _top(tx: sa.Connection, provider_id: int) -> int | None:
+    """The topmost provider above this one, which is in no loop; None when this one is gone."""
+    top = None
+    above: int | None = provider_id
+    while above is not None:
+        row = tx.execute(sa.select(_providers.c.parent_provider_id).where(_providers.c.id == above)).first()
+        if row is None:
+            break
+        top, above = above, row.parent_provider_id
+    return top
+
+
+def parent(provider_id: int, gone_parent_id: int) -> Repair:
+    """Make a provider whose parent is gone a root."""
+
+    def mend(tx: sa.Connection) -> None:
+        tx.execute(
+            _providers.update()
+            .where(_providers.c.id == provider_id, _providers.c.parent_provider_id == gone_parent_id)
+            .values(parent_provider_id=None, root_provider_id=provider_id, updated_at=_providers.c.updated_at)
+        )
+        changes.providers(tx, [provider_id])
+
+    return mend

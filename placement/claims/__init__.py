@@ -1,0 +1,1 @@
+"""The claim: how allocations are written, so that nothing is promised twice."""

@@ -1,0 +1,221 @@
+"""The claim: the one place that writes allocations and moves ``inventories.used`` (contract B 3).
+
+The order of statements is the order of locks, the same in every transaction: custom resource classes (held, so that
+nobody renames or deletes them), consumers, then providers, then inventories (by provider, then class), then allocation
+rows. So writers to the same provider queue, and none waits in a circle. Allocation rows come earlier where a consumer
+gives up everything: they are guarded by its record, and nobody else waits for them.
+
+Whether there is room is decided by the UPDATE that takes it: its WHERE clause is the rule and its row count the
+verdict, on what is committed at that moment, at every isolation level. Only a refusal reads again, to say which rule
+failed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from oslo_db import exception as db_exc
+
+from placement import exception
+from placement.claims import consumer_records, holding, owners, refusal, usage_moves
+from placement.claims.request import ConsumerClaim, Unchecked, Wish
+from placement.claims.usage_moves import Slot
+from placement.db import api as db_api
+from placement.db import changes, statements, tables
+
+_allocations, _providers = tables.allocations, tables.resource_providers
+
+
+def replace_allocations(context: Any, claims: Sequence[ConsumerClaim]) -> None:
+    """Let each consumer named in ``claims`` hold exactly what its claim says: all of it or, on any failure, nothing.
+
+    :param claims: at most one for each consumer, in the order of the request.
+    :raises ConsumerGenerationConflict: a consumer is not at the generation that its claim names.
+    :raises AllocationProviderNotFound, ResourceClassNotFound: a claim names what does not exist.
+    :raises InvalidAllocationInventory: a provider has no inventory of a class.
+    :raises AllocationConstraintsViolated: an amount breaks min_unit, max_unit or step_size.
+    :raises AllocationCapacityExceeded: there is no room.
+    :raises ConcurrentUpdate: conflicts with other writers outlasted the retries.
+    """
+    with context.db.metrics.claim():
+        context.db.write(lambda tx: _replace(context.db, tx, claims))
+
+
+def delete_allocations(context: Any, consumer_uuid: str) -> None:
+    """Take everything from a consumer, unconditionally, and forget it.
+
+    :param consumer_uuid: canonical.
+    :raises AllocationsNotFound: it holds nothing.
+    """
+    context.db.write(lambda tx: _delete(tx, consumer_uuid))
+
+
+def _delete(tx: sa.Connection, consumer_uuid: str) -> None:
+    held = _take(tx, consumer_uuid)
+    if not held.rows:
+        raise exception.AllocationsNotFound(consumer=consumer_uuid)
+    usage_moves.apply(tx, held.amounts(), {})
+    changes.usage(tx, held.provider_ids())
+
+
+def _give_up(tx: sa.Connection, claim: ConsumerClaim) -> None:
+    held = _take(tx, claim.consumer_uuid)
+    _check_generation(claim, held.generations().get(claim.consumer_uuid))
+    _bump_providers(tx, held.provider_ids())
+    usage_moves.apply(tx, held.amounts(), {})
+    changes.usage(tx, held.provider_ids())
+
+
+def _take(tx: sa.Connection, consumer_uuid: str) -> holding.Held:
+    """Delete a consumer and its allocations, and return what they were."""
+    if holding.can_take(tx):
+        return holding.take(tx, consumer_uuid)
+    held = holding.read(tx, [consumer_uuid])
+    consumer_records.write(tx, [consumer_records.Wanted(consumer_uuid, None)], held.consumers)
+    _delete_rows(tx, held)
+    return held
+
+
+def _replace(db: Any, tx: sa.Connection, claims: Sequence[ConsumerClaim]) -> None:
+    if len(claims) == 1 and not claims[0].allocations:
+        _give_up(tx, claims[0])
+        return
+    held = _read(tx, claims)
+    generations = held.generations()
+    for claim in claims:
+        _check_generation(claim, generations.get(claim.consumer_uuid))
+    wishes = _resolve(db, tx, claims, held)
+    consumer_records.write(tx, _owned(tx, claims, held), held.consumers)
+    touched = _touched_providers(claims, wishes, held)
+    _bump_providers(tx, touched)
+    if not usage_moves.apply(tx, held.amounts(), _by_slot(wishes)):
+        consumers = [claim.consumer_uuid for claim in claims]
+        raise db_api.Undo(lambda after: refusal.explain(after, wishes, consumers, held))
+    _delete_rows(tx, held)
+    _insert_rows(tx, wishes)
+    changes.usage(tx, touched | held.provider_ids())
+
+
+# Look-ups ------------------------------------------------------------------------------------------------
+
+
+def _read(tx: sa.Connection, claims: Sequence[ConsumerClaim]) -> holding.Held:
+    owned = [claim for claim in claims if claim.allocations]
+    return holding.read(
+        tx,
+        [claim.consumer_uuid for claim in claims],
+        list(dict.fromkeys(uuid for claim in claims for uuid in claim.allocations)),
+        {claim.project_id for claim in owned},
+        {claim.user_id for claim in owned},
+    )
+
+
+def _check_generation(claim: ConsumerClaim, present: int | None) -> None:
+    """Compare what the caller believes of a consumer with what is so, None for no consumer (contract B 2.2)."""
+    if not isinstance(claim.generation, Unchecked) and claim.generation != present:
+        expected = 'null' if present is None else present
+        raise exception.ConsumerGenerationConflict(expected=expected, got=claim.generation)
+
+
+def _resolve(db: Any, tx: sa.Connection, claims: Sequence[ConsumerClaim], held: holding.Held) -> list[Wish]:
+    """The amounts that ``claims`` ask for, in the order of the request."""
+    for claim in claims:
+        for uuid in claim.allocations:
+            if uuid not in held.providers:
+                raise exception.AllocationProviderNotFound(uuid=uuid)
+    class_names = list(
+        dict.fromkeys(name for claim in claims for amounts in claim.allocations.values() for name in amounts)
+    )
+    class_ids = db.resource_classes.ids(tx, class_names, hold=True)
+    for name in class_names:
+        if name not in class_ids:
+            raise exception.ResourceClassNotFound(resource_class=name)
+    return [
+        Wish(claim.consumer_uuid, uuid, name, (held.providers[uuid], class_ids[name]), amount)
+        for claim in claims
+        for uuid, amounts in claim.allocations.items()
+        for name, amount in amounts.items()
+    ]
+
+
+def _by_slot(wishes: Sequence[Wish]) -> dict[Slot, list[int]]:
+    amounts: dict[Slot, list[int]] = {}
+    for wish in wishes:
+        amounts.setdefault(wish.slot, []).append(wish.amount)
+    return amounts
+
+
+def _touched_providers(claims: Sequence[ConsumerClaim], wishes: Sequence[Wish], held: holding.Held) -> set[int]:
+    """The providers whose generation the request moves (contract B 3.4).
+
+    Those that receive something, and those that a consumer gives up by an empty claim. One that merely loses what a
+    consumer held is not among them.
+    """
+    cleared = {claim.consumer_uuid for claim in claims if not claim.allocations}
+    return {wish.slot[0] for wish in wishes} | {
+        row.resource_provider_id for row in held.rows if row.consumer_uuid in cleared
+    }
+
+
+# Writes, in the order of the locks they take -------------------------------------------------------------
+
+
+def _owned(tx: sa.Connection, claims: Sequence[ConsumerClaim], held: holding.Held) -> list[consumer_records.Wanted]:
+    """Who is to own each consumer from now on; projects and users that are mentioned for the first time are created."""
+    owned = [claim for claim in claims if claim.allocations]
+    projects = owners.with_new(tx, tables.projects, {claim.project_id for claim in owned}, held.projects)
+    users = owners.with_new(tx, tables.users, {claim.user_id for claim in owned}, held.users)
+    return [
+        consumer_records.Wanted(
+            claim.consumer_uuid, (projects[claim.project_id], users[claim.user_id]) if claim.allocations else None
+        )
+        for claim in claims
+    ]
+
+
+_TOUCHED = _providers.c.id.in_(sa.bindparam('ids', expanding=True))
+# Built once: that costs more than some databases take to run it.
+_BUMP = _providers.update().where(_TOUCHED).values(generation=_providers.c.generation + 1)
+
+
+def _bump_in_order(tx: sa.Connection) -> sa.Update:
+    which = statements.held_in_order(tx, _providers, _TOUCHED)
+    return _BUMP if which is _TOUCHED else _BUMP.where(which)
+
+
+def _bump_providers(tx: sa.Connection, provider_ids: set[int]) -> None:
+    """Move the generations. Added to whatever they are now: two claims that both fit need not refuse each other."""
+    for batch in statements.batches(sorted(provider_ids)):
+        tx.execute(_BUMP if len(batch) == 1 else _bump_in_order(tx), {'ids': batch})
+
+
+_DELETE_ROWS = _allocations.delete().where(_allocations.c.id.in_(sa.bindparam('ids', expanding=True)))
+
+
+def _delete_rows(tx: sa.Connection, held: holding.Held) -> None:
+    """Delete the rows that were read, by their ids: no other consumer's rows, nor the gaps between, get locked."""
+    for batch in statements.batches([row.id for row in held.rows]):
+        gone = tx.execute(_DELETE_ROWS, {'ids': batch})
+        if gone.rowcount != len(batch):
+            raise db_api.TryAgain(exception.ConcurrentUpdate())
+
+
+def _insert_rows(tx: sa.Connection, wishes: Sequence[Wish]) -> None:
+    if not wishes:
+        return
+    rows = [
+        {
+            'consumer_id': wish.consumer_uuid,
+            'resource_provider_id': wish.slot[0],
+            'resource_class_id': wish.slot[1],
+            'used': wish.amount,
+        }
+        for wish in wishes
+    ]
+    try:
+        tx.execute(_allocations.insert(), rows)
+    except (db_exc.DBReferenceError, db_exc.DBDuplicateEntry) as error:
+        # A provider vanished, or rows without a consumer appeared; the next attempt sees it.
+        raise db_api.TryAgain(exception.ConcurrentUpdate()) from error

@@ -1,0 +1,135 @@
+"""Writes the records of consumers: created, moved by a generation, or forgotten, as a claim says.
+
+The order of statements is the order of locks: the records that are there, by id, then new ones, by uuid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import sqlalchemy as sa
+from oslo_db import exception as db_exc
+
+from placement import exception
+from placement.claims.holding import Present
+from placement.db import api as db_api
+from placement.db import statements, tables
+
+_consumers = tables.consumers
+
+#: How many records one statement changes. SQLite refuses a chain of more than 1,000 conditions.
+_MOST = 300
+
+_THIS_ONE = sa.and_(_consumers.c.id == sa.bindparam('consumer'), _consumers.c.generation == sa.bindparam('seen'))
+_MOVE_ONE = (
+    _consumers.update()
+    .where(_THIS_ONE)
+    .values(generation=_consumers.c.generation + 1, project_id=sa.bindparam('project'), user_id=sa.bindparam('user'))
+)
+_FORGET_ONE = _consumers.delete().where(_THIS_ONE)
+_HOLD = (
+    sa.select(_consumers.c.id)
+    .where(_consumers.c.id.in_(sa.bindparam('ids', expanding=True)))
+    .order_by(_consumers.c.id)
+    .with_for_update()
+)
+
+
+class Wanted(NamedTuple):
+    """A consumer as it is to be: ``owner`` is the ids of its project and user, None if it is to hold nothing."""
+
+    uuid: str
+    owner: tuple[int, int] | None
+
+
+class _Moved(NamedTuple):
+    present: Present
+    owner: tuple[int, int]
+
+
+def write(tx: sa.Connection, wanted: Sequence[Wanted], present: Mapping[str, Present]) -> None:
+    """Create, move or forget the consumers. A consumer exists as long as it holds something (contract B 1.4).
+
+    :param present: those that exist, as they were read together with what they hold: whoever changed since is noticed.
+    :raises TryAgain: one did.
+    """
+    moved, forgotten, new = [], [], []
+    for consumer in wanted:
+        record = present.get(consumer.uuid)
+        if record is None and consumer.owner is not None:
+            new.append((consumer.uuid, consumer.owner))
+        elif record is not None and consumer.owner is not None:
+            moved.append(_Moved(record, consumer.owner))
+        elif record is not None:
+            forgotten.append(record)
+    if moved and forgotten:
+        # Two statements are going to lock them.
+        _hold(tx, [*(one.present for one in moved), *forgotten])
+    _move(tx, sorted(moved, key=lambda one: one.present.id))
+    _forget(tx, sorted(forgotten, key=lambda one: one.id))
+    if new:
+        _insert(tx, sorted(new))
+
+
+def _hold(tx: sa.Connection, present: Sequence[Present]) -> None:
+    for batch in statements.batches(sorted(one.id for one in present)):
+        tx.execute(_HOLD, {'ids': batch})
+
+
+def _move(tx: sa.Connection, moved: Sequence[_Moved]) -> None:
+    """Compare-and-swap the generations under which the holdings were read."""
+    if len(moved) == 1:
+        ((present, owner),) = moved
+        parameters = {'consumer': present.id, 'seen': present.generation, 'project': owner[0], 'user': owner[1]}
+        _expect(tx.execute(_MOVE_ONE, parameters), 1)
+        return
+    for start in range(0, len(moved), _MOST):
+        some = moved[start : start + _MOST]
+        projects = {one.present.id: one.owner[0] for one in some}
+        users = {one.present.id: one.owner[1] for one in some}
+        which = statements.held_in_order(tx, _consumers, _unchanged([one.present for one in some]))
+        update = _consumers.update().where(which)
+        id_ = _consumers.c.id
+        _expect(
+            tx.execute(
+                update.values(
+                    generation=_consumers.c.generation + 1,
+                    project_id=sa.case(projects, value=id_),
+                    user_id=sa.case(users, value=id_),
+                )
+            ),
+            len(some),
+        )
+
+
+def _forget(tx: sa.Connection, forgotten: Sequence[Present]) -> None:
+    """Delete consumers unless they changed since their holdings were read."""
+    if len(forgotten) == 1:
+        _expect(tx.execute(_FORGET_ONE, {'consumer': forgotten[0].id, 'seen': forgotten[0].generation}), 1)
+        return
+    for start in range(0, len(forgotten), _MOST):
+        some = forgotten[start : start + _MOST]
+        which = statements.held_in_order(tx, _consumers, _unchanged(some))
+        _expect(tx.execute(_consumers.delete().where(which)), len(some))
+
+
+def _unchanged(present: Sequence[Present]) -> sa.ColumnElement[bool]:
+    return sa.or_(*(sa.and_(_consumers.c.id == one.id, _consumers.c.generation == one.generation) for one in present))
+
+
+def _expect(result: sa.CursorResult[tuple[()]], count: int) -> None:
+    if result.rowcount != count:
+        raise db_api.TryAgain(exception.ConcurrentUpdate())
+
+
+def _insert(tx: sa.Connection, new: Sequence[tuple[str, tuple[int, int]]]) -> None:
+    rows = [
+        {'uuid': uuid, 'generation': 1, 'project_id': project_id, 'user_id': user_id}
+        for uuid, (project_id, user_id) in new
+    ]
+    try:
+        tx.execute(_consumers.insert(), rows)
+    except (db_exc.DBDuplicateEntry, db_exc.DBReferenceError) as error:
+        # Somebody else created it since we looked; the next attempt judges the claim against that.
+        raise db_api.TryAgain(exception.ConcurrentUpdate()) from error

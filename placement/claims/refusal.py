@@ -1,0 +1,94 @@
+"""Why a claim was refused: the rules of contract B 3.2, rows 4 to 7, in the order of the request.
+
+Reads again, once, because a claim that is accepted never needs to know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from placement import exception
+from placement.claims import holding
+from placement.claims.holding import Held
+from placement.claims.request import Wish
+from placement.claims.usage_moves import Slot
+from placement.db import api as db_api
+from placement.db import statements, tables
+
+_inventories, _providers = tables.inventories, tables.resource_providers
+
+
+def explain(tx: sa.Connection, wishes: Sequence[Wish], consumers: Sequence[str], held: Held) -> Exception:
+    """The exception that says which rule ``wishes`` break.
+
+    :param tx: a transaction that sees one state of the database, without what the claim had written.
+    :param consumers: the uuids of all consumers that the request names.
+    :param held: what they held when the claim was refused.
+    :returns: ``TryAgain`` when that has changed, or no rule is broken any more: another writer was faster.
+    """
+    if set(holding.read(tx, consumers).rows) != set(held.rows):
+        return db_api.TryAgain(exception.ConcurrentUpdate())
+    records = _read(tx, wishes)
+    return (
+        _provider_gone(tx, wishes)
+        or _provider_without_inventory(wishes, records)
+        or _first_broken(wishes, records, held.amounts())
+        or db_api.TryAgain(exception.ConcurrentProviderUpdate())
+    )
+
+
+def _read(tx: sa.Connection, wishes: Sequence[Wish]) -> dict[Slot, sa.Row[Any]]:
+    named = {wish.slot[1] for wish in wishes}
+    return {
+        (row.resource_provider_id, row.resource_class_id): row
+        for batch in statements.batches(sorted({wish.slot[0] for wish in wishes}))
+        for row in tx.execute(sa.select(_inventories).where(_inventories.c.resource_provider_id.in_(batch)))
+        if row.resource_class_id in named
+    }
+
+
+def _provider_gone(tx: sa.Connection, wishes: Sequence[Wish]) -> db_api.TryAgain | None:
+    """Start over when a provider was deleted since we looked; the next attempt says so."""
+    ids = {wish.slot[0] for wish in wishes}
+    present = sa.select(sa.func.count()).select_from(_providers)
+    found = sum(
+        tx.execute(present.where(_providers.c.id.in_(batch))).scalar_one() for batch in statements.batches(sorted(ids))
+    )
+    return None if found == len(ids) else db_api.TryAgain()
+
+
+def _provider_without_inventory(
+    wishes: Sequence[Wish], records: Mapping[Slot, sa.Row[Any]]
+) -> exception.InvalidAllocationInventory | None:
+    equipped = {provider_id for provider_id, _class_id in records}
+    bare = dict.fromkeys(wish.provider_uuid for wish in wishes if wish.slot[0] not in equipped)
+    if not bare:
+        return None
+    classes = dict.fromkeys(wish.class_name for wish in wishes)
+    return exception.InvalidAllocationInventory(resource_classes=', '.join(classes), uuids=', '.join(bare))
+
+
+def _first_broken(
+    wishes: Sequence[Wish],
+    records: Mapping[Slot, sa.Row[Any]],
+    held: Mapping[Slot, int],
+) -> exception.Conflict | None:
+    running: dict[Slot, int] = {}
+    for wish in wishes:
+        record = records.get(wish.slot)
+        if record is None:
+            return exception.InvalidAllocationInventory(resource_classes=wish.class_name, uuids=wish.provider_uuid)
+        if not _obeys_units(record, wish.amount):
+            return exception.AllocationConstraintsViolated(resource_class=wish.class_name, uuid=wish.provider_uuid)
+        running[wish.slot] = running.get(wish.slot, 0) + wish.amount
+        total = record.used - held.get(wish.slot, 0) + running[wish.slot]
+        if total > (record.total - record.reserved) * record.allocation_ratio and total > record.used:
+            return exception.AllocationCapacityExceeded(resource_class=wish.class_name, uuid=wish.provider_uuid)
+    return None
+
+
+def _obeys_units(record: sa.Row[Any], amount: int) -> bool:
+    return bool(record.min_unit <= amount <= record.max_unit and amount % record.step_size == 0)

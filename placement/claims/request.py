@@ -1,0 +1,46 @@
+"""What a claim asks for: per consumer as the caller says it, and per amount once its names are ids."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Mapping
+
+from placement.claims.usage_moves import Slot
+
+
+class Unchecked(enum.Enum):
+    """The type of ``UNCHECKED``."""
+
+    UNCHECKED = 'unchecked'
+
+
+#: The generation of a consumer in a request that does not say (below microversion 1.28).
+UNCHECKED = Unchecked.UNCHECKED
+
+
+@dataclasses.dataclass(frozen=True)
+class ConsumerClaim:
+    """All that one consumer is to hold from now on.
+
+    ``consumer_uuid`` is canonical. ``allocations`` maps provider uuid to class name to amount (1 or more), in the order
+    of the request; empty: the consumer gives up everything. ``generation`` is what the caller believes: None for "does
+    not exist yet".
+    """
+
+    consumer_uuid: str
+    project_id: str
+    user_id: str
+    allocations: Mapping[str, Mapping[str, int]]
+    generation: int | Unchecked | None = UNCHECKED
+
+
+@dataclasses.dataclass(frozen=True)
+class Wish:
+    """One amount that a request asks for, with the names it used and the ids they stand for."""
+
+    consumer_uuid: str
+    provider_uuid: str
+    class_name: str
+    slot: Slot
+    amount: int

@@ -1,0 +1,144 @@
+"""Moves ``inventories.used``: all that a claim takes and gives back, in one statement whose row count is the verdict.
+
+Whether there is room is decided by the UPDATE that takes it, on what is committed at that moment, at every isolation
+level. It locks the records in the order of provider and class, which is that of the unique index.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import sqlalchemy as sa
+
+from placement.claims import room
+from placement.db import tables
+
+_inventories = tables.inventories
+
+#: A provider's id and a class's id: what one inventory record is about.
+Slot = tuple[int, int]
+
+
+class _Move(NamedTuple):
+    """What happens to one record: ``delta`` is added to its usage, of which ``amounts`` are asked for."""
+
+    slot: Slot
+    delta: int
+    amounts: Sequence[int]
+
+
+def apply(tx: sa.Connection, old: Mapping[Slot, int], new: Mapping[Slot, Sequence[int]]) -> bool:
+    """Change ``inventories.used`` from what the consumers held (``old``) to what they are to hold (``new``).
+
+    A sum that does not grow is allowed on an over-committed inventory; what is only taken away is not checked at all,
+    not even for being there (contract B 3.3).
+
+    :returns: whether all of it fits. If not, some of it may have been done: the transaction has to be rolled back.
+    """
+    if any(amount > tables.LARGEST_INTEGER for amounts in new.values() for amount in amounts):
+        return False
+    moves = list(_moves(old, new))
+    return all(_apply(tx, moves[start : start + _MOST]) for start in range(0, len(moves), _MOST))
+
+
+def _moves(old: Mapping[Slot, int], new: Mapping[Slot, Sequence[int]]) -> Iterator[_Move]:
+    for slot in sorted(old.keys() | new.keys()):
+        amounts = new.get(slot, ())
+        delta = sum(amounts) - old.get(slot, 0)
+        if amounts or delta:
+            yield _Move(slot, delta, amounts)
+
+
+def _apply(tx: sa.Connection, moves: Sequence[_Move]) -> bool:
+    moved = tx.exec_driver_sql(_statement(tx.dialect, moves)).rowcount
+    if moved == len(moves):
+        return True
+    given_back = [move for move in moves if not move.amounts]
+    # Records that are given back are locked by now if they are there at all.
+    return bool(given_back) and moved == len(moves) - len(given_back) + _count(tx, given_back)
+
+
+def _count(tx: sa.Connection, moves: Sequence[_Move]) -> int:
+    which = ' OR '.join(_WHICH.format(*move.slot) for move in moves)
+    return int(tx.exec_driver_sql(f'SELECT count(*) FROM inventories WHERE {which}').scalar_one())  # noqa: S608
+
+
+# The statement is put together as text, of integers and a rule that is compiled once for each database: as a tree of
+# expressions it would cost more than the database takes to run it.
+
+#: How many records one statement changes. SQLite refuses a chain of more than 1,000 conditions.
+_MOST = 300
+
+_WHICH = '(resource_provider_id = {:d} AND resource_class_id = {:d})'
+_DELTA = 'WHEN resource_provider_id = {:d} AND resource_class_id = {:d} THEN {:d}'
+
+
+def _statement(dialect: sa.Dialect, moves: Sequence[_Move]) -> str:
+    rule = _rule(dialect)
+    deltas = ' '.join(_DELTA.format(*move.slot, move.delta) for move in moves)
+    allowed = ' OR '.join(_allowed(rule, move) for move in moves)
+    # A claim is no modification of the inventory, so updated_at stays what it is.
+    changed = f'SET used = used + CASE {deltas} END'
+    if dialect.name == 'postgresql' and len(moves) > 1:
+        which = ' OR '.join(_WHICH.format(*move.slot) for move in moves)
+        return (
+            f'WITH held AS (SELECT id AS held_id FROM inventories WHERE {which}'  # noqa: S608
+            ' ORDER BY resource_provider_id, resource_class_id FOR NO KEY UPDATE)'
+            f' UPDATE inventories {changed} FROM held WHERE id = held_id AND ({allowed})'
+        )
+    if dialect.name in ('mysql', 'mariadb'):
+        return f'UPDATE inventories FORCE INDEX ({_INDEX}) {changed} WHERE {allowed}'
+    return f'UPDATE inventories {changed} WHERE {allowed}'
+
+
+_INDEX = 'uniq_inventories0resource_provider_resource_class'
+
+
+def _allowed(rule: str, move: _Move) -> str:
+    if not move.amounts:
+        return _WHICH.format(*move.slot)
+    return rule.format(
+        provider=move.slot[0],
+        resource_class=move.slot[1],
+        delta=move.delta,
+        smallest=min(move.amounts),
+        largest=max(move.amounts),
+        divisor=math.gcd(*move.amounts),
+    )
+
+
+#: By name of the database and style of parameters: some drivers want a percent sign twice.
+_rules: dict[tuple[str, str], str] = {}
+
+
+def _rule(dialect: sa.Dialect) -> str:
+    """Which record, and the room rule (contract B 1.3), as text for ``str.format``.
+
+    ``smallest`` and ``largest`` are those of the amounts, ``divisor`` is their greatest common divisor: every amount is
+    a multiple of the step exactly when that is.
+    """
+    key = (dialect.name, dialect.paramstyle)
+    found = _rules.get(key)
+    if found is None:
+        found = _rules[key] = str(_room().compile(dialect=dialect, compile_kwargs={'literal_binds': True}))
+    return found
+
+
+def _room() -> sa.ColumnElement[bool]:
+    inv = _inventories.c
+    delta = _to_fill_in('delta')
+    return sa.and_(
+        inv.resource_provider_id == _to_fill_in('provider'),
+        inv.resource_class_id == _to_fill_in('resource_class'),
+        sa.or_(delta <= 0, inv.used + delta <= room.CAPACITY),
+        inv.min_unit <= _to_fill_in('smallest'),
+        inv.max_unit >= _to_fill_in('largest'),
+        _to_fill_in('divisor') % inv.step_size == 0,
+    ).self_group()
+
+
+def _to_fill_in(name: str) -> sa.ColumnElement[int]:
+    """What ``str.format`` replaces by an integer, and by nothing else."""
+    return sa.literal_column(f'{{{name}:d}}', sa.BigInteger)

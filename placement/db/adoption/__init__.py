@@ -1,0 +1,1 @@
+"""Adoption: how a database that another service filled becomes one of ours, in place."""

@@ -1,0 +1,35 @@
+"""What an adoption does about the log of changes, which another deployment does not have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import sqlalchemy as sa
+
+from placement.db import changes, tables, writers
+from placement.db.adoption.plan import Step
+
+
+def doubts(connection: sa.Connection) -> Iterator[str]:
+    """Tables of theirs that have the names of ours."""
+    inspector = sa.inspect(connection)
+    present = set(inspector.get_table_names())
+    for table in tables.LOG:
+        if table.name in present:
+            columns = {column['name'] for column in inspector.get_columns(table.name)}
+            if columns != set(table.columns.keys()):
+                yield f'The table {table.name} is not the one of this service, which needs the name: rename it first.'
+
+
+def steps() -> Iterator[Step]:
+    """The step that makes the log, and says in it that everything changed."""
+    names = ' and '.join(table.name for table in tables.LOG)
+    yield Step(f'Make the log of changes, the tables {names}.', _make)
+
+
+def _make(connection: sa.Connection) -> None:
+    tables.metadata.create_all(connection, tables=list(tables.LOG))
+    # They may have been there, and known to a process, before somebody took the version of the schema away.
+    writer_id = writers.new_id()
+    writers.add(connection, writer_id)
+    changes.enter(connection, writer_id, 1, {changes.NO_PROVIDER: changes.What.REBUILD})

@@ -1,0 +1,243 @@
+"""Adoption on PostgreSQL, MySQL and MariaDB: tables are altered where they stand."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import sqlalchemy as sa
+from alembic import migration
+from alembic.operations import Operations
+
+from placement.db import types
+from placement.db.adoption import found_tables
+from placement.db.adoption.found_tables import Shape
+from placement.db.adoption.plan import Step
+
+_SPARE = 'placement_allocation_ratio'
+
+
+def doubts(connection: sa.Connection, shapes: Mapping[str, Shape]) -> Iterator[str]:
+    """What is so different from what was expected that a person has to look at it."""
+    for name, shape in shapes.items():
+        for column in shape.lacks_columns():
+            if column not in found_tables.ADDED:
+                yield f'The table {name} has no column {column}.'
+        for column_name, column in shape.columns.items():
+            yield from _column_doubts(shape, column_name, column)
+        yield from _key_doubts(shape, shapes)
+        if connection.dialect.name == 'sqlite':
+            yield from _sqlite_doubts(connection, name)
+        if shape.engine is not None:
+            yield from _mysql_doubts(connection, shape)
+
+
+def _column_doubts(shape: Shape, name: str, column: Any) -> Iterator[str]:
+    where = f'The column {shape.table.name}.{name}'
+    if name in shape.table.columns:
+        if not found_tables.is_expected(shape.table.columns[name], column['type']):
+            yield f'{where} is of an unexpected type: {column["type"]!r}.'
+        return
+    fills_itself = any(column.get(word) not in (None, False) for word in ('default', 'computed', 'identity'))
+    if not column['nullable'] and not fills_itself:
+        yield f'{where} is not known, must not be empty and has no default, so that no row could be inserted.'
+
+
+def _key_doubts(shape: Shape, shapes: Mapping[str, Shape]) -> Iterator[str]:
+    expected = frozenset(column.name for column in shape.table.primary_key)
+    if shape.primary_key != expected:
+        found = ', '.join(sorted(shape.primary_key)) or 'nothing'
+        yield f'The primary key of {shape.table.name} is {found} instead of {", ".join(sorted(expected))}.'
+    for one in shape.lacks_foreign_keys():
+        (column,), referred = one.column_keys, one.referred_table.name
+        where = f'{shape.table.name}.{column}'
+        elsewhere = shape.foreign_keys.get((column,))
+        if elsewhere is not None:
+            yield f'{where} refers to the table {elsewhere}.'
+        elif shape.engine is not None and column in shape.columns and referred in shapes:
+            types_ = shape.columns[column]['type'], shapes[referred].columns['id']['type']
+            if type(types_[0]) is not type(types_[1]):
+                yield f'{where} is of the type {types_[0]!r} and cannot refer to {referred}.id, which is {types_[1]!r}.'
+
+
+def _sqlite_doubts(connection: sa.Connection, name: str) -> Iterator[str]:
+    query = sa.text("SELECT type, name FROM sqlite_master WHERE type IN ('trigger', 'view') AND sql LIKE :mention")
+    for row in connection.execute(query, {'mention': f'%{name}%'}):
+        yield f'The {row.type} {row.name} depends on the table {name}, which has to be written anew: drop it first.'
+
+
+def _mysql_doubts(connection: sa.Connection, shape: Shape) -> Iterator[str]:
+    """A text that a foreign key is on cannot change how it compares."""
+    query = sa.text(
+        'SELECT table_name AS one, column_name AS one_column, referenced_table_name AS other,'
+        ' referenced_column_name AS other_column FROM information_schema.key_column_usage'
+        ' WHERE table_schema = DATABASE() AND referenced_table_name IS NOT NULL'
+    )
+    for row in connection.execute(query):
+        for table, column in ((row.one, row.one_column), (row.other, row.other_column)):
+            if table == shape.table.name and column in shape.own_order:
+                yield f'The foreign key from {row.one}.{row.one_column} is on a text: drop it first.'
+
+
+def number_doubts(connection: sa.Connection, shapes: Mapping[str, Shape]) -> Iterator[str]:
+    """Tables whose rows would not get an id by themselves."""
+    for name, shape in shapes.items():
+        id_ = shape.columns.get('id')
+        # Resource classes get theirs from us.
+        if id_ is None or name == 'resource_classes':
+            continue
+        numbers = id_.get('autoincrement') is True or bool(id_.get('identity')) or bool(id_['default'])
+        if connection.dialect.name == 'sqlite':
+            numbers = str(id_['type']).upper() == 'INTEGER'
+        if not numbers:
+            yield f'The column {name}.id does not number new rows by itself.'
+
+
+# Steps ---------------------------------------------------------------------------------------------------
+
+
+def columns(connection: sa.Connection, shapes: Mapping[str, Shape]) -> Iterator[Step]:
+    """Steps after which every table has every column, of the right type."""
+    for name, shape in shapes.items():
+        changes = list(_column_changes(connection, shape))
+        if changes:
+            what = '; '.join(sentence for sentence, _ in changes)
+            yield Step(f'Alter the table {name}: {what}.', _each(change for _, change in changes))
+        if shape.single_precision():
+            sentence = f'Make {name}.allocation_ratio a double, each value the shortest that is the same single.'
+            yield Step(sentence, _ratio_on_mysql if shape.engine else _ratio_on_postgresql)
+
+
+Change = Callable[[Operations], None]
+
+
+def _each(changes: Iterable[Change]) -> Callable[[sa.Connection], None]:
+    made = list(changes)
+
+    def run(connection: sa.Connection) -> None:
+        operations = Operations(migration.MigrationContext.configure(connection))
+        for change in made:
+            change(operations)
+
+    return run
+
+
+def _column_changes(connection: sa.Connection, shape: Shape) -> Iterator[tuple[str, Change]]:
+    name = shape.table.name
+    if shape.engine is not None and shape.engine.lower() != 'innodb':
+        yield 'keep it in InnoDB', lambda op: op.execute(f'ALTER TABLE {name} ENGINE=InnoDB')
+    if shape.own_order:
+        # The formats of old tables bound an index to fewer bytes than four for each character.
+        yield 'use the dynamic row format', lambda op: op.execute(f'ALTER TABLE {name} ROW_FORMAT=DYNAMIC')
+    for column in shape.lacks_columns():
+        yield f'add the column {column}', _adding(shape, column)
+    for column in (column.name for column in shape.table.columns):
+        words = list(_words(connection, shape, column))
+        if words:
+            yield f'{column} {" and ".join(words)}', _altering(shape, column)
+
+
+def _words(connection: sa.Connection, shape: Shape, column: str) -> Iterator[str]:
+    if column in shape.own_order:
+        yield f'compares as {found_tables.binary_collation(connection)}'
+    if column in shape.too_short():
+        yield f'holds {shape.table.columns[column].type.length} characters'  # type: ignore[attr-defined]
+    # The ratio is replaced as a whole.
+    if column in shape.too_open() and column not in shape.single_precision():
+        yield 'is never empty'
+    if column in shape.too_strict():
+        yield 'may be empty'
+
+
+def _adding(shape: Shape, column: str) -> Change:
+    wanted = shape.table.columns[column]
+    made = sa.Column(column, wanted.type, nullable=wanted.nullable, server_default='0' if column == 'used' else None)
+    return lambda op: op.add_column(shape.table.name, made)
+
+
+def _altering(shape: Shape, column: str) -> Change:
+    wanted, found = shape.table.columns[column], shape.columns[column]
+    type_ = found['type']
+    if column in shape.own_order or column in shape.too_short():
+        # A longer text of theirs stays as long as it is.
+        type_ = types.Text(max(wanted.type.length, found['type'].length or 0))  # type: ignore[attr-defined]
+    nullable = wanted.nullable if column in (*shape.too_open(), *shape.too_strict()) else found['nullable']
+    default = sa.text(found['default']) if found['default'] is not None else None
+
+    def change(op: Operations) -> None:
+        op.alter_column(
+            shape.table.name,
+            column,
+            type_=type_ if type_ is not found['type'] else None,
+            nullable=nullable,
+            existing_type=type_,
+            existing_nullable=found['nullable'],
+            existing_server_default=default,
+        )
+
+    return change
+
+
+def constraints(connection: sa.Connection, shapes: Mapping[str, Shape]) -> Iterator[Step]:
+    """Steps after which everything is unique, indexed and referred to as it should be."""
+    for name, shape in shapes.items():
+        for unique in shape.lacks_unique() if connection.dialect.name != 'sqlite' else ():
+            yield Step(f'Make {name}.{", ".join(unique.columns.keys())} unique.', _unique(shape, unique))
+        for index in shape.lacks_indexes():
+            yield Step(f'Index {name} by {", ".join(index.columns.keys())}.', _index(shape, index))
+    # After all indexes, as MySQL would make its own.
+    for name, shape in shapes.items():
+        for key in shape.lacks_foreign_keys() if connection.dialect.name != 'sqlite' else ():
+            sentence = f'Let {name}.{", ".join(key.column_keys)} refer to {key.referred_table.name}.'
+            yield Step(sentence, _foreign_key(name, key))
+
+
+def _unique(shape: Shape, unique: sa.UniqueConstraint) -> Callable[[sa.Connection], None]:
+    name = shape.free_name(unique.name)
+    return _each([lambda op: op.create_unique_constraint(name, shape.table.name, unique.columns.keys())])
+
+
+def _index(shape: Shape, index: sa.Index) -> Callable[[sa.Connection], None]:
+    name = shape.free_name(index.name)
+    return _each([lambda op: op.create_index(name, shape.table.name, index.columns.keys())])
+
+
+def _foreign_key(name: str, key: sa.ForeignKeyConstraint) -> Callable[[sa.Connection], None]:
+    referred = key.referred_table.name
+    return _each([lambda op: op.create_foreign_key(None, name, referred, list(key.column_keys), ['id'])])
+
+
+# Ratios --------------------------------------------------------------------------------------------------
+
+
+def shortest(value: float) -> float:
+    """The number with the fewest decimal digits that is the same in single precision: 0.1 for 0.10000000149011612."""
+    candidates = (float(f'{value:.{digits}g}') for digits in range(1, 10))
+    return next(one for one in candidates if _as_single(one) == _as_single(value))
+
+
+def _as_single(value: float) -> float:
+    return ctypes.c_float(value).value
+
+
+def _ratio_on_postgresql(connection: sa.Connection) -> None:
+    connection.exec_driver_sql('ALTER TABLE inventories ALTER COLUMN allocation_ratio TYPE double precision')
+    for value in connection.exec_driver_sql('SELECT DISTINCT allocation_ratio FROM inventories').scalars().all():
+        change = sa.text('UPDATE inventories SET allocation_ratio = :new WHERE allocation_ratio = :old')
+        connection.execute(change, {'new': shortest(value), 'old': value})
+    connection.exec_driver_sql('ALTER TABLE inventories ALTER COLUMN allocation_ratio SET NOT NULL')
+
+
+def _ratio_on_mysql(connection: sa.Connection) -> None:
+    """Through a second column, and exchanged at once, so that it can be cut short anywhere and done again."""
+    if _SPARE not in {column['name'] for column in sa.inspect(connection).get_columns('inventories')}:
+        connection.exec_driver_sql(f'ALTER TABLE inventories ADD COLUMN {_SPARE} DOUBLE NULL')
+    # A sum is computed, and sent, as a double; the column itself would be sent with six digits.
+    exact = 'allocation_ratio + 0e0'
+    for value in connection.scalars(sa.text(f'SELECT DISTINCT {exact} FROM inventories')).all():  # noqa: S608
+        change = sa.text(f'UPDATE inventories SET {_SPARE} = :new WHERE {exact} = :old')  # noqa: S608
+        connection.execute(change, {'new': shortest(value), 'old': value})
+    connection.exec_driver_sql(
+        f'ALTER TABLE inventories DROP COLUMN allocation_ratio, CHANGE COLUMN {_SPARE} allocation_ratio DOUBLE NOT NULL'
+    )

@@ -1,0 +1,104 @@
+"""Serves the metrics on a listener of their own: what Prometheus scrapes, never the API's port."""
+
+from __future__ import annotations
+
+import os
+import socket
+import socketserver
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.exposition import make_wsgi_app
+from prometheus_client.registry import Collector
+
+from placement.db.api import Database
+from placement.reports import vital_signs
+from placement.web.health import HealthCheck
+from placement.web.wsgi_types import WSGIApplication
+
+METRICS_PATH = '/metrics'
+HEALTH_PATH = '/healthcheck'
+
+
+class DatabaseCollector(Collector):
+    """Reads the state of the cloud at each scrape, with one query whatever the number of providers."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    def describe(self) -> Iterator[GaugeMetricFamily]:
+        """The families without samples, so that registering them asks the database nothing."""
+        yield GaugeMetricFamily('placement_database_up', 'Whether the database answered this scrape.')
+        yield GaugeMetricFamily(
+            'placement_inventory_units',
+            'Sum over all inventories of a class; field is total, reserved or used.',
+            labels=('resource_class', 'field'),
+        )
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """The families with the present values. Without the database only ``placement_database_up 0``.
+
+        It never raises: the counts of the service are wanted most while the database is in trouble.
+        """
+        up, units = self.describe()
+        try:
+            totals = vital_signs.totals_by_class(self._db)
+        except vital_signs.TROUBLES:
+            up.add_metric((), 0)
+            yield up
+            return
+        up.add_metric((), 1)
+        for row in totals:
+            for field in ('total', 'reserved', 'used'):
+                units.add_metric((row.resource_class, field), getattr(row, field))
+        yield up
+        yield units
+
+
+def application(db: Database, registry: CollectorRegistry) -> WSGIApplication:
+    """The listener's WSGI application: ``/metrics``, ``/healthcheck``, ``/healthcheck/ready``; 404 for anything else.
+
+    :param registry: where the counts of the service are read from (``prometheus.shared_registry``).
+    """
+    registry.register(DatabaseCollector(db))
+    metrics: WSGIApplication = make_wsgi_app(registry)
+
+    def route(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        if environ['PATH_INFO'] == METRICS_PATH:
+            return metrics(environ, start_response)
+        body = b'Not found. Try /metrics, /healthcheck or /healthcheck/ready.\n'
+        start_response('404 Not Found', [('Content-Type', 'text/plain'), ('Content-Length', str(len(body)))])
+        return [body]
+
+    return HealthCheck(route, db, HEALTH_PATH)
+
+
+class _Handler(WSGIRequestHandler):
+    def log_message(self, *_arguments: Any) -> None:
+        """Log nothing: a scrape every few seconds tells nobody anything."""
+
+
+class _Server(socketserver.ThreadingMixIn, WSGIServer):
+    daemon_threads = True
+    timeout = 1
+
+
+class _ServerV6(_Server):
+    address_family = socket.AF_INET6
+
+
+def serve(app: WSGIApplication, bind: str) -> None:
+    """Serve ``app`` on ``bind`` (``host:port`` or ``[v6]:port``) while the process that started this one lives.
+
+    :raises OSError: the address cannot be listened on.
+    """
+    parent = os.getppid()
+    host, _, port = bind.rpartition(':')
+    kind = _ServerV6 if ':' in host else _Server
+    with kind((host.strip('[]'), int(port)), _Handler) as server:
+        server.set_app(app)
+        while os.getppid() == parent:
+            server.handle_request()

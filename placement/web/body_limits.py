@@ -1,0 +1,99 @@
+"""What a request says about its body, and how much of the body is read (contract A 1.6)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Any, BinaryIO
+
+from webob import exc
+
+from placement.web import wsgi_wrapper
+from placement.web.wsgi_types import WSGIApplication
+
+#: What ``Content-Length`` may be.
+INTEGER = re.compile(r'[0-9]{1,18}')
+
+
+class BodyHeaders:
+    """WSGI middleware that refuses content headers which make no sense, and bodies that are too long.
+
+    :param max_size: bytes of the longest body; the rest of a longer one is never held in memory.
+    """
+
+    def __init__(self, application: WSGIApplication, max_size: int) -> None:
+        self._application = application
+        self._max_size = max_size
+
+    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        """Pass the request on, or answer 400 or 413."""
+        error = self._check(environ)
+        if error is not None:
+            return wsgi_wrapper.answer(error)(environ, start_response)
+        return self._application(environ, start_response)
+
+    def _check(self, environ: dict[str, Any]) -> exc.HTTPError | None:
+        if error := transfer_encoding_error(environ.get('HTTP_TRANSFER_ENCODING')):
+            return error
+        length = environ.get('CONTENT_LENGTH')
+        if not length:
+            if environ.get('wsgi.input_terminated'):
+                # A chunked body: nobody knows its length before it has been read.
+                environ['wsgi.input'] = _Bounded(environ['wsgi.input'], self._max_size)
+                # A client in the same process may have used a file.
+                environ['webob.is_body_seekable'] = False
+            return None
+        if not INTEGER.fullmatch(length):
+            return exc.HTTPBadRequest('content-length header must be an integer')
+        if int(length) and not environ.get('CONTENT_TYPE'):
+            return exc.HTTPBadRequest('content-type header required when content-length > 0')
+        if int(length) > self._max_size:
+            return _too_long(self._max_size)
+        return None
+
+
+class _Bounded:
+    """A body of unknown length that can be read up to a number of bytes; what is wrong with it is an HTTP error."""
+
+    def __init__(self, stream: BinaryIO, size: int) -> None:
+        self._stream = stream
+        self._size = size
+        self._left = size
+
+    def read(self, size: int = -1) -> bytes:
+        wanted = self._left + 1 if size < 0 else min(size, self._left + 1)
+        return self._count(self._stream.read, wanted)
+
+    def readline(self, size: int = -1) -> bytes:
+        wanted = self._left + 1 if size < 0 else min(size, self._left + 1)
+        return self._count(self._stream.readline, wanted)
+
+    def readlines(self, _hint: int = -1) -> list[bytes]:
+        return list(self)
+
+    def __iter__(self) -> Any:
+        return iter(self.readline, b'')
+
+    def _count(self, read: Callable[[int], bytes], wanted: int) -> bytes:
+        try:
+            data = read(wanted)
+        except Exception as error:  # Each server has its own for malformed chunks and for clients that have gone.
+            raise exc.HTTPBadRequest('The request body could not be read.') from error
+        self._left -= len(data)
+        if self._left < 0:
+            raise _too_long(self._size)
+        return data
+
+
+def transfer_encoding_error(value: str | None) -> exc.HTTPError | None:
+    """Judge a ``Transfer-Encoding`` header; None when there is none or it is the one that is known.
+
+    Other codings, such as ``gzip, chunked``, would have to be undone, and a body behind one is not what it seems.
+    """
+    if value is None or value.strip(' \t').lower() == 'chunked':
+        return None
+    return exc.HTTPBadRequest('transfer-encoding header must be chunked, and nothing else')
+
+
+def _too_long(size: int) -> exc.HTTPError:
+    return exc.HTTPRequestEntityTooLarge(f'The request body must not be longer than {size} bytes.')

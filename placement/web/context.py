@@ -1,0 +1,101 @@
+"""The context of a request: who asks, with what it is answered, and what its log lines carry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from oslo_config import cfg
+from oslo_context import context
+from oslo_middleware import request_id
+
+from placement import exception
+from placement.db.api import Database
+from placement.mirror.keeper import Mirror
+from placement.web import authentication, policy
+from placement.web.wsgi_types import WSGIApplication
+
+ENVIRON_KEY = 'placement.context'
+
+
+class RequestContext(context.RequestContext):
+    """Identity of a caller, and what belongs to the application that the call is made to.
+
+    :param conf: the application's configuration.
+    :param db: the application's database.
+    :param enforcer: the application's policy; None makes one from ``conf`` when it is first needed.
+    :param mirror: what the application's searches look at; None makes one of ``db`` when it is first needed.
+    :param identity: what ``oslo_context.context.RequestContext`` takes: ``user_id``, ``project_id``, ``roles``, ...
+    """
+
+    def __init__(
+        self,
+        *,
+        conf: cfg.ConfigOpts,
+        db: Database,
+        enforcer: policy.Enforcer | None = None,
+        mirror: Mirror | None = None,
+        **identity: Any,
+    ) -> None:
+        super().__init__(**identity)
+        self.conf = conf
+        self.db = db
+        self._enforcer = enforcer
+        self._mirror = mirror
+
+    @property
+    def mirror(self) -> Mirror:
+        """What searches look at."""
+        if self._mirror is None:
+            self._mirror = Mirror(self.db)
+        return self._mirror
+
+    @property
+    def policy(self) -> policy.Enforcer:
+        """The policy that ``can`` asks."""
+        if self._enforcer is None:
+            self._enforcer = policy.Enforcer(self.conf)
+        return self._enforcer
+
+    def can(self, rule: str, target: Mapping[str, Any] | None = None) -> None:
+        """Return if the caller may do what a policy rule stands for.
+
+        :param rule: name of the rule, such as ``placement:traits:list``.
+        :param target: what it would be done to; by default something of the caller's own project and user.
+        :raises PolicyNotAuthorized: the caller may not.
+        """
+        if target is None:
+            target = {'project_id': self.project_id, 'user_id': self.user_id}
+        if not self.policy.allows(rule, target, self):
+            raise exception.PolicyNotAuthorized(action=rule)
+
+
+class ContextMiddleware:
+    """WSGI middleware that makes the context from the identity that authentication established."""
+
+    def __init__(
+        self,
+        application: WSGIApplication,
+        conf: cfg.ConfigOpts,
+        db: Database,
+        enforcer: policy.Enforcer,
+        mirror: Mirror,
+    ) -> None:
+        self._application = application
+        self._conf = conf
+        self._db = db
+        self._enforcer = enforcer
+        self._mirror = mirror
+
+    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        """Put the context into ``environ['placement.context']`` and go on."""
+        environ[ENVIRON_KEY] = RequestContext(
+            conf=self._conf,
+            db=self._db,
+            enforcer=self._enforcer,
+            mirror=self._mirror,
+            request_id=environ[request_id.ENV_REQUEST_ID],
+            global_request_id=environ.get(request_id.GLOBAL_REQ_ID),
+            **environ.get(authentication.IDENTITY, {}),
+        )
+        return self._application(environ, start_response)

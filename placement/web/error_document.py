@@ -1,0 +1,112 @@
+"""How errors look on the wire: their codes, and the document that carries them (contract A 1.7, 1.8 and 2)."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+import webob
+from oslo_middleware import request_id
+from webob import acceptparse, exc
+
+from placement.web import microversion
+
+DEFAULT = 'placement.undefined_code'
+CONCURRENT_UPDATE = 'placement.concurrent_update'
+INVENTORY_INUSE = 'placement.inventory.inuse'
+DUPLICATE_NAME = 'placement.duplicate_name'
+PROVIDER_IN_USE = 'placement.resource_provider.inuse'
+PROVIDER_CANNOT_DELETE_PARENT = 'placement.resource_provider.cannot_delete_parent'
+
+#: Characters of a detail text that are sent. Input is repeated in it, and input may be a megabyte.
+_MAX_DETAIL = 8192
+_SHORTENED = ' [...] '
+
+_PAGE = (
+    '<!DOCTYPE html>\n<html>\n <head>\n  <title>{status}</title>\n </head>\n'
+    ' <body>\n  <h1>{status}</h1>\n  <p>{detail}</p>\n </body>\n</html>\n'
+)
+
+
+def response_for(error: exc.HTTPException, environ: Mapping[str, Any]) -> webob.Response:
+    """Make the response that tells ``error``.
+
+    :param error: its ``detail`` is the text, its ``comment`` the error code (None for the default), and its headers,
+        such as ``Allow``, are sent along. A mapping in an attribute ``members`` is added to the JSON object.
+    :param environ: of the request; decides between JSON, HTML and plain text.
+    :returns: a response without a body for HEAD.
+    """
+    detail = _shorten(_detail(error, environ))
+    if environ['REQUEST_METHOD'] == 'HEAD':
+        response = _response(error.status, '', '')
+    else:
+        response = _in_words(error, detail, environ)
+    skipped = ('content-type', 'content-length')
+    response.headerlist.extend((name, value) for name, value in error.headerlist if name.lower() not in skipped)
+    return response
+
+
+def _in_words(error: exc.HTTPException, detail: str, environ: Mapping[str, Any]) -> webob.Response:
+    media_type = _preferred(environ.get('HTTP_ACCEPT'))
+    if media_type == 'application/json':
+        return _response(error.status, _document(error, detail, environ), media_type)
+    if media_type == 'text/html':
+        page = _PAGE.format(status=html.escape(error.status), detail=html.escape(detail).replace('\n', '<br>\n'))
+        return _response(error.status, page, media_type)
+    return _response(error.status, f'{error.status}\n\n{detail}\n', 'text/plain')
+
+
+def _response(status: str, body: str | bytes, media_type: str) -> webob.Response:
+    if isinstance(body, str):
+        body = body.encode()
+    headers = [('Content-Length', str(len(body)))]
+    if media_type:
+        charset = '' if media_type == 'application/json' else '; charset=UTF-8'
+        headers.append(('Content-Type', media_type + charset))
+    return webob.Response(status=status, headerlist=headers, app_iter=[body])
+
+
+def _document(error: exc.HTTPException, detail: str, environ: Mapping[str, Any]) -> bytes:
+    content = {
+        'status': error.code,
+        'title': error.title,
+        'detail': detail,
+        'request_id': environ.get(request_id.ENV_REQUEST_ID, ''),
+        **getattr(error, 'members', {}),
+    }
+    version = environ.get(microversion.ENVIRON_KEY)
+    if version is not None and version >= (1, 23):
+        content['code'] = error.comment or DEFAULT
+    return orjson.dumps({'errors': [content]})
+
+
+def _detail(error: exc.HTTPException, environ: Mapping[str, Any]) -> str:
+    specific = error.detail or ''
+    if error.code == exc.HTTPMethodNotAllowed.code:
+        general = f'The method {environ["REQUEST_METHOD"]} is not allowed for this resource.'
+    elif error.code == exc.HTTPNotFound.code or not specific:
+        general = error.explanation
+    else:
+        return specific
+    return f'{general}\n\n{specific}' if specific else general
+
+
+def _shorten(text: str) -> str:
+    # What cannot be encoded came in through a header or a server that decodes on its own terms.
+    text = text.encode(errors='replace').decode()
+    if len(text) <= _MAX_DETAIL:
+        return text
+    half = (_MAX_DETAIL - len(_SHORTENED)) // 2
+    return text[:half] + _SHORTENED + text[-half:]
+
+
+def _preferred(accept: str | None) -> str | None:
+    if accept is None or accept == '*/*':
+        return 'application/json'
+    header = acceptparse.create_accept_header(accept)
+    if isinstance(header, acceptparse.AcceptInvalidHeader):
+        return 'application/json'
+    offers = header.acceptable_offers(['text/html', 'application/json'])
+    return offers[0][0] if offers else None

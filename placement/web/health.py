@@ -1,0 +1,58 @@
+"""Answers load balancers: is the process alive, and is the database behind it usable."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from placement.db.api import Database
+from placement.mirror.keeper import Mirror
+from placement.reports import vital_signs
+from placement.web.wsgi_types import WSGIApplication
+
+
+class HealthCheck:
+    """WSGI middleware that answers ``path`` (alive) and ``path`` + ``/ready``.
+
+    A process is ready when it reaches the database, the schema is there, and its mirror is built.
+
+    Both answer 200 with ``OK`` as plain text, ``ready`` otherwise 503 with the reason. They need no token, are not
+    logged and not counted. Methods other than GET and HEAD, and every other path, go to ``app``.
+
+    :param path: absolute, below the mount prefix. Empty: nothing is answered here.
+    :param mirror: that of this process; None in one that does not search.
+    """
+
+    def __init__(self, app: WSGIApplication, db: Database, path: str, mirror: Mirror | None = None) -> None:
+        self._app = app
+        self._db = db
+        self._mirror = mirror
+        self._checks: dict[str, Callable[[], str | None]] = {}
+        if path:
+            self._checks = {path: _alive, f'{path}/ready': self._ready}
+
+    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        check = self._checks.get(environ['PATH_INFO'])
+        if check is None or environ['REQUEST_METHOD'] not in ('GET', 'HEAD'):
+            return self._app(environ, start_response)
+        trouble = check()
+        body = (trouble or 'OK').encode() + b'\n'
+        headers = [
+            ('Content-Type', 'text/plain'),
+            ('Content-Length', str(len(body))),
+            ('Cache-Control', 'no-store'),
+        ]
+        start_response('503 Service Unavailable' if trouble else '200 OK', headers)
+        return [] if environ['REQUEST_METHOD'] == 'HEAD' else [body]
+
+    def _ready(self) -> str | None:
+        trouble = vital_signs.trouble(self._db)
+        if trouble is None and self._mirror is not None and not self._mirror.is_built:
+            # The database was away when the process started.
+            self._mirror.load()
+            return None if self._mirror.is_built else 'The mirror cannot be built.'
+        return trouble
+
+
+def _alive() -> str | None:
+    return None

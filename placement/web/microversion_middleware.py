@@ -1,0 +1,31 @@
+"""Negotiation of the microversion, once per request (contract A 1.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from webob import exc
+
+from placement.web import microversion, wsgi_wrapper
+from placement.web.wsgi_types import WSGIApplication
+
+
+class MicroversionMiddleware:
+    """WSGI middleware that finds the microversion a request wants and says on the response which was used."""
+
+    def __init__(self, application: WSGIApplication) -> None:
+        self._application = application
+
+    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        """Pass the request on with ``environ['placement.microversion']``, or answer 400 or 406."""
+        try:
+            version = microversion.negotiate(environ.get('HTTP_OPENSTACK_API_VERSION'))
+        except exc.HTTPException as error:
+            return wsgi_wrapper.answer(error)(environ, start_response)
+        environ[microversion.ENVIRON_KEY] = version
+
+        def start(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Any:
+            return start_response(status, microversion.stamp(headers, version), exc_info)
+
+        return self._application(environ, start)

@@ -1,0 +1,104 @@
+"""Parsing of the value lists in query strings: ``resources``, ``required`` and ``member_of`` (contract A 5.2).
+
+``GET /resource_providers`` and every group of ``GET /allocation_candidates`` share this grammar. Nothing here knows
+of HTTP or of microversions: callers pass the facts that a version decides.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from placement.web import validation
+
+#: No inventory can hold this much: every stored amount fits a signed 32-bit integer (contract A 3.2). Larger
+#: requests are cut down to it, so that numbers of any length find nothing instead of upsetting a database.
+BEYOND_ANY_INVENTORY = 2**31
+
+_INTEGER = re.compile(r'\s*([+-]?)([0-9]+)\s*')
+_LONGEST_EXACT = len(str(BEYOND_ANY_INVENTORY))
+
+
+class BadQuery(ValueError):
+    """A value breaks the grammar. The message is the text that the contract wants in the answer."""
+
+
+class TraitFilter(NamedTuple):
+    """The names of one ``required`` value: those that must be present, and those that must be absent."""
+
+    required: frozenset[str]
+    forbidden: frozenset[str]
+
+
+def parse_resources(value: str) -> dict[str, int]:
+    """Read ``CLASS:AMOUNT,CLASS:AMOUNT`` (contract A 5.2, rows 7 to 10).
+
+    :param value: the decoded value of the parameter.
+    :returns: class name to amount, at least 1 and at most ``BEYOND_ANY_INVENTORY``; of a class given twice the
+        last amount. Whether the classes exist is not checked.
+    :raises BadQuery: the value is blank, an item has not exactly one colon, or an amount is no integer from 1 up.
+    """
+    expected = 'Expected resources query string parameter in form: ?resources=VCPU:2,MEMORY_MB:1024.'
+    if not value.strip():
+        raise BadQuery(f'Badly formed resources parameter. {expected} Got: empty string.')
+    resources = {}
+    for item in value.split(','):
+        if item.count(':') != 1:
+            raise BadQuery(f'Badly formed resources parameter. {expected} Got: {item}.')
+        name, amount = item.split(':')
+        resources[name] = _parse_amount(name, amount)
+    return resources
+
+
+def parse_required(value: str, forbidden_allowed: bool) -> TraitFilter:
+    """Read ``TRAIT,!TRAIT`` (contract A 5.2, rows 11 and 12).
+
+    :param value: the decoded value of the parameter.
+    :param forbidden_allowed: whether ``!`` has a meaning, that is from microversion 1.22.
+    :returns: the required and the forbidden names. One name may be in both. Whether they exist is not checked.
+    :raises BadQuery: the value is blank, has an empty item, or has ``!`` where it is not allowed.
+    """
+    items = [item.strip() for item in value.split(',')]
+    forbidden = frozenset(item.lstrip('!') for item in items if item.startswith('!'))
+    required = frozenset(item for item in items if not item.startswith('!'))
+    if '' in required | forbidden or ('!' in value and not forbidden_allowed):
+        sample = 'HW_CPU_X86_VMX,!CUSTOM_MAGIC' if forbidden_allowed else 'HW_CPU_X86_VMX,CUSTOM_MAGIC'
+        raise BadQuery(
+            f"Invalid query string parameters: Expected 'required' parameter value of the form: {sample}. Got: {value}"
+        )
+    return TraitFilter(required, forbidden)
+
+
+def parse_member_of(values: Sequence[str], repeatable: bool) -> tuple[frozenset[str], ...]:
+    """Read every occurrence of ``member_of``: ``UUID`` or ``in:UUID,UUID`` (contract A 5.2, rows 4 to 6).
+
+    :param values: the decoded values, in the order of the URL; may be empty.
+    :param repeatable: whether more than one value is allowed, that is from microversion 1.24.
+    :returns: one set per value, of canonical uuids (contract A 1.9). A provider must be in one aggregate of each.
+    :raises BadQuery: repeated without leave, a list without ``in:``, or an element that is no uuid.
+    """
+    if len(values) > 1 and not repeatable:
+        raise BadQuery('Multiple member_of parameters are not supported')
+    for value in values:
+        if ',' in value and not value.startswith('in:'):
+            raise BadQuery(f"Multiple values for 'member_of' must be prefixed with the 'in:' keyword. Got: {value}")
+    return tuple(frozenset(map(_canonical_uuid, value.removeprefix('in:').split(','))) for value in values)
+
+
+def _parse_amount(name: str, text: str) -> int:
+    match = _INTEGER.fullmatch(text)
+    if match is None:
+        raise BadQuery(f'Requested resource {name} expected positive integer amount. Got: {text}.')
+    sign, digits = match[1], match[2].lstrip('0') or '0'
+    # Python refuses to convert very long numerals, so their length decides first.
+    amount = BEYOND_ANY_INVENTORY if len(digits) > _LONGEST_EXACT else min(int(digits), BEYOND_ANY_INVENTORY)
+    if sign == '-' or amount < 1:
+        raise BadQuery(f'Requested resource {name} requires amount >= 1. Got: {text}.')
+    return amount
+
+
+def _canonical_uuid(text: str) -> str:
+    if not validation.is_uuid(text):
+        raise BadQuery(f"Expected 'member_of' parameter to contain valid UUID(s). Got: {text}")
+    return validation.canonical_uuid(text)

@@ -1,0 +1,72 @@
+"""One line per request in the log: what was asked, what was answered, how long it took."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+from urllib import parse
+
+from oslo_log import log
+
+from placement.web import microversion
+from placement.web.wsgi_types import WSGIApplication
+
+LOG = log.getLogger(__name__)
+
+#: Characters of a path or query that are logged.
+_MAX_LENGTH = 2048
+#: What a URL may hold besides letters and digits. Everything else, line ends above all, is percent-encoded.
+_URL_CHARACTERS = "/:@!$&'()*+,;=?%~-._"
+
+
+class RequestLog:
+    """WSGI middleware that logs each request at INFO when it has been answered. No headers, no bodies."""
+
+    def __init__(self, application: WSGIApplication) -> None:
+        self._application = application
+
+    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        """Pass the request on, then log it."""
+        if not LOG.isEnabledFor(log.INFO):
+            return self._application(environ, start_response)
+        started = time.perf_counter()
+        # The path as it arrived: whoever answers may replace what is in the environment.
+        url = _url(environ)
+        answer: dict[str, Any] = {}
+
+        def start(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Any:
+            answer.update(status=status, headers=headers)
+            return start_response(status, headers, exc_info)
+
+        body = self._application(environ, start)
+        _log(environ, url, answer, time.perf_counter() - started)
+        return body
+
+
+def _log(environ: Mapping[str, Any], url: str, answer: Mapping[str, Any], seconds: float) -> None:
+    length = next((value for name, value in answer['headers'] if name.lower() == 'content-length'), '-')
+    LOG.info(
+        '%(remote)s "%(method)s %(url)s" status: %(status)s len: %(length)s microversion: %(version)s time: %(time).6f',
+        {
+            'remote': environ.get('REMOTE_ADDR', '-'),
+            'method': quote(environ['REQUEST_METHOD']),
+            'url': url,
+            'status': answer['status'].split(' ', 1)[0],
+            'length': length,
+            'version': environ.get(microversion.ENVIRON_KEY, '-'),
+            'time': seconds,
+        },
+    )
+
+
+def _url(environ: Mapping[str, Any]) -> str:
+    path = parse.quote((environ.get('SCRIPT_NAME', '') + environ.get('PATH_INFO', '')).encode('latin-1', 'replace'))
+    query = environ.get('QUERY_STRING', '')
+    return quote(f'{path}?{query}' if query else path)
+
+
+def quote(text: str) -> str:
+    """Make a part of a request fit for a line of a log: percent-encoded, and not longer than is useful."""
+    quoted = parse.quote(text[:_MAX_LENGTH].encode('latin-1', 'replace'), safe=_URL_CHARACTERS)
+    return quoted if len(text) <= _MAX_LENGTH else f'{quoted}...'

@@ -1,0 +1,50 @@
+"""Counts every answered request by declared path, method, status and microversion."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from placement.observability.metrics import Metrics
+from placement.web.wsgi_types import WSGIApplication
+
+METHODS = frozenset({'GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'})
+NONE = 'none'
+
+
+class RequestMetrics:
+    """WSGI middleware that tells ``metrics`` about each request, whatever answers it.
+
+    A client can invent paths and methods, and each would be a time series for ever. So the path is the declared one
+    that matched (``placement.route``, set by the dispatcher), and what is not known counts as ``none``.
+    """
+
+    def __init__(self, app: WSGIApplication, metrics: Metrics) -> None:
+        self._app = app
+        self._metrics = metrics
+
+    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        started = time.perf_counter()
+        statuses: list[str] = []
+
+        def start(status: str, *rest: Any) -> Any:
+            statuses.append(status)
+            return start_response(status, *rest)
+
+        try:
+            return self._app(environ, start)
+        finally:
+            # An application that raises has not answered; the server will, with 500.
+            status = int(statuses[-1].split(' ', 1)[0]) if statuses else 500
+            self._metrics.request_answered(*_labels(environ), status=status, seconds=time.perf_counter() - started)
+
+
+def _labels(environ: dict[str, Any]) -> tuple[str, str, str]:
+    method = environ['REQUEST_METHOD']
+    version = environ.get('placement.microversion')
+    return (
+        environ.get('placement.route', NONE),
+        method if method in METHODS else NONE,
+        NONE if version is None else str(version),
+    )

@@ -1,0 +1,199 @@
+"""What handlers share: reading bodies, paths and queries, and making responses and links."""
+
+from __future__ import annotations
+
+import datetime as dt
+import email.utils
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any
+from urllib import parse
+
+import orjson
+import webob
+from webob import exc, multidict
+
+from placement.web import microversion, validation
+
+Handler = Callable[[webob.Request], webob.Response]
+
+is_uuid = validation.is_uuid
+canonical_uuid = validation.canonical_uuid
+
+
+# Requests ---------------------------------------------------------------------------------------------------
+
+
+def extract_json(body: bytes, schema: dict[str, Any]) -> Any:
+    """Read a JSON body and check it (contract A 1.9).
+
+    :param body: as sent.
+    :param schema: a JSON Schema; a constant, since what is made of it is kept.
+    :returns: the value; integers of any size are exact.
+    :raises HTTPBadRequest: it is not JSON, holds what no database can, or does not satisfy ``schema``.
+    """
+    try:
+        data = validation.parse_json(body)
+    except ValueError as error:
+        raise exc.HTTPBadRequest(f'Malformed JSON: {error}') from error
+    try:
+        validation.validate(data, schema)
+    except validation.ValidationError as error:
+        raise exc.HTTPBadRequest(f'JSON does not validate: {error}') from error
+    return data
+
+
+def validate_query_params(req: webob.Request, schema: dict[str, Any]) -> multidict.MultiDict:
+    """Read the query string, no longer than ``[placement] max_query_length``, and check it (contract A 1.10).
+
+    :param schema: of an object whose members are strings; judges the last value of each key.
+    :returns: text to text; indexing gives the last value of a key, ``getall`` every one.
+    :raises HTTPBadRequest: it is too long, not UTF-8, or does not satisfy ``schema``.
+    """
+    text = req.environ.get('QUERY_STRING', '')
+    longest = req.environ['placement.context'].conf.placement.max_query_length
+    if len(text) > longest:
+        raise exc.HTTPBadRequest(f'Invalid query string parameters: longer than {longest} bytes.')
+    try:
+        params = multidict.MultiDict(validation.parse_query(text))
+        validation.validate(dict(params), schema)
+    except (validation.ValidationError, UnicodeError) as error:
+        raise exc.HTTPBadRequest(f'Invalid query string parameters: {error}') from error
+    return params
+
+
+def require_content(media_type: str) -> Callable[[Handler], Handler]:
+    """Decorate a handler that reads a body of ``media_type``; another type is 415 (contract A 1.6)."""
+
+    def decorate(handler: Handler) -> Handler:
+        @functools.wraps(handler)
+        def checked(req: webob.Request) -> webob.Response:
+            sent = req.environ.get('CONTENT_TYPE', '').partition(';')[0].strip() or None
+            if sent != media_type:
+                raise exc.HTTPUnsupportedMediaType(f'The media type {sent} is not supported, use {media_type}')
+            return handler(req)
+
+        return checked
+
+    return decorate
+
+
+def check_accept(*media_types: str) -> Callable[[Handler], Handler]:
+    """Decorate a handler that answers with one of ``media_types``; if none is acceptable: 406 (contract A 1.7)."""
+
+    def decorate(handler: Handler) -> Handler:
+        @functools.wraps(handler)
+        def checked(req: webob.Request) -> webob.Response:
+            # The common case need not be parsed.
+            if req.environ.get('HTTP_ACCEPT') not in media_types and not req.accept.acceptable_offers(media_types):
+                raise exc.HTTPNotAcceptable(f'Only {", ".join(media_types)} is provided')
+            return handler(req)
+
+        return checked
+
+    return decorate
+
+
+def wsgi_path_item(environ: Mapping[str, Any], name: str) -> str:
+    """The value of a variable of the path, percent-decoded."""
+    value: str = environ['wsgiorg.routing_args'][1][name]
+    return value
+
+
+# Responses --------------------------------------------------------------------------------------------------
+
+
+def json_response(
+    req: webob.Request, payload: Any, status: int = 200, last_modified: dt.datetime | None = None
+) -> webob.Response:
+    """Make a response with a JSON body.
+
+    :param payload: what orjson can encode.
+    :param last_modified: aware time; None when the response has no cache headers.
+    """
+    response = webob.Response(
+        orjson.dumps(payload), status=status, content_type='application/json', charset=None, conditional_response=False
+    )
+    _set_cache_headers(req, response, last_modified)
+    return response
+
+
+def fragments_response(
+    req: webob.Request, members: Mapping[str, tuple[str, list[bytes]]], last_modified: dt.datetime
+) -> webob.Response:
+    """Make a response with a JSON object whose members are long and written already.
+
+    :param members: name to the brackets of the value (``[]`` or ``{}``) and what stands between its commas. The lists
+        are used up: the body, of many megabytes perhaps, is put together in one step.
+    """
+    parts: list[bytes] = []
+    for name, (brackets, items) in members.items():
+        # Commas separate members as they separate items.
+        written = items or [b'']
+        written[0] = f'{"" if parts else "{"}"{name}":{brackets[0]}'.encode() + written[0]
+        written[-1] += brackets[1].encode()
+        parts += written
+    parts[-1] += b'}'
+    response = webob.Response(
+        b','.join(parts), content_type='application/json', charset=None, conditional_response=False
+    )
+    _set_cache_headers(req, response, last_modified)
+    return response
+
+
+def empty_response(
+    req: webob.Request, status: int, location: str | None = None, last_modified: dt.datetime | None = None
+) -> webob.Response:
+    """Make a response without a body.
+
+    :param location: path of the resource, mount prefix included, as the ``*_url`` functions give it.
+    :param last_modified: aware time; None when the response has no cache headers.
+    """
+    response = webob.Response(status=status)
+    del response.content_type
+    if location is not None:
+        response.location = req.host_url + location
+    _set_cache_headers(req, response, last_modified)
+    return response
+
+
+def _set_cache_headers(req: webob.Request, response: webob.Response, last_modified: dt.datetime | None) -> None:
+    """Say since when the answer holds, from 1.15 on (contract A 1.12)."""
+    if last_modified is not None and microversion.wanted(req) >= (1, 15):
+        response.headerlist += [
+            ('Last-Modified', email.utils.format_datetime(last_modified.astimezone(dt.timezone.utc), usegmt=True)),
+            ('Cache-Control', 'no-cache'),
+        ]
+
+
+# Links ------------------------------------------------------------------------------------------------------
+
+
+def resource_provider_url(environ: Mapping[str, Any], uuid: str) -> str:
+    """Path of a provider, mount prefix included."""
+    return _url(environ, 'resource_providers', uuid)
+
+
+def inventory_url(environ: Mapping[str, Any], uuid: str, resource_class: str) -> str:
+    """Path of one inventory of a provider, mount prefix included."""
+    return _url(environ, 'resource_providers', uuid, 'inventories', resource_class)
+
+
+def trait_url(environ: Mapping[str, Any], name: str) -> str:
+    """Path of a trait, mount prefix included."""
+    return _url(environ, 'traits', name)
+
+
+def resource_class_url(environ: Mapping[str, Any], name: str) -> str:
+    """Path of a resource class, mount prefix included."""
+    return _url(environ, 'resource_classes', name)
+
+
+def _url(environ: Mapping[str, Any], *segments: str) -> str:
+    prefix = _quoted_prefix(environ.get('SCRIPT_NAME', ''))
+    return '/'.join([prefix, *(parse.quote(segment, safe='') for segment in segments)])
+
+
+@functools.lru_cache(maxsize=16)
+def _quoted_prefix(script_name: str) -> str:
+    return parse.quote(script_name.rstrip('/').encode('latin-1', 'replace'))

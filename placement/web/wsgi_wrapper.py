@@ -1,0 +1,40 @@
+"""PlacementWsgify: a function from request to response as a WSGI application that tells errors the contract's way."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import webob
+import webob.dec
+from webob import exc
+
+from placement.web import error_document
+
+
+class _Request(webob.Request):
+    """A request whose body stays in memory. It is bounded, and WebOb does not close the file it would use instead."""
+
+    request_body_tempfile_limit = sys.maxsize
+
+
+class PlacementWsgify(webob.dec.wsgify):
+    """``webob.dec.wsgify`` whose WebOb exceptions become the error document of contract A 1.8."""
+
+    RequestClass = _Request
+
+    def call_func(self, req: webob.Request, *args: Any, **kwargs: Any) -> webob.Response:
+        """Call the function; what it raises of ``webob.exc`` is the response."""
+        try:
+            return super().call_func(req, *args, **kwargs)
+        except exc.HTTPException as error:
+            return error_document.response_for(error, req.environ)
+
+
+def answer(error: exc.HTTPException) -> PlacementWsgify:
+    """Make a WSGI application that answers every request with ``error``."""
+
+    def fail(_req: webob.Request) -> webob.Response:
+        raise error
+
+    return PlacementWsgify(fail)
