@@ -77,7 +77,7 @@ def _sync(db: Database) -> None:
 
 
 def _pipeline(conf: cfg.ConfigOpts, db: Database, enforcer: policy.Enforcer, mirror: Mirror) -> list[Middleware]:
-    """What a request passes before it is dispatched, outermost first. The order is contract A 1.1."""
+    """What a request passes before it is dispatched, outermost first (api-ref/rules.md#the-order-of-checks)."""
     pipeline: list[Middleware | None] = [
         functools.partial(health.HealthCheck, db=db, path=conf.healthcheck.path, mirror=mirror)
         if conf.healthcheck.path

@@ -1,7 +1,7 @@
 """What can go wrong, as exceptions that carry data and know nothing of HTTP.
 
-Every message is the phrase of the wire contract, so that whoever turns an exception into an answer only
-adds a lead-in. ``placement/handlers/faults.py`` is the one place that maps these to statuses and codes.
+Every message is a text of api-ref, so that whoever turns an exception into an answer only adds a lead-in.
+``placement/web/answers.py`` has the statuses and codes, and handlers have the lead-ins.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class CannotDeleteStandardTrait(Invalid):
 
 
 class InvalidInventoryCapacity(Invalid):
-    """The capacity is below what the microversion accepts; ``rule`` is the contract's phrase for it."""
+    """The capacity is below what the microversion accepts; ``rule`` is the text for it."""
 
     template = "Invalid inventory for '{resource_class}' on resource provider '{uuid}'. {rule}"
 
@@ -210,7 +210,7 @@ class ProviderGenerationMismatch(ConcurrentUpdate):
 
 
 class ConsumerGenerationConflict(ConcurrentUpdate):
-    """``expected`` and ``got`` are already words: ``null``, ``None`` or a number (contract B 2.2)."""
+    """``expected`` and ``got`` are already words (api-ref/allocations.md#the-generation-of-a-consumer)."""
 
     template = 'consumer generation conflict - expected {expected} but got {got}'
 

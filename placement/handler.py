@@ -1,4 +1,4 @@
-"""Which function answers which method of which path, and what answers when none does (contract A 1.2 and 1.5)."""
+"""Which function answers which method of which path (api-ref/rules.md#paths-and-methods)."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ from placement.handlers import (
     usage,
 )
 from placement.web import wsgi_wrapper
+from placement.web.operation import Operation, Versions
 from placement.web.wsgi_types import WSGIApplication
 
-Declarations = Mapping[str, Mapping[str, WSGIApplication]]
+Declarations = Mapping[str, Mapping[str, Operation | Versions]]
 
 ROUTE_DECLARATIONS: Declarations = {
     '/': {

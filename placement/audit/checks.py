@@ -9,14 +9,14 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import sqlalchemy as sa
 from oslo_config import cfg
 
-from placement import exception
+from placement import exception, room
 from placement.audit import repairs, trees
-from placement.claims import room
 from placement.db import tables
 from placement.db.api import Database
 
@@ -120,10 +120,9 @@ def _consumer_without_allocations(tx: sa.Connection, _conf: cfg.ConfigOpts) -> I
 
 def _over_committed(tx: sa.Connection, _conf: cfg.ConfigOpts) -> Iterator[Finding]:
     inv = _inventories.c
-    for row in tx.execute(
-        _inventory_rows(room.CAPACITY.label('capacity')).where(inv.used > room.CAPACITY, inv.used > 0)
-    ):
-        detail = f'{row.used} used of {max(int(row.capacity), 0)}: raise the inventory or move consumers away'
+    limit = room.limit(inv)
+    for row in tx.execute(_inventory_rows(limit.label('limit')).where(inv.used > limit, inv.used > 0)):
+        detail = f'{row.used} used of {max(int(row.limit), 0)}: raise the inventory or move consumers away'
         yield Finding(_subject(row), detail)
 
 
@@ -135,10 +134,12 @@ def _broken_units(tx: sa.Connection, _conf: cfg.ConfigOpts) -> Iterator[Finding]
         inv.resource_class_id == _allocations.c.resource_class_id,
     )
     used = _allocations.c.used
+    # Not every database divides by 0.
+    units = SimpleNamespace(
+        min_unit=inv.min_unit, max_unit=inv.max_unit, step_size=sa.func.nullif(inv.step_size, 0, type_=sa.Integer)
+    )
     query = _allocation_rows(_inventories, of_same, inv.min_unit, inv.max_unit, inv.step_size).where(
-        sa.or_(
-            used < inv.min_unit, used > inv.max_unit, inv.step_size < 1, used % sa.func.nullif(inv.step_size, 0) != 0
-        )
+        sa.or_(inv.step_size < 1, sa.not_(room.obeys_units(units, used, used, used)))
     )
     for row in tx.execute(query):
         rules = f'min_unit {row.min_unit}, max_unit {row.max_unit}, step_size {row.step_size}'

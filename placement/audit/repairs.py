@@ -54,7 +54,7 @@ def allocation_without_provider(allocation_id: int) -> Repair:
 
 
 def consumer(uuid: str, project_id: str, user_id: str) -> Repair:
-    """Give allocations the record of their consumer, owned by the incomplete project and user (contract B 2.1)."""
+    """Give allocations the record of their consumer (api-ref/allocations.md#project-and-user says whose it is)."""
 
     def mend(tx: sa.Connection) -> None:
         projects, users = owners.ensure(tx, {project_id}, {user_id})
@@ -99,7 +99,7 @@ def root(provider_id: int) -> Repair:
         root_id = _top(tx, provider_id)
         if root_id is None:
             return
-        # Nothing but the topmost provider can get a parent (contract A 5.3), and with its row locked it does not.
+        # Nothing but the topmost provider can get a parent, and with its row locked it does not.
         at_top = sa.select(_providers.c.id).where(_providers.c.id == root_id, _providers.c.parent_provider_id.is_(None))
         if tx.scalar(at_top.with_for_update()) is None:
             raise db_api.TryAgain

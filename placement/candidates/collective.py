@@ -1,4 +1,6 @@
-"""The traits that the unnumbered group requires of all its providers together (contract B 5.3).
+"""The traits that the unnumbered group requires of all its providers together.
+
+The rule is api-ref/candidate-search.md#the-unnumbered-group.
 
 A set of traits is a number here, with one bit for each trait that the group requires.
 """

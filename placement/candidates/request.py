@@ -1,4 +1,4 @@
-"""What a caller asks for: request groups, typed and immutable (contract B 5.1)."""
+"""What a caller asks for: request groups, typed and immutable (api-ref/allocation-candidates.md#request-groups)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ class CandidateRequest:
     """A whole query. ``limit`` is the most candidates wanted, None for all of them.
 
     ``nested_aware`` is false below microversion 1.29, where a candidate may not use two different providers of one tree
-    (contract B 5.4). ``with_traits`` says whether the answer shows the traits of providers (1.17 and later).
+    (api-ref/candidate-search.md#below-129). ``with_traits`` says whether the answer shows the traits of providers
+    (1.17 and later).
     """
 
     groups: tuple[RequestGroup, ...]

@@ -1,4 +1,4 @@
-"""What is there: providers, their inventories and trees as plain rows, and the room rule (contract B 1.3)."""
+"""What is there: providers, their inventories and trees as plain rows."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from placement import room
 from placement.candidates.reasons import Reason
 
 
@@ -15,7 +16,7 @@ class Inventory(NamedTuple):
     total: int
     reserved: int = 0
     min_unit: int = 1
-    max_unit: int = 2147483647
+    max_unit: int = room.LARGEST
     step_size: int = 1
     allocation_ratio: float = 1.0
     used: int = 0
@@ -23,7 +24,7 @@ class Inventory(NamedTuple):
     @property
     def capacity(self) -> int:
         """What can be handed out in all, truncated towards zero."""
-        return int((self.total - self.reserved) * self.allocation_ratio)
+        return room.capacity(self)
 
     @property
     def headroom(self) -> int:
@@ -38,7 +39,7 @@ class Inventory(NamedTuple):
             return Reason.BELOW_MIN_UNIT
         if amount % self.step_size:
             return Reason.WRONG_STEP
-        if self.used + amount > (self.total - self.reserved) * self.allocation_ratio:
+        if self.used + amount > room.limit(self):
             return Reason.NO_CAPACITY
         return None
 

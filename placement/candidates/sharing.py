@@ -1,4 +1,4 @@
-"""Which sharing providers reach which anchors (contract B 5.3, ``anchors(s)``)."""
+"""Which sharing providers reach which anchors (api-ref/candidate-search.md#sharing-providers-and-anchors)."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class Step:
         """Return why ``provider`` cannot take this step, None when it can.
 
         ``root`` is the root of the anchor's tree when the provider belongs to it, None for a sharing provider of
-        another tree: only tree members of the unnumbered group pass by their root's aggregates (contract B 5.3).
+        another tree: only tree members of the unnumbered group pass by their root's aggregates.
         """
         for name, amount in self.resources:
             inventory = provider.inventories.get(name)

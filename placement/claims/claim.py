@@ -1,4 +1,4 @@
-"""The claim: the one place that writes allocations and moves ``inventories.used`` (contract B 3).
+"""The claim: writes allocations and moves ``inventories.used`` (api-ref/allocations.md#what-a-write-means).
 
 The order of statements is the order of locks, the same in every transaction: custom resource classes (held, so that
 nobody renames or deletes them), consumers, then providers, then inventories (by provider, then class), then allocation
@@ -19,8 +19,9 @@ import sqlalchemy as sa
 from oslo_db import exception as db_exc
 
 from placement import exception
+from placement.absent import Absent
 from placement.claims import consumer_records, holding, owners, refusal, usage_moves
-from placement.claims.request import ConsumerClaim, Unchecked, Wish
+from placement.claims.request import ConsumerClaim, Wish
 from placement.claims.usage_moves import Slot
 from placement.db import api as db_api
 from placement.db import changes, statements, tables
@@ -113,8 +114,8 @@ def _read(tx: sa.Connection, claims: Sequence[ConsumerClaim]) -> holding.Held:
 
 
 def _check_generation(claim: ConsumerClaim, present: int | None) -> None:
-    """Compare what the caller believes of a consumer with what is so, None for no consumer (contract B 2.2)."""
-    if not isinstance(claim.generation, Unchecked) and claim.generation != present:
+    """Compare what the caller believes of a consumer with what is so, None for no consumer."""
+    if not isinstance(claim.generation, Absent) and claim.generation != present:
         expected = 'null' if present is None else present
         raise exception.ConsumerGenerationConflict(expected=expected, got=claim.generation)
 
@@ -148,7 +149,7 @@ def _by_slot(wishes: Sequence[Wish]) -> dict[Slot, list[int]]:
 
 
 def _touched_providers(claims: Sequence[ConsumerClaim], wishes: Sequence[Wish], held: holding.Held) -> set[int]:
-    """The providers whose generation the request moves (contract B 3.4).
+    """The providers whose generation the request moves (api-ref/allocations.md#generations-that-a-write-moves).
 
     Those that receive something, and those that a consumer gives up by an empty claim. One that merely loses what a
     consumer held is not among them.

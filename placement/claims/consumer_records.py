@@ -49,7 +49,7 @@ class _Moved(NamedTuple):
 
 
 def write(tx: sa.Connection, wanted: Sequence[Wanted], present: Mapping[str, Present]) -> None:
-    """Create, move or forget the consumers. A consumer exists as long as it holds something (contract B 1.4).
+    """Create, move or forget the consumers. They exist as long as they hold something.
 
     :param present: those that exist, as they were read together with what they hold: whoever changed since is noticed.
     :raises TryAgain: one did.

@@ -60,7 +60,7 @@ class Held:
     users: Mapping[str, int]
 
     def generations(self) -> dict[str, int]:
-        """The generation of each consumer that holds something, 0 where there is no record (contract B 2.1)."""
+        """The generation of each consumer that holds something, 0 where there is no record."""
         recorded = {uuid: present.generation for uuid, present in self.consumers.items()}
         return {row.consumer_uuid: 0 for row in self.rows} | recorded
 

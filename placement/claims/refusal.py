@@ -1,4 +1,4 @@
-"""Why a claim was refused: the rules of contract B 3.2, rows 4 to 7, in the order of the request.
+"""Why a claim was refused: the checks of inventories in api-ref/allocations.md#the-order-of-checks.
 
 Reads again, once, because a claim that is accepted never needs to know.
 """
@@ -10,7 +10,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from placement import exception
+from placement import exception, room
 from placement.claims import holding
 from placement.claims.holding import Held
 from placement.claims.request import Wish
@@ -81,14 +81,10 @@ def _first_broken(
         record = records.get(wish.slot)
         if record is None:
             return exception.InvalidAllocationInventory(resource_classes=wish.class_name, uuids=wish.provider_uuid)
-        if not _obeys_units(record, wish.amount):
+        if not room.obeys_units(record, wish.amount, wish.amount, wish.amount):
             return exception.AllocationConstraintsViolated(resource_class=wish.class_name, uuid=wish.provider_uuid)
         running[wish.slot] = running.get(wish.slot, 0) + wish.amount
         total = record.used - held.get(wish.slot, 0) + running[wish.slot]
-        if total > (record.total - record.reserved) * record.allocation_ratio and total > record.used:
+        if total > room.limit(record) and total > record.used:
             return exception.AllocationCapacityExceeded(resource_class=wish.class_name, uuid=wish.provider_uuid)
     return None
-
-
-def _obeys_units(record: sa.Row[Any], amount: int) -> bool:
-    return bool(record.min_unit <= amount <= record.max_unit and amount % record.step_size == 0)

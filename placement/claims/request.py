@@ -3,20 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import enum
 from collections.abc import Mapping
 
+from placement.absent import ABSENT, Absent
 from placement.claims.usage_moves import Slot
-
-
-class Unchecked(enum.Enum):
-    """The type of ``UNCHECKED``."""
-
-    UNCHECKED = 'unchecked'
-
-
-#: The generation of a consumer in a request that does not say (below microversion 1.28).
-UNCHECKED = Unchecked.UNCHECKED
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,14 +15,14 @@ class ConsumerClaim:
 
     ``consumer_uuid`` is canonical. ``allocations`` maps provider uuid to class name to amount (1 or more), in the order
     of the request; empty: the consumer gives up everything. ``generation`` is what the caller believes: None for "does
-    not exist yet".
+    not exist yet", ``ABSENT`` where the request does not say (below microversion 1.28).
     """
 
     consumer_uuid: str
     project_id: str
     user_id: str
     allocations: Mapping[str, Mapping[str, int]]
-    generation: int | Unchecked | None = UNCHECKED
+    generation: int | Absent | None = ABSENT
 
 
 @dataclasses.dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import sqlalchemy as sa
 
-from placement.claims import room
+from placement import room
 from placement.db import tables
 
 _inventories = tables.inventories
@@ -33,11 +33,11 @@ def apply(tx: sa.Connection, old: Mapping[Slot, int], new: Mapping[Slot, Sequenc
     """Change ``inventories.used`` from what the consumers held (``old``) to what they are to hold (``new``).
 
     A sum that does not grow is allowed on an over-committed inventory; what is only taken away is not checked at all,
-    not even for being there (contract B 3.3).
+    not even for being there (api-ref/allocations.md#room-when-writing).
 
     :returns: whether all of it fits. If not, some of it may have been done: the transaction has to be rolled back.
     """
-    if any(amount > tables.LARGEST_INTEGER for amounts in new.values() for amount in amounts):
+    if any(amount > room.LARGEST for amounts in new.values() for amount in amounts):
         return False
     moves = list(_moves(old, new))
     return all(_apply(tx, moves[start : start + _MOST]) for start in range(0, len(moves), _MOST))
@@ -114,7 +114,7 @@ _rules: dict[tuple[str, str], str] = {}
 
 
 def _rule(dialect: sa.Dialect) -> str:
-    """Which record, and the room rule (contract B 1.3), as text for ``str.format``.
+    """Which record, and the room rule (api-ref/capacity.md#room), as text for ``str.format``.
 
     ``smallest`` and ``largest`` are those of the amounts, ``divisor`` is their greatest common divisor: every amount is
     a multiple of the step exactly when that is.
@@ -132,10 +132,8 @@ def _room() -> sa.ColumnElement[bool]:
     return sa.and_(
         inv.resource_provider_id == _to_fill_in('provider'),
         inv.resource_class_id == _to_fill_in('resource_class'),
-        sa.or_(delta <= 0, inv.used + delta <= room.CAPACITY),
-        inv.min_unit <= _to_fill_in('smallest'),
-        inv.max_unit >= _to_fill_in('largest'),
-        _to_fill_in('divisor') % inv.step_size == 0,
+        sa.or_(delta <= 0, inv.used + delta <= room.limit(inv)),
+        room.obeys_units(inv, _to_fill_in('smallest'), _to_fill_in('largest'), _to_fill_in('divisor')),
     ).self_group()
 
 

@@ -30,7 +30,7 @@ POLICY_FILE_NAME = 'placement-policy.yaml'
 
 _MODULES = (api, healthcheck, metrics, placement, placement_database, server)
 
-#: Contract A 1.14.
+#: api-ref/rules.md#pages-of-other-origins.
 _CORS_DEFAULTS: dict[str, Any] = {
     'allow_methods': ['GET', 'PUT', 'POST', 'DELETE', 'PATCH'],
     'allow_headers': [

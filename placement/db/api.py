@@ -1,7 +1,7 @@
 """One configured database: engine, transactions with retry, and the caches that belong to it.
 
 A request's writes are one transaction. When a concurrent transaction is in the way, the whole of it, COMMIT
-included, is run again from fresh reads, a bounded number of times (architecture.md, "The write path").
+included, is run again from fresh reads, a bounded number of times (doc/architecture.md#the-life-of-a-claim).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Names and ids of resource classes and traits, with what never changes kept in memory.
 
-Standard names are never removed or renamed (contract A 3.3, 3.4), so a process may remember their ids whatever other
+Standard names are never removed or renamed, so a process may remember their ids whatever other
 processes do. Custom names come and go and are looked up each time.
 """
 

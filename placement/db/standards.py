@@ -1,4 +1,4 @@
-"""The standard resource classes and traits, inserted where they are missing (contract A 3.3, 3.4)."""
+"""The standard resource classes and traits, inserted where they are missing."""
 
 from __future__ import annotations
 

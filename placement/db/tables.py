@@ -1,7 +1,7 @@
 """The tables, as SQLAlchemy Core. Names are those that an existing OpenStack deployment has.
 
-``inventories.used`` is ours: the sum of ``allocations.used`` for that provider and class. Only
-``placement.claims.claim`` changes it, in the transaction that writes the allocations.
+``inventories.used`` is ours: the sum of ``allocations.used`` for that provider and class. Claims move it, in the
+transaction that writes the allocations; adoption and repairs of the audit compute it anew.
 """
 
 from __future__ import annotations
@@ -21,9 +21,6 @@ VERSION_TABLE = 'placement_alembic_version'
 
 #: Custom resource classes get ids from here up; a standard class's id is its position in os-resource-classes.
 FIRST_CUSTOM_CLASS_ID = 10000
-
-#: The largest number that a column of the type Integer holds. Larger ones must not reach a database.
-LARGEST_INTEGER = 2**31 - 1
 
 
 def _table(name: str, *items: sa.schema.SchemaItem, **options: Any) -> sa.Table:
@@ -56,7 +53,8 @@ resource_providers = _remembered(
     sa.Column('uuid', types.Text(36), nullable=False),
     sa.Column('name', types.Text(200), nullable=True),
     sa.Column('generation', sa.Integer, nullable=False, default=0),
-    # A root is its own root; null only inside the transaction that creates or deletes one.
+    # A root is its own root. Null inside the transaction that creates or deletes a root, and in rows that another
+    # service wrote, until they are adopted or repaired: readers take it for the provider's own id.
     sa.Column('root_provider_id', sa.Integer, sa.ForeignKey('resource_providers.id'), nullable=True),
     sa.Column('parent_provider_id', sa.Integer, sa.ForeignKey('resource_providers.id'), nullable=True),
     sa.UniqueConstraint('uuid', name='uniq_resource_providers0uuid'),

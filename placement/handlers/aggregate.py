@@ -1,4 +1,4 @@
-"""The aggregates of a provider (contract A 5.6)."""
+"""The aggregates of a provider. Media types are judged before the microversion here (api-ref/aggregates.md)."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ from typing import Any
 import webob
 
 from placement import exception, schemas
-from placement.handlers import answers, modified
-from placement.handlers.answers import Answer
+from placement.handlers import modified
 from placement.objects import aggregate
 from placement.objects.provider_parts import Provider
 from placement.objects.resource_provider import ResourceProvider
 from placement.policies import aggregate as policies
 from placement.schemas import aggregate as schema
-from placement.web import microversion, util, wsgi_wrapper
+from placement.web import microversion, util
+from placement.web.answers import Answer
+from placement.web.context import RequestContext
+from placement.web.operation import JSON, Accepts, Allowed, Reads, Since, operation
 
 
 def _with_generation(req: webob.Request) -> bool:
@@ -29,29 +31,24 @@ def _response(req: webob.Request, provider: ResourceProvider | Provider, aggrega
     return util.json_response(req, body, last_modified=modified.now())
 
 
-@wsgi_wrapper.PlacementWsgify
-@util.check_accept('application/json')
-@microversion.version_handler('1.1')
-@answers.answered()
-def get_aggregates(req: webob.Request) -> webob.Response:
+@operation(Accepts(JSON), Since('1.1'), Allowed(policies.LIST))
+def get_aggregates(req: webob.Request, context: RequestContext) -> webob.Response:
     """Show the aggregates that a provider is in."""
-    context = req.environ['placement.context']
-    context.can(policies.LIST)
     provider, aggregates = aggregate.get_with_provider(context, util.wsgi_path_item(req.environ, 'uuid'))
     return _response(req, provider, aggregates)
 
 
-@wsgi_wrapper.PlacementWsgify
-@util.require_content('application/json')
-@microversion.version_handler('1.1')
-@answers.answered(
-    Answer(exception.ProviderGenerationMismatch, "Resource provider's generation already changed."),
-    Answer(exception.ConcurrentUpdate, 'Update conflict: {error}'),
+@operation(
+    Reads(JSON),
+    Since('1.1'),
+    Allowed(policies.UPDATE),
+    failures=(
+        Answer(exception.ProviderGenerationMismatch, "Resource provider's generation already changed."),
+        Answer(exception.ConcurrentUpdate, 'Update conflict: {error}'),
+    ),
 )
-def set_aggregates(req: webob.Request) -> webob.Response:
+def set_aggregates(req: webob.Request, context: RequestContext) -> webob.Response:
     """Replace the aggregates of a provider; from 1.19 guarded by, and moving, its generation."""
-    context = req.environ['placement.context']
-    context.can(policies.UPDATE)
     provider = ResourceProvider.get_by_uuid(context, util.wsgi_path_item(req.environ, 'uuid'))
     data = util.extract_json(req.body, schemas.for_version(schema.PUT, microversion.wanted(req)))
     guarded = _with_generation(req)

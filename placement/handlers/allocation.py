@@ -1,4 +1,4 @@
-"""Allocations of consumers and on providers (contract B 4.1 to 4.5)."""
+"""Allocations of consumers and on providers."""
 
 from __future__ import annotations
 
@@ -9,15 +9,18 @@ import webob
 from webob import exc
 
 from placement import exception, schemas
+from placement.absent import ABSENT
 from placement.claims import claim
-from placement.claims.request import UNCHECKED, ConsumerClaim
-from placement.handlers import answers, modified
-from placement.handlers.answers import Answer
+from placement.claims.request import ConsumerClaim
+from placement.handlers import modified
 from placement.objects.allocation import Allocation, AllocationList
 from placement.objects.provider_parts import Provider
 from placement.policies import allocation as policies
 from placement.schemas import allocation as schema
-from placement.web import microversion, util, wsgi_wrapper
+from placement.web import microversion, util
+from placement.web.answers import Answer
+from placement.web.context import RequestContext
+from placement.web.operation import JSON, Accepts, Allowed, Reads, Since, operation
 
 _CHANGED = Answer(
     exception.ConcurrentUpdate, 'Inventory and/or allocations changed while attempting to allocate: {error}'
@@ -32,7 +35,7 @@ def _as_consumer(text: str) -> str:
 
 
 def _consumer_body(req: webob.Request, allocations: Iterable[Allocation]) -> dict[str, Any]:
-    """Lay out the allocations of one consumer (contract B 4.1)."""
+    """Lay out the allocations of one consumer."""
     version = microversion.wanted(req)
     entries: dict[str, dict[str, Any]] = {}
     body: dict[str, Any] = {'allocations': entries}
@@ -50,7 +53,7 @@ def _consumer_body(req: webob.Request, allocations: Iterable[Allocation]) -> dic
 
 
 def _provider_body(req: webob.Request, provider: Provider, allocations: Iterable[Allocation]) -> dict[str, Any]:
-    """Lay out the allocations on one provider (contract B 4.5)."""
+    """Lay out the allocations on one provider."""
     with_generation = microversion.wanted(req) >= (1, 28)
     entries: dict[str, dict[str, Any]] = {}
     for allocation in allocations:
@@ -76,49 +79,45 @@ def _claim(req: webob.Request, consumer_uuid: str, data: dict[str, Any]) -> Cons
         project_id=data.get('project_id', defaults.incomplete_consumer_project_id),
         user_id=data.get('user_id', defaults.incomplete_consumer_user_id),
         allocations=_amounts(data['allocations']),
-        generation=data.get('consumer_generation', UNCHECKED),
+        generation=data.get('consumer_generation', ABSENT),
     )
 
 
-@wsgi_wrapper.PlacementWsgify
-@util.check_accept('application/json')
-@answers.answered()
-def list_for_consumer(req: webob.Request) -> webob.Response:
+@operation(Accepts(JSON), Allowed(policies.LIST))
+def list_for_consumer(req: webob.Request, context: RequestContext) -> webob.Response:
     """Show what a consumer has; for one that nobody knows, nothing."""
-    context = req.environ['placement.context']
-    context.can(policies.LIST)
     consumer = _as_consumer(util.wsgi_path_item(req.environ, 'consumer_uuid'))
     allocations = AllocationList.get_all_by_consumer(context, consumer)
     return util.json_response(req, _consumer_body(req, allocations), last_modified=modified.newest(allocations))
 
 
-@wsgi_wrapper.PlacementWsgify
-@util.check_accept('application/json')
-@answers.answered(Answer(exception.ResourceProviderNotFound, "Resource provider '{uuid}' not found: {error}"))
-def list_for_resource_provider(req: webob.Request) -> webob.Response:
+@operation(
+    Accepts(JSON),
+    Allowed(policies.RP_LIST),
+    failures=(Answer(exception.ResourceProviderNotFound, "Resource provider '{uuid}' not found: {error}"),),
+)
+def list_for_resource_provider(req: webob.Request, context: RequestContext) -> webob.Response:
     """Show who has what of a provider."""
-    context = req.environ['placement.context']
-    context.can(policies.RP_LIST)
     provider, allocations = AllocationList.get_with_provider(context, util.wsgi_path_item(req.environ, 'uuid'))
     body = _provider_body(req, provider, allocations)
     return util.json_response(req, body, last_modified=modified.newest(allocations))
 
 
-@wsgi_wrapper.PlacementWsgify
-@util.require_content('application/json')
-@answers.answered(
-    _WRONG_GENERATION,
-    _CHANGED,
-    Answer(
-        exception.ResourceClassNotFound,
-        'Unable to allocate inventory for consumer {consumer_uuid}: {error}',
-        exc.HTTPBadRequest,
+@operation(
+    Reads(JSON),
+    Allowed(policies.UPDATE),
+    failures=(
+        _WRONG_GENERATION,
+        _CHANGED,
+        Answer(
+            exception.ResourceClassNotFound,
+            'Unable to allocate inventory for consumer {consumer_uuid}: {error}',
+            exc.HTTPBadRequest,
+        ),
     ),
 )
-def set_allocations_for_consumer(req: webob.Request) -> webob.Response:
+def set_allocations_for_consumer(req: webob.Request, context: RequestContext) -> webob.Response:
     """Replace all allocations of one consumer."""
-    context = req.environ['placement.context']
-    context.can(policies.UPDATE)
     sent = util.wsgi_path_item(req.environ, 'consumer_uuid')
     if not util.is_uuid(sent):
         raise exc.HTTPBadRequest(f'Malformed consumer_uuid: {sent}')
@@ -127,18 +126,18 @@ def set_allocations_for_consumer(req: webob.Request) -> webob.Response:
     return util.empty_response(req, 204)
 
 
-@wsgi_wrapper.PlacementWsgify
-@microversion.version_handler('1.13')
-@util.require_content('application/json')
-@answers.answered(
-    _WRONG_GENERATION,
-    _CHANGED,
-    Answer(exception.ResourceClassNotFound, 'Unable to allocate inventory {error}', exc.HTTPBadRequest),
+@operation(
+    Since('1.13'),
+    Reads(JSON),
+    Allowed(policies.MANAGE),
+    failures=(
+        _WRONG_GENERATION,
+        _CHANGED,
+        Answer(exception.ResourceClassNotFound, 'Unable to allocate inventory {error}', exc.HTTPBadRequest),
+    ),
 )
-def set_allocations(req: webob.Request) -> webob.Response:
+def set_allocations(req: webob.Request, context: RequestContext) -> webob.Response:
     """Replace all allocations of every consumer that the body names, together or not at all."""
-    context = req.environ['placement.context']
-    context.can(policies.MANAGE)
     data = util.extract_json(req.body, schemas.for_version(schema.POST, microversion.wanted(req)))
     claims: dict[str, ConsumerClaim] = {}
     for key, entry in data.items():
@@ -152,11 +151,11 @@ def set_allocations(req: webob.Request) -> webob.Response:
     return util.empty_response(req, 204)
 
 
-@wsgi_wrapper.PlacementWsgify
-@answers.answered(Answer(exception.AllocationsNotFound, "No allocations for consumer '{consumer_uuid}'"))
-def delete_allocations(req: webob.Request) -> webob.Response:
+@operation(
+    Allowed(policies.DELETE),
+    failures=(Answer(exception.AllocationsNotFound, "No allocations for consumer '{consumer_uuid}'"),),
+)
+def delete_allocations(req: webob.Request, context: RequestContext) -> webob.Response:
     """Remove all allocations of a consumer, whatever its generation."""
-    context = req.environ['placement.context']
-    context.can(policies.DELETE)
     claim.delete_allocations(context, _as_consumer(util.wsgi_path_item(req.environ, 'consumer_uuid')))
     return util.empty_response(req, 204)

@@ -1,4 +1,4 @@
-"""Allocation candidates: who could serve a request right now (contract B 5)."""
+"""Allocation candidates: who could serve a request right now."""
 
 from __future__ import annotations
 
@@ -14,32 +14,34 @@ from webob import exc
 
 from placement import exception
 from placement.candidates.sites import Placement
-from placement.handlers import answers, candidate_query
-from placement.handlers.answers import Answer
+from placement.handlers import candidate_query
 from placement.mirror.records import Record
 from placement.objects import candidate_bounds
 from placement.objects.allocation_candidate import AllocationCandidates
 from placement.policies import allocation_candidate as policies
-from placement.web import microversion, request_log, util, wsgi_wrapper
+from placement.web import microversion, request_log, util
+from placement.web.answers import Answer
+from placement.web.context import RequestContext
+from placement.web.operation import JSON, Accepts, Allowed, Since, operation
 
 LOG = log.getLogger(__name__)
 
 
-@wsgi_wrapper.PlacementWsgify
-@microversion.version_handler('1.10')
-@util.check_accept('application/json')
-@answers.answered(
-    Answer(
-        exception.ResourceClassNotFound,
-        'Invalid resource class in resources parameter: {error}',
-        exc.HTTPBadRequest,
+@operation(
+    Since('1.10'),
+    Accepts(JSON),
+    Allowed(policies.LIST),
+    failures=(
+        Answer(
+            exception.ResourceClassNotFound,
+            'Invalid resource class in resources parameter: {error}',
+            exc.HTTPBadRequest,
+        ),
+        Answer(exception.TraitNotFound, '{error}', exc.HTTPBadRequest),
     ),
-    Answer(exception.TraitNotFound, '{error}', exc.HTTPBadRequest),
 )
-def list_allocation_candidates(req: webob.Request) -> webob.Response:
+def list_allocation_candidates(req: webob.Request, context: RequestContext) -> webob.Response:
     """Find the candidates for the request in the query string."""
-    context = req.environ['placement.context']
-    context.can(policies.LIST)
     version = microversion.wanted(req)
     request = candidate_query.parse(req.environ.get('QUERY_STRING', ''), version, context.conf)
     found = AllocationCandidates.get_by_request(context, request, explain_empty=LOG.isEnabledFor(log.INFO))

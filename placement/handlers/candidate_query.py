@@ -1,4 +1,4 @@
-"""The query string of GET /allocation_candidates as a typed request, checked row by row (contract B 5.2)."""
+"""The query string of GET /allocation_candidates as a typed request."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from placement.schemas import allocation_candidate as schema
 from placement.web import query, validation
 from placement.web.query import BadQuery
 
-_GROUP_KEY = re.compile(r'(resources|required|member_of)([1-9][0-9]*)?')
+_GROUP_KEY = re.compile(schema.GROUP_KEY)
 
 #: A larger limit is no limit; Python refuses to convert numerals of thousands of digits.
 _LARGEST_LIMIT = 10**18
@@ -39,7 +39,7 @@ def parse(text: str, version: Version, conf: cfg.ConfigOpts) -> CandidateRequest
     :param text: as WSGI hands it over, without the question mark.
     :param version: the microversion that decides what it may hold.
     :param conf: its group ``placement`` bounds the length and the number of groups.
-    :raises BadQuery: with the phrase of the first row of contract B 5.2 that applies (rows 3 to 14).
+    :raises BadQuery: with the text of the first check of api-ref/allocation-candidates.md that it fails.
     """
     options = conf.placement
     values = _values(text, options.max_query_length)
@@ -63,14 +63,9 @@ def parse(text: str, version: Version, conf: cfg.ConfigOpts) -> CandidateRequest
 
 def _values(text: str, longest: int) -> Values:
     """The values of each key, in the order of the URL."""
-    if len(text) > longest:
-        raise BadQuery(f'Invalid query string parameters: longer than {longest} bytes.')
     values: dict[str, list[str]] = {}
-    try:
-        for key, value in validation.parse_query(text):
-            values.setdefault(key, []).append(value)
-    except UnicodeError as error:
-        raise BadQuery(f'Invalid query string parameters: {error}') from error
+    for key, value in query.pairs(text, longest):
+        values.setdefault(key, []).append(value)
     return values
 
 
@@ -111,7 +106,7 @@ def _group(suffix: str, values: Values, version: Version) -> RequestGroup:
 
 
 def _check_groups(groups: Sequence[RequestGroup], version: Version) -> None:
-    """Rows 9 to 13."""
+    """Refuse groups that lack ``resources`` or contradict themselves."""
     orphans = [group for group in groups if not group.resources]
     traits = ', '.join(f'required{group.suffix}' for group in orphans if group.required)
     if traits:

@@ -1,4 +1,4 @@
-"""Inventories of a provider: all of them, and the one of a class (contract A 3.2, 5.4 and 5.5)."""
+"""Inventories of a provider: all of them, and the one of a class."""
 
 from __future__ import annotations
 
@@ -9,15 +9,17 @@ import webob
 from webob import exc
 
 from placement import exception
-from placement.handlers import answers, modified
-from placement.handlers.answers import Answer
+from placement.handlers import modified
 from placement.objects import inventory as objects
 from placement.objects.inventory import Inventory, InventoryList
 from placement.objects.provider_parts import Provider
 from placement.objects.resource_provider import ResourceProvider
 from placement.policies import inventory as policies
 from placement.schemas import inventory as schema
-from placement.web import error_document, microversion, util, wsgi_wrapper
+from placement.web import error_document, microversion, util
+from placement.web.answers import Answer
+from placement.web.context import RequestContext
+from placement.web.operation import JSON, Accepts, Allowed, Reads, Since, operation
 
 _FIELDS = ('total', 'reserved', 'min_unit', 'max_unit', 'step_size', 'allocation_ratio')
 
@@ -37,15 +39,15 @@ def _collection(provider: ResourceProvider | Provider, inventories: Iterable[Inv
     }
 
 
-def _provider(req: webob.Request) -> ResourceProvider:
+def _provider(req: webob.Request, context: RequestContext) -> ResourceProvider:
     uuid = util.wsgi_path_item(req.environ, 'uuid')
-    return ResourceProvider.get_with(req.environ['placement.context'], uuid, objects.read)
+    return ResourceProvider.get_with(context, uuid, objects.read)
 
 
 def _make(req: webob.Request, provider: ResourceProvider, resource_class: str, record: dict[str, Any]) -> Inventory:
     """Build an inventory from a record of the body, refusing a capacity that the microversion forbids.
 
-    :raises exception.InvalidInventoryCapacity: contract A 3.2.
+    :raises exception.InvalidInventoryCapacity: api-ref/capacity.md#capacity-that-may-be-stored.
     """
     inventory = Inventory.from_request(resource_class, record)
     zero_allowed = microversion.wanted(req) >= (1, 26)
@@ -60,33 +62,30 @@ def _make(req: webob.Request, provider: ResourceProvider, resource_class: str, r
     raise exception.InvalidInventoryCapacity(resource_class=resource_class, uuid=provider.uuid, rule=rule)
 
 
-@wsgi_wrapper.PlacementWsgify
-@util.check_accept('application/json')
-@answers.answered()
-def get_inventories(req: webob.Request) -> webob.Response:
+@operation(Accepts(JSON), Allowed(policies.LIST))
+def get_inventories(req: webob.Request, context: RequestContext) -> webob.Response:
     """Show all inventories of a provider."""
-    context = req.environ['placement.context']
-    context.can(policies.LIST)
     provider, inventories = InventoryList.get_with_provider(context, util.wsgi_path_item(req.environ, 'uuid'))
     return util.json_response(req, _collection(provider, inventories), last_modified=modified.newest(inventories))
 
 
-@wsgi_wrapper.PlacementWsgify
-@util.require_content('application/json')
-@answers.answered(
-    Answer(exception.Invalid, 'Unable to create inventory for resource provider {uuid}: {error}'),
-    Answer(
-        exception.ResourceClassNotFound,
-        'Unable to create inventory for resource provider {uuid}: {error}',
-        exc.HTTPBadRequest,
+@operation(
+    Reads(JSON),
+    Allowed(policies.CREATE),
+    failures=(
+        Answer(exception.Invalid, 'Unable to create inventory for resource provider {uuid}: {error}'),
+        Answer(
+            exception.ResourceClassNotFound,
+            'Unable to create inventory for resource provider {uuid}: {error}',
+            exc.HTTPBadRequest,
+        ),
+        Answer(exception.InventoryExists, 'Update conflict: {error}', code=error_document.CONCURRENT_UPDATE),
+        Answer(exception.ConcurrentUpdate, 'Update conflict: {error}'),
     ),
-    Answer(exception.InventoryExists, 'Update conflict: {error}', code=error_document.CONCURRENT_UPDATE),
-    Answer(exception.ConcurrentUpdate, 'Update conflict: {error}'),
 )
-def create_inventory(req: webob.Request) -> webob.Response:
+def create_inventory(req: webob.Request, context: RequestContext) -> webob.Response:
     """Add the inventory of one class."""
-    req.environ['placement.context'].can(policies.CREATE)
-    provider = _provider(req)
+    provider = _provider(req, context)
     record = util.extract_json(req.body, schema.POST_ONE)
     inventory = _make(req, provider, record['resource_class'], record)
     provider.add_inventory(inventory)
@@ -95,23 +94,24 @@ def create_inventory(req: webob.Request) -> webob.Response:
     return response
 
 
-@wsgi_wrapper.PlacementWsgify
-@util.require_content('application/json')
-@answers.answered(
-    Answer(exception.Invalid, 'Unable to update inventory for resource provider {uuid}: {error}'),
-    Answer(
-        exception.ResourceClassNotFound,
-        'Unknown resource class in inventory for resource provider {uuid}: {error}',
-        exc.HTTPBadRequest,
+@operation(
+    Reads(JSON),
+    Allowed(policies.UPDATE),
+    failures=(
+        Answer(exception.Invalid, 'Unable to update inventory for resource provider {uuid}: {error}'),
+        Answer(
+            exception.ResourceClassNotFound,
+            'Unknown resource class in inventory for resource provider {uuid}: {error}',
+            exc.HTTPBadRequest,
+        ),
+        Answer(exception.InventoryInUse, 'update conflict: {error}'),
+        Answer(exception.ProviderGenerationMismatch),
+        Answer(exception.ConcurrentUpdate, 'update conflict: {error}'),
     ),
-    Answer(exception.InventoryInUse, 'update conflict: {error}'),
-    Answer(exception.ProviderGenerationMismatch),
-    Answer(exception.ConcurrentUpdate, 'update conflict: {error}'),
 )
-def set_inventories(req: webob.Request) -> webob.Response:
+def set_inventories(req: webob.Request, context: RequestContext) -> webob.Response:
     """Replace all inventories of a provider by those in the body."""
-    req.environ['placement.context'].can(policies.UPDATE)
-    provider = _provider(req)
+    provider = _provider(req, context)
     data = util.extract_json(req.body, schema.PUT_ALL)
     provider.check_generation(data['resource_provider_generation'])
     inventories = [_make(req, provider, name, record) for name, record in data['inventories'].items()]
@@ -119,41 +119,37 @@ def set_inventories(req: webob.Request) -> webob.Response:
     return util.json_response(req, _collection(provider, inventories), last_modified=modified.now())
 
 
-@wsgi_wrapper.PlacementWsgify
-@microversion.version_handler('1.5', status_code=405)
-@answers.answered(
-    Answer(exception.ConcurrentUpdate, 'Unable to delete inventory for resource provider {uuid}: {error}'),
+@operation(
+    Since('1.5', otherwise=405),
+    Allowed(policies.DELETE),
+    failures=(Answer(exception.ConcurrentUpdate, 'Unable to delete inventory for resource provider {uuid}: {error}'),),
 )
-def delete_inventories(req: webob.Request) -> webob.Response:
+def delete_inventories(req: webob.Request, context: RequestContext) -> webob.Response:
     """Remove all inventories of a provider."""
-    req.environ['placement.context'].can(policies.DELETE)
-    _provider(req).delete_inventories()
+    _provider(req, context).delete_inventories()
     return util.empty_response(req, 204)
 
 
-@wsgi_wrapper.PlacementWsgify
-@util.check_accept('application/json')
-@answers.answered()
-def get_inventory(req: webob.Request) -> webob.Response:
+@operation(Accepts(JSON), Allowed(policies.SHOW))
+def get_inventory(req: webob.Request, context: RequestContext) -> webob.Response:
     """Show the inventory of one class."""
-    context = req.environ['placement.context']
-    context.can(policies.SHOW)
     uuid, resource_class = (util.wsgi_path_item(req.environ, name) for name in ('uuid', 'resource_class'))
     provider, inventory = Inventory.get_with_provider(context, uuid, resource_class)
     return util.json_response(req, _single(provider, inventory), last_modified=inventory.modified)
 
 
-@wsgi_wrapper.PlacementWsgify
-@util.require_content('application/json')
-@answers.answered(
-    Answer(exception.Invalid, 'Unable to update inventory for resource provider {uuid}: {error}'),
-    Answer(exception.ProviderGenerationMismatch),
-    Answer(exception.ConcurrentUpdate, 'update conflict: {error}'),
+@operation(
+    Reads(JSON),
+    Allowed(policies.UPDATE),
+    failures=(
+        Answer(exception.Invalid, 'Unable to update inventory for resource provider {uuid}: {error}'),
+        Answer(exception.ProviderGenerationMismatch),
+        Answer(exception.ConcurrentUpdate, 'update conflict: {error}'),
+    ),
 )
-def update_inventory(req: webob.Request) -> webob.Response:
+def update_inventory(req: webob.Request, context: RequestContext) -> webob.Response:
     """Overwrite the inventory of one class, which must exist."""
-    req.environ['placement.context'].can(policies.UPDATE)
-    provider = _provider(req)
+    provider = _provider(req, context)
     record = util.extract_json(req.body, schema.PUT_ONE)
     provider.check_generation(record['resource_provider_generation'])
     inventory = _make(req, provider, util.wsgi_path_item(req.environ, 'resource_class'), record)
@@ -161,20 +157,21 @@ def update_inventory(req: webob.Request) -> webob.Response:
     return util.json_response(req, _single(provider, inventory), last_modified=modified.now())
 
 
-@wsgi_wrapper.PlacementWsgify
-@answers.answered(
-    Answer(exception.ResourceClassNotFound, 'No inventory of class {resource_class} found for delete'),
-    Answer(exception.InventoryNotFound, 'No inventory of class {resource_class} found for delete'),
-    # Not the code of an inventory in use: a surprise that clients know (contract A 2).
-    Answer(
-        exception.InventoryInUse,
-        'Unable to delete inventory of class {resource_class}: {error}',
-        code=error_document.CONCURRENT_UPDATE,
+@operation(
+    Allowed(policies.DELETE),
+    failures=(
+        Answer(exception.ResourceClassNotFound, 'No inventory of class {resource_class} found for delete'),
+        Answer(exception.InventoryNotFound, 'No inventory of class {resource_class} found for delete'),
+        # Not the code of an inventory in use: clients know it like this (api-ref/errors.md#codes-that-surprise).
+        Answer(
+            exception.InventoryInUse,
+            'Unable to delete inventory of class {resource_class}: {error}',
+            code=error_document.CONCURRENT_UPDATE,
+        ),
+        Answer(exception.ConcurrentUpdate, 'Unable to delete inventory of class {resource_class}: {error}'),
     ),
-    Answer(exception.ConcurrentUpdate, 'Unable to delete inventory of class {resource_class}: {error}'),
 )
-def delete_inventory(req: webob.Request) -> webob.Response:
+def delete_inventory(req: webob.Request, context: RequestContext) -> webob.Response:
     """Remove the inventory of one class."""
-    req.environ['placement.context'].can(policies.DELETE)
-    _provider(req).delete_inventory(util.wsgi_path_item(req.environ, 'resource_class'))
+    _provider(req, context).delete_inventory(util.wsgi_path_item(req.environ, 'resource_class'))
     return util.empty_response(req, 204)

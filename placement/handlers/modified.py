@@ -1,4 +1,4 @@
-"""When what is returned was last modified, for ``Last-Modified`` (contract A 1.12)."""
+"""When what is returned was last modified, for ``Last-Modified`` (api-ref/rules.md#cache-headers)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Resource providers: the list with its filters, and one provider (contract A 5.2 and 5.3)."""
+"""Resource providers: the list with its filters, and one provider."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from oslo_utils import uuidutils
 from webob import exc
 
 from placement import exception, schemas
-from placement.handlers import answers
-from placement.handlers.answers import Answer
+from placement.absent import ABSENT
 from placement.mirror import listing
 from placement.mirror.block import Block
 from placement.mirror.listing import ProviderFilters
@@ -20,9 +19,12 @@ from placement.mirror.records import Record
 from placement.objects import resource_provider as objects
 from placement.policies import resource_provider as policies
 from placement.schemas import resource_provider as schema
-from placement.web import microversion, query, util, wsgi_wrapper
+from placement.web import answers, microversion, query, util
+from placement.web.answers import Answer
+from placement.web.context import RequestContext
+from placement.web.operation import JSON, Accepts, Allowed, Reads, operation
 
-# What a link's name is, and the first microversion that has it; self stands apart (contract A 3.5).
+# What a link's name is, and the first microversion that has it; self stands apart.
 _SUB_RESOURCES = (
     ('inventories', (1, 0)),
     ('usages', (1, 0)),
@@ -76,20 +78,20 @@ def _filters(req: webob.Request) -> ProviderFilters:
     )
 
 
-@wsgi_wrapper.PlacementWsgify
-@util.check_accept('application/json')
-@answers.answered(
-    Answer(
-        exception.ResourceClassNotFound,
-        'Invalid resource class in resources parameter: {error}',
-        exc.HTTPBadRequest,
+@operation(
+    Accepts(JSON),
+    Allowed(policies.LIST),
+    failures=(
+        Answer(
+            exception.ResourceClassNotFound,
+            'Invalid resource class in resources parameter: {error}',
+            exc.HTTPBadRequest,
+        ),
+        Answer(exception.TraitNotFound, 'Invalid trait(s) in "required" parameter: {error}', exc.HTTPBadRequest),
     ),
-    Answer(exception.TraitNotFound, 'Invalid trait(s) in "required" parameter: {error}', exc.HTTPBadRequest),
 )
-def list_resource_providers(req: webob.Request) -> webob.Response:
+def list_resource_providers(req: webob.Request, context: RequestContext) -> webob.Response:
     """List the providers that pass every filter of the query string."""
-    context = req.environ['placement.context']
-    context.can(policies.LIST)
     listed = list(listing.matching(context.mirror.current(), _filters(req)))
     members = {'resource_providers': ('[]', _entries(req, listed))}
     return util.fragments_response(req, members, last_modified=listing.newest(listed))
@@ -108,13 +110,9 @@ def _entries(req: webob.Request, listed: Iterable[tuple[Block, Sequence[int]]]) 
     return [entry for block, rows in listed for entry in block.fragments(form, rows, write)]
 
 
-@wsgi_wrapper.PlacementWsgify
-@util.require_content('application/json')
-@answers.answered()
-def create_resource_provider(req: webob.Request) -> webob.Response:
+@operation(Reads(JSON), Allowed(policies.CREATE))
+def create_resource_provider(req: webob.Request, context: RequestContext) -> webob.Response:
     """Create a provider: 201 and empty below 1.20, from there 200 with the provider."""
-    context = req.environ['placement.context']
-    context.can(policies.CREATE)
     version = microversion.wanted(req)
     data = util.extract_json(req.body, schemas.for_version(schema.POST, version))
     name, uuid = data['name'], _canonical(data.get('uuid')) or uuidutils.generate_uuid()
@@ -138,42 +136,33 @@ def create_resource_provider(req: webob.Request) -> webob.Response:
     return response
 
 
-@wsgi_wrapper.PlacementWsgify
-@util.check_accept('application/json')
-@answers.answered()
-def get_resource_provider(req: webob.Request) -> webob.Response:
+@operation(Accepts(JSON), Allowed(policies.SHOW))
+def get_resource_provider(req: webob.Request, context: RequestContext) -> webob.Response:
     """Show one provider."""
-    context = req.environ['placement.context']
-    context.can(policies.SHOW)
     provider = objects.ResourceProvider.get_by_uuid(context, util.wsgi_path_item(req.environ, 'uuid'))
     return util.json_response(req, _serialize(req, provider), last_modified=provider.modified)
 
 
-@wsgi_wrapper.PlacementWsgify
-@util.require_content('application/json')
-@answers.answered(
-    Answer(exception.ParentProviderNotFound, 'Unable to save resource provider {uuid}: {error}'),
-    Answer(exception.Invalid, 'Unable to save resource provider {uuid}: {error}'),
-    Answer(exception.DuplicateProviderName, 'Conflicting resource provider {name} already exists'),
+@operation(
+    Reads(JSON),
+    Allowed(policies.UPDATE),
+    failures=(
+        Answer(exception.ParentProviderNotFound, 'Unable to save resource provider {uuid}: {error}'),
+        Answer(exception.Invalid, 'Unable to save resource provider {uuid}: {error}'),
+        Answer(exception.DuplicateProviderName, 'Conflicting resource provider {name} already exists'),
+    ),
 )
-def update_resource_provider(req: webob.Request) -> webob.Response:
+def update_resource_provider(req: webob.Request, context: RequestContext) -> webob.Response:
     """Rename a provider and, from 1.14, give it a parent; an absent parent member leaves the parent alone."""
-    context = req.environ['placement.context']
-    context.can(policies.UPDATE)
     provider = objects.ResourceProvider.get_by_uuid(context, util.wsgi_path_item(req.environ, 'uuid'))
     data = util.extract_json(req.body, schemas.for_version(schema.PUT, microversion.wanted(req)))
-    parent: str | objects.Unchanged | None = objects.UNCHANGED
-    if 'parent_provider_uuid' in data:
-        parent = _canonical(data['parent_provider_uuid'])
+    parent = _canonical(data['parent_provider_uuid']) if 'parent_provider_uuid' in data else ABSENT
     provider.update(data['name'], parent=parent)
     return util.json_response(req, _serialize(req, provider), last_modified=provider.modified)
 
 
-@wsgi_wrapper.PlacementWsgify
-@answers.answered(Answer(exception.ResourceProviderNotFound, '{error} for delete'))
-def delete_resource_provider(req: webob.Request) -> webob.Response:
+@operation(Allowed(policies.DELETE), failures=(Answer(exception.ResourceProviderNotFound, '{error} for delete'),))
+def delete_resource_provider(req: webob.Request, context: RequestContext) -> webob.Response:
     """Remove a provider with its inventories and associations."""
-    context = req.environ['placement.context']
-    context.can(policies.DELETE)
     objects.ResourceProvider.destroy(context, util.wsgi_path_item(req.environ, 'uuid'))
     return util.empty_response(req, 204)

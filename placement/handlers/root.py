@@ -1,15 +1,17 @@
-"""The version document at / (contract A 5.1)."""
+"""The version document at /."""
 
 from __future__ import annotations
 
 import webob
 
 from placement.handlers import modified
-from placement.web import microversion, util, wsgi_wrapper
+from placement.web import microversion, util
+from placement.web.context import RequestContext
+from placement.web.operation import operation
 
 
-@wsgi_wrapper.PlacementWsgify
-def home(req: webob.Request) -> webob.Response:
+@operation()
+def home(req: webob.Request, _context: RequestContext) -> webob.Response:
     """Say which microversions are served. The href is empty, so it means this same URL below any prefix."""
     document = {
         'id': 'v1.0',

@@ -1,4 +1,4 @@
-"""Traits, and the traits of a provider (contract A 5.7 to 5.9)."""
+"""Traits, and the traits of a provider."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ import webob
 from webob import exc
 
 from placement import exception
-from placement.handlers import answers, modified
-from placement.handlers.answers import Answer
+from placement.handlers import modified
 from placement.objects import trait
 from placement.objects.provider_parts import Provider
 from placement.objects.resource_provider import ResourceProvider
 from placement.objects.trait import Trait, TraitList
 from placement.policies import trait as policies
 from placement.schemas import trait as schema
-from placement.web import microversion, util, validation, wsgi_wrapper
+from placement.web import util, validation
+from placement.web.answers import Answer
+from placement.web.context import RequestContext
+from placement.web.operation import JSON, Accepts, Allowed, Reads, Since, operation
 
 _INVALID_NAME = (
     'The trait is invalid. A valid trait must be no longer than 255 characters, start with the prefix "CUSTOM_" '
@@ -34,32 +36,27 @@ def _for_provider(req: webob.Request, provider: ResourceProvider | Provider, tra
     return util.json_response(req, body, last_modified=modified.newest(traits))
 
 
-@wsgi_wrapper.PlacementWsgify
-@microversion.version_handler('1.6')
-@util.check_accept('application/json')
-@answers.answered()
-def list_traits_for_resource_provider(req: webob.Request) -> webob.Response:
+@operation(Since('1.6'), Accepts(JSON), Allowed(policies.RP_LIST))
+def list_traits_for_resource_provider(req: webob.Request, context: RequestContext) -> webob.Response:
     """Show the traits of a provider."""
-    context = req.environ['placement.context']
-    context.can(policies.RP_LIST)
     provider, traits = TraitList.get_with_provider(context, util.wsgi_path_item(req.environ, 'uuid'))
     return _for_provider(req, provider, traits)
 
 
-@wsgi_wrapper.PlacementWsgify
-@microversion.version_handler('1.6')
-@util.require_content('application/json')
-@answers.answered(
-    Answer(
-        exception.ProviderGenerationMismatch,
-        "Resource provider's generation already changed. Please update the generation and try again.",
+@operation(
+    Since('1.6'),
+    Reads(JSON),
+    Allowed(policies.RP_UPDATE),
+    failures=(
+        Answer(
+            exception.ProviderGenerationMismatch,
+            "Resource provider's generation already changed. Please update the generation and try again.",
+        ),
+        Answer(exception.TraitNotFound, 'No such trait {names}', exc.HTTPBadRequest),
     ),
-    Answer(exception.TraitNotFound, 'No such trait {names}', exc.HTTPBadRequest),
 )
-def update_traits_for_resource_provider(req: webob.Request) -> webob.Response:
+def update_traits_for_resource_provider(req: webob.Request, context: RequestContext) -> webob.Response:
     """Replace the traits of a provider by the set in the body."""
-    context = req.environ['placement.context']
-    context.can(policies.RP_UPDATE)
     data = util.extract_json(req.body, schema.PUT_FOR_PROVIDER)
     read = functools.partial(trait.read, wanted=data['traits'])
     provider = ResourceProvider.get_with(context, util.wsgi_path_item(req.environ, 'uuid'), read)
@@ -67,19 +64,15 @@ def update_traits_for_resource_provider(req: webob.Request) -> webob.Response:
     return _for_provider(req, provider, provider.set_traits(data['traits']))
 
 
-@wsgi_wrapper.PlacementWsgify
-@microversion.version_handler('1.6')
-@answers.answered()
-def delete_traits_for_resource_provider(req: webob.Request) -> webob.Response:
+@operation(Since('1.6'), Allowed(policies.RP_DELETE))
+def delete_traits_for_resource_provider(req: webob.Request, context: RequestContext) -> webob.Response:
     """Take all traits from a provider."""
-    context = req.environ['placement.context']
-    context.can(policies.RP_DELETE)
     ResourceProvider.get_with(context, util.wsgi_path_item(req.environ, 'uuid'), trait.read).clear_traits()
     return util.empty_response(req, 204)
 
 
 def _name_filter(value: str) -> dict[str, Any]:
-    """Read ``in:A,B`` or ``startswith:PREFIX``; another operator filters nothing (contract A 8, D15)."""
+    """Read ``in:A,B`` or ``startswith:PREFIX``; another operator filters nothing (api-ref/traits.md)."""
     operator, colon, operand = value.partition(':')
     if not colon:
         raise exc.HTTPBadRequest(
@@ -97,14 +90,9 @@ def _associated_filter(value: str) -> dict[str, Any]:
     return {'associated': value.lower() == 'true'}
 
 
-@wsgi_wrapper.PlacementWsgify
-@microversion.version_handler('1.6')
-@util.check_accept('application/json')
-@answers.answered()
-def list_traits(req: webob.Request) -> webob.Response:
+@operation(Since('1.6'), Accepts(JSON), Allowed(policies.LIST))
+def list_traits(req: webob.Request, context: RequestContext) -> webob.Response:
     """List the traits, all or those that the query string selects."""
-    context = req.environ['placement.context']
-    context.can(policies.LIST)
     params = util.validate_query_params(req, schema.LIST)
     filters: dict[str, Any] = {}
     if 'name' in params:
@@ -116,24 +104,16 @@ def list_traits(req: webob.Request) -> webob.Response:
     return util.json_response(req, body, last_modified=modified.newest(traits))
 
 
-@wsgi_wrapper.PlacementWsgify
-@microversion.version_handler('1.6')
-@answers.answered()
-def get_trait(req: webob.Request) -> webob.Response:
+@operation(Since('1.6'), Allowed(policies.SHOW))
+def get_trait(req: webob.Request, context: RequestContext) -> webob.Response:
     """Say whether a trait exists."""
-    context = req.environ['placement.context']
-    context.can(policies.SHOW)
     found = Trait.get_by_name(context, util.wsgi_path_item(req.environ, 'name'))
     return util.empty_response(req, 204, last_modified=found.modified)
 
 
-@wsgi_wrapper.PlacementWsgify
-@microversion.version_handler('1.6')
-@answers.answered()
-def put_trait(req: webob.Request) -> webob.Response:
+@operation(Since('1.6'), Allowed(policies.UPDATE))
+def put_trait(req: webob.Request, context: RequestContext) -> webob.Response:
     """Create a custom trait, or confirm that it exists."""
-    context = req.environ['placement.context']
-    context.can(policies.UPDATE)
     name = util.wsgi_path_item(req.environ, 'name')
     try:
         validation.validate(name, schema.CUSTOM_TRAIT_NAME)
@@ -148,12 +128,8 @@ def put_trait(req: webob.Request) -> webob.Response:
     )
 
 
-@wsgi_wrapper.PlacementWsgify
-@microversion.version_handler('1.6')
-@answers.answered()
-def delete_trait(req: webob.Request) -> webob.Response:
+@operation(Since('1.6'), Allowed(policies.DELETE))
+def delete_trait(req: webob.Request, context: RequestContext) -> webob.Response:
     """Remove a custom trait that no provider has."""
-    context = req.environ['placement.context']
-    context.can(policies.DELETE)
     Trait.destroy(context, util.wsgi_path_item(req.environ, 'name'))
     return util.empty_response(req, 204)

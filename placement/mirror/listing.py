@@ -1,4 +1,4 @@
-"""Which resource providers pass the filters of a list (api-ref: list resource providers)."""
+"""Which resource providers pass the filters of a list (api-ref/resource-providers.md)."""
 
 from __future__ import annotations
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from placement import room
 from placement.candidates.reasons import Reason
 from placement.candidates.rows import Inventory
 
@@ -43,11 +45,13 @@ class Stock:
         """Make the columns of ``entries``, which are in order of position."""
         rows = _integers(row for row, _ in entries)
         have = [one for _, one in entries]
-        total = _integers(one.total for one in have)
-        reserved = _integers(one.reserved for one in have)
-        ratio = np.array([one.allocation_ratio for one in have], dtype=np.float64)
-        # The same product of doubles as in Inventory.refusal; whole numbers fit below it exactly when below its floor.
-        ceiling = np.clip(np.floor((total - reserved) * ratio), -_PLENTY, _PLENTY).astype(np.int64)
+        sizes = SimpleNamespace(
+            total=_integers(one.total for one in have),
+            reserved=_integers(one.reserved for one in have),
+            allocation_ratio=np.array([one.allocation_ratio for one in have], dtype=np.float64),
+        )
+        # A whole number is at most the limit exactly when it is at most its floor.
+        ceiling = np.clip(np.floor(room.limit(sizes)), -_PLENTY, _PLENTY).astype(np.int64)
         return cls._complete(
             rows=rows,
             ceiling=ceiling,
@@ -64,12 +68,12 @@ class Stock:
         return cls(**columns, headroom=headroom, plain=plain)
 
     def fitting(self, amount: int) -> Integers:
-        """Return the positions of the providers that have room for ``amount``, of any size (api-ref: room rule)."""
+        """Return the positions of the providers that have room for ``amount``, of any size."""
         if amount >= _PLENTY:
             return self.rows[:0]
         fits = self.headroom >= amount
         if not self.plain:
-            fits &= (self.min_unit <= amount) & (amount % self.step_size == 0)
+            fits &= room.obeys_units(self, amount, amount, amount)
         rows: Integers = self.rows[fits]
         return rows
 

@@ -63,7 +63,7 @@ class AllocationList(base.ObjectList):
 
 
 def _nobody(context: Any) -> dict[str, str]:
-    """Project and user of an allocation of an adopted database that lacks a consumer record (contract B 2.1)."""
+    """Project and user of an allocation of an adopted database that lacks a consumer record."""
     options = context.conf.placement
     return {
         'nobody_project': options.incomplete_consumer_project_id,

@@ -68,7 +68,7 @@ class AllocationCandidates:
         """Return the positions, by block, of the providers whose summaries belong to the answer.
 
         From 1.29 on these are all of every tree that has a provider in use, before that the providers in use alone
-        (api-ref: provider summaries).
+        (api-ref/candidate-search.md#summaries).
         """
         if not self.request.nested_aware:
             return {block: sorted(rows) for block, rows in self._used().items()}

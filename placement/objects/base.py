@@ -72,7 +72,7 @@ class Timestamped(PlacementObject):
 
     @property
     def modified(self) -> dt.datetime:
-        """When the thing was last updated, or created if it never was; now if nobody recorded it (contract A 1.12)."""
+        """When the thing was last updated, or created if it never was; now if nobody recorded it."""
         return modified(self.updated_at, self.created_at)
 
 

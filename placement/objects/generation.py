@@ -18,7 +18,7 @@ def bump(tx: sa.Connection, provider: Any) -> None:
     Notes that the provider changes, as that is what its generation says.
 
     :param provider: a ``ResourceProvider``.
-    :raises ConcurrentProviderUpdate: it is no longer that value, or the provider is gone (contract A 1.13).
+    :raises ConcurrentProviderUpdate: it is no longer that value, or the provider is gone.
     """
     if tx.execute(_BUMP, {'provider': provider.id, 'seen': provider.generation}).rowcount != 1:
         raise exception.ConcurrentProviderUpdate

@@ -11,7 +11,7 @@ from oslo_db import exception as db_exc
 from oslo_log import log
 from oslo_utils import timeutils
 
-from placement import exception
+from placement import exception, room
 from placement.db import statements, tables
 from placement.objects import base, generation, provider_parts
 from placement.objects.base import fields
@@ -22,7 +22,7 @@ _inventories = tables.inventories
 _classes = tables.resource_classes
 
 #: What a request may leave out, and what it then means. A write replaces the whole record.
-_DEFAULTS = {'reserved': 0, 'min_unit': 1, 'max_unit': tables.LARGEST_INTEGER, 'step_size': 1, 'allocation_ratio': 1.0}
+_DEFAULTS = {'reserved': 0, 'min_unit': 1, 'max_unit': room.LARGEST, 'step_size': 1, 'allocation_ratio': 1.0}
 _WRITABLE = ('total', *_DEFAULTS)
 
 #: How many inventories one statement overwrites.
@@ -56,7 +56,7 @@ class Inventory(base.Timestamped):
 
     @classmethod
     def from_request(cls, resource_class: str, record: Mapping[str, Any]) -> Inventory:
-        """The inventory that a validated request describes, with defaults filled in (contract A 3.2)."""
+        """The inventory that a validated request describes, with defaults filled in."""
         values = {name: record.get(name, default) for name, default in _DEFAULTS.items()}
         # Not every database keeps the sign of -0.0, and 0.0 is what is meant.
         values['allocation_ratio'] += 0.0
@@ -88,7 +88,7 @@ class Inventory(base.Timestamped):
     @property
     def capacity(self) -> int:
         """How much may be used in all: truncated towards zero."""
-        return int((self.total - self.reserved) * self.allocation_ratio)
+        return room.capacity(self)
 
 
 @base.register

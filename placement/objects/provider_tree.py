@@ -69,7 +69,7 @@ def rename(tx: sa.Connection, provider_id: int, uuid: str, name: str) -> None:
 
 
 def set_parent(tx: sa.Connection, provider_id: int, uuid: str, parent_uuid: str | None) -> None:
-    """Apply the parent rules of contract A 5.3 to a provider, given the parent that a request names.
+    """Apply api-ref/resource-providers.md#the-rules-of-parents, given the parent that a request names.
 
     :raises ParentProviderNotFound, ReparentingNotAllowed, UnparentingNotAllowed, ProviderTreeLoop:
     :raises ResourceProviderNotFound: it is gone.

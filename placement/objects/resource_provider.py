@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -12,6 +11,7 @@ from oslo_db import exception as db_exc
 from oslo_utils import timeutils
 
 from placement import exception
+from placement.absent import ABSENT, Absent
 from placement.db import changes, names, tables
 from placement.objects import aggregate, base, generation, inventory, provider_parts, provider_tree, trait
 from placement.objects.base import fields
@@ -21,22 +21,13 @@ _parents = _providers.alias('parent')
 _roots = _providers.alias('root')
 
 
-class Unchanged(enum.Enum):
-    """The type of ``UNCHANGED``."""
-
-    UNCHANGED = 'unchanged'
-
-
 #: Reads a provider along with what hangs on it, given a context and a uuid.
 Reader = Callable[[Any, str], tuple[provider_parts.Provider, list[sa.Row[Any]]]]
-
-#: Given as the parent in an update: leave it alone.
-UNCHANGED = Unchanged.UNCHANGED
 
 
 @base.register
 class ResourceProvider(base.Timestamped):
-    """Something that has inventory; a node of a tree (contract A 3.5).
+    """Something that has inventory; a node of a tree.
 
     A change of what hangs on a provider (inventories, traits, aggregates) is guarded by a compare-and-swap of
     ``generation`` from the value that this object was read with.
@@ -88,7 +79,7 @@ class ResourceProvider(base.Timestamped):
 
     @classmethod
     def create(cls, context: Any, *, name: str, uuid: str, parent_provider_uuid: str | None = None) -> ResourceProvider:
-        """Store a new provider, a root unless a parent is given (contract A 5.2).
+        """Store a new provider, a root unless a parent is given.
 
         :raises ParentProviderIsSelf: the parent is the provider itself.
         :raises ParentProviderNotFound: there is no such parent.
@@ -133,8 +124,8 @@ class ResourceProvider(base.Timestamped):
         """
         context.db.write(lambda tx: provider_tree.delete(tx, uuid))
 
-    def update(self, name: str, parent: str | Unchanged | None = UNCHANGED) -> None:
-        """Rename the provider and, if ``parent`` is given, let its tree join the parent's (contract A 5.3).
+    def update(self, name: str, parent: str | Absent | None = ABSENT) -> None:
+        """Rename the provider and, unless ``parent`` is absent, let its tree join the parent's.
 
         :raises ParentProviderNotFound, ReparentingNotAllowed, UnparentingNotAllowed, ProviderTreeLoop: parent rules.
         :raises DuplicateProviderName: another provider has the name.
@@ -142,7 +133,7 @@ class ResourceProvider(base.Timestamped):
         """
 
         def work(tx: sa.Connection) -> ResourceProvider:
-            if not isinstance(parent, Unchanged):
+            if not isinstance(parent, Absent):
                 provider_tree.set_parent(tx, self.id, self.uuid, parent)
             provider_tree.rename(tx, self.id, self.uuid, name)
             return self._get(self._context, tx, self.uuid)

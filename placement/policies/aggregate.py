@@ -1,4 +1,4 @@
-"""Policy rules of aggregates (contract A 7)."""
+"""Policy rules of aggregates."""
 
 from __future__ import annotations
 

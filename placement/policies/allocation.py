@@ -1,4 +1,4 @@
-"""Policy rules of allocations (contract A 7)."""
+"""Policy rules of allocations."""
 
 from __future__ import annotations
 

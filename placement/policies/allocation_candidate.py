@@ -1,4 +1,4 @@
-"""Policy rules of allocation candidates (contract A 7)."""
+"""Policy rules of allocation candidates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Policy rules that the others are made of, and how a rule of an operation is declared (contract A 7)."""
+"""Policy rules that the others are made of, and how a rule of an operation is declared."""
 
 from __future__ import annotations
 

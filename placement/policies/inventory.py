@@ -1,4 +1,4 @@
-"""Policy rules of inventories (contract A 7)."""
+"""Policy rules of inventories."""
 
 from __future__ import annotations
 

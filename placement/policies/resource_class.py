@@ -1,4 +1,4 @@
-"""Policy rules of resource classes (contract A 7)."""
+"""Policy rules of resource classes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Policy rules of resource providers (contract A 7)."""
+"""Policy rules of resource providers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Policy rules of traits (contract A 7)."""
+"""Policy rules of traits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Policy rules of usages (contract A 7)."""
+"""Policy rules of usages."""
 
 from __future__ import annotations
 

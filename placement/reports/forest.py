@@ -9,7 +9,7 @@ from typing import Any
 import os_traits
 import sqlalchemy as sa
 
-from placement import exception
+from placement import exception, room
 from placement.db import names, tables
 from placement.db.api import Database
 
@@ -69,7 +69,7 @@ class Sharing:
 
 @dataclasses.dataclass(frozen=True)
 class Tree:
-    """One tree, and the sharing providers that reach it (contract B 5.3)."""
+    """One tree, and the sharing providers that reach it."""
 
     root: Node
     sharing: Sequence[Sharing]
@@ -123,7 +123,7 @@ def _hang_on(tx: sa.Connection, within: sa.ColumnElement[bool], nodes: Mapping[i
 
 
 def _stock(row: sa.Row[Any]) -> Stock:
-    capacity = max(int((row.total - row.reserved) * row.allocation_ratio), 0)
+    capacity = max(room.capacity(row), 0)
     # An inventory whose class is gone is still there, and nothing else would show it.
     name = row.resource_class or f'class {row.resource_class_id}'
     return Stock(name, row.total, row.reserved, row.allocation_ratio, capacity, row.used)

@@ -1,4 +1,4 @@
-"""Schemas of /resource_providers/{uuid}/aggregates (contract A 5.6)."""
+"""Schemas of /resource_providers/{uuid}/aggregates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Schemas of /allocations and /allocations/{consumer_uuid} (contract B 4.2 and 4.4)."""
+"""Schemas of /allocations and /allocations/{consumer_uuid}."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Schemas of the query of /allocation_candidates: which keys there are, and the form of plain ones (contract B 5.1).
+"""Schemas of the query of /allocation_candidates: which keys there are, and the form of plain ones.
 
 The values of ``resources``, ``required`` and ``member_of`` have a grammar of their own, in ``placement.web.query``.
 """
@@ -7,9 +7,13 @@ from __future__ import annotations
 
 from placement.schemas import Schema, Windows
 
+_POLICIES = ['none', 'isolate']
+
 # [0-9] and not \d, which knows other digits; \Z and not $, which a newline may follow.
 LIMIT = r'^[1-9][0-9]*\Z'
-GROUP_POLICY = r'^(none|isolate)\Z'
+GROUP_POLICY = rf'^({"|".join(_POLICIES)})\Z'
+#: Of what kind a parameter of a request group is, and the suffix of its group.
+GROUP_KEY = r'^(resources|required|member_of)([1-9][0-9]*)?\Z'
 
 _TEXT: Schema = {'type': 'string'}
 _LIMIT: Schema = {'type': 'string', 'pattern': LIMIT}
@@ -33,9 +37,9 @@ GET_1_25: Schema = {
     'type': 'object',
     'additionalProperties': False,
     'patternProperties': {
-        r'^(resources|required|member_of)([1-9][0-9]*)?\Z': _TEXT,
+        GROUP_KEY: _TEXT,
         r'^limit\Z': _LIMIT,
-        r'^group_policy\Z': {'type': 'string', 'enum': ['none', 'isolate']},
+        r'^group_policy\Z': {'type': 'string', 'enum': _POLICIES},
     },
 }
 

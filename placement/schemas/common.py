@@ -1,4 +1,4 @@
-"""Pieces of schema that several resources share (contract A 3.1)."""
+"""Pieces of schema that several resources share."""
 
 from __future__ import annotations
 

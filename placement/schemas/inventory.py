@@ -1,15 +1,15 @@
-"""Schemas of /resource_providers/{uuid}/inventories and below (contract A 3.2, 5.4 and 5.5)."""
+"""Schemas of /resource_providers/{uuid}/inventories and below."""
 
 from __future__ import annotations
 
+from placement import room
 from placement.schemas import Schema, common
 
-MAX_INTEGER = 2**31 - 1
 MAX_RATIO = 3.40282e38
 
 
 def _integer(minimum: int) -> Schema:
-    return {'type': 'integer', 'minimum': minimum, 'maximum': MAX_INTEGER}
+    return {'type': 'integer', 'minimum': minimum, 'maximum': room.LARGEST}
 
 
 # A ratio below 0 passes here, since whether the generation matches is said first; only one that no double can hold
@@ -48,7 +48,7 @@ PUT_ONE: Schema = {
     'additionalProperties': False,
 }
 
-# Keys have no pattern: one that cannot be a class is answered like any unknown class (contract A 8, D12).
+# Keys have no pattern: one that cannot be a class is answered like any unknown class (api-ref/inventories.md).
 PUT_ALL: Schema = {
     'type': 'object',
     'properties': {

@@ -1,4 +1,4 @@
-"""Schemas of /resource_classes and /resource_classes/{name} (contract A 5.10 and 5.11)."""
+"""Schemas of /resource_classes and /resource_classes/{name}."""
 
 from __future__ import annotations
 

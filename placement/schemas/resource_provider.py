@@ -1,10 +1,10 @@
-"""Schemas of /resource_providers and /resource_providers/{uuid} (contract A 5.2 and 5.3)."""
+"""Schemas of /resource_providers and /resource_providers/{uuid}."""
 
 from __future__ import annotations
 
 from placement.schemas import Schema, Windows, common
 
-# An empty name passes here: the contract answers it with a phrase that is not the schema's.
+# An empty name passes here: the answer to it has a text that is not the schema's.
 POST_1_0: Schema = {
     'type': 'object',
     'properties': {

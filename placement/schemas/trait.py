@@ -1,4 +1,4 @@
-"""Schemas of /traits, /traits/{name} and /resource_providers/{uuid}/traits (contract A 5.7 to 5.9)."""
+"""Schemas of /traits, /traits/{name} and /resource_providers/{uuid}/traits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Schema of the query string of /usages (contract B 4.7)."""
+"""Schema of the query string of /usages."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from placement.schemas import Schema, common
 
 TOTAL: Schema = {
     'type': 'object',
-    # Keywords are judged in the order in which they are written here, that of the contract's table.
+    # Keywords are judged in the order in which they are written here, that of the table in api-ref/usages.md.
     'required': ['project_id'],
     'properties': {
         'project_id': common.EXTERNAL_ID,

@@ -1,4 +1,4 @@
-"""Authentication: who is asking (contract A 1.3). Identity that a client claims in headers is never believed."""
+"""Authentication: who is asking. Identity that a client claims in headers is never believed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a request says about its body, and how much of the body is read (contract A 1.6)."""
+"""What a request says about its body, and how much of the body is read."""
 
 from __future__ import annotations
 

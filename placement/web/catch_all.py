@@ -1,4 +1,4 @@
-"""The catch-all below authentication: what no handler expected becomes an error document (contract A 1.15)."""
+"""The catch-all below authentication: what no handler expected becomes an error document."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How errors look on the wire: their codes, and the document that carries them (contract A 1.7, 1.8 and 2)."""
+"""How errors look on the wire: their codes, and the document that carries them (api-ref/errors.md)."""
 
 from __future__ import annotations
 

@@ -1,12 +1,10 @@
-"""Microversions: which there are, which one a request wants, and what a handler does in which (contract A 1.4)."""
+"""Microversions: which there are, and which one a request wants."""
 
 from __future__ import annotations
 
 import functools
 import re
-import sys
-from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from collections.abc import Iterable
 
 import microversion_parse
 import webob
@@ -20,8 +18,6 @@ HEADER = 'OpenStack-API-Version'
 VERSIONS = [f'1.{minor}' for minor in range(30)]
 
 _WELL_FORMED = re.compile(r'-?[0-9]+\.-?[0-9]+')
-
-Handler = Callable[[webob.Request], webob.Response]
 
 
 class UnacceptableVersion(exc.HTTPNotAcceptable):
@@ -84,50 +80,3 @@ def stamp(headers: Iterable[tuple[str, str]], version: microversion_parse.Versio
     stamped = [(name, value) for name, value in headers if name.lower() != 'vary']
     vary = [value for name, value in headers if name.lower() == 'vary']
     return [*stamped, (HEADER, f'{SERVICE_TYPE} {version}'), ('Vary', ', '.join([*vary, HEADER.lower()]))]
-
-
-class _Window(NamedTuple):
-    since: microversion_parse.Version
-    until: microversion_parse.Version
-    handler: Handler
-
-
-def version_handler(min_ver: str, max_ver: str | None = None, status_code: int = 404) -> Callable[[Handler], Handler]:
-    """Decorate a handler that exists between two microversions, both included.
-
-    Functions of one name in one module share their windows: whichever is called, the one in whose window the request
-    falls answers. Decorators above this one count for all of them, as written on the last; those below for each alone.
-
-    :param min_ver: the first microversion.
-    :param max_ver: the last microversion; None for no end.
-    :param status_code: the error of a request that falls in no window; that of the last function counts.
-    :raises ValueError: at import, when two windows overlap.
-    """
-    since = parse_version_string(min_ver)
-    until = parse_version_string(max_ver or max_version_string())
-
-    def decorate(handler: Handler) -> Handler:
-        windows = _windows_of_earlier(handler)
-        if any(since <= window.until and window.since <= until for window in windows):
-            raise ValueError(f'{handler.__module__}.{handler.__qualname__} has overlapping microversion windows')
-        windows = (*windows, _Window(since, until, handler))
-
-        @functools.wraps(handler)
-        def dispatch(req: webob.Request) -> webob.Response:
-            version = wanted(req)
-            for window in windows:
-                if window.since <= version <= window.until:
-                    return window.handler(req)
-            raise exc.status_map[status_code]
-
-        dispatch.windows = windows  # type: ignore[attr-defined]
-        return dispatch
-
-    return decorate
-
-
-def _windows_of_earlier(handler: Handler) -> tuple[_Window, ...]:
-    """Windows of the functions that have had the name so far; ``functools.wraps`` carries them through decorators."""
-    earlier = vars(sys.modules[handler.__module__]).get(handler.__name__)
-    windows: tuple[_Window, ...] = getattr(getattr(earlier, 'func', earlier), 'windows', ())
-    return windows

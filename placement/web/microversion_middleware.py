@@ -1,4 +1,4 @@
-"""Negotiation of the microversion, once per request (contract A 1.4)."""
+"""Negotiation of the microversion, once per request."""
 
 from __future__ import annotations
 

@@ -158,7 +158,7 @@ def _with_directories(path: str, names: list[str]) -> Iterator[str]:
 
 
 def _unscoped(rule: oslo_policy.RuleDefault) -> oslo_policy.RuleDefault:
-    # Rules are declared for system scope, but a token of any scope may pass them (contract A 7). oslo.policy 6 has no
+    # Rules are declared for system scope, but a token of any scope may pass them. oslo.policy 6 has no
     # option for that any more.
     return oslo_policy.RuleDefault(
         rule.name,

@@ -1,4 +1,4 @@
-"""Parsing of the value lists in query strings: ``resources``, ``required`` and ``member_of`` (contract A 5.2).
+"""Parsing of the value lists in query strings: ``resources``, ``required`` and ``member_of``.
 
 ``GET /resource_providers`` and every group of ``GET /allocation_candidates`` share this grammar. Nothing here knows
 of HTTP or of microversions: callers pass the facts that a version decides.
@@ -10,18 +10,34 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from placement import room
 from placement.web import validation
 
-#: No inventory can hold this much: every stored amount fits a signed 32-bit integer (contract A 3.2). Larger
+#: No inventory can hold this much: every stored amount fits a signed 32-bit integer. Larger
 #: requests are cut down to it, so that numbers of any length find nothing instead of upsetting a database.
-BEYOND_ANY_INVENTORY = 2**31
+BEYOND_ANY_INVENTORY = room.LARGEST + 1
 
 _INTEGER = re.compile(r'\s*([+-]?)([0-9]+)\s*')
 _LONGEST_EXACT = len(str(BEYOND_ANY_INVENTORY))
 
 
 class BadQuery(ValueError):
-    """A value breaks the grammar. The message is the text that the contract wants in the answer."""
+    """A value breaks the grammar. The message is the text of the answer."""
+
+
+def pairs(text: str, longest: int) -> list[tuple[str, str]]:
+    """Read a query string into keys and values, in their order.
+
+    :param text: as WSGI hands it over, without the question mark.
+    :param longest: how many bytes of it are read, ``[placement] max_query_length``.
+    :raises BadQuery: it is longer, or what it encodes is not UTF-8.
+    """
+    if len(text) > longest:
+        raise BadQuery(f'Invalid query string parameters: longer than {longest} bytes.')
+    try:
+        return validation.parse_query(text)
+    except UnicodeError as error:
+        raise BadQuery(f'Invalid query string parameters: {error}') from error
 
 
 class TraitFilter(NamedTuple):
@@ -32,7 +48,7 @@ class TraitFilter(NamedTuple):
 
 
 def parse_resources(value: str) -> dict[str, int]:
-    """Read ``CLASS:AMOUNT,CLASS:AMOUNT`` (contract A 5.2, rows 7 to 10).
+    """Read ``CLASS:AMOUNT,CLASS:AMOUNT`` (api-ref/resource-providers.md#lists-of-amounts).
 
     :param value: the decoded value of the parameter.
     :returns: class name to amount, at least 1 and at most ``BEYOND_ANY_INVENTORY``; of a class given twice the
@@ -52,7 +68,7 @@ def parse_resources(value: str) -> dict[str, int]:
 
 
 def parse_required(value: str, forbidden_allowed: bool) -> TraitFilter:
-    """Read ``TRAIT,!TRAIT`` (contract A 5.2, rows 11 and 12).
+    """Read ``TRAIT,!TRAIT`` (api-ref/resource-providers.md#lists-of-traits).
 
     :param value: the decoded value of the parameter.
     :param forbidden_allowed: whether ``!`` has a meaning, that is from microversion 1.22.
@@ -71,11 +87,11 @@ def parse_required(value: str, forbidden_allowed: bool) -> TraitFilter:
 
 
 def parse_member_of(values: Sequence[str], repeatable: bool) -> tuple[frozenset[str], ...]:
-    """Read every occurrence of ``member_of``: ``UUID`` or ``in:UUID,UUID`` (contract A 5.2, rows 4 to 6).
+    """Read all of ``member_of``, ``UUID`` or ``in:UUID,UUID`` (api-ref/resource-providers.md#lists-of-aggregates).
 
     :param values: the decoded values, in the order of the URL; may be empty.
     :param repeatable: whether more than one value is allowed, that is from microversion 1.24.
-    :returns: one set per value, of canonical uuids (contract A 1.9). A provider must be in one aggregate of each.
+    :returns: one set per value, of canonical uuids. A provider must be in one aggregate of each.
     :raises BadQuery: repeated without leave, a list without ``in:``, or an element that is no uuid.
     """
     if len(values) > 1 and not repeatable:

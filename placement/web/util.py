@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import email.utils
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 from urllib import parse
 
@@ -13,9 +13,7 @@ import orjson
 import webob
 from webob import exc, multidict
 
-from placement.web import microversion, validation
-
-Handler = Callable[[webob.Request], webob.Response]
+from placement.web import microversion, query, validation
 
 is_uuid = validation.is_uuid
 canonical_uuid = validation.canonical_uuid
@@ -25,7 +23,7 @@ canonical_uuid = validation.canonical_uuid
 
 
 def extract_json(body: bytes, schema: dict[str, Any]) -> Any:
-    """Read a JSON body and check it (contract A 1.9).
+    """Read a JSON body and check it (api-ref/rules.md#json-bodies).
 
     :param body: as sent.
     :param schema: a JSON Schema; a constant, since what is made of it is kept.
@@ -44,54 +42,19 @@ def extract_json(body: bytes, schema: dict[str, Any]) -> Any:
 
 
 def validate_query_params(req: webob.Request, schema: dict[str, Any]) -> multidict.MultiDict:
-    """Read the query string, no longer than ``[placement] max_query_length``, and check it (contract A 1.10).
+    """Read the query string, no longer than ``[placement] max_query_length``, and check it.
 
     :param schema: of an object whose members are strings; judges the last value of each key.
     :returns: text to text; indexing gives the last value of a key, ``getall`` every one.
-    :raises HTTPBadRequest: it is too long, not UTF-8, or does not satisfy ``schema``.
+    :raises BadQuery: it is too long, not UTF-8, or does not satisfy ``schema``.
     """
-    text = req.environ.get('QUERY_STRING', '')
     longest = req.environ['placement.context'].conf.placement.max_query_length
-    if len(text) > longest:
-        raise exc.HTTPBadRequest(f'Invalid query string parameters: longer than {longest} bytes.')
+    params = multidict.MultiDict(query.pairs(req.environ.get('QUERY_STRING', ''), longest))
     try:
-        params = multidict.MultiDict(validation.parse_query(text))
         validation.validate(dict(params), schema)
-    except (validation.ValidationError, UnicodeError) as error:
-        raise exc.HTTPBadRequest(f'Invalid query string parameters: {error}') from error
+    except validation.ValidationError as error:
+        raise query.BadQuery(f'Invalid query string parameters: {error}') from error
     return params
-
-
-def require_content(media_type: str) -> Callable[[Handler], Handler]:
-    """Decorate a handler that reads a body of ``media_type``; another type is 415 (contract A 1.6)."""
-
-    def decorate(handler: Handler) -> Handler:
-        @functools.wraps(handler)
-        def checked(req: webob.Request) -> webob.Response:
-            sent = req.environ.get('CONTENT_TYPE', '').partition(';')[0].strip() or None
-            if sent != media_type:
-                raise exc.HTTPUnsupportedMediaType(f'The media type {sent} is not supported, use {media_type}')
-            return handler(req)
-
-        return checked
-
-    return decorate
-
-
-def check_accept(*media_types: str) -> Callable[[Handler], Handler]:
-    """Decorate a handler that answers with one of ``media_types``; if none is acceptable: 406 (contract A 1.7)."""
-
-    def decorate(handler: Handler) -> Handler:
-        @functools.wraps(handler)
-        def checked(req: webob.Request) -> webob.Response:
-            # The common case need not be parsed.
-            if req.environ.get('HTTP_ACCEPT') not in media_types and not req.accept.acceptable_offers(media_types):
-                raise exc.HTTPNotAcceptable(f'Only {", ".join(media_types)} is provided')
-            return handler(req)
-
-        return checked
-
-    return decorate
 
 
 def wsgi_path_item(environ: Mapping[str, Any], name: str) -> str:
@@ -158,7 +121,7 @@ def empty_response(
 
 
 def _set_cache_headers(req: webob.Request, response: webob.Response, last_modified: dt.datetime | None) -> None:
-    """Say since when the answer holds, from 1.15 on (contract A 1.12)."""
+    """Say since when the answer holds, from 1.15 on (api-ref/rules.md#cache-headers)."""
     if last_modified is not None and microversion.wanted(req) >= (1, 15):
         response.headerlist += [
             ('Last-Modified', email.utils.format_datetime(last_modified.astimezone(dt.timezone.utc), usegmt=True)),

@@ -72,7 +72,7 @@ def _decode(encoded: bytes) -> str:
 
 
 def is_uuid(text: object) -> bool:
-    """Whether ``text`` is a uuid in one of the spellings of contract A 1.9."""
+    """Whether ``text`` is a uuid in one of its spellings (api-ref/rules.md#uuids)."""
     return isinstance(text, str) and _HEX_DIGITS.fullmatch(_bare(text)) is not None
 
 
@@ -98,8 +98,8 @@ def validate(data: Any, schema: dict[str, Any]) -> None:
     """Check a value.
 
     :param data: JSON values.
-    :param schema: JSON Schema, draft 7, with the format ``uuid`` of contract A 1.9; a constant.
-    :raises ValidationError: with the text of contract A 1.9 for the first violation found.
+    :param schema: JSON Schema, draft 7, with the format ``uuid``; a constant.
+    :raises ValidationError: with the text of api-ref/rules.md#json-bodies for the first violation found.
     """
     try:
         error = next(_validator(schema).iter_errors(data), None)
@@ -147,7 +147,7 @@ def _nul_errors(data: Any) -> Iterator[jsonschema.ValidationError]:
 
 
 def _is_integer(_checker: Any, value: object) -> bool:
-    # jsonschema would also take 2.0, which would be stored and echoed as a float (contract A 8, D3).
+    # jsonschema would also take 2.0, which would be stored and echoed as a float (api-ref/rules.md#json-bodies).
     return isinstance(value, int) and not isinstance(value, bool)
 
 

@@ -1,4 +1,4 @@
-"""PlacementWsgify: a function from request to response as a WSGI application that tells errors the contract's way."""
+"""PlacementWsgify: a function from request to response as a WSGI application that tells errors as error documents."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class _Request(webob.Request):
 
 
 class PlacementWsgify(webob.dec.wsgify):
-    """``webob.dec.wsgify`` whose WebOb exceptions become the error document of contract A 1.8."""
+    """``webob.dec.wsgify`` whose WebOb exceptions become error documents (api-ref/errors.md)."""
 
     RequestClass = _Request
 

@@ -1,4 +1,4 @@
-"""The pipeline: its order and what each stage does to real requests (contract A 1.1 to 1.6, 1.14 and 1.15)."""
+"""The pipeline: its order and what each stage does to real requests."""
 
 from __future__ import annotations
 

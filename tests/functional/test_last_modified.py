@@ -1,4 +1,4 @@
-"""The value of Last-Modified: when the newest of what is shown was last written (contract A 1.12)."""
+"""The value of Last-Modified: when the newest of what is shown was last written."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Provider-scoped writes that lose a race: somebody else writes between their look at the provider and their change.
 
-Each is 409 with the endpoint's phrase and the code of a concurrent update, and leaves no trace (contract A 1.13).
+Each is 409 with the endpoint's phrase and the code of a concurrent update, and leaves no trace.
 """
 
 from __future__ import annotations

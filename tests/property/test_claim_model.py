@@ -1,4 +1,4 @@
-"""Claims against a model of the rules that is too simple to be wrong (contract B 3).
+"""Claims against a model of the rules that is too simple to be wrong (api-ref/allocations.md#what-a-write-means).
 
 Hypothesis invents inventories, changes of them, and requests that name several consumers; after each step the answer
 and everything that is stored must be what the model says.

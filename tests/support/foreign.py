@@ -1,4 +1,4 @@
-"""A database as another deployment might have made it: plain DDL and data of our own, after architecture.md, "Data"."""
+"""A database as another deployment might have made it: plain DDL and data of our own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Authentication with noauth2: what a token makes of its bearer (contract A 1.3)."""
+"""Authentication with noauth2: what a token makes of its bearer."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,10 +23,14 @@ from placement.schemas import (
     usage,
 )
 from placement.web import error_document, microversion
+from placement.web.operation import Accepts, Allowed, Check, Reads, Since
 
 ROOT = Path(__file__).resolve().parents[2]
 API_REF = ROOT / 'api-ref'
 PAGES = sorted([ROOT / 'README.md', *API_REF.glob('*.md'), *(ROOT / 'doc').rglob('*.md')])
+
+#: Kinds of files that refer to pages.
+SOURCES = {'.py', '.yaml', '.md', '.conf', '.service', '.socket', '.ini', '.sh'}
 
 #: Base rules that other rules refer to; no operation asks for them.
 BASE_RULES = {'admin_api', 'placement'}
@@ -132,11 +137,65 @@ def test_members_of_bodies_and_queries_are_documented_with_the_microversion_that
         assert any(f'`{name}`' in row.split('|')[1] and since in row for row in rows), (name, since)
 
 
+@functools.cache
+def _anchors(page: Path) -> set[str]:
+    """What may follow ``#`` in a reference to a page: its headings, as the usual Markdown viewers name them."""
+    text = re.sub(r'^```.*?^```', '', page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    headings = re.findall(r'^#+ (.+)$', text, flags=re.MULTILINE)
+    anchors = [re.sub(r'[^\w -]', '', heading.lower()).replace(' ', '-') for heading in headings]
+    assert len(anchors) == len(set(anchors)), f'{page}: two headings have one name'
+    return set(anchors)
+
+
+def _leads_somewhere(page: Path, anchor: str) -> bool:
+    return page.exists() and (not anchor or anchor in _anchors(page))
+
+
 @pytest.mark.parametrize('page', PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
-    targets = re.findall(r'\]\(([^)#]+)[^)]*\)', page.read_text())
-    local = [target for target in targets if not target.startswith(('http://', 'https://'))]
-    assert [target for target in local if not (page.parent / target).exists()] == []
+    links = re.findall(r'\]\(([^)#\s]*)#?([^)\s]*)\)', page.read_text())
+    local = [(target, anchor) for target, anchor in links if not target.startswith(('http://', 'https://'))]
+    lost = [
+        (target, anchor)
+        for target, anchor in local
+        if not _leads_somewhere((page.parent / target).resolve() if target else page, anchor)
+    ]
+    assert lost == []
+
+
+def _sources() -> Iterator[Path]:
+    """Everything that people write and read."""
+    yield from (path for path in ROOT.iterdir() if path.suffix in ('.md', '.toml', '.ini', '.py'))
+    for name in ('placement', 'tests', 'gabbits', 'bench', 'tools', 'etc', 'doc', 'api-ref', 'releasenotes'):
+        yield from (path for path in (ROOT / name).rglob('*') if path.suffix in SOURCES)
+
+
+def test_references_to_pages_lead_to_headings_that_exist() -> None:
+    found, lost = 0, []
+    for path in _sources():
+        for target, anchor in re.findall(r'(?<!share/)\b((?:api-ref|doc)/[\w/-]+\.md)(?:#([\w-]+))?', path.read_text()):
+            found += 1
+            if not _leads_somewhere(ROOT / target, anchor):
+                lost.append((str(path.relative_to(ROOT)), target, anchor))
+    assert lost == []
+    assert found > 100
+
+
+def test_nothing_cites_a_document_that_the_repository_does_not_have() -> None:
+    citing = [path for path in _sources() if re.search(r'\bcontract\s+[AB]\b', path.read_text(), re.IGNORECASE)]
+    assert citing == []
+
+
+def test_the_page_of_rules_has_every_path_with_its_methods() -> None:
+    rows = re.findall(r'^\| (`/[^|]*) \| ([A-Z, ]+) \|', (API_REF / 'rules.md').read_text(), flags=re.MULTILINE)
+    listed = {re.findall('`(.+?)`', path)[0]: methods.split(', ') for path, methods in rows}
+    assert listed == {path: list(methods) for path, methods in handler.ROUTE_DECLARATIONS.items()}
+
+
+def test_every_error_code_is_in_the_table_of_an_operation() -> None:
+    used = {code for text in _sections().values() for code in re.findall(r'`(placement\.[a-z_.]+)`', text)}
+    codes = {row for row in _first_column(API_REF / 'errors.md') if row.startswith('placement.')}
+    assert used | {error_document.DEFAULT} == codes
 
 
 def test_every_page_is_listed_in_its_index() -> None:
@@ -144,3 +203,33 @@ def test_every_page_is_listed_in_its_index() -> None:
         index = (directory / 'index.md').read_text()
         pages = {path.name for path in directory.glob('*.md')} - {'index.md'}
         assert {page for page in pages if f']({page})' not in index} == set()
+
+
+def _in_words(check: Check) -> str:
+    match check:
+        case Since(first, None, otherwise):
+            return f'{otherwise} below {first}'
+        case Since(first, last, otherwise):
+            return f'{otherwise} outside of {first} to {last}'
+        case Reads(media_type):
+            return f'415 unless the body is `{media_type}`'
+        case Accepts(media_type):
+            return f'406 unless `{media_type}` is acceptable'
+        case Allowed(rule):
+            return f'403 unless `{rule}` allows it'
+    raise AssertionError(check)
+
+
+def operations_table() -> str:
+    """The table of ``api-ref/operations.md``, made from the declarations."""
+    rows = [
+        f'| `{method} {path}` | {", ".join(map(_in_words, one.checks)) or "none"} |'
+        for path, methods in handler.ROUTE_DECLARATIONS.items()
+        for method, declared in methods.items()
+        for one in declared.operations
+    ]
+    return '\n'.join(['| Operation | Checks, in this order |', '|---|---|', *rows])
+
+
+def test_the_page_of_operations_follows_from_their_declarations() -> None:
+    assert operations_table() in (API_REF / 'operations.md').read_text()

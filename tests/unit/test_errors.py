@@ -1,4 +1,4 @@
-"""The error document in its three forms (contract A 1.7 and 1.8)."""
+"""The error document in its three forms."""
 
 from __future__ import annotations
 

@@ -1,16 +1,14 @@
-"""Microversions: negotiation (contract A 1.4) and handlers that exist in windows of them."""
+"""Microversions: negotiation and handlers that exist in windows of them."""
 
 from __future__ import annotations
 
-import sys
-import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 import webob
 from webob import exc
 
-from placement.web import microversion, util
+from placement.web import microversion
 
 Handler = Callable[[webob.Request], webob.Response]
 
@@ -66,51 +64,3 @@ def test_stamp_keeps_what_vary_listed() -> None:
         ('OpenStack-API-Version', 'placement 1.4'),
         ('Vary', 'Origin, openstack-api-version'),
     ]
-
-
-@pytest.fixture
-def module() -> Iterator[types.ModuleType]:
-    """A module to define handlers in, as a handlers module does."""
-    made = types.ModuleType('placement_test_windows')
-    sys.modules[made.__name__] = made
-    yield made
-    del sys.modules[made.__name__]
-
-
-def _define(module: types.ModuleType, text: str, since: str, until: str | None = None, status: int = 404) -> Handler:
-    """Define a handler named ``show`` in the module, as its source would do one after the other."""
-
-    def show(_req: webob.Request) -> webob.Response:
-        return webob.Response(text)
-
-    show.__module__ = module.__name__
-    decorated = util.check_accept('text/html')(microversion.version_handler(since, until, status)(show))
-    vars(module)['show'] = decorated
-    return decorated
-
-
-def _text(module: types.ModuleType, version: str) -> str:
-    req = webob.Request.blank('/')
-    req.environ[microversion.ENVIRON_KEY] = microversion.parse_version_string(version)
-    text: str = module.show(req).text
-    return text
-
-
-def test_each_request_gets_the_function_of_its_window(module: types.ModuleType) -> None:
-    _define(module, 'new', '1.7')
-    _define(module, 'old', '1.2', '1.6')
-    assert [_text(module, version) for version in ('1.2', '1.6', '1.7', '1.29')] == ['old', 'old', 'new', 'new']
-    with pytest.raises(exc.HTTPNotFound):
-        _text(module, '1.1')
-
-
-def test_the_error_outside_of_all_windows_can_be_chosen(module: types.ModuleType) -> None:
-    _define(module, 'text', '1.5', status=405)
-    with pytest.raises(exc.HTTPMethodNotAllowed):
-        _text(module, '1.4')
-
-
-def test_windows_must_not_overlap(module: types.ModuleType) -> None:
-    _define(module, 'one', '1.2', '1.6')
-    with pytest.raises(ValueError, match='overlapping'):
-        _define(module, 'two', '1.6')

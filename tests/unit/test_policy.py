@@ -1,4 +1,4 @@
-"""Policy: the rules, the operator's file, and what happens when it changes (contract A 7)."""
+"""Policy: the rules, the operator's file, and what happens when it changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What clients send: JSON, query strings, uuids, and schemas (contract A 1.9 and 1.10)."""
+"""What clients send: JSON, query strings, uuids, and schemas."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ INVENTORY: dict[str, Any] = {
         ({'total': 1, 'tags': ['a\0']}, ['NUL']),
     ],
 )
-def test_violations_are_told_in_the_words_of_the_contract(data: Any, phrases: list[str]) -> None:
+def test_violations_are_told_in_the_words_of_the_reference(data: Any, phrases: list[str]) -> None:
     with pytest.raises(validation.ValidationError) as caught:
         validation.validate(data, INVENTORY)
     for phrase in phrases:

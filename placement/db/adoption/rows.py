@@ -113,7 +113,7 @@ def _fill_roots(connection: sa.Connection) -> None:
 
 
 def consumers(connection: sa.Connection, project: str, user: str) -> Iterator[Step]:
-    """A step that makes a record of each consumer that holds something and has none (contract B 2.1)."""
+    """A step that makes a record of each consumer that holds something and has none."""
     number = connection.execute(
         sa.select(sa.func.count(sa.distinct(_allocations.c.consumer_id))).where(~_recorded())
     ).scalar_one()

@@ -1,4 +1,4 @@
-"""Placement behind a real Keystone: who gets in, who does not, and how clients find it (contract A 1.3, issue 5)."""
+"""Placement behind a real Keystone: who gets in, who does not, and how clients find it."""
 
 from __future__ import annotations
 

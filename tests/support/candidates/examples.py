@@ -1,6 +1,6 @@
-"""The worked examples X1 to X9 of contract B section 7, as data: worlds, queries, candidates and summaries.
+"""The worked examples of api-ref/candidate-examples.md, as data: worlds, queries, candidates and summaries.
 
-Notation of the contract: ``a{VCPU:1} + b{DISK_GB:2}`` is one candidate, ``;`` separates candidates. In queries
+Notation of that page: ``a{VCPU:1} + b{DISK_GB:2}`` is one candidate, ``;`` separates candidates. In queries
 aggregates appear by name; whoever sends them puts uuids in their place.
 """
 
@@ -359,7 +359,7 @@ EXAMPLES: list[Example] = [example for table in (_x1, _x2, _x3, _x4, _x5, _x6, _
 
 
 def bodies(text: str) -> set[Body]:
-    """Read the notation of the contract."""
+    """Read the notation of the page."""
     found = set()
     for candidate in filter(None, map(str.strip, text.split(';'))):
         body = set()

@@ -1,4 +1,4 @@
-"""A brute-force model of the candidate search, written from the definitions of contract B 5.3, 5.4 and 5.7 alone.
+"""A brute-force model of the candidate search, written from the definitions of api-ref/candidate-search.md alone.
 
 It shares nothing with ``placement.candidates``: it tries every combination and keeps what the text allows.
 """
@@ -57,7 +57,7 @@ def record(
     allocation_ratio: float = 1.0,
     used: int = 0,
 ) -> dict[str, Any]:
-    """An inventory record with the defaults of contract A 3.2."""
+    """An inventory record with the defaults of api-ref/inventories.md#an-inventory."""
     return {
         'total': total,
         'reserved': reserved,
@@ -160,12 +160,12 @@ class Oracle:
         return result
 
     def flat(self, merged: dict[tuple[str, str], int]) -> bool:
-        """Contract B 5.4: no two different providers of the same tree."""
+        """No two different providers of the same tree."""
         used = {name for name, _ in merged}
         return len({self.root(name) for name in used}) == len(used)
 
     def summaries(self, query: Query, bodies: set[Body]) -> dict[str, Any]:
-        """Contract B 5.7 for these candidates, keyed by provider name; parents and roots are names too."""
+        """The summaries that belong to these candidates, keyed by provider name; parents and roots are names too."""
         used = {name for body in bodies for name, _, _ in body}
         if query.minor >= 29:
             used = {name for one in used for name in self.tree(self.root(one))}

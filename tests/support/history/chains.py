@@ -60,7 +60,7 @@ class Step:
     certain: bool = True
     claim: Claim | None = None
     seen: ConsumerState | None = None
-    #: Of two simultaneous DELETEs the slower one may answer 204 or 404 (contract B 4.3).
+    #: Of two simultaneous DELETEs the slower one may answer 204 or 404 (api-ref/allocations.md).
     overlaps_removal: bool = False
 
     @property

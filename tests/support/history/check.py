@@ -7,8 +7,9 @@ What is verified, and how sharp it is:
   consumer generations count the accepted writes.
 * A POST of unknown outcome took effect for all its consumers or for none, and no reading of a provider shows
   one consumer after a POST and another before it.
-* Each provider's generation moved by exactly the number of accepted writes that have to move it (contract A 1.13,
-  B 3.4), give or take writes whose outcome nothing reveals; writes that named a generation got the next one.
+* Each provider's generation moved by exactly the number of accepted writes that have to move it
+  (api-ref/rules.md#generations), give or take writes whose outcome nothing reveals; writes that named a generation
+  got the next one.
 * Capacity: at each moment the amounts that were *surely* held (answered, and not yet asked to go) fit a capacity
   that can have been in force when the last of them was taken. When one of them was part of a write that took
   no more than it gave, which over-committed inventory allows, then the largest capacity until that moment counts.
@@ -115,7 +116,7 @@ def _generations(case: _Case) -> Iterator[str]:
 
 
 def _moved_by_claims(case: _Case) -> tuple[Counter[str], Counter[str]]:
-    """How often allocation writes surely and possibly moved each provider's generation (contract B 3.4)."""
+    """How often claims surely and possibly moved each generation."""
     removals = {event.number for event, _ in of_type(case.history.events, Removal)}
     moved: dict[int, set[str]] = defaultdict(set)
     for chain in case.versions.values():

@@ -33,7 +33,7 @@ def demand(client: Client, method: str, path: str, body: Any = None) -> Any:
 
 
 def capacity(record: dict[str, Any]) -> float:
-    """The room of an inventory record when nothing is used, not truncated (contract B 1.3)."""
+    """The room of an inventory record when nothing is used, not truncated (api-ref/capacity.md#room)."""
     return float((record['total'] - record.get('reserved', 0)) * record.get('allocation_ratio', 1.0))
 
 

@@ -1,4 +1,4 @@
-"""The worked examples of the contract, on the search alone and on the oracle that judges it elsewhere."""
+"""The worked examples, on the search alone and on the oracle that judges it elsewhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The query string of GET /allocation_candidates: what becomes of each parameter, and every row of contract B 5.2."""
+"""The query string of GET /allocation_candidates: what becomes of each parameter, and every check."""
 
 from __future__ import annotations
 

@@ -1,19 +1,15 @@
-"""The one place where what went wrong becomes an HTTP error with status, code and text (contract A 2)."""
+"""How failures are told: which exception becomes which HTTP error, with status, code and text (api-ref/errors.md)."""
 
 from __future__ import annotations
 
 import contextlib
-import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-import webob
 from webob import exc
 
 from placement import exception
 from placement.web import error_document, query
-
-Handler = Callable[[webob.Request], webob.Response]
 
 
 class Answer(NamedTuple):
@@ -53,41 +49,27 @@ _GENERAL = (
 def mapped(*special: Answer, **values: str) -> Iterator[None]:
     """Turn the failures of the block into HTTP errors.
 
-    :param special: how this endpoint differs from the general rules; the first match counts.
+    :param special: how they are told where that differs from the general rules; the first match counts.
     :param values: what the texts of ``special`` mention beyond the exception's own data.
     :raises webob.exc.HTTPError: for every ``PlacementError`` that a rule covers; others pass.
-    :raises webob.exc.HTTPBadRequest: for ``query.BadQuery``, whose message is the contract's already.
     """
     try:
         yield
-    except query.BadQuery as error:
-        raise exc.HTTPBadRequest(str(error)) from error
     except exception.PlacementError as error:
-        if (answer := _http_error(error, special, values)) is None:
+        if (told := http_error(error, special, values)) is None:
             raise
-        raise answer from error
+        raise told from error
 
 
-def answered(*special: Answer) -> Callable[[Handler], Handler]:
-    """Decorate a handler so that its failures are ``mapped``; the values are the variables of its path."""
-
-    def decorate(handler: Handler) -> Handler:
-        @functools.wraps(handler)
-        def answering(req: webob.Request) -> webob.Response:
-            try:
-                return handler(req)
-            except (exception.PlacementError, query.BadQuery):
-                with mapped(*special, **req.environ['wsgiorg.routing_args'][1]):
-                    raise
-
-        return answering
-
-    return decorate
-
-
-def _http_error(
-    error: exception.PlacementError, special: tuple[Answer, ...], values: dict[str, str]
+def http_error(
+    error: exception.PlacementError | query.BadQuery, special: Iterable[Answer], values: Mapping[str, str]
 ) -> exc.HTTPError | None:
+    """The HTTP error that tells ``error``: 400 for a query that is no query, else what the first rules that fit say.
+
+    :returns: None when no rule covers it.
+    """
+    if isinstance(error, query.BadQuery):
+        return exc.HTTPBadRequest(str(error))
     rules = [rule for rule in (*special, *_GENERAL) if isinstance(error, rule.when)]
     status = next((rule.status for rule in rules if rule.status), None)
     if status is None:

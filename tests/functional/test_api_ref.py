@@ -1,0 +1,301 @@
+"""What api-ref says, asked of the whole application: its examples, and the first checks of each operation."""
+
+from __future__ import annotations
+
+import json
+import re
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import webob
+
+from placement import conf as placement_conf
+from placement import deploy, handler
+from placement.web import error_document
+
+API_REF = Path(__file__).resolve().parents[2] / 'api-ref'
+PAGES = sorted(page for page in API_REF.glob('*.md') if '```http' in page.read_text())
+LATEST = '1.29'
+
+_NAMESPACE = uuid.UUID('cf0a6a1c-2a5c-4f0e-9d2b-3a4c5d6e7f80')
+
+
+def uuid_of(name: str) -> str:
+    """What ``<name>`` of an example stands for."""
+    return str(uuid.uuid5(_NAMESPACE, name))
+
+
+def send(app: Any, method: str, path: str, version: str = LATEST, body: str = '', **headers: str) -> webob.Response:
+    """Send a request as an administrator, with a JSON body if there is one."""
+    request = webob.Request.blank(path, method=method)
+    request.headers['X-Auth-Token'] = 'admin'
+    request.headers['OpenStack-API-Version'] = f'placement {version}'
+    if body:
+        request.content_type = 'application/json'
+        request.body = body.encode()
+    request.headers.update(headers)
+    return request.get_response(app)
+
+
+# Requests and answers -----------------------------------------------------------------------------------------
+
+
+class Exchange(NamedTuple):
+    """A request of a page, and what the page says of its answer."""
+
+    method: str
+    path: str
+    version: str
+    body: str
+    status: int
+    code: str
+    answer: str
+
+
+def exchanges(page: Path) -> Iterator[Exchange]:
+    """The blocks marked ``http`` of a page: paragraphs that are a request and an answer by turns."""
+    text = re.sub(r'<(\w+)>', lambda match: uuid_of(match[1]), '\n\n'.join(_blocks(page)))
+    paragraphs = iter(re.split(r'\n\n+', text.strip()))
+    for request in paragraphs:
+        line, _, body = request.partition('\n')
+        method, path, version = re.fullmatch(r'([A-Z]+) (\S+)(?: at (\S+))?', line).groups()  # type: ignore[union-attr]
+        status, _, answer = next(paragraphs).partition('\n')
+        number, _, code = status.partition(' ')
+        yield Exchange(method, path, version or LATEST, body, int(number), code, answer)
+
+
+def _blocks(page: Path) -> list[str]:
+    return re.findall(r'^```http\n(.*?)^```$', page.read_text(), flags=re.MULTILINE | re.DOTALL)
+
+
+def _sort_key(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)
+
+
+def _without_order(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_order(item) for key, item in value.items()}
+    return sorted(map(_without_order, value), key=_sort_key) if isinstance(value, list) else value
+
+
+def _code(example: Exchange, response: webob.Response) -> str | None:
+    """The code that the error has to have; there is none below 1.23 and before a microversion was chosen."""
+    version = response.headers.get('OpenStack-API-Version')
+    if version is None or int(version.partition('.')[2]) < 23:
+        return None
+    return example.code or error_document.DEFAULT
+
+
+@pytest.mark.parametrize('page', PAGES, ids=lambda page: page.name)
+def test_examples_are_answered_as_the_page_says(app: Any, page: Path) -> None:
+    for example in exchanges(page):
+        response = send(app, example.method, example.path, example.version, example.body)
+        assert response.status_code == example.status, (example, response.text)
+        if example.status >= 400:
+            [error] = response.json['errors']
+            assert example.answer in error['detail']
+            assert error.get('code') == _code(example, response), example
+        elif example.answer:
+            assert _without_order(response.json) == _without_order(json.loads(example.answer)), example
+        else:
+            assert response.body == b'', example
+
+
+# Candidates ---------------------------------------------------------------------------------------------------
+
+
+class World(NamedTuple):
+    """A section of the page of candidates: the rows of its table of providers, and those of its tables of queries."""
+
+    name: str
+    providers: list[dict[str, str]]
+    queries: list[dict[str, str]]
+
+
+def worlds() -> Iterator[World]:
+    """The worked examples of the search."""
+    text = (API_REF / 'candidate-examples.md').read_text()
+    for section in re.split(r'^## ', text, flags=re.MULTILINE)[1:]:
+        tables = [list(_rows(table)) for table in re.findall(r'(?:^\|.*\n)+', section, flags=re.MULTILINE)]
+        starts = [number for number, table in enumerate(tables) if 'Provider' in table[0]]
+        for start, end in zip(starts, [*starts[1:], len(tables)], strict=True):
+            queries = [row for table in tables[start + 1 : end] for row in table]
+            yield World(f'{section.split()[0]}-{start}', tables[start], queries)
+
+
+def _rows(table: str) -> Iterator[dict[str, str]]:
+    lines = [[cell.strip() for cell in line.strip('|').split('|')] for line in table.splitlines()]
+    for cells in lines[2:]:
+        yield dict(zip(lines[0], cells, strict=True))
+
+
+def _build(app: Any, providers: list[dict[str, str]]) -> None:
+    for row in providers:
+        url = f'/resource_providers/{uuid_of(row["Provider"])}'
+        parent = uuid_of(row['Parent']) if row['Parent'] else None
+        made = {'name': row['Provider'], 'uuid': uuid_of(row['Provider']), 'parent_provider_uuid': parent}
+        _good(send(app, 'POST', '/resource_providers', body=json.dumps(made)))
+        inventories = dict(_inventories(row['Inventory']))
+        used = {name: record.pop('used') for name, record in inventories.items() if 'used' in record}
+        for name in inventories:
+            if name.startswith('CUSTOM_'):
+                _good(send(app, 'PUT', f'/resource_classes/{name}'))
+        _put(app, f'{url}/inventories', inventories=inventories)
+        traits = _listed(row['Traits'])
+        for name in traits:
+            if name.startswith('CUSTOM_'):
+                _good(send(app, 'PUT', f'/traits/{name}'))
+        _put(app, f'{url}/traits', generation=1, traits=traits)
+        generation = 2 if traits else 1
+        _put(app, f'{url}/aggregates', generation=generation, aggregates=list(map(uuid_of, _listed(row['Aggregates']))))
+        for name, amount in used.items():
+            _consume(app, row['Provider'], name, amount, inventories[name])
+
+
+def _listed(cell: str) -> list[str]:
+    return [name.strip() for name in cell.split(',') if name]
+
+
+def _inventories(cell: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    for record in filter(None, cell.split(';')):
+        (name, total), *fields = (part.split() for part in record.split(','))
+        yield name, {'total': int(total), **{field: json.loads(value) for field, value in fields}}
+
+
+def _put(app: Any, url: str, generation: int = 0, **members: Any) -> None:
+    _good(send(app, 'PUT', url, body=json.dumps({'resource_provider_generation': generation, **members})))
+
+
+def _consume(app: Any, provider: str, resource_class: str, amount: int, record: dict[str, Any]) -> None:
+    """Claim ``amount`` in pieces that the inventory allows."""
+    piece = min(amount, record.get('max_unit', amount))
+    assert amount % piece == 0
+    for number in range(amount // piece):
+        body = {
+            'allocations': {uuid_of(provider): {'resources': {resource_class: piece}}},
+            'project_id': 'p',
+            'user_id': 'u',
+            'consumer_generation': None,
+        }
+        consumer = uuid_of(f'{provider} {resource_class} {number}')
+        _good(send(app, 'PUT', f'/allocations/{consumer}', body=json.dumps(body)))
+
+
+def _good(response: webob.Response) -> None:
+    assert response.status_code < 300, response.text
+
+
+def _candidates(cell: str) -> list[dict[str, dict[str, int]]]:
+    """``a{VCPU:1} + b{DISK_GB:2}; ...`` as the answer has it."""
+    found = []
+    for candidate in cell.split(';') if cell != 'none' else []:
+        body = {}
+        for name, amounts in re.findall(r'([\w-]+)\{([^}]*)\}', candidate):
+            pairs = (item.split(':') for item in amounts.split(','))
+            body[uuid_of(name)] = {resource_class: int(amount) for resource_class, amount in pairs}
+        found.append(body)
+    return found
+
+
+def _asked(query: str) -> str:
+    """The query with UUIDs in the place of the names of aggregates."""
+
+    def named(match: re.Match[str]) -> str:
+        return match[1] + ','.join(map(uuid_of, match[2].split(',')))
+
+    return re.sub(r'(member_of\d*=(?:in:)?)([^&]*)', named, query.strip('`'))
+
+
+def _body(allocations: Any) -> Any:
+    if isinstance(allocations, list):
+        return {one['resource_provider']['uuid']: one['resources'] for one in allocations}
+    return {provider: one['resources'] for provider, one in allocations.items()}
+
+
+@pytest.mark.parametrize('world', list(worlds()), ids=lambda world: world.name)
+def test_candidates_are_those_of_the_page(app: Any, world: World) -> None:
+    _build(app, world.providers)
+    for row in world.queries:
+        if 'Listed' in row:
+            listed = send(app, 'GET', f'/resource_providers?{_asked(row["Query of the list"])}').json
+            assert sorted(one['name'] for one in listed['resource_providers']) == sorted(_listed(row['Listed']))
+            continue
+        answer = send(app, 'GET', f'/allocation_candidates?{_asked(row["Query"])}', row['At'] or LATEST).json
+        found = [_body(one['allocations']) for one in answer['allocation_requests']]
+        assert _without_order(found) == _without_order(_candidates(row['Candidates'])), row
+        named = [] if row['Summaries'] == 'none' else _listed(row['Summaries'])
+        assert set(answer['provider_summaries']) == set(map(uuid_of, named)), row
+
+
+# The first checks of an operation -------------------------------------------------------------------------------
+
+#: How the gates are named in the tables, and the headers of a request that only that gate refuses.
+GATES = {
+    'media type': {'Content-Type': 'text/plain'},
+    '`Accept` excludes JSON': {'Accept': 'text/plain'},
+    'policy': {'X-Auth-Token': 'somebody'},
+}
+
+
+@pytest.fixture(scope='module')
+def untouched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """One application for requests that are all refused."""
+    path = tmp_path_factory.mktemp('gates') / 'placement.sqlite'
+    database = {'connection': f'sqlite:///{path}', 'sync_on_startup': True}
+    overrides: dict[str, dict[str, Any]] = {'placement_database': database, 'api': {'auth_strategy': 'noauth2'}}
+    made = deploy.loadapp(placement_conf.load(environ={}, config_files=[], overrides=overrides))
+    yield made
+    made.db.dispose()
+
+
+def operations() -> Iterator[tuple[str, str]]:
+    """Every operation, and its section; a section with several tables of errors once for each."""
+    for page in sorted(API_REF.glob('*.md')):
+        for part in re.split(r'^## ', page.read_text(), flags=re.MULTILINE)[1:]:
+            heading, _, text = part.partition('\n')
+            if re.match(r'[A-Z]+ /', heading) and heading != 'GET /':
+                yield heading, text
+
+
+def _gates(text: str) -> list[tuple[int, str]]:
+    """Status and name of the first rows of the first table of errors, as far as they are gates."""
+    table = text[text.index('| Status | When ') :]
+    gates = []
+    for row in _rows(table.partition('\n\n')[0]):
+        name = re.split(r', also|; ', row['When'])[0]
+        if name not in GATES and not re.fullmatch(r'(below|at) 1\.\d+', name):
+            break
+        gates.append((int(row['Status']), name))
+    return gates
+
+
+@pytest.mark.parametrize(('heading', 'text'), list(operations()), ids=lambda value: value.partition('\n')[0][:70])
+def test_operations_check_in_the_order_of_their_tables(untouched: Any, heading: str, text: str) -> None:
+    method, path = heading.split()
+    gates = _gates(text)
+    assert gates[-1] == (403, 'policy')
+    # Every gate refuses this request; one after the other is opened, and the next has to answer.
+    version = '1.6' if heading == 'PUT /resource_classes/{name}' else LATEST
+    for number, (status, _name) in enumerate(gates):
+        shut = [name for _, name in gates[number:]]
+        headers: dict[str, str] = {}
+        for name in shut:
+            headers.update(GATES.get(name, {}))
+        body = '{}' if method in ('PUT', 'POST') else ''
+        below = next((name for name in shut if name not in GATES), None)
+        response = send(untouched, method, path, _below(below) if below else version, body, **headers)
+        assert response.status_code == status, (heading, shut, response.text)
+
+
+def _below(name: str) -> str:
+    word, version = name.split()
+    minor = int(version.partition('.')[2])
+    return f'1.{minor - 1 if word == "below" else minor}'
+
+
+def test_every_operation_has_a_table_of_its_first_checks() -> None:
+    declared = {f'{method} {path}' for path, methods in handler.ROUTE_DECLARATIONS.items() for method in methods}
+    assert {heading for heading, _ in operations()} == declared - {'GET /'}

@@ -1,0 +1,73 @@
+"""The room rule says the same of one number, of many at once, and in SQL."""
+
+from __future__ import annotations
+
+import math
+
+import sqlalchemy as sa
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from placement import room
+from placement.candidates.rows import Inventory
+from placement.db import tables
+from placement.mirror.stock import Stock
+
+_small = st.integers(0, 12)
+_large = st.integers(0, room.LARGEST)
+_whole = _small | _large
+_inventories = st.builds(
+    Inventory,
+    total=_whole,
+    reserved=_whole,
+    min_unit=st.integers(1, 4) | _large,
+    max_unit=st.integers(1, 12) | _large,
+    step_size=st.integers(1, 4) | st.integers(1, room.LARGEST),
+    allocation_ratio=st.sampled_from([0.0, 0.1, 0.5, 1.0, 1.1, 1.5, 16.0, 1e-30, 3e38])
+    | st.floats(-10, 100, allow_nan=False),
+    used=_whole,
+)
+
+
+_engine = sa.create_engine('sqlite://')
+
+
+def _fits_in_sql(inventory: Inventory, amount: int) -> bool:
+    """Ask the rule in a WHERE clause, of a row that holds ``inventory``."""
+    columns = (column for column in tables.inventories.c if column.name in Inventory._fields)
+    row = (sa.literal(getattr(inventory, column.name), column.type).label(column.name) for column in columns)
+    inv = sa.select(*row).subquery().c
+    literal = sa.literal(amount, sa.BigInteger)
+    rule = sa.and_(inv.used + literal <= room.limit(inv), room.obeys_units(inv, literal, literal, literal))
+    with _engine.connect() as connection:
+        return connection.scalar(sa.select(inv.total).where(rule)) is not None
+
+
+def _amounts(inventory: Inventory) -> st.SearchStrategy[int]:
+    """Small ones, any ones, and those around what is left."""
+    left = min(max(room.capacity(inventory) - inventory.used, 1), room.LARGEST - 1)
+    return st.integers(1, 14) | st.integers(1, room.LARGEST) | st.integers(max(left - 1, 1), left + 1)
+
+
+@given(asked=_inventories.flatmap(lambda one: st.tuples(st.just(one), _amounts(one))))
+@example(asked=(Inventory(total=4, used=1), 3))
+@example(asked=(Inventory(total=3, allocation_ratio=1.1), 4))
+@example(asked=(Inventory(total=10, reserved=12), 1))
+@example(asked=(Inventory(total=1, step_size=room.LARGEST, max_unit=room.LARGEST), room.LARGEST))
+def test_all_faces_of_the_rule_agree(asked: tuple[Inventory, int]) -> None:
+    inventory, amount = asked
+    one = inventory.refusal(amount) is None
+    many = list(Stock.of([(0, inventory)]).fitting(amount)) == [0]
+    assert one == many == _fits_in_sql(inventory, amount)
+
+
+@given(inventory=_inventories, amounts=st.lists(st.integers(1, 24), min_size=1, max_size=4))
+def test_smallest_largest_and_divisor_stand_for_all_amounts(inventory: Inventory, amounts: list[int]) -> None:
+    together = room.obeys_units(inventory, min(amounts), max(amounts), math.gcd(*amounts))
+    assert together == all(room.obeys_units(inventory, amount, amount, amount) for amount in amounts)
+
+
+@given(inventory=_inventories)
+def test_capacity_is_the_limit_without_its_fraction(inventory: Inventory) -> None:
+    assert room.capacity(inventory) == int((inventory.total - inventory.reserved) * inventory.allocation_ratio)
+    assert abs(room.capacity(inventory)) <= abs(room.limit(inventory))

@@ -1,0 +1,114 @@
+"""Operations: what is asked of a request before its handler is called, in which order, and what is told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import webob
+
+from placement import exception, handler
+from placement.web import context, microversion
+from placement.web.answers import Answer
+from placement.web.operation import JSON, Accepts, Allowed, Check, Operation, Reads, Since, Versions, operation
+
+
+class Caller:
+    """A context that may do nothing, or everything."""
+
+    def __init__(self, allowed: bool) -> None:
+        self._allowed = allowed
+
+    def can(self, rule: str) -> None:
+        if not self._allowed:
+            raise exception.PolicyNotAuthorized(action=rule)
+
+
+def _show(*checks: Check, text: str = 'reached') -> Operation:
+    @operation(*checks)
+    def show(_req: webob.Request, _context: Any) -> webob.Response:
+        return webob.Response(text)
+
+    return show
+
+
+def _ask(
+    app: Operation | Versions, version: str = '1.29', allowed: bool = True, path: str = '/', **environ: str
+) -> webob.Response:
+    req = webob.Request.blank(path, environ=environ)
+    req.environ[microversion.ENVIRON_KEY] = microversion.parse_version_string(version)
+    req.environ[context.ENVIRON_KEY] = Caller(allowed)
+    req.environ['wsgiorg.routing_args'] = ((), {'resource_class': 'V\u00c4'})
+    return req.get_response(app)
+
+
+@pytest.mark.parametrize('sent', ['application/json', 'application/json; charset=utf-8', 'application/json ;x=y'])
+def test_parameters_of_the_media_type_do_not_matter(sent: str) -> None:
+    assert _ask(_show(Reads(JSON)), CONTENT_TYPE=sent).text == 'reached'
+
+
+@pytest.mark.parametrize(
+    ('sent', 'told'), [('text/plain', 'text/plain'), ('', 'None'), ('Application/JSON', 'Application/JSON')]
+)
+def test_another_media_type_is_not_supported(sent: str, told: str) -> None:
+    refused = _ask(_show(Reads(JSON)), CONTENT_TYPE=sent)
+    assert refused.status_int == 415
+    assert refused.json['errors'][0]['detail'] == f'The media type {told} is not supported, use application/json'
+
+
+@pytest.mark.parametrize('accept', ['application/json', '*/*', 'application/*;q=0.1', 'text/html, */*', 'not a header'])
+def test_accept_that_allows_json(accept: str) -> None:
+    assert _ask(_show(Accepts(JSON)), HTTP_ACCEPT=accept).text == 'reached'
+
+
+@pytest.mark.parametrize('accept', ['text/html', 'application/json;q=0', 'application/xml, text/*', '*/*;q=0'])
+def test_accept_that_excludes_json(accept: str) -> None:
+    refused = _ask(_show(Accepts(JSON)), HTTP_ACCEPT=accept)
+    assert refused.status_int == 406
+    assert 'Only application/json is provided' in refused.text
+
+
+def test_a_caller_without_leave_is_refused() -> None:
+    with pytest.raises(exception.PolicyNotAuthorized):
+        _ask(_show(Allowed('placement:traits:list')), allowed=False)
+
+
+def test_checks_are_made_in_the_order_in_which_they_are_named() -> None:
+    window_first = _show(Since('1.1'), Reads(JSON), Allowed('x'))
+    media_first = _show(Reads(JSON), Since('1.1'), Allowed('x'))
+    assert _ask(window_first, version='1.0', allowed=False, CONTENT_TYPE='text/plain').status_int == 404
+    assert _ask(media_first, version='1.0', allowed=False, CONTENT_TYPE='text/plain').status_int == 415
+    assert _ask(media_first, version='1.0', allowed=False, CONTENT_TYPE=JSON).status_int == 404
+
+
+def test_each_request_gets_the_operation_of_its_window() -> None:
+    both = Versions(_show(Since('1.2', last='1.6'), text='old'), _show(Since('1.7'), text='new'))
+    assert [_ask(both, version).text for version in ('1.2', '1.6', '1.7', '1.29')] == ['old', 'old', 'new', 'new']
+    assert _ask(both, '1.1').status_int == 404
+
+
+def test_the_error_outside_of_the_window_can_be_chosen() -> None:
+    assert _ask(_show(Since('1.5', otherwise=405)), '1.4').status_int == 405
+
+
+def test_windows_must_not_overlap() -> None:
+    with pytest.raises(ValueError, match=r'Two operations exist in 1\.6'):
+        Versions(_show(Since('1.2', last='1.6')), _show(Since('1.6')))
+
+
+def test_failures_are_told_with_the_variables_of_the_path() -> None:
+    @operation(failures=(Answer(exception.InventoryNotFound, 'no {resource_class} here'),))
+    def fail(_req: webob.Request, _context: Any) -> webob.Response:
+        raise exception.InventoryNotFound(resource_class='other', uuid='u')
+
+    told = _ask(fail)
+    assert told.status_int == 404
+    assert told.json['errors'][0]['detail'].endswith('no V\u00c4 here')
+
+
+def test_every_operation_but_the_root_asks_the_policy_last() -> None:
+    for path, methods in handler.ROUTE_DECLARATIONS.items():
+        for declared in methods.values():
+            for one in declared.operations:
+                allowed = [isinstance(check, Allowed) for check in one.checks]
+                assert allowed == ([False] * (len(allowed) - 1) + [True] if path != '/' else [])
