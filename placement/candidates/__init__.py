@@ -4,5 +4,5 @@
 provider must satisfy, ``slots`` who may take which part at one anchor, ``collective`` which traits these can add up to,
 ``refutation`` sees what cannot be, ``walk`` places the parts, ``search`` is the pipeline from sites to candidates,
 ``budget`` and ``size`` bound it and ``sharing`` tells which sharing providers reach an anchor. ``reasons`` names why
-something was turned down and ``funnel`` is the account of a whole request.
+something was turned down.
 """

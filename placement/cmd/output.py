@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import os
 import sys
 from collections.abc import Iterator
 from importlib import metadata
@@ -33,6 +34,22 @@ def waiting(what: str) -> Iterator[None]:
     """Show on a terminal, on standard error, that a command is busy with ``what``."""
     console = Console(stderr=True)
     with console.status(what) if console.is_terminal else contextlib.nullcontext():
+        yield
+
+
+@contextlib.contextmanager
+def paged(console: Console, what: str) -> Iterator[None]:
+    """Show what is printed to ``console`` meanwhile in the reader's pager, if standard output is a terminal.
+
+    That is $PAGER or less, which is told to leave alone what fits on the screen, unless $LESS says otherwise.
+
+    :param what: what the command is busy with until the pager starts.
+    """
+    if not sys.stdout.isatty():
+        yield
+        return
+    os.environ.setdefault('LESS', 'FRX')
+    with console.pager(styles=True), waiting(what):
         yield
 
 

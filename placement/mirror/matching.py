@@ -150,6 +150,14 @@ class Matching:
             shape = (key[first * width : last * width], sharing_number) if self._alike else None
             yield TreeSite(state, block, number, first, last, sharing, shape)
 
+    @functools.cached_property
+    def suffixes(self) -> Mapping[Step, tuple[str, ...]]:
+        """The distinct steps with the suffixes of the groups that ask for them."""
+        found: dict[Step, tuple[str, ...]] = {}
+        for step in self._plan.steps:
+            found[step] = (*found.get(step, ()), step.group)
+        return found
+
     # Conditions on the providers of a tree ------------------------------------------------------------------
 
     def _words(self, block: Block) -> Words:
@@ -181,6 +189,13 @@ class Matching:
         return own if step.numbered else own | own[block.root_rows]
 
     # Conditions on trees ------------------------------------------------------------------------------------
+
+    def served(self, block: Block) -> Flags:
+        """Return which trees have somebody for every step and trait, be it only sharing providers that reach them."""
+        together = any_of_tree(block, self._words(block)) | _Reach(self, block).words
+        full = _mask(self._bits)
+        served: Flags = block.whole & (together & full == full).all(axis=1)
+        return served
 
     def _alive(self, block: Block, words: Words, shared: Words) -> Flags:
         """Return which trees have somebody for every step and trait, and can take one step themselves."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from placement.db import tables
 from placement.db.api import Database
 from placement.reports import forest
 from tests.support import damage
+from tests.support.terminal import shown_by
 
 SHARED = 'a0000009-0000-4000-8000-000000000000'
 STORE = '00000009-0000-4000-8000-000000000000'
@@ -110,6 +112,71 @@ def test_json(url: str, capsys: pytest.CaptureFixture[str]) -> None:
             'sharing_providers': [{'uuid': STORE, 'name': 'store', 'aggregates': [SHARED]}],
         }
     ]
+
+
+@pytest.mark.parametrize(
+    ('options', 'roots'),
+    [
+        (['--name', 'CHI'], ['root']),
+        (['--name', 'st?re'], ['store']),
+        (['--name', '?tore', '--trait', 'STORAGE_DISK_SSD'], ['store']),
+        (['--trait', 'STORAGE_DISK_SSD', '--trait', 'MISC_SHARES_VIA_AGGREGATE'], ['store']),
+        (['--aggregate', SHARED.upper()], ['root', 'store']),
+        (['--aggregate', SHARED, '--aggregate', damage.AGGREGATE], ['root']),
+        (['--class', 'VCPU'], ['root']),
+        (['--class', 'VCPU', '--class', 'DISK_GB'], []),
+        (['--full'], ['store']),
+        (['--full', '--class', 'VCPU'], []),
+        (['child', '--full'], []),
+        (['--name', 'nobody'], []),
+    ],
+)
+def test_trees_are_chosen(url: str, options: list[str], roots: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """Each condition is met by any provider of a tree, and the whole tree is shown."""
+    damage.plant(url, *damage.SOUND, *SHARING)
+    names = {damage.ROOT: 'root', STORE: 'store', damage.LONER: 'loner'}
+    trees = json.loads(_printed(capsys, *options, '--format', 'json'))['trees']
+    assert [names[tree['root']] for tree in trees] == roots
+    assert [len(tree['providers']) for tree in trees if tree['root'] == damage.ROOT] == [2] * roots.count('root')
+    if not roots:
+        assert _printed(capsys, *options) == 'No tree meets these conditions.\n'
+
+
+def test_summary(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    damage.plant(url, *damage.SOUND, *SHARING)
+    text = _printed(capsys, '--summary')
+    assert text.startswith('Trees: 3, resource providers: 4\n')
+    rows = [[cell.strip() for cell in line.split('│')[1:-1]] for line in text.splitlines() if line.startswith('│')]
+    assert rows == [['DISK_GB', '1', '1', '1350', '1350', '0'], ['VCPU', '2', '0', '12', '2', '10']]
+    told = json.loads(_printed(capsys, '--summary', '--class', 'VCPU', '--format', 'json'))
+    assert told == {
+        'summary': {
+            'trees': 1,
+            'providers': 2,
+            'classes': [{'resource_class': 'VCPU', 'inventories': 2, 'capacity': 12, 'used': 2, 'full': 0}],
+        }
+    }
+    assert _printed(capsys, '--summary', '--name', 'loner') == 'Trees: 1, resource providers: 1\n'
+
+
+def test_a_pager_on_a_terminal_only(url: str, tmp_path: pathlib.Path) -> None:
+    damage.plant(url, *damage.SOUND, *SHARING)
+    pager = tmp_path / 'pager'
+    pager.write_text('#!/bin/sh\necho "paged with LESS=$LESS"\nexec cat\n')
+    pager.chmod(0o755)
+    paged = shown_by('tree', PAGER=str(pager))
+    assert 'paged with LESS=FRX' in ''.join(paged)
+    assert 'paged with LESS=S' in ''.join(shown_by('tree', PAGER=str(pager), LESS='S'))
+    plain = shown_by('tree', '--no-pager', PAGER=str(pager))
+    assert 'paged' not in ''.join(plain)
+    assert max(map(len, plain)) <= 80
+    text = '\n'.join(plain)
+    assert all(uuid in text for uuid in (damage.ROOT, damage.CHILD, STORE, SHARED, damage.AGGREGATE))
+    program = [sys.executable, '-m', 'placement.cmd.manage', 'tree']
+    done = subprocess.run(
+        program, capture_output=True, text=True, check=True, timeout=60, env={**os.environ, 'PAGER': str(pager)}
+    )
+    assert 'paged' not in done.stdout
 
 
 def test_nothing_stored(url: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,49 +1,101 @@
-"""Finds out what each rule of a candidate request leaves over, with the conditions that the search itself uses."""
+"""What each rule of a request for candidates leaves over, found with the conditions that the search itself uses."""
 
 from __future__ import annotations
 
 import functools
-import heapq
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
-from placement.candidates.budget import Budget
-from placement.candidates.funnel import Funnel, Miss, Stage
-from placement.candidates.reasons import Reason, Rejections
+from placement.candidates.budget import Bound, Budget
+from placement.candidates.reasons import Reason
 from placement.candidates.request import CandidateRequest
 from placement.candidates.rows import Provider
-from placement.candidates.search import chosen, search
 from placement.candidates.steps import Step
 from placement.mirror.block import Block, any_of_tree
 from placement.mirror.matching import Matching, holds
 from placement.mirror.state import State
 from placement.mirror.stock import Flags, Stock
+from placement.reports.rules import in_short
+from placement.reports.together import Together, together
 
-#: How many near misses to name.
-_MISSES = 3
+#: How many rules to account for; a query may have thousands.
+MOST_RULES = 50
 
-#: How many rules to account for, and classes to look for near misses of; a query may have thousands.
-_MOST_RULES = 50
+#: Characters of a subject in a line of text; a list of aggregates may have thousands.
+_MAX_SUBJECT = 200
 
 
-def account(state: State, request: CandidateRequest, budget: Budget) -> Funnel:
-    """Run a request and tell what became of it.
+@dataclass(frozen=True)
+class Stage:
+    """What one rule left, applied after all those before it.
+
+    ``suffixes`` are those of the request group and of all that ask for the same, ``rule`` is one of ``resources``,
+    ``required``, ``forbidden``, ``member_of`` and ``same provider``, ``subject`` what it is about (such as ``VCPU:2``).
+    ``serving`` names the class for which the unnumbered group's provider is sought, when the subject does not.
+    ``providers`` counts those that pass the rules of this group so far, ``trees`` those that can still satisfy
+    everything so far, by themselves or through sharing providers. ``refused`` says for ``resources`` how many providers
+    have the inventory and why it does not do.
+    """
+
+    suffixes: tuple[str, ...]
+    rule: str
+    subject: str
+    providers: int
+    trees: int
+    refused: Mapping[Reason, int] = field(default_factory=dict)
+    serving: str = ''
+
+    def __str__(self) -> str:
+        """The stage as a part of a line."""
+        refused = ''.join(f', {n} {reason.name.lower()}' for reason, n in self.refused.items())
+        subject = self.subject if len(self.subject) <= _MAX_SUBJECT else f'{self.subject[:_MAX_SUBJECT]}...'
+        serving = f' (for {self.serving})' if self.serving else ''
+        rule = f'{self.rule}{in_short(self.suffixes)} {subject}{serving}'
+        return f'{rule}: {self.trees} trees, {self.providers} providers{refused}'
+
+    def as_data(self) -> dict[str, Any]:
+        """It in the types of JSON; ``groups`` are suffixes, empty for the unnumbered group."""
+        return {
+            'rule': self.rule,
+            'groups': list(self.suffixes),
+            'subject': self.subject,
+            'serving': self.serving,
+            'providers': self.providers,
+            'trees': self.trees,
+            'refused': {reason.name.lower(): count for reason, count in self.refused.items()},
+        }
+
+
+def account_of_empty(state: State, request: CandidateRequest, budget: Budget, bounds: Collection[Bound]) -> str:
+    """Tell in one line, for a log, what became of a request that found nothing.
+
+    It costs much less than ``explanation.explain``, and tries nothing out.
 
     :param request: names classes and traits that exist.
-    :param budget: what the search may spend.
-    :returns: the funnel, whether or not anything was found.
+    :param budget: what looking into trees may spend.
+    :param bounds: those that the search met.
     """
-    matching = Matching(state, request, alike=False)
-    stages = list(itertools.islice(_stages(state, matching), _MOST_RULES))
-    rejections: Rejections = Counter()
-    found = len(chosen(search(matching.sites(), request, budget, rejections), request, budget))
-    grouping = {} if found else {key: n for key, n in rejections.items() if key[1].between_groups}
-    misses = [] if found else _misses(state, request)
-    return Funnel(stages, grouping, found, request.limit, misses, frozenset(budget.met))
+    counted = stages(state, Matching(state, request, alike=False))
+    parts = list(map(str, counted))
+    if counted and counted[-1].trees:
+        parts += map(_apart, together(state, request, budget))
+    parts += [f'stopped at a bound: {bound.value}' for bound in Bound if bound in bounds]
+    return '; '.join(parts)
+
+
+def _apart(found: Together) -> str:
+    example = found.examples[0]
+    return f'not together in {found.trees} trees: {found.reason.value} ({example.name}: {example.detail})'
+
+
+def stages(state: State, matching: Matching) -> list[Stage]:
+    """Apply the first ``MOST_RULES`` rules of a request, one after the other, and count what each leaves."""
+    return list(itertools.islice(_stages(state, matching), MOST_RULES))
 
 
 @dataclass(frozen=True)
@@ -65,12 +117,12 @@ def _rules(step: Step) -> Iterator[_Rule]:
     for name in sorted(step.required):
         so_far = replace(so_far, required=so_far.required | {name})
         yield _Rule('required', name, so_far)
-    if step.forbidden:
-        so_far = replace(so_far, forbidden=step.forbidden)
-        yield _Rule('forbidden', ','.join(sorted(step.forbidden)), so_far)
-    if step.member_of:
-        subject = ' and '.join(','.join(sorted(any_of)) for any_of in step.member_of)
-        yield _Rule('member_of', subject, replace(so_far, member_of=step.member_of))
+    for name in sorted(step.forbidden):
+        so_far = replace(so_far, forbidden=so_far.forbidden | {name})
+        yield _Rule('forbidden', name, so_far)
+    for any_of in step.member_of:
+        so_far = replace(so_far, member_of=(*so_far.member_of, any_of))
+        yield _Rule('member_of', ','.join(sorted(any_of)), so_far)
 
 
 class _Left:
@@ -103,23 +155,24 @@ class _Left:
 def _stages(state: State, matching: Matching) -> Iterator[Stage]:
     """Apply one rule after the other and count what is left."""
     left = _Left(state, matching)
-    for step in matching.steps:
+    for step, suffixes in matching.suffixes.items():
         for rule in _rules(step):
             takes = [matching.takers(block, rule.step) for block in state.blocks]
             flags = left.after(takes, functools.partial(_takes, rule.step))
             refused = _refused(state, *rule.resource) if rule.resource else {}
-            yield Stage(step.group, rule.rule, rule.subject, _count(takes), _count(flags), refused)
+            serving = '' if step.numbered or rule.resource else step.resources[0][0]
+            yield Stage(suffixes, rule.rule, rule.subject, _count(takes), _count(flags), refused, serving)
         left.keep(flags)
     for name in matching.collective:
         takes = [block.traits.where(functools.partial(holds, name)) for block in state.blocks]
         flags = left.after(takes, functools.partial(_has, name))
-        yield Stage('', 'required', name, _count(takes), _count(flags))
+        yield Stage(('',), 'required', name, _count(takes), _count(flags))
         left.keep(flags)
     own = [step for step in matching.steps if not any(_takes(step, one) for one in matching.sharing.providers)]
     if len(own) > 1 and not matching.nested_aware:
         takes = [np.logical_and.reduce([matching.takers(block, step) for step in own]) for block in state.blocks]
         subject = 'for all of this (below 1.29)'
-        yield Stage('', 'same provider', subject, _count(takes), _count(left.after(takes, None)))
+        yield Stage((), 'same provider', subject, _count(takes), _count(left.after(takes, None)))
 
 
 def _takes(step: Step, provider: Provider) -> bool:
@@ -145,31 +198,3 @@ def _refused(state: State, name: str, amount: int) -> dict[Reason, int]:
     for _block, stock in _stocks(state, name):
         counted.update(stock.refusals(amount))
     return dict(counted)
-
-
-def _misses(state: State, request: CandidateRequest) -> list[Miss]:
-    """Name the providers that lack least of a class, relative to nothing but the amount itself."""
-    asked: dict[tuple[str, int], str] = {}
-    for group in request.groups:
-        for resource in group.resources.items():
-            asked.setdefault(resource, group.suffix)
-    found = [
-        miss
-        for (name, amount), suffix in itertools.islice(asked.items(), _MOST_RULES)
-        for miss in _misses_of(state, suffix, name, amount)
-    ]
-    found.sort(key=lambda miss: (miss.wanted - miss.left) / miss.wanted)
-    return found[:_MISSES]
-
-
-def _misses_of(state: State, group: str, name: str, amount: int) -> Iterator[Miss]:
-    nearest = heapq.nlargest(
-        _MISSES,
-        (
-            (left, -block.records[row].id, block.records[row])
-            for block, stock in _stocks(state, name)
-            for row, left in stock.short_of(amount, _MISSES)
-        ),
-    )
-    for left, _, record in nearest:
-        yield Miss(record.name or record.uuid, record.uuid, group, name, amount, left)
