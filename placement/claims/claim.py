@@ -12,6 +12,7 @@ failed.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -25,8 +26,6 @@ from placement.claims.request import ConsumerClaim, Wish
 from placement.claims.usage_moves import Slot
 from placement.db import api as db_api
 from placement.db import changes, statements, tables
-
-_allocations, _providers = tables.allocations, tables.resource_providers
 
 
 def replace_allocations(context: Any, claims: Sequence[ConsumerClaim]) -> None:
@@ -176,47 +175,41 @@ def _owned(tx: sa.Connection, claims: Sequence[ConsumerClaim], held: holding.Hel
     ]
 
 
-_TOUCHED = _providers.c.id.in_(sa.bindparam('ids', expanding=True))
-# Built once: that costs more than some databases take to run it.
-_BUMP = _providers.update().where(_TOUCHED).values(generation=_providers.c.generation + 1)
-
-
-def _bump_in_order(tx: sa.Connection) -> sa.Update:
-    which = statements.held_in_order(tx, _providers, _TOUCHED)
-    return _BUMP if which is _TOUCHED else _BUMP.where(which)
-
-
 def _bump_providers(tx: sa.Connection, provider_ids: set[int]) -> None:
     """Move the generations. Added to whatever they are now: two claims that both fit need not refuse each other."""
     for batch in statements.batches(sorted(provider_ids)):
-        tx.execute(_BUMP if len(batch) == 1 else _bump_in_order(tx), {'ids': batch})
+        statements.run(tx, _bump(tx.dialect.name, len(batch)), *_bump_values(tx, batch))
 
 
-_DELETE_ROWS = _allocations.delete().where(_allocations.c.id.in_(sa.bindparam('ids', expanding=True)))
+@functools.lru_cache(maxsize=128)
+def _bump(dialect: str, count: int) -> str:
+    """The statement that moves ``count`` generations, in the order of their ids."""
+    moved = 'UPDATE resource_providers SET generation = generation + 1, updated_at = ?'
+    which = f'id IN ({statements.marks(count)})'
+    if dialect != 'postgresql' or count == 1:
+        return f'{moved} WHERE {which}'
+    held = f'SELECT id AS held_id FROM resource_providers WHERE {which} ORDER BY id FOR NO KEY UPDATE'  # noqa: S608
+    return f'WITH held AS ({held}) {moved} FROM held WHERE id = held_id'
+
+
+def _bump_values(tx: sa.Connection, provider_ids: Sequence[int]) -> list[Any]:
+    moment = statements.now(tx)
+    first = tx.dialect.name == 'postgresql' and len(provider_ids) > 1
+    return [*provider_ids, moment] if first else [moment, *provider_ids]
 
 
 def _delete_rows(tx: sa.Connection, held: holding.Held) -> None:
     """Delete the rows that were read, by their ids: no other consumer's rows, nor the gaps between, get locked."""
     for batch in statements.batches([row.id for row in held.rows]):
-        gone = tx.execute(_DELETE_ROWS, {'ids': batch})
+        gone = statements.run(tx, f'DELETE FROM allocations WHERE id IN ({statements.marks(len(batch))})', *batch)  # noqa: S608
         if gone.rowcount != len(batch):
             raise db_api.TryAgain(exception.ConcurrentUpdate())
 
 
 def _insert_rows(tx: sa.Connection, wishes: Sequence[Wish]) -> None:
-    if not wishes:
-        return
-    rows = [
-        {
-            'consumer_id': wish.consumer_uuid,
-            'resource_provider_id': wish.slot[0],
-            'resource_class_id': wish.slot[1],
-            'used': wish.amount,
-        }
-        for wish in wishes
-    ]
+    rows = [(wish.consumer_uuid, *wish.slot, wish.amount) for wish in wishes]
     try:
-        tx.execute(_allocations.insert(), rows)
+        statements.insert(tx, 'allocations', 'consumer_id, resource_provider_id, resource_class_id, used', rows)
     except (db_exc.DBReferenceError, db_exc.DBDuplicateEntry) as error:
         # A provider vanished, or rows without a consumer appeared; the next attempt sees it.
         raise db_api.TryAgain(exception.ConcurrentUpdate()) from error

@@ -6,7 +6,7 @@ The order of statements is the order of locks: the records that are there, by id
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 from oslo_db import exception as db_exc
@@ -21,13 +21,11 @@ _consumers = tables.consumers
 #: How many records one statement changes. SQLite refuses a chain of more than 1,000 conditions.
 _MOST = 300
 
-_THIS_ONE = sa.and_(_consumers.c.id == sa.bindparam('consumer'), _consumers.c.generation == sa.bindparam('seen'))
 _MOVE_ONE = (
-    _consumers.update()
-    .where(_THIS_ONE)
-    .values(generation=_consumers.c.generation + 1, project_id=sa.bindparam('project'), user_id=sa.bindparam('user'))
+    'UPDATE consumers SET generation = generation + 1, project_id = ?, user_id = ?, updated_at = ?'
+    ' WHERE id = ? AND generation = ?'
 )
-_FORGET_ONE = _consumers.delete().where(_THIS_ONE)
+_FORGET_ONE = 'DELETE FROM consumers WHERE id = ? AND generation = ?'
 _HOLD = (
     sa.select(_consumers.c.id)
     .where(_consumers.c.id.in_(sa.bindparam('ids', expanding=True)))
@@ -81,8 +79,7 @@ def _move(tx: sa.Connection, moved: Sequence[_Moved]) -> None:
     """Compare-and-swap the generations under which the holdings were read."""
     if len(moved) == 1:
         ((present, owner),) = moved
-        parameters = {'consumer': present.id, 'seen': present.generation, 'project': owner[0], 'user': owner[1]}
-        _expect(tx.execute(_MOVE_ONE, parameters), 1)
+        _expect(statements.run(tx, _MOVE_ONE, *owner, statements.now(tx), present.id, present.generation), 1)
         return
     for start in range(0, len(moved), _MOST):
         some = moved[start : start + _MOST]
@@ -106,7 +103,7 @@ def _move(tx: sa.Connection, moved: Sequence[_Moved]) -> None:
 def _forget(tx: sa.Connection, forgotten: Sequence[Present]) -> None:
     """Delete consumers unless they changed since their holdings were read."""
     if len(forgotten) == 1:
-        _expect(tx.execute(_FORGET_ONE, {'consumer': forgotten[0].id, 'seen': forgotten[0].generation}), 1)
+        _expect(statements.run(tx, _FORGET_ONE, forgotten[0].id, forgotten[0].generation), 1)
         return
     for start in range(0, len(forgotten), _MOST):
         some = forgotten[start : start + _MOST]
@@ -118,18 +115,15 @@ def _unchanged(present: Sequence[Present]) -> sa.ColumnElement[bool]:
     return sa.or_(*(sa.and_(_consumers.c.id == one.id, _consumers.c.generation == one.generation) for one in present))
 
 
-def _expect(result: sa.CursorResult[tuple[()]], count: int) -> None:
+def _expect(result: sa.CursorResult[Any], count: int) -> None:
     if result.rowcount != count:
         raise db_api.TryAgain(exception.ConcurrentUpdate())
 
 
 def _insert(tx: sa.Connection, new: Sequence[tuple[str, tuple[int, int]]]) -> None:
-    rows = [
-        {'uuid': uuid, 'generation': 1, 'project_id': project_id, 'user_id': user_id}
-        for uuid, (project_id, user_id) in new
-    ]
+    rows = [(uuid, 1, *owner) for uuid, owner in new]
     try:
-        tx.execute(_consumers.insert(), rows)
+        statements.insert(tx, 'consumers', 'uuid, generation, project_id, user_id', rows)
     except (db_exc.DBDuplicateEntry, db_exc.DBReferenceError) as error:
         # Somebody else created it since we looked; the next attempt judges the claim against that.
         raise db_api.TryAgain(exception.ConcurrentUpdate()) from error

@@ -96,6 +96,7 @@ class Database:
         self._housekeeper = retention.Housekeeper(self._tested_writer)
         self.resource_classes = names.NameCache(tables.resource_classes)
         self.traits = names.NameCache(tables.traits)
+        self.aggregates = names.Heard()
         #: What counts the retries, the claims and the searches of this application; nothing unless configured.
         self.metrics = observability.create(conf)
 

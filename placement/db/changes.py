@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import datetime as dt
 import enum
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.sql.dml import UpdateBase
 
 from placement import exception
 from placement.db import types
@@ -154,25 +154,20 @@ def attach(tx: sa.Connection) -> Notes:
 
 def observe(engine: sa.Engine) -> None:
     """From now on see what the transactions of ``engine`` do, for their ``Notes``."""
-    sa.event.listen(engine, 'after_execute', _see)
-    sa.event.listen(engine, 'after_cursor_execute', _hear)
+    sa.event.listen(engine, 'after_cursor_execute', _see)
 
 
-def _hear(tx: sa.Connection, *_rest: Any) -> None:
+def _see(tx: sa.Connection, cursor: Any, statement: str, *_rest: Any) -> None:
     notes: Notes | None = tx.get_execution_options().get(_NOTES)
     if notes is not None:
         notes.answered = True
+        found = _CHANGE.match(statement)
+        if found is not None and found[1] in _MIRRORED and cursor.rowcount != 0:
+            notes.touch(found[1])
 
 
-def _see(
-    tx: sa.Connection, statement: Any, _multiparams: Any, _params: Any, _options: Any, result: sa.CursorResult[Any]
-) -> None:
-    if isinstance(statement, UpdateBase):
-        table = statement.table.description
-        if table in _MIRRORED and result.rowcount != 0:
-            notes: Notes | None = tx.get_execution_options().get(_NOTES)
-            if notes is not None:
-                notes.touch(table)
+#: A statement that changes rows, and the table whose rows it changes.
+_CHANGE = re.compile(r'(?:WITH .*\) )?(?:INSERT (?:IGNORE )?INTO|UPDATE|DELETE FROM) "?(\w+)', re.DOTALL)
 
 
 #: As plain text: it takes half the time of anything else, and all databases take many rows in it.

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from oslo_db import exception as db_exc
 
 from placement.db import api as db_api
-from placement.db import statements, tables
+from placement.db import names, statements, tables
 from placement.objects import provider_parts
 
 _aggregates = tables.placement_aggregates
@@ -33,7 +33,7 @@ _WITH_PROVIDER = provider_parts.statement(
 )
 
 
-def replace(tx: sa.Connection, provider_id: int, uuids: Sequence[str]) -> None:
+def replace(tx: sa.Connection, heard: names.Heard, provider_id: int, uuids: Sequence[str]) -> None:
     """Make ``uuids`` all the aggregates of a provider whose row the transaction has locked.
 
     :param uuids: sorted and distinct, so that two requests that introduce the same aggregates meet in one order.
@@ -41,21 +41,28 @@ def replace(tx: sa.Connection, provider_id: int, uuids: Sequence[str]) -> None:
     # Whatever was read before may have changed: below microversion 1.19 the generation does not tell.
     tx.execute(_LEAVE, {'provider': provider_id})
     for batch in statements.batches(uuids):
-        _join(tx, provider_id, batch)
+        _join(tx, heard, provider_id, batch)
 
 
-def _join(tx: sa.Connection, provider_id: int, uuids: Sequence[str]) -> None:
+def _join(tx: sa.Connection, heard: names.Heard, provider_id: int, uuids: Sequence[str]) -> None:
     """Put a provider into aggregates that it is not in; creates those that are unheard of."""
     try:
+        _create(tx, heard.lacks(uuids))
         joined = tx.execute(_JOIN, {'provider': provider_id, 'uuids': uuids}).rowcount
         if joined < len(uuids):
-            tx.execute(statements.insert_unless_present(tx, _aggregates), [{'uuid': uuid} for uuid in uuids])
+            _create(tx, uuids)
             joined += tx.execute(_JOIN, {'provider': provider_id, 'uuids': uuids}).rowcount
     except (db_exc.DBReferenceError, db_exc.DBDuplicateEntry) as error:
         # An audit on another node of a cluster removed an aggregate that nobody was in.
         raise db_api.TryAgain from error
     if joined != len(uuids):
         raise db_api.TryAgain
+    heard.add(uuids)
+
+
+def _create(tx: sa.Connection, uuids: Sequence[str]) -> None:
+    if uuids:
+        tx.execute(statements.insert_unless_present(tx, _aggregates), [{'uuid': uuid} for uuid in uuids])
 
 
 _LEAVE = _members.delete().where(_members.c.resource_provider_id == sa.bindparam('provider'))

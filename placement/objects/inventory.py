@@ -124,7 +124,7 @@ def add(db: Any, tx: sa.Connection, provider: Any, record: Inventory) -> None:
     class_id = _hold_classes(db, tx, [record.resource_class])[record.resource_class]
     generation.bump(tx, provider)
     try:
-        tx.execute(_inventories.insert(), [_new_row(provider.id, class_id, record)])
+        _insert(tx, provider, {class_id: record})
     except db_exc.DBDuplicateEntry as error:
         raise exception.InventoryExists(resource_class=record.resource_class, uuid=provider.uuid) from error
 
@@ -137,16 +137,17 @@ def replace_all(
     generation.bump(tx, provider)
     wanted = {ids[record.resource_class]: record for record in records}
     present = {row.resource_class_id: row for row in present_rows}
-    _remove(tx, provider, [row for class_id, row in present.items() if class_id not in wanted])
-    # In the order in which claims take them: one that only gives back does not wait for the provider.
-    kept = sorted(wanted.keys() & present.keys())
-    for start in range(0, len(kept), _TOGETHER):
-        batch = kept[start : start + _TOGETHER]
-        _overwrite(tx, provider, [(id_, wanted[id_]) for id_ in batch])
-    added = [_new_row(provider.id, id_, record) for id_, record in wanted.items() if id_ not in present]
-    if added:
-        tx.execute(_inventories.insert(), added)
-    _warn_of_overcommitment(provider, [(record, present[id_].used) for id_, record in wanted.items() if id_ in present])
+    removed = [row for class_id, row in present.items() if class_id not in wanted]
+    kept = {class_id: record for class_id, record in wanted.items() if class_id in present}
+    added = {class_id: record for class_id, record in wanted.items() if class_id not in present}
+    _remove(tx, provider, removed)
+    if removed and kept and added:
+        # One statement less. Not always, as each row that is not added takes an id on some databases.
+        _insert(tx, provider, wanted, statements.otherwise_overwrite(tx, _KEY, _OVERWRITTEN))
+    else:
+        _overwrite(tx, provider, kept)
+        _insert(tx, provider, added)
+    _warn_of_overcommitment(provider, [(record, present[class_id].used) for class_id, record in kept.items()])
 
 
 def update(db: Any, tx: sa.Connection, provider: Any, present: Sequence[sa.Row[Any]], record: Inventory) -> None:
@@ -156,7 +157,7 @@ def update(db: Any, tx: sa.Connection, provider: Any, present: Sequence[sa.Row[A
     row = _of_class(present, class_id)
     if row is None:
         raise exception.InventoryRecordNotFound(resource_class=record.resource_class)
-    _overwrite(tx, provider, [(class_id, record)])
+    _overwrite(tx, provider, {class_id: record})
     _warn_of_overcommitment(provider, [(record, row.used)])
 
 
@@ -180,7 +181,8 @@ def _remove(tx: sa.Connection, provider: Any, rows: Sequence[sa.Row[Any]]) -> No
     if in_use:
         raise exception.InventoryInUse(resource_classes=', '.join(in_use), uuid=provider.uuid)
     for batch in statements.batches([row.id for row in rows]):
-        if tx.execute(_REMOVE, {'rows': batch}).rowcount != len(batch):
+        unused = f'id IN ({statements.marks(len(batch))}) AND used = 0'
+        if statements.run(tx, f'DELETE FROM inventories WHERE {unused}', *batch).rowcount != len(batch):  # noqa: S608
             raise exception.ConcurrentProviderUpdate
 
 
@@ -188,42 +190,37 @@ def _of_class(rows: Iterable[sa.Row[Any]], class_id: int) -> sa.Row[Any] | None:
     return next((row for row in rows if row.resource_class_id == class_id), None)
 
 
-def _overwrite(tx: sa.Connection, provider: Any, records: Sequence[tuple[int, Inventory]]) -> None:
-    """Write records, each with its class id, over those that are there, in one statement."""
-    parameters: dict[str, Any] = {'provider': provider.id, 'classes': [class_id for class_id, _ in records]}
-    for number, (class_id, record) in enumerate(records):
-        parameters[f'class_{number}'] = class_id
-        parameters |= {f'{name}_{number}': value for name, value in _changes(record).items()}
-    tx.execute(_overwriting(len(records)), parameters)
+def _insert(tx: sa.Connection, provider: Any, records: Mapping[int, Inventory], otherwise: str = '') -> None:
+    """Store records, by class id; what is to be done with those that are there says ``statements.insert``."""
+    rows = [(provider.id, class_id, 0, *_values(record)) for class_id, record in sorted(records.items())]
+    statements.insert(tx, 'inventories', _COLUMNS, rows, otherwise)
+
+
+def _overwrite(tx: sa.Connection, provider: Any, records: Mapping[int, Inventory]) -> None:
+    """Write records, by class id, over those that are there, in one statement unless there are very many.
+
+    In the order in which claims take them: one that only gives back does not wait for the provider.
+    """
+    ids = sorted(records)
+    for start in range(0, len(ids), _TOGETHER):
+        some = ids[start : start + _TOGETHER]
+        columns = zip(*(_values(records[id_]) for id_ in some), strict=True)
+        cases = [item for values in columns for case in zip(some, values, strict=True) for item in case]
+        statements.run(tx, _overwriting(len(some)), *cases, statements.now(tx), provider.id, *some)
 
 
 @functools.lru_cache(maxsize=_TOGETHER)
-def _overwriting(count: int) -> sa.Update:
+def _overwriting(count: int) -> str:
     """The statement that writes ``count`` records."""
-    mine = sa.and_(
-        _inventories.c.resource_provider_id == sa.bindparam('provider'),
-        _inventories.c.resource_class_id.in_(sa.bindparam('classes', expanding=True)),
-    )
-    return _inventories.update().where(mine).values({name: _by_class(name, count) for name in _WRITABLE})
+    cases = ' '.join(['WHEN ? THEN ?'] * count)
+    changed = ', '.join(f'{name} = CASE resource_class_id {cases} END' for name in _WRITABLE)
+    mine = f'resource_provider_id = ? AND resource_class_id IN ({statements.marks(count)})'
+    return f'UPDATE inventories SET {changed}, updated_at = ? WHERE {mine}'  # noqa: S608
 
 
-def _by_class(name: str, count: int) -> sa.ColumnElement[Any]:
-    """What the column ``name`` becomes: the parameter that goes with the class of the row."""
-    column = _inventories.c[name]
-    of_class = _inventories.c.resource_class_id
-    return sa.case(
-        *(
-            (of_class == sa.bindparam(f'class_{number}'), sa.bindparam(f'{name}_{number}', type_=column.type))
-            for number in range(count)
-        ),
-        else_=column,
-    )
-
-
-_REMOVE = _inventories.delete().where(
-    _inventories.c.id.in_(sa.bindparam('rows', expanding=True)), _inventories.c.used == 0
-)
-
+_KEY = 'resource_provider_id, resource_class_id'
+_COLUMNS = ', '.join((_KEY, 'used', *_WRITABLE))
+_OVERWRITTEN = {**{name: name for name in _WRITABLE}, 'updated_at': 'created_at'}
 
 _WITH_PROVIDER = provider_parts.statement(
     _inventories.join(_classes, _classes.c.id == _inventories.c.resource_class_id),
@@ -243,12 +240,8 @@ def _hold_classes(db: Any, tx: sa.Connection, names: Sequence[str]) -> dict[str,
     return ids
 
 
-def _changes(record: Inventory) -> dict[str, Any]:
-    return {name: getattr(record, name) for name in _WRITABLE}
-
-
-def _new_row(provider_id: int, class_id: int, record: Inventory) -> dict[str, Any]:
-    return _changes(record) | {'resource_provider_id': provider_id, 'resource_class_id': class_id, 'used': 0}
+def _values(record: Inventory) -> tuple[Any, ...]:
+    return tuple(getattr(record, name) for name in _WRITABLE)
 
 
 def _warn_of_overcommitment(provider: Any, pairs: Iterable[tuple[Inventory, int]]) -> None:

@@ -181,23 +181,17 @@ class Exchange:
         added = self._added | held
         generation.bump(tx, provider)
         for batch in statements.batches(self._gone):
-            tx.execute(_TAKE_AWAY, {'provider': provider.id, 'traits': batch})
-        if added:
-            _associate(tx, [{'resource_provider_id': provider.id, 'trait_id': id_} for id_ in sorted(added.values())])
+            gone = f'resource_provider_id = ? AND trait_id IN ({statements.marks(len(batch))})'
+            statements.run(tx, f'DELETE FROM resource_provider_traits WHERE {gone}', provider.id, *batch)  # noqa: S608
+        _associate(tx, [(provider.id, id_) for id_ in sorted(added.values())])
 
 
-def _associate(tx: sa.Connection, rows: list[dict[str, int]]) -> None:
+def _associate(tx: sa.Connection, rows: Sequence[tuple[int, int]]) -> None:
     try:
-        tx.execute(_provider_traits.insert(), rows)
+        statements.insert(tx, 'resource_provider_traits', 'resource_provider_id, trait_id', rows)
     except (db_exc.DBReferenceError, db_exc.DBDuplicateEntry) as error:
         # A trait was deleted on another node of a cluster since we looked; the next attempt names it.
         raise db_api.TryAgain from error
-
-
-_TAKE_AWAY = _provider_traits.delete().where(
-    _provider_traits.c.resource_provider_id == sa.bindparam('provider'),
-    _provider_traits.c.trait_id.in_(sa.bindparam('traits', expanding=True)),
-)
 
 
 def _having(trait_id: int) -> sa.Select[Any]:

@@ -56,10 +56,6 @@ WRITES: dict[str, Callable[[ResourceProvider], object]] = {
     'clear inventories': ResourceProvider.delete_inventories,
     'set traits': lambda one: one.set_traits(['HW_CPU_X86_VMX']),
     'clear traits': ResourceProvider.clear_traits,
-    'set aggregates': lambda one: one.set_aggregates([str(uuid.uuid4())], bump=True),
-    'set aggregates below 1.19': lambda one: one.set_aggregates([str(uuid.uuid4())], bump=False),
-    'rename': lambda one: one.update('another'),
-    'move': lambda one: one.update('provider', None),
 }
 
 
