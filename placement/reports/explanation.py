@@ -25,7 +25,6 @@ _MOST_CANDIDATES = 5000
 #: How many trees to name for each rule.
 _NAMED = 3
 
-
 _GIVEN_UP = 'The search stopped at a bound before it found anything, so there may be candidates. As far as it came: '
 
 
@@ -273,7 +272,7 @@ def _several(state: State, request: CandidateRequest, purse: _Purse, plain: Expl
         sentence = _capitalized(f'{obstacles[0].cause}.')
     else:
         causes = '; and '.join(one.cause for one in obstacles[:_NAMED])
-        sentence = f'{len(blamed)} parts of the request stand in the way, {causes}.'
+        sentence = f'{len(blamed)} parts of the request stand in the way: {causes}.'
     return replace(plain, sentence=sentence, blamed=blamed, obstacles=obstacles, nearest=nearest)
 
 

@@ -128,7 +128,7 @@ def _cause_of_names(state: State, request: CandidateRequest, rule: Rule, rest: _
     meeting = _count(_meeting(state, request, rule, rest, eligible))
     could = f'{_providers(_count(eligible))} that could otherwise serve {_served(rule)}'
     if meeting:
-        return f'of the {could} {meeting} may by {rule}, but not beside the rest of the request'
+        return f'of the {could}, {meeting} meet {rule}, but not beside the rest of the request'
     if rule.kind is Kind.FORBIDDEN:
         return f'of the {could} none is without the forbidden trait {rule.subject}'
     if rule.kind is Kind.REQUIRED:
@@ -264,7 +264,8 @@ def _of_resources(state: State, request: CandidateRequest, rule: Rule, rest: _Re
 def _no_room(rule: Rule, others: str, lacks: Sequence[Lack]) -> str:
     counts = '; '.join(map(str, lacks))
     if lacks[0].kind == 'room':
-        return f'{rule.subject} does not fit beside the rest of the request: {counts}'
+        alone = _providers(lacks[0].providers)
+        return f'{alone} {others}would have room for {rule.subject} alone, but not beside the rest of the request'
     return f'no provider {others}has room for {rule.subject}: {counts}'
 
 

@@ -99,7 +99,7 @@ def check_obstacles(world: list[RP], query: Query, told: Explanation) -> None:
     for obstacle in told.obstacles:
         others = [rule for rule in told.blamed if rule != obstacle.rule] if obstacle.rule in told.blamed else []
         base = dropped(query, others) if others else query
-        if base is None or 'not beside' in obstacle.cause or 'does not fit beside' in obstacle.cause:
+        if base is None or 'not beside' in obstacle.cause:
             continue
         event(f'obstacle: {obstacle.rule.kind.value}')
         asked = next(group for group in base.groups if group.number in obstacle.rule.suffixes)
