@@ -271,8 +271,10 @@ def _several(state: State, request: CandidateRequest, purse: _Purse, plain: Expl
     elif len(blamed) == 1:
         sentence = _capitalized(f'{obstacles[0].cause}.')
     else:
-        causes = '; and '.join(one.cause for one in obstacles[:_NAMED])
-        sentence = f'{len(blamed)} parts of the request stand in the way: {causes}.'
+        known = {one.rule: one.cause for one in obstacles}
+        causes = '; and '.join(known.get(rule, str(rule)) for rule in blamed[:_NAMED])
+        more = '; and others' if len(blamed) > _NAMED else ''
+        sentence = f'{len(blamed)} parts of the request stand in the way: {causes}{more}.'
     return replace(plain, sentence=sentence, blamed=blamed, obstacles=obstacles, nearest=nearest)
 
 

@@ -126,14 +126,30 @@ def _cause_of_names(state: State, request: CandidateRequest, rule: Rule, rest: _
         return nobody
     eligible = rest.eligible(rest.steps(rule))
     meeting = _count(_meeting(state, request, rule, rest, eligible))
-    could = f'{_providers(_count(eligible))} that could otherwise serve {_served(rule)}'
+    count = _count(eligible)
     if meeting:
-        return f'of the {could}, {meeting} meet {rule}, but not beside the rest of the request'
+        return f'of the {_could_serve(rule, count)}, {meeting} meet {rule}, but not beside the rest of the request'
+    what = {
+        Kind.FORBIDDEN: f'the forbidden trait {rule.subject}',
+        Kind.REQUIRED: f'the trait {rule.subject}',
+        Kind.MEMBER_OF: f'in {_aggregates(rule)}',
+    }[rule.kind]
     if rule.kind is Kind.FORBIDDEN:
-        return f'of the {could} none is without the forbidden trait {rule.subject}'
-    if rule.kind is Kind.REQUIRED:
-        return f'of the {could} none has the trait {rule.subject}'
-    return f'of the {could} none is in {_aggregates(rule)}'
+        return f'the {_could_serve(rule, count)} {"has" if count == 1 else "have"} {what}'
+    return _none(rule, count, f'is not {what}' if rule.kind is Kind.MEMBER_OF else f'lacks {what}')
+
+
+def _could_serve(rule: Rule, count: int) -> str:
+    return f'{_providers(count)} that could otherwise serve {_served(rule)}'
+
+
+def _none(rule: Rule, count: int, each: str) -> str:
+    """Say what is true of each provider that could serve a group."""
+    return (
+        f'the one that could otherwise serve {_served(rule)} {each}'
+        if count == 1
+        else (f'each of the {_could_serve(rule, count)} {each}')
+    )
 
 
 def _meeting(
@@ -272,8 +288,9 @@ def _no_room(rule: Rule, others: str, lacks: Sequence[Lack]) -> str:
 def _none_has(name: str, rule: Rule, rest: _Rest, step: Step, eligible: int) -> str:
     """Say that nobody who could serve a group has a class that others have."""
     if step.numbered:
-        return f'of the {_providers(eligible)} that could otherwise serve {_served(rule)} none has {name} itself'
-    trees = f'no tree that meets the rest ({rest.count} do) has {name}, or is reached by a provider that shares it'
+        return _none(rule, eligible, f'has no {name} itself')
+    do = 'does' if rest.count == 1 else 'do'
+    trees = f'no tree that meets the rest ({rest.count} {do}) has {name}, or is reached by a provider that shares it'
     return f'{trees}, as far as its aggregates and traits allow' if step.member_of or step.forbidden else trees
 
 
