@@ -53,9 +53,9 @@ def insert_unless_present(tx: sa.Connection, table: sa.Table) -> sa.Insert:
 # each time that it runs, though it is built and compiled but once.
 
 
-def run(tx: sa.Connection, text: str, *values: Any) -> sa.CursorResult[Any]:
+def run(tx: sa.Connection, text: str, *values: Any, options: Mapping[str, Any] | None = None) -> sa.CursorResult[Any]:
     """Run ``text``, in which a question mark stands for each of ``values``: integers, floats, texts, None, ``now``."""
-    return tx.exec_driver_sql(_spelled(text, tx.dialect.paramstyle), values)
+    return tx.exec_driver_sql(_spelled(text, tx.dialect.paramstyle), values, execution_options=options)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -85,10 +85,20 @@ def insert(tx: sa.Connection, table: str, columns: str, rows: Sequence[Sequence[
     :param rows: what ``run`` takes, in the order of ``columns``.
     :param otherwise: what stands behind the rows.
     """
+    for text, values in insertions(tx, table, columns, rows):
+        run(tx, text + otherwise, *values)
+
+
+def insertions(
+    tx: sa.Connection, table: str, columns: str, rows: Sequence[Sequence[Any]]
+) -> Iterator[tuple[str, list[Any]]]:
+    """What ``insert`` runs: texts and their values."""
     moment = now(tx)
     for batch in batches(rows):
-        text = _insertion(table, columns, len(batch[0]) + 1, len(batch)) + otherwise
-        run(tx, text, *(value for row in batch for value in (*row, moment)))
+        yield (
+            _insertion(table, columns, len(batch[0]) + 1, len(batch)),
+            [value for row in batch for value in (*row, moment)],
+        )
 
 
 def insert_one(tx: sa.Connection, table: str, columns: str, row: Sequence[Any], created_at: dt.datetime) -> int:
