@@ -58,7 +58,7 @@ class Together:
         if not statements.is_mysql(self.tx.dialect):
             for step in steps:
                 step.judge(statements.run(self.tx, step.text, *step.values).rowcount)
-        elif steps:
+        else:
             self._send(steps, [])
 
     def run_last(self) -> None:
@@ -81,9 +81,11 @@ class Together:
                 raise
             with notes.slot.entering():
                 raise
-        notes.slot.entered = notes.entered = True
+        notes.slot.entered = notes.entered = bool(entry)
 
     def _send(self, steps: list[_Step], counts: list[int]) -> None:
+        if not steps:
+            return
         text = '; '.join(step.text for step in steps)
         values = [value for step in steps for value in step.values]
         try:

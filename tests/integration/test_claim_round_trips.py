@@ -66,7 +66,7 @@ def put(context: RequestContext, hosts: list[str], consumer: str | None = None) 
 
 
 def test_claim_and_release(context: RequestContext, proxy: wire.Proxy, hosts: list[str]) -> None:
-    """On MariaDB what is looked up, all changes at once, and the COMMIT; on PostgreSQL each statement, and the BEGIN."""
+    """On MariaDB what is read, all changes at once, and the COMMIT; on PostgreSQL each statement, and the BEGIN."""
     on_postgresql = context.db.engine.dialect.name == 'postgresql'
     for _ in range(10):
         # Psycopg prepares a statement that comes often.
