@@ -109,8 +109,8 @@ class InventoryList(base.ObjectList):
 
 
 def read(context: Any, uuid: str) -> tuple[provider_parts.Provider, list[sa.Row[Any]]]:
-    """A provider and the rows of its inventories; see ``provider_parts.read``."""
-    return provider_parts.read(context, _WITH_PROVIDER, uuid)
+    """A provider and what a change of its inventories needs of each; see ``provider_parts.read``."""
+    return provider_parts.read(context, _TO_CHANGE, uuid)
 
 
 # What a provider does to its inventories. Each of these holds the classes that it names, then moves the provider's
@@ -236,12 +236,23 @@ _KEY = 'resource_provider_id, resource_class_id'
 _COLUMNS = ', '.join((_KEY, 'used', *_WRITABLE))
 _OVERWRITTEN = {**{name: name for name in _WRITABLE}, 'updated_at': 'created_at'}
 
+_NAMED = _inventories.join(_classes, _classes.c.id == _inventories.c.resource_class_id)
+_OWNER, _ORDER = _inventories.c.resource_provider_id, _inventories.c.resource_class_id
+# As few columns as each reader needs: a driver takes its time for each of them.
 _WITH_PROVIDER = provider_parts.statement(
-    _inventories.join(_classes, _classes.c.id == _inventories.c.resource_class_id),
-    _inventories.c.resource_provider_id,
+    _NAMED,
+    _OWNER,
+    _ORDER,
+    *(_inventories.c[name] for name in (*_WRITABLE, 'used', 'created_at', 'updated_at')),
+    _classes.c.name.label('resource_class'),
+)
+_TO_CHANGE = provider_parts.statement(
+    _NAMED,
+    _OWNER,
+    _ORDER,
+    _inventories.c.id,
     _inventories.c.resource_class_id,
-    *(_inventories.c[name] for name in Inventory.fields if name in _inventories.c),
-    _inventories.c.resource_class_id,
+    _inventories.c.used,
     _classes.c.name.label('resource_class'),
 )
 
