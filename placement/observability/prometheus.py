@@ -7,7 +7,8 @@ directory, one set per process, and ``shared.registry`` adds them up; there, one
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 import sqlalchemy as sa
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -20,6 +21,14 @@ SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.
 COUNTS = (0, 1, 10, 100, 1000, 10000, 100000)
 
 
+class _Answers(NamedTuple):
+    """Where the answers to requests of one kind are counted."""
+
+    count: Counter
+    seconds: Histogram
+    parts: Mapping[str, Counter]
+
+
 class PrometheusMetrics(Metrics):
     """Counters and histograms in ``registry``; see doc/observability.md for what each one means."""
 
@@ -27,6 +36,8 @@ class PrometheusMetrics(Metrics):
         self.registry = CollectorRegistry()
         self._spent = spending.Spent()
         self._load = Load(self.registry)
+        #: What looking up the labels gives, which takes as long as counting.
+        self._answers: dict[tuple[str, str, str, int], _Answers] = {}
         self._add_requests()
         self._add_claims()
         self._add_searches()
@@ -121,13 +132,24 @@ class PrometheusMetrics(Metrics):
 
     def request_answered(self, route: str, method: str, microversion: str, status: int, seconds: float) -> None:
         self._load.end()
-        self._requests.labels(route, method, microversion, str(status)).inc()
-        self._request_seconds.labels(route, method).observe(seconds)
+        key = (route, method, microversion, status)
+        answers = self._answers.get(key)
+        if answers is None:
+            answers = self._answers[key] = self._answers_of(*key)
+        answers.count.inc()
+        answers.seconds.observe(seconds)
         for part, spent in self._spent.seconds.items():
             if spent:
-                self._request_parts.labels(route, method, part).inc(spent)
+                answers.parts[part].inc(spent)
         if status >= 500:
             self._errors.labels(route, str(status)).inc()
+
+    def _answers_of(self, route: str, method: str, microversion: str, status: int) -> _Answers:
+        return _Answers(
+            self._requests.labels(route, method, microversion, str(status)),
+            self._request_seconds.labels(route, method),
+            {part: self._request_parts.labels(route, method, part) for part in spending.PARTS},
+        )
 
     def threads(self, count: int) -> None:
         self._load.threads(count)

@@ -18,10 +18,13 @@ class Spent(threading.local):
 
     def __init__(self) -> None:
         self.seconds = dict.fromkeys(PARTS, 0.0)
+        #: When the statement was sent that is being waited for.
+        self.asked = 0.0
 
     def clear(self) -> None:
         """Begin anew."""
-        self.seconds = dict.fromkeys(PARTS, 0.0)
+        for part in PARTS:
+            self.seconds[part] = 0.0
 
     def add(self, part: str, started: float) -> None:
         """Add the time since ``started``, which ``time.perf_counter`` gave."""
@@ -62,20 +65,37 @@ class Span:
 
 
 def watch_statements(engine: sa.Engine, spent: Spent) -> None:
-    """Let the time of each statement on ``engine`` be spent on the database."""
+    """Let the time of each statement on ``engine``, also of one that fails, be spent on the database."""
+    # The first event of its kind makes SQLAlchemy take a longer way, which single statements shall be spared.
+    if engine.dispatch.after_cursor_execute:
+        _watch_by_events(engine, spent)
+    else:
+        _watch_by_doing(engine, spent)
 
-    def timed(name: str) -> None:
-        def execute(*arguments: Any) -> bool:
-            context = arguments[-1]
-            started = time.perf_counter()
-            try:
-                getattr(context.dialect, name)(*arguments)
-            finally:
-                spent.add(DATABASE, started)
-            # SQLAlchemy need not do it any more.
-            return True
 
-        event.listen(engine, name, execute)
+def _watch_by_events(engine: sa.Engine, spent: Spent) -> None:
+    def begin(*_arguments: Any) -> None:
+        spent.asked = time.perf_counter()
 
-    for name in ('do_execute', 'do_executemany', 'do_execute_no_params'):
-        timed(name)
+    def end(*_arguments: Any) -> None:
+        if spent.asked:
+            spent.add(DATABASE, spent.asked)
+            spent.asked = 0.0
+
+    event.listen(engine, 'before_cursor_execute', begin)
+    event.listen(engine, 'after_cursor_execute', end)
+    # What follows a statement that failed.
+    event.listen(engine, 'rollback', end)
+
+
+def _watch_by_doing(engine: sa.Engine, spent: Spent) -> None:
+    def execute(cursor: Any, statement: str, parameters: Any, context: Any) -> bool:
+        started = time.perf_counter()
+        try:
+            context.dialect.do_execute(cursor, statement, parameters, context)
+        finally:
+            spent.add(DATABASE, started)
+        # SQLAlchemy need not do it any more.
+        return True
+
+    event.listen(engine, 'do_execute', execute)
