@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# Install what the tests in tests/integration/operations need besides Python: nginx, openssl, the C compiler for uWSGI.
+# Install what the tests in tests/integration/operations need besides Python: nginx, openssl, Prometheus, the C
+# compiler for uWSGI.
 # Debian and its kin. Does nothing where all of it is there. No service is started. Exit code 0 when all of it is there.
 set -euo pipefail
 
 # missing: the packages whose program is not there.
 missing() {
     local pair
-    for pair in nginx:nginx openssl:openssl gcc:gcc systemd-analyze:systemd; do
+    for pair in nginx:nginx openssl:openssl gcc:gcc systemd-analyze:systemd prometheus:prometheus promtool:prometheus; do
         PATH=$PATH:/usr/sbin:/sbin command -v "${pair%%:*}" >/dev/null || echo "${pair##*:}"
     done
 }
