@@ -42,9 +42,22 @@ class Slot:
 
         :raises Forgotten: the row is gone, or not ours.
         """
+        with self.entering():
+            changes.enter(tx, self.writer_id, self.sequence + 1, noted)
+
+    def entry(self, noted: Mapping[int, changes.What]) -> Iterator[str]:
+        """The statements that ``enter`` runs, for who runs them himself, within ``entering``."""
+        return changes.entry(self.writer_id, self.sequence + 1, noted)
+
+    @contextlib.contextmanager
+    def entering(self) -> Iterator[None]:
+        """Insert the entry in the block.
+
+        :raises Forgotten: the row is gone, or not ours.
+        """
         self.entered = True
         try:
-            changes.enter(tx, self.writer_id, self.sequence + 1, noted)
+            yield
         except (db_exc.DBReferenceError, db_exc.DBDuplicateEntry) as error:
             # A number that is taken: this process is the copy of another one, as of a virtual machine.
             raise Forgotten from error

@@ -8,22 +8,26 @@ import sqlalchemy as sa
 
 from placement import exception, room
 from placement.db import changes, names, statements
+from placement.db.together import Together
 
 
-def bump(tx: sa.Connection, provider: Any) -> None:
+def bump(together: Together, provider: Any) -> None:
     """Move ``provider``'s generation from the value it was read with; locks its row until the transaction ends.
 
-    Notes that the provider changes, as that is what its generation says.
+    Notes that the provider changes, as that is what its generation says. If it is no longer that value, or the provider
+    is gone, ``together`` raises ``ConcurrentProviderUpdate``.
 
     :param provider: a ``ResourceProvider``.
-    :raises ConcurrentProviderUpdate: it is no longer that value, or the provider is gone.
     """
-    moved = statements.run(
-        tx, f'{_BUMP} id = ? AND generation = ?', statements.now(tx), provider.id, provider.generation
-    )
-    if moved.rowcount != 1:
+    which = (provider.id, provider.generation)
+    together.add(f'{_BUMP} id = ? AND generation = ?', statements.now(together.tx), *which, judge=judge)
+    changes.providers(together.tx, [provider.id])
+
+
+def judge(count: int) -> None:
+    """What it means when not one row was changed."""
+    if count != 1:
         raise exception.ConcurrentProviderUpdate
-    changes.providers(tx, [provider.id])
 
 
 def bump_unread(tx: sa.Connection, uuid: str, seen: int) -> int | None:

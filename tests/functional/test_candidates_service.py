@@ -11,6 +11,7 @@ from urllib.parse import parse_qsl
 import pytest
 from oslo_config import cfg
 
+from placement.candidates.budget import Bound, Budget
 from placement.candidates.reasons import Reason
 from placement.candidates.request import CandidateRequest, RequestGroup
 from placement.handlers import candidate_query
@@ -419,6 +420,14 @@ def test_a_unit_that_no_host_hands_out(app: Any, context: RequestContext) -> Non
     assert [one.name for one in told.nearest] == ['large']
 
 
+def test_an_amount_and_a_trait_that_nobody_has(app: Any, context: RequestContext) -> None:
+    Stored(app, [rp('host', VCPU={'total': 8, 'max_unit': 4})])
+    assert _asked(context, f'resources1=VCPU:6&required1={AVX2}').sentence == (
+        f'No provider has the trait {AVX2}; and no provider has room for VCPU:6: max_unit is 4, asked 6: 1 provider.'
+    )
+    assert _asked(context, f'resources1=VCPU:4&required1={AVX2}').sentence == f'No provider has the trait {AVX2}.'
+
+
 def test_a_class_that_nobody_has(app: Any, context: RequestContext) -> None:
     Stored(app, [rp('host', VCPU=8)])
     assert _asked(context, 'resources=VCPU:1,VGPU:1').sentence == 'No provider has inventory of VGPU.'
@@ -457,6 +466,18 @@ def test_only_hosts_with_the_trait_are_named(app: Any, context: RequestContext) 
     told = _asked(context, f'resources1=VCPU:2&required1={AVX2}')
     assert [one.name for one in told.nearest] == ['with']
     assert told.sentence.endswith('full now (0 left at most, asked 2): 1 provider.')
+
+
+def test_a_search_that_is_given_up_on_claims_nothing(app: Any, context: RequestContext) -> None:
+    world, query = hard.packing(0, classes=3)
+    Stored(app, world)
+    request = candidate_query.parse(query_string(query), (1, 29), context.conf)
+    told = explain(context.mirror.current(), request, Options(Budget(tree_steps=1000)))
+    assert told.candidates == 0
+    assert told.bounds == {Bound.TREE_STEPS}
+    assert told.sentence.startswith('The search stopped at a bound before it found anything')
+    assert {str(one) for one in told.what_ifs} == {'not known: the search was given up'}
+    assert told.blamed == []
 
 
 def test_nothing_is_stored(app: Any, context: RequestContext) -> None:
