@@ -15,8 +15,7 @@ from placement.candidates.reasons import Reason, Rejections
 from placement.candidates.request import CandidateRequest, RequestGroup
 from placement.candidates.search import Finder, Walk, breadth_first, chosen, search
 from placement.candidates.sites import Candidate, Placement, Site
-from tests.support.candidates.examples import rp
-from tests.support.candidates.oracle import RP, record
+from tests.support.candidates.oracle import RP, record, rp
 from tests.support.candidates.worlds import Rows
 
 
