@@ -71,6 +71,12 @@ def _parser() -> argparse.ArgumentParser:
         'placement-api', description=_DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument('--version', action=output.ShowVersion)
+    output.add_configuration_option(parser)
+    parser.add_argument(
+        '--config-dir',
+        metavar='DIR',
+        help='directory whose *.conf files are read too, in the order of their names; what they say wins',
+    )
     parser.add_argument(
         '--dev',
         action='store_true',
@@ -102,6 +108,12 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _configuration_arguments(arguments: argparse.Namespace) -> list[str]:
+    """What oslo.config is told of the files that were named."""
+    named = {'--config-file': arguments.config_file, '--config-dir': arguments.config_dir}
+    return [word for option, value in named.items() if value for word in (option, value)]
+
+
 def _positive(text: str) -> int:
     number = int(text)
     if number < 1:
@@ -119,6 +131,8 @@ class _Server(BaseApplication):
     def __init__(self, arguments: argparse.Namespace) -> None:
         if arguments.database and not arguments.dev:
             raise exception.ConfigurationInvalid(reason='--database goes with --dev only.')
+        if arguments.dev and (arguments.config_file or arguments.config_dir):
+            raise exception.ConfigurationInvalid(reason='--dev reads no configuration file.')
         self._arguments = arguments
         self._inherited = _inherited_sockets()
         self._addresses = [_name_of(fd) for fd in self._inherited] or _resolve(arguments.bind)
@@ -189,7 +203,7 @@ class _Server(BaseApplication):
         if self._arguments.dev:
             conf = configuration.load(config_files=[], overrides=self._dev_overrides())
         else:
-            conf = configuration.load()
+            conf = configuration.load(_configuration_arguments(self._arguments))
         insecure = conf.api.auth_strategy == 'noauth2' and not self._arguments.allow_insecure_noauth
         if insecure and not all(map(_is_local, self._addresses)):
             raise exception.ConfigurationInvalid(

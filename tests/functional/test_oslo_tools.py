@@ -7,6 +7,8 @@ import pathlib
 import subprocess
 import sys
 
+import pytest
+
 from placement import policies
 
 
@@ -38,10 +40,11 @@ def test_the_tools_of_oslo_policy_find_redundant_rules(tmp_path: pathlib.Path) -
     assert listed.stdout.splitlines() == ['"placement:usages": "rule:reader_api"']
 
 
-def test_a_sample_of_the_configuration_has_every_group(tmp_path: pathlib.Path) -> None:
+@pytest.mark.parametrize('namespace', ['placement', 'placement.conf'])
+def test_a_sample_of_the_configuration_has_every_group(tmp_path: pathlib.Path, namespace: str) -> None:
     sample = tmp_path / 'sample.conf'
     program = pathlib.Path(sys.executable).with_name('oslo-config-generator')
-    subprocess.run([program, '--namespace', 'placement', '--output-file', sample], check=True, timeout=120)
+    subprocess.run([program, '--namespace', namespace, '--output-file', sample], check=True, timeout=120)
     text = sample.read_text()
     for group in ('DEFAULT', 'api', 'placement', 'placement_database', 'cors', 'oslo_policy', 'keystone_authtoken'):
         assert f'\n[{group}]\n' in f'\n{text}'

@@ -267,6 +267,24 @@ def test_reload_takes_a_good_configuration_and_leaves_a_bad_one(tmp_path: pathli
         assert service.stop() == 0
 
 
+def test_the_configuration_can_be_named_and_what_it_has_too_much_is_said_once(tmp_path: pathlib.Path) -> None:
+    file, directory = tmp_path / 'any.conf', tmp_path / 'conf.d'
+    directory.mkdir()
+    file.write_text(f'[placement_database]\nconnection = sqlite:///{tmp_path}/db.sqlite\nmax_retries = 1\n')
+    (directory / 'more.conf').write_text(
+        '[placement_database]\nsync_on_startup = true\n[api]\nauth_strategy = noauth2\n'
+    )
+    named = ['--config-file', str(file), '--config-dir', str(directory)]
+    with _running(tmp_path, '--workers', '2', *named, OS_PLACEMENT_CONFIG_DIR='/') as service:
+        assert _status(service.send(_request('GET', '/traits', b''))) == 200
+        service.process.send_signal(signal.SIGHUP)
+        _wait_for_line(service, 'Handling signal: hup')
+        assert _status(service.send(_request('GET', '/traits', b''))) == 200
+        assert service.stop() == 0
+    warning = f'Options that this service does not have are ignored: [placement_database] max_retries in {file}.'
+    assert service.log.read_text().count(warning) == 1
+
+
 def _wait_for_line(service: _Service, text: str) -> None:
     deadline = time.monotonic() + SECONDS
     while text not in service.log.read_text():
@@ -305,6 +323,9 @@ def test_without_authentication_it_serves_this_machine_only(tmp_path: pathlib.Pa
         (['--bind', '127.0.0.1:99999'], '99999'),
         (['--database', 'x.sqlite'], '--dev'),
         (['--dev', '--bind', '127.0.0.1:0', '--database', 'missing/x.sqlite'], 'database'),
+        (['--dev', '--config-file', 'placement.conf'], '--dev reads no configuration'),
+        (['--config-file', 'missing.conf'], 'missing.conf'),
+        (['--config-dir', 'missing.d'], 'missing.d'),
     ],
 )
 def test_arguments_that_make_no_sense_are_one_line(tmp_path: pathlib.Path, arguments: list[str], word: str) -> None:
@@ -333,18 +354,19 @@ def _import_wsgi(program: str, **variables: str) -> subprocess.CompletedProcess[
     return subprocess.run(
         [sys.executable, '-c', program],
         check=False,
-        env=_environment(OS_PLACEMENT_CONFIG_DIR='/nonexistent', **variables),
+        env=_environment(OS_PLACEMENT_CONFIG_DIR='/', **variables),
         capture_output=True,
         text=True,
         timeout=SECONDS,
     )
 
 
-def test_wsgi_has_an_application_in_its_namespace(tmp_path: pathlib.Path) -> None:
+@pytest.mark.parametrize('module', ['placement.wsgi', 'placement.wsgi.api'])
+def test_wsgi_has_an_application_in_its_namespace(tmp_path: pathlib.Path, module: str) -> None:
     # mod_wsgi and uWSGI look into the module's dictionary, so an attribute made on demand would not do.
     ended = _import_wsgi(
-        'import sys, placement.wsgi, webob\n'
-        'application = vars(placement.wsgi)["application"]\n'
+        f'import sys, {module}, webob\n'
+        f'application = vars({module})["application"]\n'
         'request = webob.Request.blank("/resource_providers", headers={"X-Auth-Token": "admin"})\n'
         'response = request.get_response(application)\n'
         'print(response.status_code, [name for name in sys.modules if name.startswith("eventlet")])\n',
