@@ -39,6 +39,8 @@ Serves the Placement API. The configuration is placement.conf in the directory t
 (/etc/placement), and the environment: OS_<GROUP>__<OPTION>, such as OS_PLACEMENT_DATABASE__CONNECTION.
 SIGTERM stops it when the requests in flight are answered; SIGHUP makes it read its configuration again."""
 
+_DEV_LOG = '%(asctime)s %(levelname)s %(message)s'
+
 _DEV_GREETING = """\
 Placement listens on {url}
 Its data is in {database}
@@ -191,6 +193,7 @@ class _Server(BaseApplication):
             'threads': self._arguments.threads,
             'backlog': BACKLOG,
             'loglevel': 'warning' if dev else 'info',
+            'logger_class': 'placement.serving.gunicorn_log.Log',
             'proc_name': 'placement-api',
             # By then it has killed what has not ended by itself, and a second is left for the rest.
             'graceful_timeout': self._conf.server.graceful_timeout - 1,
@@ -219,6 +222,12 @@ class _Server(BaseApplication):
             'placement_database': {'connection': url.render_as_string(), 'sync_on_startup': True},
             'api': {'auth_strategy': 'noauth2'},
             'metrics': {'bind': None},
+            # Somebody reads it on a terminal as it comes.
+            'DEFAULT': {
+                'log_date_format': '%H:%M:%S',
+                'logging_context_format_string': _DEV_LOG,
+                'logging_default_format_string': _DEV_LOG,
+            },
         }
 
     def _database(self) -> pathlib.Path:

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import pathlib
+import re
 import signal
 import socket
 import subprocess
@@ -145,6 +146,32 @@ def test_dev_says_where_everything_is_and_nothing_alarming(dev: _Service) -> Non
     assert str(dev.log.parent / 'placement-dev.sqlite') in text
     for word in ('Warning', 'WARNING', 'ERROR', 'Traceback', 'gunicorn'):
         assert word not in text
+
+
+def test_a_request_is_one_short_line_of_the_log(dev: _Service) -> None:
+    dev.send(_request('GET', '/traits?name=in:CUSTOM_A', b''))
+    lines = [line for line in dev.log.read_text().splitlines() if 'CUSTOM_A' in line]
+    (line,) = lines
+    asked = re.escape('127.0.0.1 "GET /traits?name=in:CUSTOM_A" status: 200')
+    assert re.fullmatch(rf'\d\d:\d\d:\d\d INFO {asked} len: \d+ microversion: .* time: .*', line)
+
+
+def test_all_lines_have_one_format(tmp_path: pathlib.Path) -> None:
+    settings = {
+        'OS_PLACEMENT_DATABASE__CONNECTION': f'sqlite:///{tmp_path}/db.sqlite',
+        'OS_PLACEMENT_DATABASE__SYNC_ON_STARTUP': 'true',
+        'OS_API__AUTH_STRATEGY': 'noauth2',
+    }
+    with _running(tmp_path, '--workers', '2', **settings) as service:
+        service.send(_request('GET', '/traits', b''))
+        service.process.send_signal(signal.SIGHUP)
+        _wait_for_line(service, 'Worker exiting')
+        assert service.stop() == 0
+    lines = service.log.read_text().splitlines()
+    form = re.compile(r'\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} \d+ (INFO|WARNING) [a-z_.]+ \[.*\] \S.*')
+    assert [line for line in lines if not form.fullmatch(line)] == []
+    for word, count in (('"GET /traits"', 1), ('Booting worker', 4), ('Handling signal: hup', 1)):
+        assert sum(word in line for line in lines) == count
 
 
 def test_the_data_can_be_elsewhere_and_stays(tmp_path: pathlib.Path) -> None:
