@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+import ssl
 import subprocess
 from collections.abc import Sequence
 
@@ -25,3 +26,8 @@ def make(directory: pathlib.Path, names: Sequence[str] = ('DNS:localhost',)) -> 
 
 def _run(command: Sequence[object]) -> None:
     subprocess.run([str(word) for word in command], check=True, capture_output=True, timeout=60)
+
+
+def trust(directory: pathlib.Path) -> ssl.SSLContext:
+    """What a client needs to trust the authority that ``make`` left in ``directory``, and no other."""
+    return ssl.create_default_context(cafile=str(directory / 'ca.pem'))

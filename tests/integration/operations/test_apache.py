@@ -6,7 +6,6 @@ import contextlib
 import os
 import pathlib
 import shutil
-import ssl
 import sys
 import tempfile
 import uuid
@@ -122,9 +121,8 @@ def test_service_works_below_the_prefix(home: pathlib.Path, name: str, serve: ob
     port = services.free_port()
     command = [*_write(home, name, port), '-DFOREGROUND']
     url = f'https://localhost:{port}/placement'
-    trust = ssl.create_default_context(cafile=str(home / 'ca.pem'))
     assert callable(serve)
-    with serve(home, command, port), httpx.Client(verify=trust, headers=HEADERS) as client:
+    with serve(home, command, port), httpx.Client(verify=certificates.trust(home), headers=HEADERS) as client:
         for path in ('', '/'):
             assert client.get(f'{url}{path}').json()['versions'][0]['id'] == 'v1.0'
         created = client.post(f'{url}/resource_providers', json={'name': 'a'}, headers={'X-Forwarded-Prefix': '/x'})
