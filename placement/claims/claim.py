@@ -23,7 +23,7 @@ from placement import exception
 from placement.absent import Absent
 from placement.claims import consumer_records, holding, owners, refusal, usage_moves
 from placement.claims.request import ConsumerClaim, Wish
-from placement.claims.usage_moves import Slot
+from placement.claims.usage_moves import InventoryKey
 from placement.db import api as db_api
 from placement.db import changes, statements, tables
 from placement.db.together import Together
@@ -161,8 +161,8 @@ def _resolve(db: Any, tx: sa.Connection, claims: Sequence[ConsumerClaim], held: 
     ]
 
 
-def _by_slot(wishes: Sequence[Wish]) -> dict[Slot, list[int]]:
-    amounts: dict[Slot, list[int]] = {}
+def _by_slot(wishes: Sequence[Wish]) -> dict[InventoryKey, list[int]]:
+    amounts: dict[InventoryKey, list[int]] = {}
     for wish in wishes:
         amounts.setdefault(wish.slot, []).append(wish.amount)
     return amounts

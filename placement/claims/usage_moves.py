@@ -20,19 +20,22 @@ from placement.db.together import Together
 _inventories = tables.inventories
 
 #: A provider's id and a class's id: what one inventory record is about.
-Slot = tuple[int, int]
+InventoryKey = tuple[int, int]
 
 
 class _Move(NamedTuple):
     """What happens to one record: ``delta`` is added to its usage, of which ``amounts`` are asked for."""
 
-    slot: Slot
+    slot: InventoryKey
     delta: int
     amounts: Sequence[int]
 
 
 def add(
-    together: Together, old: Mapping[Slot, int], new: Mapping[Slot, Sequence[int]], refuse: Callable[[], None]
+    together: Together,
+    old: Mapping[InventoryKey, int],
+    new: Mapping[InventoryKey, Sequence[int]],
+    refuse: Callable[[], None],
 ) -> None:
     """Change ``inventories.used`` from what the consumers held (``old``) to what they are to hold (``new``).
 
@@ -49,7 +52,7 @@ def add(
         together.add(_statement(together.tx.dialect, some), judge=functools.partial(_judge, together.tx, some, refuse))
 
 
-def _moves(old: Mapping[Slot, int], new: Mapping[Slot, Sequence[int]]) -> Iterator[_Move]:
+def _moves(old: Mapping[InventoryKey, int], new: Mapping[InventoryKey, Sequence[int]]) -> Iterator[_Move]:
     for slot in sorted(old.keys() | new.keys()):
         amounts = new.get(slot, ())
         delta = sum(amounts) - old.get(slot, 0)

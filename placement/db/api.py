@@ -102,7 +102,7 @@ class Database:
         #: The process that the connections of that engine belong to.
         self._pid = os.getpid()
         self._keeper: sqlite.Keeper | None = None
-        self._slots = writers.Slots(self._tested_writer)
+        self._log_writers = writers.Writers(self._tested_writer)
         self._housekeeper = retention.Housekeeper(self._tested_writer)
         self.resource_classes = names.NameCache(tables.resource_classes)
         self.traits = names.NameCache(tables.traits)
@@ -254,8 +254,8 @@ class Database:
 
     def _logged(self, work: Callable[[sa.Connection], T]) -> T:
         """One transaction, with what it noted as its last statement."""
-        with self._slots.slot() as slot, self._writer() as tx:
-            notes = changes.attach(tx, slot)
+        with self._log_writers.lend() as writer, self._writer() as tx:
+            notes = changes.attach(tx, writer)
             try:
                 result = work(tx)
             except Exception as error:
@@ -264,7 +264,7 @@ class Database:
                 raise
             notes.check()
             if notes.noted and not notes.entered:
-                slot.enter(tx, notes.noted)
+                writer.enter(tx, notes.noted)
         self._housekeeper.pass_by()
         return result
 
