@@ -23,7 +23,7 @@ from placement import exception
 from placement.absent import Absent
 from placement.claims import consumer_records, holding, owners, refusal, usage_moves
 from placement.claims.request import ConsumerClaim, Wish
-from placement.claims.usage_moves import Slot
+from placement.claims.usage_moves import InventoryKey
 from placement.db import api as db_api
 from placement.db import changes, statements, tables
 from placement.db.together import Together
@@ -161,8 +161,8 @@ def _resolve(db: Any, tx: sa.Connection, claims: Sequence[ConsumerClaim], held: 
     ]
 
 
-def _by_slot(wishes: Sequence[Wish]) -> dict[Slot, list[int]]:
-    amounts: dict[Slot, list[int]] = {}
+def _by_slot(wishes: Sequence[Wish]) -> dict[InventoryKey, list[int]]:
+    amounts: dict[InventoryKey, list[int]] = {}
     for wish in wishes:
         amounts.setdefault(wish.slot, []).append(wish.amount)
     return amounts
@@ -205,11 +205,11 @@ def _bump_providers(together: Together, provider_ids: set[int]) -> None:
 @functools.lru_cache(maxsize=128)
 def _bump(dialect: str, count: int) -> str:
     """The statement that moves ``count`` generations, in the order of their ids."""
-    moved = 'UPDATE resource_providers SET generation = generation + 1, updated_at = ?'
+    moved = 'UPDATE placement_resource_providers SET generation = generation + 1, updated_at = ?'
     which = f'id IN ({statements.marks(count)})'
     if dialect != 'postgresql' or count == 1:
         return f'{moved} WHERE {which}'
-    held = f'SELECT id AS held_id FROM resource_providers WHERE {which} ORDER BY id FOR NO KEY UPDATE'  # noqa: S608
+    held = f'SELECT id AS held_id FROM placement_resource_providers WHERE {which} ORDER BY id FOR NO KEY UPDATE'  # noqa: S608
     return f'WITH held AS ({held}) {moved} FROM held WHERE id = held_id'
 
 
@@ -222,7 +222,7 @@ def _bump_values(tx: sa.Connection, provider_ids: Sequence[int]) -> list[Any]:
 def _delete_rows(together: Together, held: holding.Held) -> None:
     """Delete the rows that were read, by their ids: no other consumer's rows, nor the gaps between, get locked."""
     for batch in statements.batches([row.id for row in held.rows]):
-        text = f'DELETE FROM allocations WHERE id IN ({statements.marks(len(batch))})'  # noqa: S608
+        text = f'DELETE FROM placement_allocations WHERE id IN ({statements.marks(len(batch))})'  # noqa: S608
         together.add(text, *batch, judge=functools.partial(_expect, len(batch)))
 
 
@@ -234,5 +234,5 @@ def _expect(expected: int, count: int) -> None:
 def _insert_rows(together: Together, wishes: Sequence[Wish]) -> None:
     rows = [(wish.consumer_uuid, *wish.slot, wish.amount) for wish in wishes]
     columns = 'consumer_id, resource_provider_id, resource_class_id, used'
-    for text, values in statements.insertions(together.tx, 'allocations', columns, rows):
+    for text, values in statements.insertions(together.tx, 'placement_allocations', columns, rows):
         together.add(text, *values)

@@ -24,7 +24,7 @@ COUNTS = (0, 1, 10, 100, 1000, 10000, 100000)
 class _Answers(NamedTuple):
     """Where the answers to requests of one kind are counted."""
 
-    count: Counter
+    counter: Counter
     seconds: Histogram
     parts: Mapping[str, Counter]
 
@@ -136,7 +136,7 @@ class PrometheusMetrics(Metrics):
         answers = self._answers.get(key)
         if answers is None:
             answers = self._answers[key] = self._answers_of(*key)
-        answers.count.inc()
+        answers.counter.inc()
         answers.seconds.observe(seconds)
         for part, spent in self._spent.seconds.items():
             if spent:

@@ -24,6 +24,9 @@ LOG = log.getLogger(__name__)
 #: Where the identity is left in the environment: keyword arguments of ``oslo_context.context.RequestContext``.
 IDENTITY = 'placement.identity'
 
+#: The section of the configuration that is keystonemiddleware's.
+_GROUP = 'keystone_authtoken'
+
 _UNAUTHORIZED = 'Authentication required'
 _UNAVAILABLE = 'The identity service cannot be asked at the moment.'
 #: Seconds after which a client may try again when Keystone was away.
@@ -83,10 +86,18 @@ class KeystoneAuth(_Authentication):
 
     def __init__(self, application: WSGIApplication, conf: cfg.ConfigOpts, metrics: Metrics) -> None:
         # Imported here because it takes a tenth of a second, which noauth2 need not wait for.
+        from keystoneauth1 import loading
         from keystonemiddleware import auth_token
 
         super().__init__(application)
         self._metrics = metrics
+        loading.register_auth_conf_options(conf, _GROUP)
+        section = conf[_GROUP].auth_section or _GROUP
+        if not conf[section].auth_type:
+            reason = (
+                f'[{section}] is missing from the configuration, or has no auth_type, so no token can be validated.'
+            )
+            raise exception.ConfigurationInvalid(reason=reason)
         # Deferring the decision would turn a Keystone that is away into a token that is bad.
         try:
             self._validate = auth_token.AuthProtocol(
@@ -104,7 +115,8 @@ class KeystoneAuth(_Authentication):
             with self._metrics.spending(KEYSTONE):
                 verdict = webob.Request(environ).get_response(self._validate)
         except Exception as error:  # Whatever failed in asking Keystone, the caller had no part in it.
-            LOG.exception('The token could not be validated')
+            LOG.error('The token could not be validated: %s: %s', type(error).__name__, ' '.join(str(error).split()))
+            LOG.debug('It failed here', exc_info=True)
             raise exc.HTTPServiceUnavailable(_UNAVAILABLE, {'Retry-After': _RETRY_AFTER}) from error
         if verdict.status_code >= exc.HTTPInternalServerError.code:
             raise exc.HTTPServiceUnavailable(_UNAVAILABLE, {'Retry-After': _RETRY_AFTER})

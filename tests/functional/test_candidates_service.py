@@ -20,17 +20,18 @@ from placement.reports import empty_searches, pasted_query
 from placement.reports.explanation import Explanation, Options, explain
 from placement.web.context import RequestContext
 from tests.support.candidates import hard
-from tests.support.candidates.examples import AVX2, WORLDS, rp
-from tests.support.candidates.oracle import RP, Group, Query, record
+from tests.support.candidates.examples import WORLDS
+from tests.support.candidates.oracle import RP, Group, Query, record, rp
 from tests.support.candidates.store import Stored, query_string, uuid_of
 from tests.support.fixtures import Counter
 
-OAK, ELM = uuid_of('oak'), uuid_of('elm')
+HOST1, HOST2 = uuid_of('host1'), uuid_of('host2')
+AVX2 = 'HW_CPU_X86_AVX2'
 FOUR = 'resources=VCPU:4,MEMORY_MB:1024'
 
 
 def flat(count: int) -> list[RP]:
-    return [rp(f'host{n}', traits=[AVX2], aggregates='all', VCPU=8, MEMORY_MB=8192) for n in range(count)]
+    return [rp(f'flat{n}', traits=[AVX2], aggregates='all', VCPU=8, MEMORY_MB=8192) for n in range(count)]
 
 
 def numa(count: int) -> list[RP]:
@@ -49,11 +50,11 @@ def numa(count: int) -> list[RP]:
 def test_list_form(app: Any, minor: int) -> None:
     answer = Stored(app, WORLDS['X1']).candidates(FOUR, minor)
     amounts = {'VCPU': 4, 'MEMORY_MB': 1024}
-    expected = [{'allocations': [{'resource_provider': {'uuid': key}, 'resources': amounts}]} for key in (OAK, ELM)]
+    expected = [{'allocations': [{'resource_provider': {'uuid': key}, 'resources': amounts}]} for key in (HOST1, HOST2)]
     assert sorted(answer['allocation_requests'], key=str) == sorted(expected, key=str)
     assert answer['provider_summaries'] == {
-        OAK: {'resources': {'VCPU': {'capacity': 24, 'used': 20}, 'MEMORY_MB': {'capacity': 8000, 'used': 0}}},
-        ELM: {'resources': {'VCPU': {'capacity': 18, 'used': 0}, 'MEMORY_MB': {'capacity': 6144, 'used': 0}}},
+        HOST1: {'resources': {'VCPU': {'capacity': 24, 'used': 20}, 'MEMORY_MB': {'capacity': 8000, 'used': 0}}},
+        HOST2: {'resources': {'VCPU': {'capacity': 18, 'used': 0}, 'MEMORY_MB': {'capacity': 6144, 'used': 0}}},
     }
 
 
@@ -62,12 +63,12 @@ def test_object_form_and_what_later_versions_add(app: Any) -> None:
     summaries = {}
     for minor in (12, 17, 27, 29):
         answer = stored.candidates(FOUR, minor)
-        assert {'allocations': {ELM: {'resources': {'VCPU': 4, 'MEMORY_MB': 1024}}}} in answer['allocation_requests']
-        summaries[minor] = answer['provider_summaries'][OAK]
+        assert {'allocations': {HOST2: {'resources': {'VCPU': 4, 'MEMORY_MB': 1024}}}} in answer['allocation_requests']
+        summaries[minor] = answer['provider_summaries'][HOST1]
     assert summaries[17] == {**summaries[12], 'traits': [AVX2]}
     disk = {'DISK_GB': {'capacity': 120, 'used': 0}}
     assert summaries[27] == {**summaries[17], 'resources': {**summaries[12]['resources'], **disk}}
-    assert summaries[29] == {**summaries[27], 'parent_provider_uuid': None, 'root_provider_uuid': OAK}
+    assert summaries[29] == {**summaries[27], 'parent_provider_uuid': None, 'root_provider_uuid': HOST1}
 
 
 def test_headers_and_windows(app: Any) -> None:
@@ -347,7 +348,7 @@ def test_stages_count_what_each_rule_leaves(app: Any, context: RequestContext) -
     assert told.stages[1].refused == {Reason.WRONG_STEP: 1}
     assert told.candidates == 0
     assert [(one.name, one.lacks) for one in told.nearest] == [
-        ('elm', 'would do without forbidden1 CUSTOM_GREEN and without member_of1 x')
+        ('host2', 'would do without forbidden1 CUSTOM_GREEN and without member_of1 x')
     ]
     assert list(map(str, told.blamed)) == ['forbidden1 CUSTOM_GREEN', 'member_of1 x']
 

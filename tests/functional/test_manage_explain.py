@@ -13,6 +13,8 @@ from oslo_config import cfg
 from placement.claims import claim
 from placement.claims.request import ConsumerClaim
 from placement.cmd import manage
+from placement.db import tables
+from placement.db.api import Database
 from placement.objects.inventory import Inventory
 from placement.objects.resource_provider import ResourceProvider
 from placement.web.context import RequestContext
@@ -24,14 +26,14 @@ from tests.support.terminal import shown_by
 def hosts(
     context: RequestContext, conf: cfg.ConfigOpts, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
 ) -> None:
-    """Three hosts: oak with 8 VCPU of which 6 are used, elm with 4 and a trait, fir with a step of 2."""
+    """Three hosts: full with 8 VCPU of which 6 are used, small with 4 and a trait, stepped with a step of 2."""
     monkeypatch.setenv('OS_PLACEMENT_CONFIG_DIR', str(tmp_path))
     monkeypatch.setenv('OS_PLACEMENT_DATABASE__CONNECTION', conf.placement_database.connection)
-    oak = make(context, 'oak', {'total': 8})
-    elm = make(context, 'elm', {'total': 4})
-    make(context, 'fir', {'total': 8, 'step_size': 2})
-    elm.set_traits(['HW_CPU_X86_VMX'])
-    consumer = ConsumerClaim(str(uuid.uuid4()), 'project', 'user', {oak.uuid: {'VCPU': 6}})
+    full = make(context, 'full', {'total': 8})
+    small = make(context, 'small', {'total': 4})
+    make(context, 'stepped', {'total': 8, 'step_size': 2})
+    small.set_traits(['HW_CPU_X86_VMX'])
+    consumer = ConsumerClaim(str(uuid.uuid4()), 'project', 'user', {full.uuid: {'VCPU': 6}})
     claim.replace_allocations(context, [consumer])
 
 
@@ -54,6 +56,18 @@ def refusal(capsys: pytest.CaptureFixture[str], query: str, *options: str) -> st
 
 
 @pytest.mark.usefixtures('hosts')
+def test_what_does_not_add_up_is_said(db: Database, capsys: pytest.CaptureFixture[str]) -> None:
+    """A search goes by what is recorded as used."""
+    assert manage.main(['explain', 'resources=VCPU:3']) == 0
+    assert capsys.readouterr().err == ''
+    with db.engine.begin() as connection:
+        connection.execute(tables.allocations.update().values(used=5))
+    for options in ([], ['--format', 'json']):
+        assert manage.main(['explain', 'resources=VCPU:3', *options]) == 0
+        assert capsys.readouterr().err.startswith('Warning: of 1 inventory, what is recorded as used is not the sum of')
+
+
+@pytest.mark.usefixtures('hosts')
 def test_the_table_counts_what_each_part_leaves(capsys: pytest.CaptureFixture[str]) -> None:
     told = account(capsys, 'resources=VCPU:3&required=HW_CPU_X86_VMX')
     room, trait = told['stages']
@@ -68,7 +82,7 @@ def test_only_who_can_help_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     """Freeing units helps nobody whose inventory is too small or has another step."""
     told = account(capsys, 'resources=VCPU:5')
     assert told['candidates'] == 0
-    assert [(one['name'], one['wanted'], one['left']) for one in told['nearest']] == [('oak', 5, 2)]
+    assert [(one['name'], one['wanted'], one['left']) for one in told['nearest']] == [('full', 5, 2)]
     [obstacle] = told['obstacles']
     assert [(one['kind'], one['value'], one['providers']) for one in obstacle['lacks']] == [
         ('step_size', 2, 1),
@@ -87,7 +101,7 @@ def test_what_if(capsys: pytest.CaptureFixture[str]) -> None:
     assert told['blamed'] == ['required HW_CPU_X86_VMX']
     assert told['sentence'] == 'The one that could otherwise serve the request lacks the trait HW_CPU_X86_VMX.'
     assert [(one['name'], one['lacks']) for one in told['nearest']] == [
-        ('fir', 'would do without required HW_CPU_X86_VMX')
+        ('stepped', 'would do without required HW_CPU_X86_VMX')
     ]
 
 
@@ -102,7 +116,7 @@ def test_groups_that_fit_alone_but_not_together(capsys: pytest.CaptureFixture[st
     assert manage.main(['explain', query]) == 0
     printed = capsys.readouterr().out
     assert 'resources1,2 VCPU:2' in printed
-    assert 'elm (' in printed
+    assert 'small (' in printed
     assert 'resources1, resources2 need 2 different providers, and only 1 provider does' in printed
 
 
