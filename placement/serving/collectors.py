@@ -80,7 +80,7 @@ class DatabaseCollector(Collector):
     """
 
     def __init__(self, db: Database, options: Any) -> None:
-        uuids = tuple(uuid.lower() for uuid in options.aggregates)
+        uuids = {uuid.lower() for uuid in options.aggregates}
         self._up = Reading('database', functools.partial(vital_signs.trouble, db), 0)
         self._cloud = Reading('cloud', functools.partial(cloud_numbers.look, db, uuids), options.cloud_interval)
         self._allocations = Reading(

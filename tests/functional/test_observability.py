@@ -202,6 +202,12 @@ def test_a_scrape_reads_the_cloud_in_few_statements_and_not_again_within_the_int
         assert _samples(_scrape(listener))['placement_resource_providers'] == {(): 3}
 
 
+def test_an_aggregate_that_is_named_twice_is_shown_once(counted: deploy.Application, load: Load) -> None:
+    listener = _listener(counted.db, load(metrics={'aggregates': [AGGREGATE, AGGREGATE.upper()]}))
+    lines = [line for line in _scrape(listener).text.splitlines() if line.startswith('placement_aggregate_trees')]
+    assert lines == [f'placement_aggregate_trees{{aggregate="{AGGREGATE}"}} 0.0']
+
+
 def test_a_scrape_without_the_database_has_the_counts(load: Load) -> None:
     conf = load(placement_database={'connection': 'sqlite:////nowhere/at/all.sqlite'})
     counts = PrometheusMetrics()
