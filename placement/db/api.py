@@ -21,7 +21,7 @@ from sqlalchemy import event
 from sqlalchemy import exc as sa_exc
 
 from placement import exception, observability
-from placement.db import asking, changes, error_kinds, names, retention, sqlite, tables, writers
+from placement.db import asking, changes, error_kinds, name_cache, retention, sqlite, tables, writers
 
 T = TypeVar('T')
 
@@ -94,9 +94,9 @@ class Database:
         self._keeper: sqlite.Keeper | None = None
         self._slots = writers.Slots(self._tested_writer)
         self._housekeeper = retention.Housekeeper(self._tested_writer)
-        self.resource_classes = names.NameCache(tables.resource_classes)
-        self.traits = names.NameCache(tables.traits)
-        self.aggregates = names.Heard()
+        self.resource_classes = name_cache.NameCache(tables.resource_classes, exception.ResourceClassNotFound)
+        self.traits = name_cache.NameCache(tables.traits, exception.TraitNotFound)
+        self.aggregates = name_cache.Heard()
         #: What counts the retries, the claims and the searches of this application; nothing unless configured.
         self.metrics = observability.create(conf)
 

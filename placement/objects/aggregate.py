@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import sqlalchemy as sa
 from oslo_db import exception as db_exc
 
 from placement.db import api as db_api
-from placement.db import names, statements, tables
+from placement.db import name_cache, statements, tables
 from placement.objects import provider_parts
+from placement.objects.base import Context
 
 _aggregates = tables.placement_aggregates
 _members = tables.resource_provider_aggregates
 
 
-def get_with_provider(context: Any, uuid: str) -> tuple[provider_parts.Provider, list[str]]:
+def get_with_provider(context: Context, uuid: str) -> tuple[provider_parts.Provider, list[str]]:
     """A provider and the uuids of the aggregates that it is in.
 
     :raises ResourceProviderNotFound: no such provider.
@@ -33,7 +33,7 @@ _WITH_PROVIDER = provider_parts.statement(
 )
 
 
-def replace(tx: sa.Connection, heard: names.Heard, provider_id: int, uuids: Sequence[str]) -> None:
+def replace(tx: sa.Connection, heard: name_cache.Heard, provider_id: int, uuids: Sequence[str]) -> None:
     """Make ``uuids`` all the aggregates of a provider whose row the transaction has locked.
 
     :param uuids: sorted and distinct, so that two requests that introduce the same aggregates meet in one order.
@@ -44,7 +44,7 @@ def replace(tx: sa.Connection, heard: names.Heard, provider_id: int, uuids: Sequ
         _join(tx, heard, provider_id, batch)
 
 
-def _join(tx: sa.Connection, heard: names.Heard, provider_id: int, uuids: Sequence[str]) -> None:
+def _join(tx: sa.Connection, heard: name_cache.Heard, provider_id: int, uuids: Sequence[str]) -> None:
     """Put a provider into aggregates that it is not in; creates those that are unheard of."""
     try:
         _create(tx, heard.lacks(uuids))

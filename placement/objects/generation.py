@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Protocol
 
 import sqlalchemy as sa
 
 from placement import exception, room
-from placement.db import changes, names, statements
+from placement.db import changes, statements
 
 
-def bump(tx: sa.Connection, provider: Any) -> None:
+class KnownProvider(Protocol):
+    """A provider as somebody read it: what is written relies on its generation."""
+
+    @property
+    def id(self) -> int: ...
+
+    @property
+    def uuid(self) -> str: ...
+
+    @property
+    def generation(self) -> int: ...
+
+
+def bump(tx: sa.Connection, provider: KnownProvider) -> None:
     """Move ``provider``'s generation from the value it was read with; locks its row until the transaction ends.
 
     Notes that the provider changes, as that is what its generation says.
 
-    :param provider: a ``ResourceProvider``.
     :raises ConcurrentProviderUpdate: it is no longer that value, or the provider is gone.
     """
     moved = statements.run(
@@ -34,7 +46,7 @@ def bump_unread(tx: sa.Connection, uuid: str, seen: int) -> int | None:
     :returns: its id; None if there is no such provider, or it has another generation.
     """
     # Nobody has what no database holds, and some refuse to look for it.
-    if not (names.storable(uuid) and 0 <= seen <= room.LARGEST):
+    if not (statements.storable(uuid) and 0 <= seen <= room.LARGEST):
         return None
     which = (statements.now(tx), uuid, seen)
     if statements.is_mysql(tx.dialect):

@@ -6,27 +6,31 @@ import contextlib
 from typing import Any, ClassVar, TypeVar
 
 import sqlalchemy as sa
+from oslo_db import exception as db_exc
 
 from placement import exception
 from placement.db import api as db_api
-from placement.db import names
+from placement.db import changes, name_cache, statements
 from placement.objects import base
-from placement.objects.base import fields
+from placement.objects.base import Context
 
-N = TypeVar('N', bound='Named')
+N = TypeVar('N', bound='CustomName')
 
 #: How often to look for, and create, a name that others create and delete.
 _ATTEMPTS = 10
 
 
-class Named(base.Timestamped):
-    """A row of a table of names."""
+class CustomName(base.Timestamped):
+    """A row of a table of names, which anybody may add to; some of the names are standard.
+
+    ``TABLE`` is that table, ``USES`` selects from whatever refers to the row whose id is ``sought``.
+    """
 
     TABLE: ClassVar[sa.Table]
+    USES: ClassVar[sa.Select[Any]]
 
     id: int
     name: str
-    fields = {'id': fields.IntegerField(), 'name': fields.StringField()}
 
     @classmethod
     def not_found(cls, name: str) -> exception.NotFound:
@@ -34,7 +38,17 @@ class Named(base.Timestamped):
         raise NotImplementedError
 
     @classmethod
-    def create(cls: type[N], context: Any, name: str) -> N:
+    def cannot_delete_standard(cls, name: str) -> exception.PlacementError:
+        """What to raise when somebody wants to delete the standard one called ``name``."""
+        raise NotImplementedError
+
+    @classmethod
+    def in_use(cls, name: str) -> exception.Conflict:
+        """What to raise when the one called ``name`` cannot be deleted."""
+        raise NotImplementedError
+
+    @classmethod
+    def create(cls: type[N], context: Context, name: str) -> N:
         """Store a new row under a valid custom name.
 
         :raises NameTaken: there is one already.
@@ -42,18 +56,18 @@ class Named(base.Timestamped):
         raise NotImplementedError
 
     @classmethod
-    def get_by_name(cls: type[N], context: Any, name: str) -> N:
+    def get_by_name(cls: type[N], context: Context, name: str) -> N:
         """The one called ``name``.
 
         :raises NotFound: there is none; which kind depends on the class.
         """
-        rows = context.db.ask(cls.by_name(name)) if names.storable(name) else []
+        rows = context.db.ask(cls.by_name(name)) if statements.storable(name) else []
         if not rows:
             raise cls.not_found(name)
         return cls.from_row(context, rows[0])
 
     @classmethod
-    def ensure(cls: type[N], context: Any, name: str) -> tuple[N, bool]:
+    def ensure(cls: type[N], context: Context, name: str) -> tuple[N, bool]:
         """The one called ``name``, a valid custom name, and whether this call created it.
 
         :raises ConcurrentUpdate: others kept creating and deleting it.
@@ -69,15 +83,39 @@ class Named(base.Timestamped):
         raise exception.ConcurrentUpdate
 
     @classmethod
-    def read(cls: type[N], context: Any, tx: sa.Connection, name: str) -> N:
+    def read(cls: type[N], context: Context, tx: sa.Connection, name: str) -> N:
         """The one called ``name``, as a transaction sees it.
 
         :raises NotFound: there is none; which kind depends on the class.
         """
-        row = tx.execute(cls.by_name(name)).first() if names.storable(name) else None
+        row = tx.execute(cls.by_name(name)).first() if statements.storable(name) else None
         if row is None:
             raise cls.not_found(name)
         return cls.from_row(context, row)
+
+    @classmethod
+    def destroy(cls, context: Context, name: str) -> None:
+        """Remove a custom name.
+
+        :raises NotFound: there is none; which kind depends on the class, as it does below.
+        :raises CannotDeleteStandard: it is not custom.
+        :raises Conflict: it is in use.
+        """
+
+        def work(tx: sa.Connection) -> None:
+            found = cls.read(context, tx, name)
+            if not name_cache.is_custom(name):
+                raise cls.cannot_delete_standard(name)
+            if tx.execute(cls.USES, {'sought': found.id}).first() is not None:
+                raise cls.in_use(name)
+            try:
+                cls._delete(tx, found)
+            except db_exc.DBReferenceError as error:
+                # Somebody began to use it since we looked.
+                raise cls.in_use(name) from error
+            changes.names(tx)
+
+        context.db.write(work)
 
     @classmethod
     def by_name(cls, name: str) -> sa.Select[Any]:
@@ -85,7 +123,7 @@ class Named(base.Timestamped):
         return sa.select(cls.TABLE).where(cls.TABLE.c.name == name)
 
     @classmethod
-    def delete_row(cls, tx: sa.Connection, found: Named) -> None:
+    def _delete(cls, tx: sa.Connection, found: CustomName) -> None:
         """Delete the row that was read as ``found``; start over when it is not what it was."""
         gone = tx.execute(cls.TABLE.delete().where(cls.TABLE.c.id == found.id, cls.TABLE.c.name == found.name))
         if gone.rowcount != 1:
