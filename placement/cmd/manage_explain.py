@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from oslo_config import cfg
@@ -32,6 +33,10 @@ _EPILOG = (
     "Example: placement-manage explain 'resources=VCPU:4,MEMORY_MB:8192&required=HW_CPU_X86_AVX2&limit=10'."
     ' Exit code: 0, also when nothing is found; 127 when the query is not valid or the database does not answer.'
 )
+
+
+#: Characters of a uuid with its comma.
+_UUID = 37
 
 
 class BadRequest(exception.PlacementError):
@@ -126,13 +131,24 @@ def _together(told: Explanation) -> Iterator[str]:
 
 def _stages(told: Explanation, console: Console) -> Table:
     table = Table()
-    # What does not fit is folded: half a uuid is of no use to anybody.
-    for heading in ('Rule', 'Providers', 'Trees left', 'Have the class, but'):
+    rules = [_text(_rule(stage), console) for stage in told.stages]
+    _add_rule_column(table, 'Rule', rules)
+    for heading in ('Providers', 'Trees left', 'Have the class, but'):
         table.add_column(heading, overflow='fold')
-    for stage in told.stages:
-        rule = Text(output.printable(_rule(stage), console))
+    for rule, stage in zip(rules, told.stages, strict=True):
         table.add_row(rule, str(stage.providers), str(stage.trees), _refusals(stage))
     return table
+
+
+def _text(rule: str, console: Console) -> Text:
+    # A list of aggregates can be broken between two of them.
+    return Text(re.sub('([0-9a-f]{12}),', r'\1, ', output.printable(rule, console)))
+
+
+def _add_rule_column(table: Table, heading: str, rules: Sequence[Text]) -> None:
+    """Add a column that leaves uuids in one piece, and folds what is longer."""
+    longest = max((len(word) for rule in rules for word in rule.plain.split()), default=0)
+    table.add_column(heading, overflow='fold', min_width=min(longest, _UUID))
 
 
 def _rule(stage: Stage) -> str:
@@ -146,10 +162,11 @@ def _refusals(stage: Stage) -> Text:
 
 def _what_ifs(told: Explanation, console: Console) -> Table:
     table = Table()
-    table.add_column('Without', overflow='fold')
+    rules = [_text(str(one.rule), console) for one in told.what_ifs]
+    _add_rule_column(table, 'Without', rules)
     table.add_column('Candidates', overflow='fold')
-    for one in told.what_ifs:
-        table.add_row(Text(output.printable(str(one.rule), console)), str(one))
+    for rule, one in zip(rules, told.what_ifs, strict=True):
+        table.add_row(rule, str(one))
     if told.left_out:
         table.add_row(f'{told.left_out} more', 'not tried')
     return table

@@ -21,7 +21,7 @@ from sqlalchemy import event
 from sqlalchemy import exc as sa_exc
 
 from placement import exception, observability
-from placement.db import asking, changes, error_kinds, name_cache, retention, sqlite, tables, writers
+from placement.db import asking, changes, error_kinds, name_cache, retention, sqlite, tables, together, writers
 
 T = TypeVar('T')
 
@@ -92,7 +92,7 @@ class Database:
         #: The process that the connections of that engine belong to.
         self._pid = os.getpid()
         self._keeper: sqlite.Keeper | None = None
-        self._slots = writers.Slots(self._tested_writer)
+        self._log_writers = writers.Writers(self._tested_writer)
         self._housekeeper = retention.Housekeeper(self._tested_writer)
         self.resource_classes = name_cache.NameCache(tables.resource_classes, exception.ResourceClassNotFound)
         self.traits = name_cache.NameCache(tables.traits, exception.TraitNotFound)
@@ -119,6 +119,7 @@ class Database:
         engine = self._facade.writer.get_engine()
         event.listen(engine, 'do_connect', _connect)
         changes.observe(engine)
+        together.prepare(engine)
         if engine.dialect.name == 'sqlite':
             self._keeper = sqlite.prepare(engine, self._options.sqlite_busy_timeout)
         else:
@@ -243,8 +244,8 @@ class Database:
 
     def _logged(self, work: Callable[[sa.Connection], T]) -> T:
         """One transaction, with what it noted as its last statement."""
-        with self._slots.slot() as slot, self._writer() as tx:
-            notes = changes.attach(tx)
+        with self._log_writers.lend() as writer, self._writer() as tx:
+            notes = changes.attach(tx, writer)
             try:
                 result = work(tx)
             except Exception as error:
@@ -252,8 +253,8 @@ class Database:
                     raise Dead from error
                 raise
             notes.check()
-            if notes.noted:
-                slot.enter(tx, notes.noted)
+            if notes.noted and not notes.entered:
+                writer.enter(tx, notes.noted)
         self._housekeeper.pass_by()
         return result
 
@@ -331,8 +332,8 @@ def _insert_standards(tx: sa.Connection) -> None:
 def engine_url(url: str | None, network_timeout: int) -> sa.URL:
     """``url`` with what every connection of ours needs and the operator did not say.
 
-    Full Unicode on MySQL, and an end to waiting for a server that fell silent, which would otherwise hang a thread for
-    as long as TCP has hope.
+    Full Unicode and several statements at once on MySQL; and an end to waiting for a server that fell silent, which
+    would otherwise hang a thread for as long as TCP has hope.
 
     :param network_timeout: seconds without an answer after which a connection is given up; 0 for never.
     :raises ConfigurationInvalid: there is none, it makes no sense, or the driver that it names is not installed.
@@ -347,7 +348,10 @@ def engine_url(url: str | None, network_timeout: int) -> sa.URL:
         wanted['tcp_user_timeout'] = str(network_timeout * 1000)
     if parsed.get_backend_name() != 'sqlite':
         wanted['connect_timeout'] = '10'
-    return parsed.update_query_dict({name: value for name, value in wanted.items() if name not in parsed.query})
+    given = {name: value for name, value in wanted.items() if name not in parsed.query}
+    if parsed.get_backend_name() in ('mysql', 'mariadb'):
+        given['client_flag'] = str(int(str(parsed.query.get('client_flag', 0))) | together.MULTI_STATEMENTS)
+    return parsed.update_query_dict(given)
 
 
 def _parsed(url: str | None) -> sa.URL:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import datetime as dt
 import enum
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import sqlalchemy as sa
@@ -65,11 +65,15 @@ class Unlogged(RuntimeError):
 class Notes:
     """What one transaction said that it changed, and which tables it was seen to change.
 
-    ``answered``: the database has answered a statement of it.
+    ``answered``: the database has answered a statement of it. ``entered``: its entry of the log has been inserted.
+
+    :param writer: the ``writers.Writer`` that the transaction writes its entry under.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, writer: Any = None) -> None:
+        self.writer = writer
         self.answered = False
+        self.entered = False
         self.noted: dict[int, What] = {}
         self._touched: set[str] = set()
 
@@ -145,10 +149,16 @@ def _note(tx: sa.Connection, provider_ids: Iterable[int], what: What) -> None:
         notes.add(id_, what)
 
 
-def attach(tx: sa.Connection) -> Notes:
+def attach(tx: sa.Connection, writer: Any = None) -> Notes:
     """Empty notes for a transaction that begins on ``tx``."""
-    notes = Notes()
+    notes = Notes(writer)
     tx.execution_options(**{_NOTES: notes})
+    return notes
+
+
+def notes_of(tx: sa.Connection) -> Notes:
+    """The notes of a transaction of ``Database.write``."""
+    notes: Notes = tx.get_execution_options()[_NOTES]
     return notes
 
 
@@ -181,9 +191,15 @@ def enter(tx: sa.Connection, writer_id: int, sequence: int, noted: Mapping[int, 
 
     :raises DBReferenceError: there is no such writer.
     """
+    for text in entry(writer_id, sequence, noted):
+        tx.exec_driver_sql(text)
+
+
+def entry(writer_id: int, sequence: int, noted: Mapping[int, What]) -> Iterator[str]:
+    """The statements that ``enter`` runs."""
     rows = [f'({int(writer_id)}, {int(sequence)}, {int(id_)}, {int(what)})' for id_, what in sorted(noted.items())]
     for start in range(0, len(rows), _MOST_ROWS):
-        tx.exec_driver_sql(_INSERT + ', '.join(rows[start : start + _MOST_ROWS]))
+        yield _INSERT + ', '.join(rows[start : start + _MOST_ROWS])
 
 
 # Asked by readers ----------------------------------------------------------------------------------------

@@ -95,6 +95,10 @@ class Heard:
             self._uuids.clear()
         self._uuids.update(uuids)
 
+    def forget(self, uuids: Iterable[str]) -> None:
+        """Do not rely on these any more."""
+        self._uuids.difference_update(uuids)
+
     def lacks(self, uuids: Iterable[str]) -> list[str]:
         """Those that it does not know."""
         return [uuid for uuid in uuids if uuid not in self._uuids]

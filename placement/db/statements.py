@@ -53,9 +53,9 @@ def insert_unless_present(tx: sa.Connection, table: sa.Table) -> sa.Insert:
 # each time that it runs, though it is built and compiled but once.
 
 
-def run(tx: sa.Connection, text: str, *values: Any) -> sa.CursorResult[Any]:
+def run(tx: sa.Connection, text: str, *values: Any, options: Mapping[str, Any] | None = None) -> sa.CursorResult[Any]:
     """Run ``text``, in which a question mark stands for each of ``values``: integers, floats, texts, None, ``now``."""
-    return tx.exec_driver_sql(_spelled(text, tx.dialect.paramstyle), values)
+    return tx.exec_driver_sql(_spelled(text, tx.dialect.paramstyle), values, execution_options=options)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -78,25 +78,38 @@ def as_stored(tx: sa.Connection, moment: dt.datetime) -> Any:
     return moment.isoformat(' ', 'microseconds') if tx.dialect.name == 'sqlite' else moment
 
 
-def insert(tx: sa.Connection, table: str, columns: str, rows: Sequence[Sequence[Any]], otherwise: str = '') -> None:
-    """Insert rows, ``created_at`` now, in one statement unless there are very many.
+def insertions(
+    tx: sa.Connection, table: str, columns: str, rows: Sequence[Sequence[Any]]
+) -> Iterator[tuple[str, list[Any]]]:
+    """What inserts rows, ``created_at`` now: one text and its values, unless there are very many.
 
     :param columns: their names, joined with commas.
     :param rows: what ``run`` takes, in the order of ``columns``.
-    :param otherwise: what stands behind the rows.
     """
     moment = now(tx)
     for batch in batches(rows):
-        text = _insertion(table, columns, len(batch[0]) + 1, len(batch)) + otherwise
-        run(tx, text, *(value for row in batch for value in (*row, moment)))
+        yield (
+            _insertion(table, columns, len(batch[0]) + 1, len(batch)),
+            [value for row in batch for value in (*row, moment)],
+        )
 
 
 def insert_one(tx: sa.Connection, table: str, columns: str, row: Sequence[Any], created_at: dt.datetime) -> int:
-    """Insert one row; as ``insert``, but for the time, and returns the ``id`` that the database gave to it."""
+    """Insert one row, and return the ``id`` that the database gave to it."""
     text = _insertion(table, columns, len(row) + 1, 1)
     if tx.dialect.name == 'postgresql':
         return int(run(tx, f'{text} RETURNING id', *row, created_at).scalar_one())
     return int(run(tx, text, *row, as_stored(tx, created_at)).lastrowid)
+
+
+def insertion_unless_present(
+    tx: sa.Connection, table: str, column: str, values: Sequence[Any]
+) -> tuple[str, list[Any]]:
+    """What inserts a row of each value, but for those whose key is already there: a text and its values."""
+    ((text, given),) = insertions(tx, table, column, [(value,) for value in values])
+    if is_mysql(tx.dialect):
+        return text.replace('INSERT', 'INSERT IGNORE', 1), given
+    return f'{text} ON CONFLICT DO NOTHING', given
 
 
 @functools.lru_cache(maxsize=256)

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Protocol, cast
 
 from placement.candidates.budget import Bound
+from placement.candidates.providers import Provider
 from placement.candidates.request import CandidateRequest
-from placement.candidates.rows import Provider
 from placement.candidates.search import chosen, search
 from placement.candidates.sites import Candidate, Placement
 from placement.mirror.block import Block

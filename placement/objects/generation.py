@@ -8,6 +8,7 @@ import sqlalchemy as sa
 
 from placement import exception, room
 from placement.db import changes, statements
+from placement.db.together import Together
 
 
 class KnownProvider(Protocol):
@@ -23,19 +24,21 @@ class KnownProvider(Protocol):
     def generation(self) -> int: ...
 
 
-def bump(tx: sa.Connection, provider: KnownProvider) -> None:
+def bump(together: Together, provider: KnownProvider) -> None:
     """Move ``provider``'s generation from the value it was read with; locks its row until the transaction ends.
 
-    Notes that the provider changes, as that is what its generation says.
-
-    :raises ConcurrentProviderUpdate: it is no longer that value, or the provider is gone.
+    Notes that the provider changes, as that is what its generation says. If it is no longer that value, or the provider
+    is gone, ``together`` raises ``ConcurrentProviderUpdate``.
     """
-    moved = statements.run(
-        tx, f'{_BUMP} id = ? AND generation = ?', statements.now(tx), provider.id, provider.generation
-    )
-    if moved.rowcount != 1:
+    which = (provider.id, provider.generation)
+    together.add(f'{_BUMP} id = ? AND generation = ?', statements.now(together.tx), *which, judge=judge)
+    changes.providers(together.tx, [provider.id])
+
+
+def judge(count: int) -> None:
+    """What it means when not one row was changed."""
+    if count != 1:
         raise exception.ConcurrentProviderUpdate
-    changes.providers(tx, [provider.id])
 
 
 def bump_unread(tx: sa.Connection, uuid: str, seen: int) -> int | None:

@@ -14,6 +14,7 @@ from oslo_utils import timeutils
 from placement import exception, room
 from placement.db import statements, tables
 from placement.db.api import Database
+from placement.db.together import Together
 from placement.objects import base, generation, provider_parts
 from placement.objects.base import Context
 from placement.objects.generation import KnownProvider
@@ -101,8 +102,8 @@ class InventoryList(base.ObjectList[Inventory]):
 
 
 def read(context: Context, uuid: str) -> tuple[provider_parts.Provider, list[sa.Row[Any]]]:
-    """A provider and the rows of its inventories; see ``provider_parts.read``."""
-    return provider_parts.read(context, _WITH_PROVIDER, uuid)
+    """A provider and what a change of its inventories needs of each; see ``provider_parts.read``."""
+    return provider_parts.read(context, _TO_CHANGE, uuid)
 
 
 # What a provider does to its inventories. Each of these holds the classes that it names, then moves the provider's
@@ -115,9 +116,11 @@ def read(context: Context, uuid: str) -> tuple[provider_parts.Provider, list[sa.
 def add(db: Database, tx: sa.Connection, provider: KnownProvider, record: Inventory) -> None:
     """Store a new inventory; see ``ResourceProvider.add_inventory``."""
     class_id = db.resource_classes.hold(tx, [record.resource_class])[record.resource_class]
-    generation.bump(tx, provider)
+    together = Together(tx)
+    generation.bump(together, provider)
+    _insert(together, provider, {class_id: record})
     try:
-        _insert(tx, provider, {class_id: record})
+        together.run_last()
     except db_exc.DBDuplicateEntry as error:
         raise exception.InventoryExists(resource_class=record.resource_class, uuid=provider.uuid) from error
 
@@ -131,19 +134,21 @@ def replace_all(
 ) -> None:
     """Make ``records`` the whole inventory; see ``ResourceProvider.set_inventories``."""
     ids = db.resource_classes.hold(tx, [record.resource_class for record in records])
-    generation.bump(tx, provider)
     wanted = {ids[record.resource_class]: record for record in records}
     present = {row.resource_class_id: row for row in present_rows}
     removed = [row for class_id, row in present.items() if class_id not in wanted]
     kept = {class_id: record for class_id, record in wanted.items() if class_id in present}
     added = {class_id: record for class_id, record in wanted.items() if class_id not in present}
-    _remove(tx, provider, removed)
+    together = Together(tx)
+    generation.bump(together, provider)
+    _remove(together, provider, removed)
     if removed and kept and added:
         # One statement less. Not always, as each row that is not added takes an id on some databases.
-        _insert(tx, provider, wanted, statements.otherwise_overwrite(tx, _KEY, _OVERWRITTEN))
+        _insert(together, provider, wanted, statements.otherwise_overwrite(tx, _KEY, _OVERWRITTEN))
     else:
-        _overwrite(tx, provider, kept)
-        _insert(tx, provider, added)
+        _overwrite(together, provider, kept)
+        _insert(together, provider, added)
+    together.run_last()
     _warn_of_overcommitment(provider, [(record, present[class_id].used) for class_id, record in kept.items()])
 
 
@@ -152,11 +157,13 @@ def update(
 ) -> None:
     """Overwrite one inventory; see ``ResourceProvider.update_inventory``."""
     class_id = db.resource_classes.hold(tx, [record.resource_class])[record.resource_class]
-    generation.bump(tx, provider)
     row = _of_class(present, class_id)
     if row is None:
         raise exception.InventoryRecordNotFound(resource_class=record.resource_class)
-    _overwrite(tx, provider, {class_id: record})
+    together = Together(tx)
+    generation.bump(together, provider)
+    _overwrite(together, provider, {class_id: record})
+    together.run_last()
     _warn_of_overcommitment(provider, [(record, row.used)])
 
 
@@ -165,39 +172,46 @@ def delete(
 ) -> None:
     """Remove one inventory; see ``ResourceProvider.delete_inventory``."""
     class_id = db.resource_classes.hold(tx, [resource_class])[resource_class]
-    generation.bump(tx, provider)
     row = _of_class(present, class_id)
     if row is None:
         raise exception.InventoryNotFound(resource_class=resource_class, uuid=provider.uuid)
-    _remove(tx, provider, [row])
+    together = Together(tx)
+    generation.bump(together, provider)
+    _remove(together, provider, [row])
+    together.run_last()
 
 
-def _remove(tx: sa.Connection, provider: KnownProvider, rows: Sequence[sa.Row[Any]]) -> None:
+def _remove(together: Together, provider: KnownProvider, rows: Sequence[sa.Row[Any]]) -> None:
     """Delete the inventories ``rows`` of ``provider``.
 
     :raises InventoryInUse: some have allocations; names them all, in order of class id.
-    :raises ConcurrentProviderUpdate: they are no longer what they were read as.
     """
     in_use = [row.resource_class for row in rows if row.used > 0]
     if in_use:
         raise exception.InventoryInUse(resource_classes=', '.join(in_use), uuid=provider.uuid)
     for batch in statements.batches([row.id for row in rows]):
         unused = f'id IN ({statements.marks(len(batch))}) AND used = 0'
-        if statements.run(tx, f'DELETE FROM inventories WHERE {unused}', *batch).rowcount != len(batch):  # noqa: S608
-            raise exception.ConcurrentProviderUpdate
+        judge = functools.partial(_expect, len(batch))
+        together.add(f'DELETE FROM inventories WHERE {unused}', *batch, judge=judge)  # noqa: S608
+
+
+def _expect(expected: int, count: int) -> None:
+    if count != expected:
+        raise exception.ConcurrentProviderUpdate
 
 
 def _of_class(rows: Iterable[sa.Row[Any]], class_id: int) -> sa.Row[Any] | None:
     return next((row for row in rows if row.resource_class_id == class_id), None)
 
 
-def _insert(tx: sa.Connection, provider: KnownProvider, records: Mapping[int, Inventory], otherwise: str = '') -> None:
-    """Store records, by class id; what is to be done with those that are there says ``statements.insert``."""
+def _insert(together: Together, provider: KnownProvider, records: Mapping[int, Inventory], otherwise: str = '') -> None:
+    """Store records, by class id; ``otherwise``, made by ``statements``, says what to do with those that are there."""
     rows = [(provider.id, class_id, 0, *_values(record)) for class_id, record in sorted(records.items())]
-    statements.insert(tx, 'inventories', _COLUMNS, rows, otherwise)
+    for text, values in statements.insertions(together.tx, 'inventories', _COLUMNS, rows):
+        together.add(text + otherwise, *values)
 
 
-def _overwrite(tx: sa.Connection, provider: KnownProvider, records: Mapping[int, Inventory]) -> None:
+def _overwrite(together: Together, provider: KnownProvider, records: Mapping[int, Inventory]) -> None:
     """Write records, by class id, over those that are there, in one statement unless there are very many.
 
     In the order in which claims take them: one that only gives back does not wait for the provider.
@@ -207,7 +221,7 @@ def _overwrite(tx: sa.Connection, provider: KnownProvider, records: Mapping[int,
         some = ids[start : start + _TOGETHER]
         columns = zip(*(_values(records[id_]) for id_ in some), strict=True)
         cases = [item for values in columns for case in zip(some, values, strict=True) for item in case]
-        statements.run(tx, _overwriting(len(some)), *cases, statements.now(tx), provider.id, *some)
+        together.add(_overwriting(len(some)), *cases, statements.now(together.tx), provider.id, *some)
 
 
 @functools.lru_cache(maxsize=_TOGETHER)
@@ -223,12 +237,23 @@ _KEY = 'resource_provider_id, resource_class_id'
 _COLUMNS = ', '.join((_KEY, 'used', *_WRITABLE))
 _OVERWRITTEN = {**{name: name for name in _WRITABLE}, 'updated_at': 'created_at'}
 
+_NAMED = _inventories.join(_classes, _classes.c.id == _inventories.c.resource_class_id)
+_OWNER, _ORDER = _inventories.c.resource_provider_id, _inventories.c.resource_class_id
+# As few columns as each reader needs: a driver takes its time for each of them.
 _WITH_PROVIDER = provider_parts.statement(
-    _inventories.join(_classes, _classes.c.id == _inventories.c.resource_class_id),
-    _inventories.c.resource_provider_id,
+    _NAMED,
+    _OWNER,
+    _ORDER,
+    *(_inventories.c[name] for name in (*_WRITABLE, 'used', 'created_at', 'updated_at')),
+    _classes.c.name.label('resource_class'),
+)
+_TO_CHANGE = provider_parts.statement(
+    _NAMED,
+    _OWNER,
+    _ORDER,
+    _inventories.c.id,
     _inventories.c.resource_class_id,
-    *(_inventories.c[name] for name in Inventory.fields if name in _inventories.c),
-    _inventories.c.resource_class_id,
+    _inventories.c.used,
     _classes.c.name.label('resource_class'),
 )
 

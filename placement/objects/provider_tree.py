@@ -18,6 +18,7 @@ from oslo_utils import timeutils
 from placement import exception
 from placement.db import api as db_api
 from placement.db import changes, statements, tables
+from placement.db.together import Together
 
 _providers = tables.resource_providers
 
@@ -45,8 +46,10 @@ def insert(
         )
     changes.providers(tx, [own_id])
     if root_id is None:
+        together = Together(tx)
         # Unstamped, as that is a part of its creation.
-        statements.run(tx, 'UPDATE resource_providers SET root_provider_id = id WHERE id = ?', own_id)
+        together.add('UPDATE resource_providers SET root_provider_id = id WHERE id = ?', own_id)
+        together.run_last()
     return own_id, root_uuid
 
 

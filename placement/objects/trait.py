@@ -12,6 +12,7 @@ from placement import exception
 from placement.db import api as db_api
 from placement.db import changes, name_cache, statements, tables
 from placement.db.api import Database
+from placement.db.together import Together
 from placement.objects import base, custom_name, generation, provider_parts
 from placement.objects.base import Context
 from placement.objects.generation import KnownProvider
@@ -165,16 +166,17 @@ class Exchange:
         """
         custom = [name for name in self._added if name_cache.is_custom(name)]
         added = self._added | db.traits.hold(tx, custom)
-        generation.bump(tx, provider)
+        together = Together(tx)
+        generation.bump(together, provider)
         for batch in statements.batches(self._gone):
             gone = f'resource_provider_id = ? AND trait_id IN ({statements.marks(len(batch))})'
-            statements.run(tx, f'DELETE FROM resource_provider_traits WHERE {gone}', provider.id, *batch)  # noqa: S608
-        _associate(tx, [(provider.id, id_) for id_ in sorted(added.values())])
-
-
-def _associate(tx: sa.Connection, rows: Sequence[tuple[int, int]]) -> None:
-    try:
-        statements.insert(tx, 'resource_provider_traits', 'resource_provider_id, trait_id', rows)
-    except (db_exc.DBReferenceError, db_exc.DBDuplicateEntry) as error:
-        # A trait was deleted on another node of a cluster since we looked; the next attempt names it.
-        raise db_api.TryAgain from error
+            together.add(f'DELETE FROM resource_provider_traits WHERE {gone}', provider.id, *batch)  # noqa: S608
+        rows = [(provider.id, id_) for id_ in sorted(added.values())]
+        columns = 'resource_provider_id, trait_id'
+        for text, values in statements.insertions(tx, 'resource_provider_traits', columns, rows):
+            together.add(text, *values)
+        try:
+            together.run_last()
+        except (db_exc.DBReferenceError, db_exc.DBDuplicateEntry) as error:
+            # A trait was deleted on another node of a cluster since we looked; the next attempt names it.
+            raise db_api.TryAgain from error

@@ -20,24 +20,40 @@ from placement.reports.together import Together, together
 
 #: How many parts of a request to leave out one at a time, and how many to name that only help together.
 _MOST_RULES, _MOST_TOGETHER = 50, 20
+#: How many candidates all questions "what if" together count.
+_MOST_CANDIDATES = 5000
 #: How many trees to name for each rule.
 _NAMED = 3
+
+_GIVEN_UP = 'The search stopped at a bound before it found anything, so there may be candidates. As far as it came: '
 
 
 @dataclass(frozen=True)
 class Options:
     """The bounds of an explanation.
 
-    ``budget`` is that of the search itself. Each question "what if" may spend a tenth of its steps and counts up to
-    ``most_candidates``.
+    ``budget`` is that of the search itself. All questions "what if" together may spend as many steps again, each of
+    them a tenth. Each counts up to ``most_candidates``, or fewer when there are many questions.
     """
 
     budget: Budget = field(default_factory=Budget)
     most_candidates: int = 1000
 
-    def what_if(self) -> Budget:
-        """What one question "what if" may spend."""
-        return Budget(self.most_candidates, self.budget.steps // 10, self.budget.tree_steps // 10)
+
+class _Purse:
+    """What the questions "what if" of one explanation may spend together."""
+
+    def __init__(self, options: Options, questions: int) -> None:
+        self._whole = options.budget
+        self._most = min(options.most_candidates, max(_MOST_CANDIDATES // max(questions, 1), 1))
+        self._given: list[Budget] = []
+
+    def budget(self) -> Budget:
+        """What the next question may spend."""
+        left = self._whole.steps - sum(one.spent for one in self._given)
+        given = Budget(self._most, max(min(left, self._whole.steps // 10), 0), self._whole.tree_steps // 10)
+        self._given.append(given)
+        return given
 
 
 @dataclass(frozen=True)
@@ -54,6 +70,8 @@ class WhatIf:
     def __str__(self) -> str:
         if self.candidates is None:
             return 'nothing else is asked for'
+        if self.bounded and not self.candidates:
+            return 'not known: the search was given up'
         return f'{"at least " if self.bounded else ""}{self.candidates}'
 
     def as_data(self) -> dict[str, Any]:
@@ -114,14 +132,16 @@ def explain(state: State, request: CandidateRequest, options: Options) -> Explan
     bounds = frozenset(budget.met)
     counted = stages(state, Matching(state, request, alike=False))
     parts = list(rules(request))
-    tried = [_Trial(state, request, rule, options) for rule in parts[:_MOST_RULES]]
+    purse = _Purse(options, min(len(parts), _MOST_RULES))
+    tried = [_Trial(state, request, rule, purse) for rule in parts[:_MOST_RULES]]
     what_ifs = [trial.told for trial in tried]
     plain = Explanation('', found, request.limit, bounds, counted, what_ifs, len(parts) - len(tried))
     if found:
         return replace(plain, sentence=_found(found, request, bounds))
     if not state.blocks:
         return replace(plain, sentence='No resource providers are stored.')
-    return _empty(state, request, options, plain, tried)
+    told = _empty(state, request, purse, plain, tried)
+    return replace(told, sentence=_GIVEN_UP + told.sentence) if bounds else told
 
 
 def _found(found: int, request: CandidateRequest, bounds: frozenset[Bound]) -> str:
@@ -134,13 +154,13 @@ def _found(found: int, request: CandidateRequest, bounds: frozenset[Bound]) -> s
 class _Trial:
     """A search without one rule."""
 
-    def __init__(self, state: State, request: CandidateRequest, rule: Rule, options: Options) -> None:
+    def __init__(self, state: State, request: CandidateRequest, rule: Rule, purse: _Purse) -> None:
         self.rule = rule
         rest = without(request, rule)
         self.found: list[Candidate] = []
         self.told = WhatIf(rule, None)
         if rest is not None:
-            self.found, bounded = _candidates(state, rest, options)
+            self.found, bounded = _candidates(state, rest, purse)
             self.told = WhatIf(rule, len(self.found), bounded)
 
     def trees(self) -> list[Nearest]:
@@ -148,9 +168,9 @@ class _Trial:
         return _trees(self.found, f'would do without {self.rule}')
 
 
-def _candidates(state: State, request: CandidateRequest, options: Options) -> tuple[list[Candidate], bool]:
+def _candidates(state: State, request: CandidateRequest, purse: _Purse) -> tuple[list[Candidate], bool]:
     """Return the first candidates, whatever the request's limit, and whether there may be more."""
-    budget = options.what_if()
+    budget = purse.budget()
     found = list(search(Matching(state, request).sites(), request, budget))
     return found, bool(budget.met)
 
@@ -168,7 +188,7 @@ _BETWEEN_GROUPS = {Kind.GROUP_POLICY: 0, Kind.MICROVERSION: 1, Kind.GROUP: 2}
 
 
 def _empty(
-    state: State, request: CandidateRequest, options: Options, plain: Explanation, tried: Sequence[_Trial]
+    state: State, request: CandidateRequest, purse: _Purse, plain: Explanation, tried: Sequence[_Trial]
 ) -> Explanation:
     emptied = _emptied(plain.stages, [trial.rule for trial in tried])
     apart = plain.stages[-1].trees > 0 and plain.left_out == 0
@@ -177,12 +197,12 @@ def _empty(
     helping.sort(key=lambda one: (one.rule != emptied, not one.rule.about_one_provider, -len(one.found)))
     if apart:
         helping.sort(key=lambda one: _BETWEEN_GROUPS.get(one.rule.kind, len(_BETWEEN_GROUPS)))
-        plain = replace(plain, together=together(state, request, options.what_if()))
+        plain = replace(plain, together=together(state, request, purse.budget()))
     if not helping:
-        return _several(state, request, options, plain)
+        return _several(state, request, purse, plain)
     blamed = helping[0].rule
     looked_at = [one.rule for one in helping[: 1 if apart else _NAMED] if one.rule.about_one_provider]
-    obstacles = [obstacle(state, request, rule, options.what_if()) for rule in looked_at]
+    obstacles = [obstacle(state, request, rule, purse.budget()) for rule in looked_at]
     nearest = [one for each in obstacles for one in each.nearest]
     for trial in helping[:_NAMED]:
         # Whoever does without resources is not near to anything.
@@ -233,13 +253,11 @@ def _capitalized(text: str) -> str:
 # When no part alone is to blame -----------------------------------------------------------------------------------
 
 
-def _several(state: State, request: CandidateRequest, options: Options, plain: Explanation) -> Explanation:
+def _several(state: State, request: CandidateRequest, purse: _Purse, plain: Explanation) -> Explanation:
     """Find parts that leave nothing each, of which all have to go."""
-    blamed, found = _blamed_together(state, request, options)
+    blamed, found = _blamed_together(state, request, purse)
     obstacles = [
-        obstacle(
-            state, _without_all(request, [one for one in blamed if one != rule]) or request, rule, options.what_if()
-        )
+        obstacle(state, _without_all(request, [one for one in blamed if one != rule]) or request, rule, purse.budget())
         for rule in blamed
         if rule.about_one_provider
     ]
@@ -247,14 +265,16 @@ def _several(state: State, request: CandidateRequest, options: Options, plain: E
     if len(blamed) > 1:
         nearest = _trees(found, f'would do without {_all_of(blamed)}')
     if not blamed:
-        sentence = 'No part of the request, and no few of them together, is to blame as far as was tried.'
+        sentence = 'Nothing was found, nor could it be found out within the bounds of a search which part is to blame.'
     elif not obstacles:
         sentence = f'{_apart(plain.together)}; there would be candidates without {_all_of(blamed)}.'
     elif len(blamed) == 1:
         sentence = _capitalized(f'{obstacles[0].cause}.')
     else:
-        causes = '; and '.join(one.cause for one in obstacles[:_NAMED])
-        sentence = f'{len(blamed)} parts of the request stand in the way, {causes}.'
+        known = {one.rule: one.cause for one in obstacles}
+        causes = '; and '.join(known.get(rule, str(rule)) for rule in blamed[:_NAMED])
+        more = '; and others' if len(blamed) > _NAMED else ''
+        sentence = f'{len(blamed)} parts of the request stand in the way: {causes}{more}.'
     return replace(plain, sentence=sentence, blamed=blamed, obstacles=obstacles, nearest=nearest)
 
 
@@ -264,9 +284,7 @@ def _all_of(blamed: Sequence[Rule]) -> str:
     return ' and without '.join(map(str, blamed))
 
 
-def _blamed_together(
-    state: State, request: CandidateRequest, options: Options
-) -> tuple[list[Rule], Sequence[Candidate]]:
+def _blamed_together(state: State, request: CandidateRequest, purse: _Purse) -> tuple[list[Rule], Sequence[Candidate]]:
     """Leave out one part after the other until something is found; then put back what is not to blame."""
     blamed: list[Rule] = []
     rest = request
@@ -281,20 +299,20 @@ def _blamed_together(
         if left is None:
             return blamed, []
         rest = left
-        found, _bounded = _candidates(state, rest, options)
+        found, _bounded = _candidates(state, rest, purse)
         if found:
-            return _minimal(state, request, options, blamed, found)
+            return _minimal(state, request, purse, blamed, found)
     return [], []
 
 
 def _minimal(
-    state: State, request: CandidateRequest, options: Options, blamed: Sequence[Rule], found: Sequence[Candidate]
+    state: State, request: CandidateRequest, purse: _Purse, blamed: Sequence[Rule], found: Sequence[Candidate]
 ) -> tuple[list[Rule], Sequence[Candidate]]:
     kept = list(blamed)
     for rule in blamed[:-1]:
         fewer = [one for one in kept if one != rule]
         rest = _without_all(request, fewer)
-        again = _candidates(state, rest, options)[0] if rest else []
+        again = _candidates(state, rest, purse)[0] if rest else []
         if again:
             kept, found = fewer, again
     return kept, found

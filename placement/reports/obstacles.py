@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from placement.candidates.budget import Budget
+from placement.candidates.parts import Part, compile_request
 from placement.candidates.reasons import Reason
 from placement.candidates.request import SHARING_TRAIT, CandidateRequest
 from placement.candidates.search import search
-from placement.candidates.steps import Step, compile_request
 from placement.mirror.block import Block
 from placement.mirror.matching import Matching, holds
 from placement.mirror.records import Record, Usage
@@ -51,7 +51,7 @@ class Lack:
     upto: int | None = None
 
     def __str__(self) -> str:
-        count = f'{self.providers} provider{"s" if self.providers != 1 else ""}'
+        count = _providers(self.providers)
         if self.kind == 'too_small':
             return f'too small ever ({self.value} at most, asked {self.asked}): {count}'
         if self.kind == 'full':
@@ -111,33 +111,73 @@ def called(record: Record) -> str:
 def obstacle(state: State, request: CandidateRequest, rule: Rule, budget: Budget) -> Obstacle:
     """Look at what meets everything that ``request`` asks for but one rule, which is about one provider.
 
-    :param budget: what trying out one provider may spend.
+    :param budget: what trying out providers may spend.
     """
     rest = _Rest(state, without(request, rule), request)
     if rule.kind is Kind.RESOURCES:
         return _of_resources(state, request, rule, rest, budget)
-    eligible = rest.eligible(rule)
-    providers = sum(int(flags.sum()) for flags in eligible)
-    cause = _cause_of_names(state, rule, providers)
-    return Obstacle(rule, cause, rest.count)
+    return Obstacle(rule, _cause_of_names(state, request, rule, rest), rest.count)
 
 
-def _cause_of_names(state: State, rule: Rule, providers: int) -> str:
+def _cause_of_names(state: State, request: CandidateRequest, rule: Rule, rest: _Rest) -> str:
     """Say it for traits and aggregates."""
-    served = f'resources{rule.suffix}' if rule.suffix else 'the request'
-    could = f'{providers} provider{"s" if providers != 1 else ""} that could otherwise serve {served}'
-    if rule.kind is Kind.FORBIDDEN:
-        return f'the {could} cannot be used without the forbidden trait {rule.subject}'
     nobody = _nobody(state, rule)
     if nobody:
         return nobody
+    eligible = rest.eligible(rest.parts(rule))
+    meeting = _count(_meeting(state, request, rule, rest, eligible))
+    count = _count(eligible)
+    if meeting:
+        return f'of the {_could_serve(rule, count)}, {meeting} meet {rule}, but not beside the rest of the request'
+    what = {
+        Kind.FORBIDDEN: f'the forbidden trait {rule.subject}',
+        Kind.REQUIRED: f'the trait {rule.subject}',
+        Kind.MEMBER_OF: f'in {_aggregates(rule)}',
+    }[rule.kind]
+    if rule.kind is Kind.FORBIDDEN:
+        return f'the {_could_serve(rule, count)} {"has" if count == 1 else "have"} {what}'
+    return _none(rule, count, f'is not {what}' if rule.kind is Kind.MEMBER_OF else f'lacks {what}')
+
+
+def _could_serve(rule: Rule, count: int) -> str:
+    return f'{_providers(count)} that could otherwise serve {_served(rule)}'
+
+
+def _none(rule: Rule, count: int, each: str) -> str:
+    """Say what is true of each provider that could serve a group."""
+    return (
+        f'the one that could otherwise serve {_served(rule)} {each}'
+        if count == 1
+        else (f'each of the {_could_serve(rule, count)} {each}')
+    )
+
+
+def _meeting(
+    state: State, request: CandidateRequest, rule: Rule, rest: _Rest, eligible: Sequence[Flags]
+) -> Sequence[Flags]:
+    """Return who of those that meet the rest also meets ``rule``."""
     if rule.kind is Kind.REQUIRED:
-        return f'of the {could} none brings the trait {rule.subject}'
-    return f'of the {could} none is in {_aggregates(rule)}'
+        has = functools.partial(holds, rule.subject)
+        return [flags & block.traits.where(has) for block, flags in zip(state.blocks, eligible, strict=True)]
+    return rest.eligible([part for part in compile_request(request).parts if part.group == rule.suffix])
+
+
+def _count(flags: Sequence[Flags]) -> int:
+    return sum(int(some.sum()) for some in flags)
+
+
+def _providers(count: int) -> str:
+    return f'{count} provider{"s" if count != 1 else ""}'
+
+
+def _served(rule: Rule) -> str:
+    return f'resources{rule.suffix}' if rule.suffix else 'the request'
 
 
 def _nobody(state: State, rule: Rule) -> str:
     """Say that no provider at all has a trait or is in an aggregate; empty when some are."""
+    if rule.kind is Kind.FORBIDDEN:
+        return ''
     if rule.kind is Kind.REQUIRED:
         has = any(rule.subject in names for block in state.blocks for names in _present(block.traits))
         return '' if has else f'no provider has the trait {rule.subject}'
@@ -178,26 +218,31 @@ class _Rest:
                 found |= sets.values[number]
         return frozenset(found)
 
-    def step(self, rule: Rule) -> list[Step]:
+    def rows(self, block: Block) -> Flags:
+        """Say which providers of a block are in these trees."""
+        number = next(number for number, one in enumerate(self._state.blocks) if one is block)
+        flags: Flags = self.trees[number][block.tree_of]
+        return flags
+
+    def parts(self, rule: Rule) -> list[Part]:
         """What one provider has to satisfy for the group of ``rule``, but for the rule itself."""
-        steps = compile_request(self._rest).steps if self._rest else ()
-        found = [step for step in steps if step.group == rule.suffix]
+        parts = compile_request(self._rest).parts if self._rest else ()
+        found = [part for part in parts if part.group == rule.suffix]
         if rule.kind is not Kind.RESOURCES or (found and found[0].numbered):
             return found
-        return [replace(step, resources=()) for step in found[:1]]
+        return [replace(part, resources=()) for part in found[:1]]
 
-    def eligible(self, rule: Rule, steps: Sequence[Step] | None = None) -> list[Flags]:
-        """Return who satisfies any of ``steps`` in these trees, or reaches one of them and shares."""
-        steps = self.step(rule) if steps is None else steps
+    def eligible(self, parts: Sequence[Part]) -> list[Flags]:
+        """Return who satisfies any of ``parts`` in these trees, or reaches one of them and shares."""
         found = []
         for block, trees in zip(self._state.blocks, self.trees, strict=True):
             flags = np.zeros(len(block.records), np.bool_)
-            for step in steps:
-                flags |= self._matching.takers(block, step)
+            for part in parts:
+                flags |= self._matching.takers(block, part)
             found.append(flags & trees[block.tree_of])
         numbers = {id(block): number for number, block in enumerate(self._state.blocks)}
         for provider, names in self._state.sharing.items():
-            if not names.isdisjoint(self.touched) and any(step.refusal(provider, None) is None for step in steps):
+            if not names.isdisjoint(self.touched) and any(part.rejection(provider, None) is None for part in parts):
                 block, row = self._state.position(provider.root_id, provider.id)
                 found[numbers[id(block)]][row] = True
         return found
@@ -208,26 +253,45 @@ def _of_resources(state: State, request: CandidateRequest, rule: Rule, rest: _Re
     stocks = list(_stocks(state, name))
     if not stocks:
         return Obstacle(rule, f'no provider has inventory of {name}', rest.count)
-    steps = rest.step(rule) or [_bare(request, rule)]
-    by_block = rest.eligible(rule, steps)
+    parts = rest.parts(rule) or [_bare(request, rule)]
+    by_block = rest.eligible(parts)
     eligible = {id(block): flags for block, flags in zip(state.blocks, by_block, strict=True)}
     entries = [(block, stock, eligible[id(block)][stock.rows]) for block, stock in stocks]
     lacks = list(_lacks(entries, amount))
-    crowded = any(lack.kind == 'room' for lack in lacks)
+    absent = list(_absent(state, request, rule))
+    others = 'that meets the rest ' if rest.asks else ''
     if lacks:
-        counts = '; '.join(map(str, lacks))
-        others = 'that meets the rest ' if rest.asks else ''
-        cause = f'no provider {others}has room for {rule.subject}: {counts}'
-        if crowded:
-            cause = f'{rule.subject} does not fit beside the rest of the request: {counts}'
+        cause = _no_room(rule, others, lacks)
     elif not any(flags.any() for flags in by_block):
-        cause = f'no provider meets the rest of what resources{rule.suffix} asks for besides {rule.subject}'
+        # Then whoever has the class matters, whatever else they lack.
+        lacks = list(_lacks([(block, stock, rest.rows(block)[stock.rows]) for block, stock in stocks], amount))
+        cause = '; '.join(absent) or f'no provider meets all that {_served(rule)} asks for besides {rule.subject}'
+        if lacks and lacks[0].kind != 'room':
+            cause = f'{cause}; and {_no_room(rule, "", lacks)}'
+        absent = []
     else:
-        cause = f'no tree that meets the rest ({rest.count} do) has {name}, or is reached by a provider that shares it'
-    notes = [] if crowded else list(_notes(state, name, amount, steps, rest))
-    notes += _absent(state, request, rule)
+        cause = _none_has(name, rule, rest, parts[0], _count(by_block))
+    crowded = any(lack.kind == 'room' for lack in lacks)
+    notes = [*([] if crowded else _notes(state, name, amount, parts, rest)), *absent]
     nearest = list(_nearest(state, request, name, amount, entries, budget))
     return Obstacle(rule, cause, rest.count, lacks, nearest, notes)
+
+
+def _no_room(rule: Rule, others: str, lacks: Sequence[Lack]) -> str:
+    counts = '; '.join(map(str, lacks))
+    if lacks[0].kind == 'room':
+        alone = _providers(lacks[0].providers)
+        return f'{alone} {others}would have room for {rule.subject} alone, but not beside the rest of the request'
+    return f'no provider {others}has room for {rule.subject}: {counts}'
+
+
+def _none_has(name: str, rule: Rule, rest: _Rest, part: Part, eligible: int) -> str:
+    """Say that nobody who could serve a group has a class that others have."""
+    if part.numbered:
+        return _none(rule, eligible, f'has no {name} itself')
+    do = 'does' if rest.count == 1 else 'do'
+    trees = f'no tree that meets the rest ({rest.count} {do}) has {name}, or is reached by a provider that shares it'
+    return f'{trees}, as far as its aggregates and traits allow' if part.member_of or part.forbidden else trees
 
 
 def _absent(state: State, request: CandidateRequest, rule: Rule) -> Iterator[str]:
@@ -239,10 +303,10 @@ def _absent(state: State, request: CandidateRequest, rule: Rule) -> Iterator[str
         yield from (found for found in (_nobody(state, one) for one in wanted) if found)
 
 
-def _bare(request: CandidateRequest, rule: Rule) -> Step:
-    """The step of a group that asks for nothing else, without amounts."""
-    step = next(step for step in compile_request(request).steps if step.group == rule.suffix)
-    return replace(step, resources=())
+def _bare(request: CandidateRequest, rule: Rule) -> Part:
+    """The part of a group that asks for nothing else, without amounts."""
+    part = next(part for part in compile_request(request).parts if part.group == rule.suffix)
+    return replace(part, resources=())
 
 
 def _stocks(state: State, name: str) -> Iterator[tuple[Block, Stock]]:
@@ -321,11 +385,10 @@ def _freed(state: State, block: Block, row: int, name: str, units: int) -> State
 
 
 def _would_do(state: State, request: CandidateRequest, budget: Budget) -> bool:
-    tried = replace(budget, candidates=1, met=set())
-    return next(search(Matching(state, request).sites(), request, tried), None) is not None
+    return next(search(Matching(state, request).sites(), request, budget), None) is not None
 
 
-def _notes(state: State, name: str, amount: int, steps: Sequence[Step], rest: _Rest) -> Iterator[str]:
+def _notes(state: State, name: str, amount: int, parts: Sequence[Part], rest: _Rest) -> Iterator[str]:
     """Tell what has room but does not reach the trees that meet the rest."""
     unmarked: list[str] = []
     stranded: list[str] = []
@@ -338,8 +401,8 @@ def _notes(state: State, name: str, amount: int, steps: Sequence[Step], rest: _R
         for rows, found in ((room & near & ~marked, unmarked), (room & ~near & marked, stranded)):
             for row in np.flatnonzero(rows).tolist():
                 provider = state.provider(block.records[row])
-                bare = (replace(step, resources=tuple(r for r in step.resources if r[0] != name)) for step in steps)
-                if any(step.refusal(provider, None) is None for step in bare):
+                bare = (replace(part, resources=tuple(r for r in part.resources if r[0] != name)) for part in parts)
+                if any(part.rejection(provider, None) is None for part in bare):
                     found.append(called(block.records[row]))
     common = 'in common with the trees that meet the rest'
     if unmarked:

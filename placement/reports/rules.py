@@ -52,7 +52,7 @@ class Rule:
         if self.kind is Kind.GROUP_POLICY:
             return 'group_policy=isolate'
         if self.kind is Kind.MICROVERSION:
-            return 'one provider of a tree (below 1.29)'
+            return 'the rule of one provider per tree (below 1.29)'
         return f'{self.kind.value}{in_short(self.suffixes)} {self.subject}'
 
     def as_data(self) -> dict[str, Any]:

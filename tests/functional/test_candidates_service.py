@@ -11,6 +11,7 @@ from urllib.parse import parse_qsl
 import pytest
 from oslo_config import cfg
 
+from placement.candidates.budget import Bound, Budget
 from placement.candidates.reasons import Reason
 from placement.candidates.request import CandidateRequest, RequestGroup
 from placement.handlers import candidate_query
@@ -19,17 +20,18 @@ from placement.reports import empty_searches, pasted_query
 from placement.reports.explanation import Explanation, Options, explain
 from placement.web.context import RequestContext
 from tests.support.candidates import hard
-from tests.support.candidates.examples import AVX2, WORLDS, rp
-from tests.support.candidates.oracle import RP, Group, Query, record
+from tests.support.candidates.examples import WORLDS
+from tests.support.candidates.oracle import RP, Group, Query, record, rp
 from tests.support.candidates.store import Stored, query_string, uuid_of
 from tests.support.fixtures import Counter
 
-OAK, ELM = uuid_of('oak'), uuid_of('elm')
+HOST1, HOST2 = uuid_of('host1'), uuid_of('host2')
+AVX2 = 'HW_CPU_X86_AVX2'
 FOUR = 'resources=VCPU:4,MEMORY_MB:1024'
 
 
 def flat(count: int) -> list[RP]:
-    return [rp(f'host{n}', traits=[AVX2], aggregates='all', VCPU=8, MEMORY_MB=8192) for n in range(count)]
+    return [rp(f'flat{n}', traits=[AVX2], aggregates='all', VCPU=8, MEMORY_MB=8192) for n in range(count)]
 
 
 def numa(count: int) -> list[RP]:
@@ -48,11 +50,11 @@ def numa(count: int) -> list[RP]:
 def test_list_form(app: Any, minor: int) -> None:
     answer = Stored(app, WORLDS['X1']).candidates(FOUR, minor)
     amounts = {'VCPU': 4, 'MEMORY_MB': 1024}
-    expected = [{'allocations': [{'resource_provider': {'uuid': key}, 'resources': amounts}]} for key in (OAK, ELM)]
+    expected = [{'allocations': [{'resource_provider': {'uuid': key}, 'resources': amounts}]} for key in (HOST1, HOST2)]
     assert sorted(answer['allocation_requests'], key=str) == sorted(expected, key=str)
     assert answer['provider_summaries'] == {
-        OAK: {'resources': {'VCPU': {'capacity': 24, 'used': 20}, 'MEMORY_MB': {'capacity': 8000, 'used': 0}}},
-        ELM: {'resources': {'VCPU': {'capacity': 18, 'used': 0}, 'MEMORY_MB': {'capacity': 6144, 'used': 0}}},
+        HOST1: {'resources': {'VCPU': {'capacity': 24, 'used': 20}, 'MEMORY_MB': {'capacity': 8000, 'used': 0}}},
+        HOST2: {'resources': {'VCPU': {'capacity': 18, 'used': 0}, 'MEMORY_MB': {'capacity': 6144, 'used': 0}}},
     }
 
 
@@ -61,12 +63,12 @@ def test_object_form_and_what_later_versions_add(app: Any) -> None:
     summaries = {}
     for minor in (12, 17, 27, 29):
         answer = stored.candidates(FOUR, minor)
-        assert {'allocations': {ELM: {'resources': {'VCPU': 4, 'MEMORY_MB': 1024}}}} in answer['allocation_requests']
-        summaries[minor] = answer['provider_summaries'][OAK]
+        assert {'allocations': {HOST2: {'resources': {'VCPU': 4, 'MEMORY_MB': 1024}}}} in answer['allocation_requests']
+        summaries[minor] = answer['provider_summaries'][HOST1]
     assert summaries[17] == {**summaries[12], 'traits': [AVX2]}
     disk = {'DISK_GB': {'capacity': 120, 'used': 0}}
     assert summaries[27] == {**summaries[17], 'resources': {**summaries[12]['resources'], **disk}}
-    assert summaries[29] == {**summaries[27], 'parent_provider_uuid': None, 'root_provider_uuid': OAK}
+    assert summaries[29] == {**summaries[27], 'parent_provider_uuid': None, 'root_provider_uuid': HOST1}
 
 
 def test_headers_and_windows(app: Any) -> None:
@@ -346,7 +348,7 @@ def test_stages_count_what_each_rule_leaves(app: Any, context: RequestContext) -
     assert told.stages[1].refused == {Reason.WRONG_STEP: 1}
     assert told.candidates == 0
     assert [(one.name, one.lacks) for one in told.nearest] == [
-        ('elm', 'would do without forbidden1 CUSTOM_GREEN and without member_of1 x')
+        ('host2', 'would do without forbidden1 CUSTOM_GREEN and without member_of1 x')
     ]
     assert list(map(str, told.blamed)) == ['forbidden1 CUSTOM_GREEN', 'member_of1 x']
 
@@ -418,6 +420,14 @@ def test_a_unit_that_no_host_hands_out(app: Any, context: RequestContext) -> Non
     assert [one.name for one in told.nearest] == ['large']
 
 
+def test_an_amount_and_a_trait_that_nobody_has(app: Any, context: RequestContext) -> None:
+    Stored(app, [rp('host', VCPU={'total': 8, 'max_unit': 4})])
+    assert _asked(context, f'resources1=VCPU:6&required1={AVX2}').sentence == (
+        f'No provider has the trait {AVX2}; and no provider has room for VCPU:6: max_unit is 4, asked 6: 1 provider.'
+    )
+    assert _asked(context, f'resources1=VCPU:4&required1={AVX2}').sentence == f'No provider has the trait {AVX2}.'
+
+
 def test_a_class_that_nobody_has(app: Any, context: RequestContext) -> None:
     Stored(app, [rp('host', VCPU=8)])
     assert _asked(context, 'resources=VCPU:1,VGPU:1').sentence == 'No provider has inventory of VGPU.'
@@ -456,6 +466,18 @@ def test_only_hosts_with_the_trait_are_named(app: Any, context: RequestContext) 
     told = _asked(context, f'resources1=VCPU:2&required1={AVX2}')
     assert [one.name for one in told.nearest] == ['with']
     assert told.sentence.endswith('full now (0 left at most, asked 2): 1 provider.')
+
+
+def test_a_search_that_is_given_up_on_claims_nothing(app: Any, context: RequestContext) -> None:
+    world, query = hard.packing(0, classes=3)
+    Stored(app, world)
+    request = candidate_query.parse(query_string(query), (1, 29), context.conf)
+    told = explain(context.mirror.current(), request, Options(Budget(tree_steps=1000)))
+    assert told.candidates == 0
+    assert told.bounds == {Bound.TREE_STEPS}
+    assert told.sentence.startswith('The search stopped at a bound before it found anything')
+    assert {str(one) for one in told.what_ifs} == {'not known: the search was given up'}
+    assert told.blamed == []
 
 
 def test_nothing_is_stored(app: Any, context: RequestContext) -> None:
