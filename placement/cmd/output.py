@@ -68,6 +68,11 @@ class ShowVersion(argparse.Action):
 def add_common_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that every command of ours takes."""
     parser.add_argument('--version', action=ShowVersion)
+    add_configuration_option(parser)
+
+
+def add_configuration_option(parser: argparse.ArgumentParser) -> None:
+    """Add ``--config-file``."""
     parser.add_argument(
         '--config-file',
         metavar='FILE',

@@ -20,8 +20,8 @@ FAILED = 255
 
 _DESCRIPTION = """\
 Look whether the database is ready for this release: the schema is at its version, every provider has the root that
-follows from its parents, and every allocation has the record of its consumer. Changes nothing; safe while the
-service runs."""
+follows from its parents, and every allocation has the record of its consumer; and whether options are set that the
+service does not have. Changes nothing; safe while the service runs."""
 _EPILOG = 'Exit code: 0 ready, 1 something should be looked at, 2 not ready, 255 the check failed.'
 
 
@@ -31,6 +31,13 @@ class Checks(upgradecheck.UpgradeCommands):
     def __init__(self, conf: cfg.ConfigOpts, db: Database) -> None:
         self._conf = conf
         self._db = db
+
+    def _configuration(self) -> upgradecheck.Result:
+        # What was meant may matter, such as TLS to the database.
+        if ignored := placement_conf.ignored(self._conf):
+            details = f'Options that this service does not have are ignored: {", ".join(ignored)}'
+            return upgradecheck.Result(upgradecheck.Code.WARNING, details)
+        return upgradecheck.Result(upgradecheck.Code.SUCCESS)
 
     def _schema(self) -> upgradecheck.Result:
         try:
@@ -59,6 +66,7 @@ class Checks(upgradecheck.UpgradeCommands):
         return upgradecheck.Result(verdict, details)
 
     _upgrade_checks = (
+        ('Configuration', _configuration),
         ('Schema', _schema),
         ('Provider trees', _trees),
         ('Consumers', _consumers),

@@ -38,7 +38,17 @@ def _results(capsys: pytest.CaptureFixture[str], code: int) -> dict[str, Any]:
 
 
 def test_sound_database_is_ready(sound: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert _results(capsys, 0) == {'Schema': (0, None), 'Provider trees': (0, None), 'Consumers': (0, None)}
+    names = ('Configuration', 'Schema', 'Provider trees', 'Consumers')
+    assert _results(capsys, 0) == dict.fromkeys(names, (0, None))
+
+
+def test_options_that_nobody_reads_are_a_warning(
+    sound: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv('OS_PLACEMENT_DATABASE__SLAVE_CONNECTION', 'sqlite://')
+    result, details = _results(capsys, 1)['Configuration']
+    assert result == 1
+    assert 'the variable OS_PLACEMENT_DATABASE__SLAVE_CONNECTION' in details
 
 
 # oslo.upgradecheck 2.8 names it so; nobody but the tests sees the warning.
