@@ -139,7 +139,8 @@ class ObjectList(ovo_base.ObjectListBase[P], PlacementObject):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        ((cls.MEMBER,),) = map(typing.get_args, cls.__dict__['__orig_bases__'])
+        (itself,) = cls.__dict__['__orig_bases__']
+        (cls.MEMBER,) = typing.get_args(itself)
         cls.fields = {'objects': ovo_fields.ListOfObjectsField(cls.MEMBER.__name__)}
 
     @classmethod

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any, ClassVar, TypeVar
+from collections.abc import Callable
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import sqlalchemy as sa
 from oslo_db import exception as db_exc
@@ -20,6 +21,14 @@ N = TypeVar('N', bound='CustomName')
 _ATTEMPTS = 10
 
 
+class Failures(NamedTuple):
+    """What to raise, given a name, when there is none, when it is standard and cannot go, and when it is in use."""
+
+    not_found: Callable[[str], exception.NotFound]
+    standard: Callable[[str], exception.Invalid]
+    in_use: Callable[[str], exception.Conflict]
+
+
 class CustomName(base.Timestamped):
     """A row of a table of names, which anybody may add to; some of the names are standard.
 
@@ -28,24 +37,10 @@ class CustomName(base.Timestamped):
 
     TABLE: ClassVar[sa.Table]
     USES: ClassVar[sa.Select[Any]]
+    FAILURES: ClassVar[Failures]
 
     id: int
     name: str
-
-    @classmethod
-    def not_found(cls, name: str) -> exception.NotFound:
-        """What to raise when there is nothing called ``name``."""
-        raise NotImplementedError
-
-    @classmethod
-    def cannot_delete_standard(cls, name: str) -> exception.PlacementError:
-        """What to raise when somebody wants to delete the standard one called ``name``."""
-        raise NotImplementedError
-
-    @classmethod
-    def in_use(cls, name: str) -> exception.Conflict:
-        """What to raise when the one called ``name`` cannot be deleted."""
-        raise NotImplementedError
 
     @classmethod
     def create(cls: type[N], context: Context, name: str) -> N:
@@ -63,7 +58,7 @@ class CustomName(base.Timestamped):
         """
         rows = context.db.ask(cls.by_name(name)) if statements.storable(name) else []
         if not rows:
-            raise cls.not_found(name)
+            raise cls.FAILURES.not_found(name)
         return cls.from_row(context, rows[0])
 
     @classmethod
@@ -90,7 +85,7 @@ class CustomName(base.Timestamped):
         """
         row = tx.execute(cls.by_name(name)).first() if statements.storable(name) else None
         if row is None:
-            raise cls.not_found(name)
+            raise cls.FAILURES.not_found(name)
         return cls.from_row(context, row)
 
     @classmethod
@@ -98,21 +93,21 @@ class CustomName(base.Timestamped):
         """Remove a custom name.
 
         :raises NotFound: there is none; which kind depends on the class, as it does below.
-        :raises CannotDeleteStandard: it is not custom.
+        :raises Invalid: it is not custom.
         :raises Conflict: it is in use.
         """
 
         def work(tx: sa.Connection) -> None:
             found = cls.read(context, tx, name)
             if not name_cache.is_custom(name):
-                raise cls.cannot_delete_standard(name)
+                raise cls.FAILURES.standard(name)
             if tx.execute(cls.USES, {'sought': found.id}).first() is not None:
-                raise cls.in_use(name)
+                raise cls.FAILURES.in_use(name)
             try:
                 cls._delete(tx, found)
             except db_exc.DBReferenceError as error:
                 # Somebody began to use it since we looked.
-                raise cls.in_use(name) from error
+                raise cls.FAILURES.in_use(name) from error
             changes.names(tx)
 
         context.db.write(work)

@@ -23,21 +23,11 @@ class ResourceClass(custom_name.CustomName):
     VERSION = '1.0'
     TABLE = _classes
     USES = sa.select(_inventories.c.id).where(_inventories.c.resource_class_id == sa.bindparam('sought')).limit(1)
-
-    @classmethod
-    def not_found(cls, name: str) -> exception.NotFound:
-        """What to raise when there is no class called ``name``."""
-        return exception.ResourceClassNotFound(resource_class=name)
-
-    @classmethod
-    def cannot_delete_standard(cls, name: str) -> exception.PlacementError:
-        """What to raise when somebody wants to delete the standard class called ``name``."""
-        return exception.CannotDeleteStandardResourceClass(resource_class=name)
-
-    @classmethod
-    def in_use(cls, name: str) -> exception.Conflict:
-        """What to raise when a provider has inventory of the class called ``name``."""
-        return exception.ResourceClassInUse(resource_class=name)
+    FAILURES = custom_name.Failures(
+        not_found=lambda name: exception.ResourceClassNotFound(resource_class=name),
+        standard=lambda name: exception.CannotDeleteStandardResourceClass(resource_class=name),
+        in_use=lambda name: exception.ResourceClassInUse(resource_class=name),
+    )
 
     @classmethod
     def create(cls, context: Context, name: str) -> ResourceClass:

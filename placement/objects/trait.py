@@ -28,21 +28,11 @@ class Trait(custom_name.CustomName):
     VERSION = '1.0'
     TABLE = _traits
     USES = sa.select(_provider_traits.c.trait_id).where(_provider_traits.c.trait_id == sa.bindparam('sought')).limit(1)
-
-    @classmethod
-    def not_found(cls, name: str) -> exception.NotFound:
-        """What to raise when there is no trait called ``name``."""
-        return exception.TraitNotFound(names=name)
-
-    @classmethod
-    def cannot_delete_standard(cls, name: str) -> exception.PlacementError:
-        """What to raise when somebody wants to delete the standard trait called ``name``."""
-        return exception.CannotDeleteStandardTrait(name=name)
-
-    @classmethod
-    def in_use(cls, name: str) -> exception.Conflict:
-        """What to raise when a provider has the trait called ``name``."""
-        return exception.TraitInUse(name=name)
+    FAILURES = custom_name.Failures(
+        not_found=lambda name: exception.TraitNotFound(names=name),
+        standard=lambda name: exception.CannotDeleteStandardTrait(name=name),
+        in_use=lambda name: exception.TraitInUse(name=name),
+    )
 
     @classmethod
     def create(cls, context: Context, name: str) -> Trait:
