@@ -20,7 +20,7 @@ from oslo_db.sqlalchemy import enginefacade
 from sqlalchemy import event
 
 from placement import exception, observability
-from placement.db import asking, changes, error_kinds, names, retention, sqlite, tables, together, url, writers
+from placement.db import asking, changes, error_kinds, name_cache, retention, sqlite, tables, together, url, writers
 
 T = TypeVar('T')
 
@@ -105,9 +105,9 @@ class Database:
         self._keeper: sqlite.Keeper | None = None
         self._log_writers = writers.Writers(self._tested_writer)
         self._housekeeper = retention.Housekeeper(self._tested_writer)
-        self.resource_classes = names.NameCache(tables.resource_classes)
-        self.traits = names.NameCache(tables.traits)
-        self.aggregates = names.Heard()
+        self.resource_classes = name_cache.NameCache(tables.resource_classes, exception.ResourceClassNotFound)
+        self.traits = name_cache.NameCache(tables.traits, exception.TraitNotFound)
+        self.aggregates = name_cache.Heard()
         #: What counts the retries, the claims and the searches of this application; nothing unless configured.
         self.metrics = observability.create(conf)
 

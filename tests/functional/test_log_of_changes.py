@@ -10,12 +10,12 @@ import sqlalchemy as sa
 from oslo_config import cfg
 
 from placement import deploy
-from placement.claims.claim import delete_allocations, replace_allocations
 from placement.claims.request import ConsumerClaim
 from placement.cmd import manage, manage_audit
 from placement.db import changes, tables
 from placement.db.api import Database, TryAgain
 from placement.db.changes import NO_PROVIDER, What
+from placement.objects.allocation import AllocationList
 from placement.objects.inventory import Inventory
 from placement.objects.resource_class import ResourceClass
 from placement.objects.resource_provider import ResourceProvider
@@ -57,7 +57,7 @@ def host(context: RequestContext, name: str, parent: str | None = None) -> Resou
 def claim(context: RequestContext, consumer: str, **amounts: int) -> None:
     """Let a consumer hold so many VCPUs of each provider, named by uuid with underscores."""
     wanted = {name.replace('_', '-')[1:]: {'VCPU': amount} for name, amount in amounts.items()}
-    replace_allocations(context, [ConsumerClaim(consumer, 'project', 'user', wanted)])
+    AllocationList.replace_all(context, [ConsumerClaim(consumer, 'project', 'user', wanted)])
 
 
 def key(provider: ResourceProvider) -> str:
@@ -92,7 +92,7 @@ def test_claims(context: RequestContext, logged: Logged) -> None:
     assert logged() == {one.id: What.USAGE}
     claim(context, consumer, **{key(other): 1})
     assert logged() == {one.id: What.USAGE, other.id: What.USAGE}
-    delete_allocations(context, consumer)
+    AllocationList.delete_all_by_consumer(context, consumer)
     assert logged() == {other.id: What.USAGE}
 
 
