@@ -26,10 +26,11 @@ from placement.claims.request import ConsumerClaim, Wish
 from placement.claims.usage_moves import InventoryKey
 from placement.db import api as db_api
 from placement.db import changes, statements, tables
+from placement.db.api import Database
 from placement.db.together import Together
 
 
-def replace_allocations(context: Any, claims: Sequence[ConsumerClaim]) -> None:
+def replace_allocations(db: Database, claims: Sequence[ConsumerClaim]) -> None:
     """Let each consumer named in ``claims`` hold exactly what its claim says: all of it or, on any failure, nothing.
 
     :param claims: at most one for each consumer, in the order of the request.
@@ -40,17 +41,17 @@ def replace_allocations(context: Any, claims: Sequence[ConsumerClaim]) -> None:
     :raises AllocationCapacityExceeded: there is no room.
     :raises ConcurrentUpdate: conflicts with other writers outlasted the retries.
     """
-    with context.db.metrics.claim():
-        context.db.write(lambda tx: _replace(context.db, tx, claims))
+    with db.metrics.claim():
+        db.write(lambda tx: _replace(db, tx, claims))
 
 
-def delete_allocations(context: Any, consumer_uuid: str) -> None:
+def delete_allocations(db: Database, consumer_uuid: str) -> None:
     """Take everything from a consumer, unconditionally, and forget it.
 
     :param consumer_uuid: canonical.
     :raises AllocationsNotFound: it holds nothing.
     """
-    context.db.write(lambda tx: _delete(tx, consumer_uuid))
+    db.write(lambda tx: _delete(tx, consumer_uuid))
 
 
 def _delete(tx: sa.Connection, consumer_uuid: str) -> None:
@@ -85,7 +86,7 @@ def _take(tx: sa.Connection, consumer_uuid: str) -> holding.Held:
     return held
 
 
-def _replace(db: Any, tx: sa.Connection, claims: Sequence[ConsumerClaim]) -> None:
+def _replace(db: Database, tx: sa.Connection, claims: Sequence[ConsumerClaim]) -> None:
     if len(claims) == 1 and not claims[0].allocations:
         _give_up(tx, claims[0])
         return
@@ -140,7 +141,7 @@ def _check_generation(claim: ConsumerClaim, present: int | None) -> None:
         raise exception.ConsumerGenerationConflict(expected=expected, got=claim.generation)
 
 
-def _resolve(db: Any, tx: sa.Connection, claims: Sequence[ConsumerClaim], held: holding.Held) -> list[Wish]:
+def _resolve(db: Database, tx: sa.Connection, claims: Sequence[ConsumerClaim], held: holding.Held) -> list[Wish]:
     """The amounts that ``claims`` ask for, in the order of the request."""
     for claim in claims:
         for uuid in claim.allocations:
@@ -149,10 +150,7 @@ def _resolve(db: Any, tx: sa.Connection, claims: Sequence[ConsumerClaim], held: 
     class_names = list(
         dict.fromkeys(name for claim in claims for amounts in claim.allocations.values() for name in amounts)
     )
-    class_ids = db.resource_classes.ids(tx, class_names, hold=True)
-    for name in class_names:
-        if name not in class_ids:
-            raise exception.ResourceClassNotFound(resource_class=name)
+    class_ids = db.resource_classes.hold(tx, class_names)
     return [
         Wish(claim.consumer_uuid, uuid, name, (held.providers[uuid], class_ids[name]), amount)
         for claim in claims

@@ -20,7 +20,7 @@ from oslo_db.sqlalchemy import enginefacade
 from sqlalchemy import event
 
 from placement import exception, observability
-from placement.db import asking, changes, error_kinds, names, retention, sqlite, tables, together, url, writers
+from placement.db import asking, changes, error_kinds, name_cache, retention, sqlite, tables, together, url, writers
 from placement.observability.metrics import Metrics
 from placement.observability.spending import DATABASE
 
@@ -112,9 +112,9 @@ class Database:
         self._keeper: sqlite.Keeper | None = None
         self._log_writers = writers.Writers(self._tested_writer)
         self._housekeeper = retention.Housekeeper(self._tested_writer)
-        self.resource_classes = names.NameCache(tables.resource_classes)
-        self.traits = names.NameCache(tables.traits)
-        self.aggregates = names.Heard()
+        self.resource_classes = name_cache.NameCache(tables.resource_classes, exception.ResourceClassNotFound)
+        self.traits = name_cache.NameCache(tables.traits, exception.TraitNotFound)
+        self.aggregates = name_cache.Heard()
 
     @property
     def engine(self) -> sa.Engine:
