@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import sqlalchemy as sa
-import webob
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 
@@ -18,6 +17,7 @@ from placement import deploy
 from placement.db import migration, tables
 from placement.db.adoption import found_tables
 from tests.support import damage, foreign
+from tests.support.asking import ask
 
 
 def without_used(statements: Iterable[str]) -> list[str]:
@@ -97,16 +97,6 @@ def _service(url: str | sa.URL) -> Iterator[Any]:
         app.db.dispose()
 
 
-def _call(app: Any, method: str, path: str, body: Any = None) -> webob.Response:
-    request = webob.Request.blank(path, method=method)
-    request.headers['X-Auth-Token'] = 'admin'
-    request.headers['OpenStack-API-Version'] = 'placement 1.29'
-    if body is not None:
-        request.content_type = 'application/json'
-        request.json = body
-    return request.get_response(app)
-
-
 def check_service(url: str | sa.URL) -> None:
     """The service answers over the old data, finds room in it, and claims, moves and names."""
     with _service(url) as app:
@@ -117,25 +107,25 @@ def check_service(url: str | sa.URL) -> None:
 
 
 def _check_answers(app: Any) -> None:
-    held = _call(app, 'GET', f'/allocations/{foreign.INSTANCE}').json
+    held = ask(app, 'GET', f'/allocations/{foreign.INSTANCE}').json
     assert {key: one['resources'] for key, one in held['allocations'].items()} == {
         foreign.HOST: {'MEMORY_MB': 1024},
         foreign.NUMA: {'VCPU': 4},
     }
     assert (held['project_id'], held['user_id'], held['consumer_generation']) == ('the-project', 'the-user', 3)
-    assert _call(app, 'GET', f'/resource_providers/{foreign.NUMA}/usages').json['usages'] == {'VCPU': 12}
-    usages = _call(app, 'GET', '/usages?project_id=the-project').json['usages']
+    assert ask(app, 'GET', f'/resource_providers/{foreign.NUMA}/usages').json['usages'] == {'VCPU': 12}
+    usages = ask(app, 'GET', '/usages?project_id=the-project').json['usages']
     assert usages == {'MEMORY_MB': 1024, 'VCPU': 12}
-    inventory = _call(app, 'GET', f'/resource_providers/{foreign.OTHER}/inventories/CUSTOM_GOLD').json
+    inventory = ask(app, 'GET', f'/resource_providers/{foreign.OTHER}/inventories/CUSTOM_GOLD').json
     assert inventory['allocation_ratio'] == 0.1
-    numa = _call(app, 'GET', f'/resource_providers/{foreign.NUMA}').json
+    numa = ask(app, 'GET', f'/resource_providers/{foreign.NUMA}').json
     assert (numa['root_provider_uuid'], numa['parent_provider_uuid']) == (foreign.HOST, foreign.HOST)
-    traits = _call(app, 'GET', f'/resource_providers/{foreign.NUMA}/traits').json['traits']
+    traits = ask(app, 'GET', f'/resource_providers/{foreign.NUMA}/traits').json['traits']
     assert traits == ['HW_CPU_X86_AVX2']
 
 
 def _check_candidates(app: Any) -> None:
-    found = _call(app, 'GET', f'/allocation_candidates?resources=MEMORY_MB:512,VCPU:2&member_of={foreign.RACK}').json
+    found = ask(app, 'GET', f'/allocation_candidates?resources=MEMORY_MB:512,VCPU:2&member_of={foreign.RACK}').json
     assert [set(one['allocations']) for one in found['allocation_requests']] == [{foreign.HOST, foreign.NUMA}]
     capacity = found['provider_summaries'][foreign.NUMA]['resources']['VCPU']
     assert capacity == {'capacity': int(16 * 16.1), 'used': 12}
@@ -144,20 +134,20 @@ def _check_candidates(app: Any) -> None:
 def _check_claims(app: Any) -> None:
     claim = {'project_id': 'another', 'user_id': 'the-user', 'consumer_generation': None}
     small, large = ({'allocations': {foreign.OTHER: {'resources': {'VCPU': n}}}, **claim} for n in (6, 7))
-    assert _call(app, 'PUT', f'/allocations/{uuid.uuid4()}', large).status_code == 409
-    assert _call(app, 'PUT', f'/allocations/{uuid.uuid4()}', small).status_code == 204
-    assert _call(app, 'PUT', f'/allocations/{uuid.uuid4()}', small).status_code == 409
-    assert _call(app, 'DELETE', f'/allocations/{foreign.LOST}').status_code == 204
-    usages = _call(app, 'GET', f'/resource_providers/{foreign.OTHER}/usages').json['usages']
+    assert ask(app, 'PUT', f'/allocations/{uuid.uuid4()}', large).status_code == 409
+    assert ask(app, 'PUT', f'/allocations/{uuid.uuid4()}', small).status_code == 204
+    assert ask(app, 'PUT', f'/allocations/{uuid.uuid4()}', small).status_code == 409
+    assert ask(app, 'DELETE', f'/allocations/{foreign.LOST}').status_code == 204
+    usages = ask(app, 'GET', f'/resource_providers/{foreign.OTHER}/usages').json['usages']
     assert usages == {'CUSTOM_GOLD': 0, 'VCPU': 6}
 
 
 def _check_names(app: Any) -> None:
     """New names get ids of their own, names that differ in case are two, and what is in use stays."""
-    assert _call(app, 'PUT', '/resource_classes/CUSTOM_SILVER').status_code == 201
-    assert _call(app, 'PUT', '/traits/CUSTOM_SLOW').status_code == 201
-    assert _call(app, 'POST', '/resource_providers', {'name': 'HOST'}).status_code == 200
-    assert _call(app, 'POST', '/resource_providers', {'name': 'host'}).status_code == 409
-    assert _call(app, 'DELETE', '/traits/CUSTOM_FAST').status_code == 409
-    assert _call(app, 'DELETE', '/resource_classes/CUSTOM_GOLD').status_code == 409
-    assert _call(app, 'DELETE', f'/resource_providers/{foreign.HOST}').status_code == 409
+    assert ask(app, 'PUT', '/resource_classes/CUSTOM_SILVER').status_code == 201
+    assert ask(app, 'PUT', '/traits/CUSTOM_SLOW').status_code == 201
+    assert ask(app, 'POST', '/resource_providers', {'name': 'HOST'}).status_code == 200
+    assert ask(app, 'POST', '/resource_providers', {'name': 'host'}).status_code == 409
+    assert ask(app, 'DELETE', '/traits/CUSTOM_FAST').status_code == 409
+    assert ask(app, 'DELETE', '/resource_classes/CUSTOM_GOLD').status_code == 409
+    assert ask(app, 'DELETE', f'/resource_providers/{foreign.HOST}').status_code == 409
