@@ -15,7 +15,7 @@ from bench.driver import FLOOR_ROWS, FLOOR_TABLE
 from bench.shapes import Cloud
 from placement import conf as placement_conf
 from placement.db import tables
-from placement.db.api import Database, engine_url
+from placement.db.api import Database
 
 #: Where each server is, unless the environment (the variables of the tests) says something else.
 _SERVERS = {
@@ -157,13 +157,13 @@ _LOADERS = {'sqlite': _insert, 'postgresql': _copy, 'mysql': _load_data}
 
 
 def _with_local_files(url: str) -> sa.URL:
-    parsed = engine_url(url, 0)
+    parsed = sa.make_url(url)
     return parsed.update_query_dict({'local_infile': '1'}) if parsed.get_backend_name() == 'mysql' else parsed
 
 
 def driver_of(url: str) -> tuple[str, dict[str, Any]]:
     """The module of the database's driver, and what its ``connect`` takes, as far as JSON can hold it."""
-    parsed = engine_url(url, 0)
+    parsed = sa.make_url(url)
     dialect = parsed.get_dialect()()
     if parsed.get_backend_name() == 'sqlite':
         return 'sqlite3', {'database': parsed.database}

@@ -9,9 +9,11 @@ from typing import Any
 import sqlalchemy as sa
 from oslo_config import cfg
 from oslo_db import exception as db_exc
+from oslo_log import log
 from oslo_middleware import base, cors, http_proxy_to_wsgi, request_id
 
-from placement import exception, handler
+from placement import conf as configuration
+from placement import exception, handler, once
 from placement.db.api import Database
 from placement.mirror.keeper import Mirror
 from placement.web import (
@@ -26,6 +28,8 @@ from placement.web import (
 )
 from placement.web import request_metrics as metrics_middleware
 from placement.web.wsgi_types import WSGIApplication
+
+LOG = log.getLogger(__name__)
 
 Middleware = Callable[[WSGIApplication], WSGIApplication]
 
@@ -55,6 +59,8 @@ def loadapp(conf: cfg.ConfigOpts) -> Application:
     :raises ConfigurationInvalid: the configuration or the policy file makes no sense.
     :raises DatabaseUnavailable: [placement_database] sync_on_startup is set and the database cannot be reached.
     """
+    if ignored := configuration.ignored(conf):
+        once.warn(LOG, f'Options that this service does not have are ignored: {", ".join(ignored)}.')
     db = Database(conf)
     enforcer = policy.Enforcer(conf)
     mirror = Mirror(db)

@@ -23,13 +23,14 @@ from placement import exception
 from placement.absent import Absent
 from placement.claims import consumer_records, holding, owners, refusal, usage_moves
 from placement.claims.request import ConsumerClaim, Wish
-from placement.claims.usage_moves import Slot
+from placement.claims.usage_moves import InventoryKey
 from placement.db import api as db_api
 from placement.db import changes, statements, tables
+from placement.db.api import Database
 from placement.db.together import Together
 
 
-def replace_allocations(context: Any, claims: Sequence[ConsumerClaim]) -> None:
+def replace_allocations(db: Database, claims: Sequence[ConsumerClaim]) -> None:
     """Let each consumer named in ``claims`` hold exactly what its claim says: all of it or, on any failure, nothing.
 
     :param claims: at most one for each consumer, in the order of the request.
@@ -40,17 +41,17 @@ def replace_allocations(context: Any, claims: Sequence[ConsumerClaim]) -> None:
     :raises AllocationCapacityExceeded: there is no room.
     :raises ConcurrentUpdate: conflicts with other writers outlasted the retries.
     """
-    with context.db.metrics.claim():
-        context.db.write(lambda tx: _replace(context.db, tx, claims))
+    with db.metrics.claim():
+        db.write(lambda tx: _replace(db, tx, claims))
 
 
-def delete_allocations(context: Any, consumer_uuid: str) -> None:
+def delete_allocations(db: Database, consumer_uuid: str) -> None:
     """Take everything from a consumer, unconditionally, and forget it.
 
     :param consumer_uuid: canonical.
     :raises AllocationsNotFound: it holds nothing.
     """
-    context.db.write(lambda tx: _delete(tx, consumer_uuid))
+    db.write(lambda tx: _delete(tx, consumer_uuid))
 
 
 def _delete(tx: sa.Connection, consumer_uuid: str) -> None:
@@ -85,7 +86,7 @@ def _take(tx: sa.Connection, consumer_uuid: str) -> holding.Held:
     return held
 
 
-def _replace(db: Any, tx: sa.Connection, claims: Sequence[ConsumerClaim]) -> None:
+def _replace(db: Database, tx: sa.Connection, claims: Sequence[ConsumerClaim]) -> None:
     if len(claims) == 1 and not claims[0].allocations:
         _give_up(tx, claims[0])
         return
@@ -140,7 +141,7 @@ def _check_generation(claim: ConsumerClaim, present: int | None) -> None:
         raise exception.ConsumerGenerationConflict(expected=expected, got=claim.generation)
 
 
-def _resolve(db: Any, tx: sa.Connection, claims: Sequence[ConsumerClaim], held: holding.Held) -> list[Wish]:
+def _resolve(db: Database, tx: sa.Connection, claims: Sequence[ConsumerClaim], held: holding.Held) -> list[Wish]:
     """The amounts that ``claims`` ask for, in the order of the request."""
     for claim in claims:
         for uuid in claim.allocations:
@@ -149,10 +150,7 @@ def _resolve(db: Any, tx: sa.Connection, claims: Sequence[ConsumerClaim], held: 
     class_names = list(
         dict.fromkeys(name for claim in claims for amounts in claim.allocations.values() for name in amounts)
     )
-    class_ids = db.resource_classes.ids(tx, class_names, hold=True)
-    for name in class_names:
-        if name not in class_ids:
-            raise exception.ResourceClassNotFound(resource_class=name)
+    class_ids = db.resource_classes.hold(tx, class_names)
     return [
         Wish(claim.consumer_uuid, uuid, name, (held.providers[uuid], class_ids[name]), amount)
         for claim in claims
@@ -161,8 +159,8 @@ def _resolve(db: Any, tx: sa.Connection, claims: Sequence[ConsumerClaim], held: 
     ]
 
 
-def _by_slot(wishes: Sequence[Wish]) -> dict[Slot, list[int]]:
-    amounts: dict[Slot, list[int]] = {}
+def _by_slot(wishes: Sequence[Wish]) -> dict[InventoryKey, list[int]]:
+    amounts: dict[InventoryKey, list[int]] = {}
     for wish in wishes:
         amounts.setdefault(wish.slot, []).append(wish.amount)
     return amounts
@@ -205,11 +203,11 @@ def _bump_providers(together: Together, provider_ids: set[int]) -> None:
 @functools.lru_cache(maxsize=128)
 def _bump(dialect: str, count: int) -> str:
     """The statement that moves ``count`` generations, in the order of their ids."""
-    moved = 'UPDATE resource_providers SET generation = generation + 1, updated_at = ?'
+    moved = 'UPDATE placement_resource_providers SET generation = generation + 1, updated_at = ?'
     which = f'id IN ({statements.marks(count)})'
     if dialect != 'postgresql' or count == 1:
         return f'{moved} WHERE {which}'
-    held = f'SELECT id AS held_id FROM resource_providers WHERE {which} ORDER BY id FOR NO KEY UPDATE'  # noqa: S608
+    held = f'SELECT id AS held_id FROM placement_resource_providers WHERE {which} ORDER BY id FOR NO KEY UPDATE'  # noqa: S608
     return f'WITH held AS ({held}) {moved} FROM held WHERE id = held_id'
 
 
@@ -222,7 +220,7 @@ def _bump_values(tx: sa.Connection, provider_ids: Sequence[int]) -> list[Any]:
 def _delete_rows(together: Together, held: holding.Held) -> None:
     """Delete the rows that were read, by their ids: no other consumer's rows, nor the gaps between, get locked."""
     for batch in statements.batches([row.id for row in held.rows]):
-        text = f'DELETE FROM allocations WHERE id IN ({statements.marks(len(batch))})'  # noqa: S608
+        text = f'DELETE FROM placement_allocations WHERE id IN ({statements.marks(len(batch))})'  # noqa: S608
         together.add(text, *batch, judge=functools.partial(_expect, len(batch)))
 
 
@@ -234,5 +232,5 @@ def _expect(expected: int, count: int) -> None:
 def _insert_rows(together: Together, wishes: Sequence[Wish]) -> None:
     rows = [(wish.consumer_uuid, *wish.slot, wish.amount) for wish in wishes]
     columns = 'consumer_id, resource_provider_id, resource_class_id, used'
-    for text, values in statements.insertions(together.tx, 'allocations', columns, rows):
+    for text, values in statements.insertions(together.tx, 'placement_allocations', columns, rows):
         together.add(text, *values)

@@ -20,19 +20,22 @@ from placement.db.together import Together
 _inventories = tables.inventories
 
 #: A provider's id and a class's id: what one inventory record is about.
-Slot = tuple[int, int]
+InventoryKey = tuple[int, int]
 
 
 class _Move(NamedTuple):
     """What happens to one record: ``delta`` is added to its usage, of which ``amounts`` are asked for."""
 
-    slot: Slot
+    slot: InventoryKey
     delta: int
     amounts: Sequence[int]
 
 
 def add(
-    together: Together, old: Mapping[Slot, int], new: Mapping[Slot, Sequence[int]], refuse: Callable[[], None]
+    together: Together,
+    old: Mapping[InventoryKey, int],
+    new: Mapping[InventoryKey, Sequence[int]],
+    refuse: Callable[[], None],
 ) -> None:
     """Change ``inventories.used`` from what the consumers held (``old``) to what they are to hold (``new``).
 
@@ -49,7 +52,7 @@ def add(
         together.add(_statement(together.tx.dialect, some), judge=functools.partial(_judge, together.tx, some, refuse))
 
 
-def _moves(old: Mapping[Slot, int], new: Mapping[Slot, Sequence[int]]) -> Iterator[_Move]:
+def _moves(old: Mapping[InventoryKey, int], new: Mapping[InventoryKey, Sequence[int]]) -> Iterator[_Move]:
     for slot in sorted(old.keys() | new.keys()):
         amounts = new.get(slot, ())
         delta = sum(amounts) - old.get(slot, 0)
@@ -68,7 +71,7 @@ def _judge(tx: sa.Connection, moves: Sequence[_Move], refuse: Callable[[], None]
 
 def _count(tx: sa.Connection, moves: Sequence[_Move]) -> int:
     which = ' OR '.join(_WHICH.format(*move.slot) for move in moves)
-    return int(tx.exec_driver_sql(f'SELECT count(*) FROM inventories WHERE {which}').scalar_one())  # noqa: S608
+    return int(tx.exec_driver_sql(f'SELECT count(*) FROM placement_inventories WHERE {which}').scalar_one())  # noqa: S608
 
 
 # The statement is put together as text, of integers and a rule that is compiled once for each database: as a tree of
@@ -90,13 +93,13 @@ def _statement(dialect: sa.Dialect, moves: Sequence[_Move]) -> str:
     if dialect.name == 'postgresql' and len(moves) > 1:
         which = ' OR '.join(_WHICH.format(*move.slot) for move in moves)
         return (
-            f'WITH held AS (SELECT id AS held_id FROM inventories WHERE {which}'  # noqa: S608
+            f'WITH held AS (SELECT id AS held_id FROM placement_inventories WHERE {which}'  # noqa: S608
             ' ORDER BY resource_provider_id, resource_class_id FOR NO KEY UPDATE)'
-            f' UPDATE inventories {changed} FROM held WHERE id = held_id AND ({allowed})'
+            f' UPDATE placement_inventories {changed} FROM held WHERE id = held_id AND ({allowed})'
         )
     if dialect.name in ('mysql', 'mariadb'):
-        return f'UPDATE inventories FORCE INDEX ({_INDEX}) {changed} WHERE {allowed}'
-    return f'UPDATE inventories {changed} WHERE {allowed}'
+        return f'UPDATE placement_inventories FORCE INDEX ({_INDEX}) {changed} WHERE {allowed}'
+    return f'UPDATE placement_inventories {changed} WHERE {allowed}'
 
 
 _INDEX = 'uniq_inventories0resource_provider_resource_class'

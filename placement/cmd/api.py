@@ -18,7 +18,7 @@ from oslo_config import cfg
 from oslo_log import log
 
 from placement import conf as configuration
-from placement import deploy, exception
+from placement import deploy, exception, installation
 from placement.cmd import dev_database, exporter, output
 from placement.serving.channel import Clients
 
@@ -36,6 +36,8 @@ _DESCRIPTION = """\
 Serves the Placement API. The configuration is placement.conf in the directory that OS_PLACEMENT_CONFIG_DIR names
 (/etc/placement), and the environment: OS_<GROUP>__<OPTION>, such as OS_PLACEMENT_DATABASE__CONNECTION.
 SIGTERM stops it when the requests in flight are answered; SIGHUP makes it read its configuration again."""
+
+_DEV_LOG = '%(asctime)s %(levelname)s %(message)s'
 
 _DEV_GREETING = """\
 Placement listens on {url}
@@ -69,6 +71,12 @@ def _parser() -> argparse.ArgumentParser:
         'placement-api', description=_DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument('--version', action=output.ShowVersion)
+    output.add_configuration_option(parser)
+    parser.add_argument(
+        '--config-dir',
+        metavar='DIR',
+        help='directory whose *.conf files are read too, in the order of their names; what they say wins',
+    )
     parser.add_argument(
         '--dev',
         action='store_true',
@@ -100,6 +108,12 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _configuration_arguments(arguments: argparse.Namespace) -> list[str]:
+    """What oslo.config is told of the files that were named."""
+    named = {'--config-file': arguments.config_file, '--config-dir': arguments.config_dir}
+    return [word for option, value in named.items() if value for word in (option, value)]
+
+
 def _positive(text: str) -> int:
     number = int(text)
     if number < 1:
@@ -117,11 +131,15 @@ class _Server(BaseApplication):
     def __init__(self, arguments: argparse.Namespace) -> None:
         if arguments.database and not arguments.dev:
             raise exception.ConfigurationInvalid(reason='--database goes with --dev only.')
+        if arguments.dev and (arguments.config_file or arguments.config_dir):
+            raise exception.ConfigurationInvalid(reason='--dev reads no configuration file.')
         self._arguments = arguments
         self._inherited = _inherited_sockets()
         self._addresses = [_name_of(fd) for fd in self._inherited] or _resolve(arguments.bind)
         self._conf = self._load()
         log.setup(self._conf, 'placement')
+        if trouble := installation.trouble():
+            LOG.warning(trouble)
         self._bind = self._url = arguments.bind
         if not self._inherited:
             self._listen()
@@ -175,6 +193,7 @@ class _Server(BaseApplication):
             'threads': self._arguments.threads,
             'backlog': BACKLOG,
             'loglevel': 'warning' if dev else 'info',
+            'logger_class': 'placement.serving.gunicorn_log.Log',
             'proc_name': 'placement-api',
             # By then it has killed what has not ended by itself, and a second is left for the rest.
             'graceful_timeout': self._conf.server.graceful_timeout - 1,
@@ -187,7 +206,7 @@ class _Server(BaseApplication):
         if self._arguments.dev:
             conf = configuration.load(config_files=[], overrides=self._dev_overrides())
         else:
-            conf = configuration.load()
+            conf = configuration.load(_configuration_arguments(self._arguments))
         insecure = conf.api.auth_strategy == 'noauth2' and not self._arguments.allow_insecure_noauth
         if insecure and not all(map(_is_local, self._addresses)):
             raise exception.ConfigurationInvalid(
@@ -202,6 +221,12 @@ class _Server(BaseApplication):
             'placement_database': {'connection': dev_database.url(self._database()), 'sync_on_startup': True},
             'api': {'auth_strategy': 'noauth2'},
             'metrics': {'bind': None},
+            # Somebody reads it on a terminal as it comes.
+            'DEFAULT': {
+                'log_date_format': '%H:%M:%S',
+                'logging_context_format_string': _DEV_LOG,
+                'logging_default_format_string': _DEV_LOG,
+            },
         }
 
     def _database(self) -> pathlib.Path:

@@ -10,6 +10,7 @@ import contextlib
 import copy
 import os
 import pathlib
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -20,6 +21,7 @@ from oslo_policy import opts as policy_opts
 
 from placement import exception
 from placement.conf import api, healthcheck, metrics, placement, placement_database, server
+from placement.conf import ignored as ignored_options
 
 #: Where the configuration file is looked for when ``OS_PLACEMENT_CONFIG_DIR`` does not say.
 DEFAULT_DIRECTORY = '/etc/placement'
@@ -65,14 +67,13 @@ def load(
     :param environ: what to take for the environment; None is the environment of this process.
     :param config_files: paths of the files to read instead of the default one; empty for none.
     :param overrides: group to option to value; these win over everything else.
-    :raises ConfigurationInvalid: a file cannot be read or a value is not of its option's type. The message is one
-        line that says which.
+    :raises ConfigurationInvalid: a file cannot be read, the directory of the configuration does not exist, or a value
+        is not of its option's type. The message is one line that says which.
     """
-    directory = pathlib.Path(
-        (os.environ if environ is None else environ).get('OS_PLACEMENT_CONFIG_DIR') or DEFAULT_DIRECTORY
-    )
+    variables = os.environ if environ is None else environ
+    directory = pathlib.Path(variables.get('OS_PLACEMENT_CONFIG_DIR') or DEFAULT_DIRECTORY)
     if config_files is None:
-        config_files = [str(path) for path in [directory / FILE_NAME] if path.exists()]
+        config_files = [] if '--config-file' in argv else _default_files(directory, variables)
     conf = cfg.ConfigOpts()
     _register(conf)
     try:
@@ -85,13 +86,24 @@ def load(
         )
         if conf.config_file:
             directory = pathlib.Path(conf.config_file[0]).absolute().parent
+        elif conf.config_dir:
+            directory = pathlib.Path(conf.config_dir[0]).absolute()
         conf.set_default('policy_file', str(directory / POLICY_FILE_NAME), group='placement')
-        _override(conf, _from_environment(conf, environ or {}))
+        _override(conf, _from_environment(conf, environ or {}), variables)
         _override(conf, overrides or {})
-        _check(conf)
+        _check(conf, variables)
     except (cfg.Error, ValueError, OSError) as error:
         raise exception.ConfigurationInvalid(reason=' '.join(str(error).split())) from error
     return conf
+
+
+def _default_files(directory: pathlib.Path, environ: Mapping[str, str]) -> list[str]:
+    """The file in the directory of the configuration, if there is one."""
+    # The usual directory may be missing: the environment may say everything.
+    if environ.get('OS_PLACEMENT_CONFIG_DIR') and not directory.is_dir():
+        reason = f'OS_PLACEMENT_CONFIG_DIR names {directory}, which is not a directory.'
+        raise exception.ConfigurationInvalid(reason=reason)
+    return [str(path) for path in [directory / FILE_NAME] if path.exists()]
 
 
 def list_opts() -> list[tuple[str | None, list[cfg.Opt]]]:
@@ -103,11 +115,22 @@ def list_opts() -> list[tuple[str | None, list[cfg.Opt]]]:
     return [
         *((module.GROUP, list(module.OPTS)) for module in _MODULES),
         ('cors', cors_opts),
-        ('oslo_middleware', list(http_proxy_to_wsgi.OPTS)),
-        *policy_opts.list_opts(),
+        *_library_opts(),
         *keystone_opts.list_auth_token_opts(),
-        *_log_opts(),
     ]
+
+
+def ignored(conf: cfg.ConfigOpts) -> list[str]:
+    """Options that the files of ``conf`` or the environment set and nobody reads, each with the place that sets it.
+
+    Those of [keystone_authtoken] are left to keystonemiddleware.
+    """
+    ours = [(str(module.GROUP), module.OPTS) for module in _MODULES]
+    return ignored_options.find(conf, [*ours, ('cors', cors.OPTS), *_library_opts()], os.environ)
+
+
+def _library_opts() -> list[tuple[str | None, list[cfg.Opt]]]:
+    return [('oslo_middleware', list(http_proxy_to_wsgi.OPTS)), *policy_opts.list_opts(), *_log_opts()]
 
 
 def _log_opts() -> list[tuple[str | None, list[cfg.Opt]]]:
@@ -135,7 +158,7 @@ def _options(conf: cfg.ConfigOpts) -> Iterator[tuple[str, str]]:
     """Group and name of every option."""
     for name in conf:
         # Groups and options without a group share a namespace, and telling which is which reads the option.
-        with _naming('DEFAULT', name):
+        with _naming('DEFAULT', name, os.environ):
             member = conf[name]
         if isinstance(member, Mapping):
             yield from ((name, option) for option in member)
@@ -143,16 +166,19 @@ def _options(conf: cfg.ConfigOpts) -> Iterator[tuple[str, str]]:
             yield 'DEFAULT', name
 
 
-def _check(conf: cfg.ConfigOpts) -> None:
+def _check(conf: cfg.ConfigOpts, environ: Mapping[str, str]) -> None:
     """Read every value, which is when oslo.config looks at what environment and files say."""
     for group, name in _options(conf):
-        with _naming(group, name):
+        with _naming(group, name, environ):
             _ = conf[name] if group == 'DEFAULT' else conf[group][name]
 
 
 @contextlib.contextmanager
-def _naming(group: str, name: str) -> Iterator[None]:
-    """Say of which option a value is bad; oslo.config does not when it comes from the environment."""
+def _naming(group: str, name: str, environ: Mapping[str, str] | None = None) -> Iterator[None]:
+    """Say which option has a bad value and where it is set.
+
+    :param environ: where oslo.config finds what wins over files; it blames a file that sets the same option.
+    """
     try:
         yield
     except (cfg.NoSuchOptError, cfg.NoSuchGroupError, cfg.TemplateSubstitutionError) as error:
@@ -160,21 +186,35 @@ def _naming(group: str, name: str) -> Iterator[None]:
         reason = 'a dollar sign refers to an option that does not exist; $$ is a dollar sign'
         raise ValueError(f'[{group}] {name}: {reason}') from error
     except ValueError as error:
-        raise ValueError(f'[{group}] {name}: {error}') from error
+        # oslo.config says: Value for option NAME from LocationInfo(..., detail='FILE') is not valid: REASON
+        before, _, reason = str(error).rpartition(' is not valid: ')
+        variable = _variable(group, name)
+        if variable in (environ or {}):
+            place = f' in the environment ({variable})'
+        else:
+            file = re.search(r"detail='(.+?)'\)", before)
+            place = f' in {file[1]}' if file else ''
+        raise ValueError(f'[{group}] {name}{place}: {reason}') from error
+
+
+def _variable(group: str, name: str) -> str:
+    return f'OS_{group.upper()}__{name.upper()}'
 
 
 def _from_environment(conf: cfg.ConfigOpts, environ: Mapping[str, str]) -> dict[str, dict[str, str]]:
     """What ``environ`` says, named as oslo.config names the variables of the process's own environment."""
     found: dict[str, dict[str, str]] = {}
     for group, name in _options(conf) if environ else ():
-        variable = f'OS_{group.upper()}__{name.upper()}'
+        variable = _variable(group, name)
         if variable in environ:
             found.setdefault(group, {})[name] = environ[variable]
     return found
 
 
-def _override(conf: cfg.ConfigOpts, values: Mapping[str, Mapping[str, Any]]) -> None:
+def _override(
+    conf: cfg.ConfigOpts, values: Mapping[str, Mapping[str, Any]], environ: Mapping[str, str] | None = None
+) -> None:
     for group, options in values.items():
         for name, value in options.items():
-            with _naming(group, name):
+            with _naming(group, name, environ):
                 conf.set_override(name, value, group=None if group == 'DEFAULT' else group)

@@ -14,6 +14,13 @@ OPTS = [
         ' postgresql+psycopg://user:password@host/placement or sqlite:////var/lib/placement/placement.sqlite. There is'
         ' no default: the service does not start without it.',
     ),
+    cfg.StrOpt(
+        'connection_parameters',
+        secret=True,
+        help='Parameters that are added to the URL, as NAME=VALUE&NAME=VALUE; they win over those of the same name in'
+        ' it. For example those that turn TLS on: ssl_ca=/etc/ssl/db-ca.pem (MariaDB, MySQL), or'
+        ' sslmode=verify-full&sslrootcert=/etc/ssl/db-ca.pem (PostgreSQL).',
+    ),
     cfg.BoolOpt(
         'sync_on_startup',
         default=False,

@@ -18,10 +18,9 @@ from oslo_db import api as oslo_db_api
 from oslo_db import exception as db_exc
 from oslo_db.sqlalchemy import enginefacade
 from sqlalchemy import event
-from sqlalchemy import exc as sa_exc
 
 from placement import exception, observability
-from placement.db import asking, changes, error_kinds, names, retention, sqlite, tables, together, writers
+from placement.db import asking, changes, error_kinds, name_cache, retention, sqlite, tables, together, url, writers
 
 T = TypeVar('T')
 
@@ -50,6 +49,16 @@ class Dead(exception.DatabaseUnavailable):
     """The connection turned out to be dead at the first statement of a transaction: nothing has happened."""
 
 
+class NoTables(exception.DatabaseUnavailable):
+    """A table of the service is not in the database, which may have been given back to another deployment."""
+
+    @property
+    def for_operators(self) -> str:
+        """Which table it is."""
+        reason = str(self.__cause__ or '').partition('\n')[0]
+        return f'A table of the service is not in the database: {reason}'
+
+
 class Undo(Exception):
     """Raised inside ``Database.write`` to have the transaction rolled back, and the reason found out after that.
 
@@ -74,29 +83,31 @@ class Database:
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         self._options = conf.placement_database
         self._facade = enginefacade.transaction_context()
-        url = engine_url(self._options.connection, self._options.network_timeout)
+        connection_url = url.engine_url(self._options)
         # oslo.db opens a SQLite file anew for each transaction.
-        passed_on = _ENGINE_OPTIONS if url.get_backend_name() == 'sqlite' else _ENGINE_OPTIONS + _POOL_OPTIONS
+        passed_on = (
+            _ENGINE_OPTIONS if connection_url.get_backend_name() == 'sqlite' else _ENGINE_OPTIONS + _POOL_OPTIONS
+        )
         self._facade.configure(
-            connection=url,
+            connection=connection_url,
             sqlite_fk=True,
             # Whoever waits for the database is the caller, who is told 503 at once; waiting here would hang it.
             max_retries=0,
             thread_checkin=False,
             **{name: self._options[name] for name in passed_on},
         )
-        self._asker = asking.Asker(url, self._options)
+        self._asker = asking.Asker(connection_url, self._options)
         event.listen(self._asker.engine, 'do_connect', _connect)
         self._lock = threading.Lock()
         self._prepared: sa.Engine | None = None
         #: The process that the connections of that engine belong to.
         self._pid = os.getpid()
         self._keeper: sqlite.Keeper | None = None
-        self._slots = writers.Slots(self._tested_writer)
+        self._log_writers = writers.Writers(self._tested_writer)
         self._housekeeper = retention.Housekeeper(self._tested_writer)
-        self.resource_classes = names.NameCache(tables.resource_classes)
-        self.traits = names.NameCache(tables.traits)
-        self.aggregates = names.Heard()
+        self.resource_classes = name_cache.NameCache(tables.resource_classes, exception.ResourceClassNotFound)
+        self.traits = name_cache.NameCache(tables.traits, exception.TraitNotFound)
+        self.aggregates = name_cache.Heard()
         #: What counts the retries, the claims and the searches of this application; nothing unless configured.
         self.metrics = observability.create(conf)
 
@@ -244,8 +255,8 @@ class Database:
 
     def _logged(self, work: Callable[[sa.Connection], T]) -> T:
         """One transaction, with what it noted as its last statement."""
-        with self._slots.slot() as slot, self._writer() as tx:
-            notes = changes.attach(tx, slot)
+        with self._log_writers.lend() as writer, self._writer() as tx:
+            notes = changes.attach(tx, writer)
             try:
                 result = work(tx)
             except Exception as error:
@@ -254,7 +265,7 @@ class Database:
                 raise
             notes.check()
             if notes.noted and not notes.entered:
-                slot.enter(tx, notes.noted)
+                writer.enter(tx, notes.noted)
         self._housekeeper.pass_by()
         return result
 
@@ -299,9 +310,13 @@ class Database:
         """
         from placement.db import migration
 
-        present = self.schema_version()
-        if present != migration.head():
-            raise migration.WrongSchema(present=present or 'none', head=migration.head())
+        with _speaking_of_outages():
+            migration.check(self.engine)
+
+    def foreign_tables(self) -> list[str]:
+        """The tables that only another deployment of such a service has."""
+        with _speaking_of_outages(), self.engine.connect() as connection:
+            return sorted(tables.FOREIGN & set(sa.inspect(connection).get_table_names()))
 
     def stamp(self, revision: str) -> None:
         """Declare the version of the schema, changing nothing else.
@@ -327,57 +342,6 @@ def _insert_standards(tx: sa.Connection) -> None:
 
     changes.names(tx)
     standards.insert_missing(tx)
-
-
-def engine_url(url: str | None, network_timeout: int) -> sa.URL:
-    """``url`` with what every connection of ours needs and the operator did not say.
-
-    Full Unicode and several statements at once on MySQL; and an end to waiting for a server that fell silent, which
-    would otherwise hang a thread for as long as TCP has hope.
-
-    :param network_timeout: seconds without an answer after which a connection is given up; 0 for never.
-    :raises ConfigurationInvalid: there is none, it makes no sense, or the driver that it names is not installed.
-    """
-    parsed = _parsed(url)
-    wanted: dict[str, str] = {}
-    if parsed.get_backend_name() in ('mysql', 'mariadb'):
-        wanted['charset'] = 'utf8mb4'
-        if network_timeout:
-            wanted |= {'read_timeout': str(network_timeout), 'write_timeout': str(network_timeout)}
-    if parsed.get_backend_name() == 'postgresql' and network_timeout:
-        wanted['tcp_user_timeout'] = str(network_timeout * 1000)
-    if parsed.get_backend_name() != 'sqlite':
-        wanted['connect_timeout'] = '10'
-    given = {name: value for name, value in wanted.items() if name not in parsed.query}
-    if parsed.get_backend_name() in ('mysql', 'mariadb'):
-        given['client_flag'] = str(int(str(parsed.query.get('client_flag', 0))) | together.MULTI_STATEMENTS)
-    return parsed.update_query_dict(given)
-
-
-def _parsed(url: str | None) -> sa.URL:
-    if not url:
-        raise exception.ConfigurationInvalid(
-            reason='[placement_database] connection is not set (in the environment: OS_PLACEMENT_DATABASE__CONNECTION).'
-        )
-    try:
-        parsed = sa.make_url(url)
-    except ValueError as error:
-        # Not repeated: behind a password with an unquoted @ the port is a part of the password.
-        raise _unusable(
-            'the port is not a number. Special characters in a password must be percent-encoded.'
-        ) from error
-    except sa_exc.ArgumentError as error:
-        raise _unusable(error) from error
-    try:
-        # Connects to nothing, but looks for the driver and at the options.
-        sa.create_engine(parsed)
-    except (sa_exc.ArgumentError, ImportError, ValueError) as error:
-        raise _unusable(error) from error
-    return parsed
-
-
-def _unusable(reason: object) -> exception.ConfigurationInvalid:
-    return exception.ConfigurationInvalid(reason=f'[placement_database] connection cannot be used: {reason}')
 
 
 def _connect(dialect: sa.Dialect, _record: Any, arguments: list[Any], options: dict[str, Any]) -> Any:
@@ -429,4 +393,6 @@ def _speaking_of_outages() -> Iterator[None]:
     except Exception as error:
         if error_kinds.is_away(error):
             raise exception.DatabaseUnavailable from error
+        if error_kinds.lacks_a_table(error):
+            raise NoTables from error
         raise

@@ -21,7 +21,7 @@ _TRIES = 5
 class Asker:
     """Connections for single statements, in a pool of their own.
 
-    :param url: as ``placement.db.api.engine_url`` makes it.
+    :param url: as ``placement.db.url.engine_url`` makes it.
     :param options: the group ``placement_database``.
     """
 

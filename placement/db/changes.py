@@ -67,11 +67,11 @@ class Notes:
 
     ``answered``: the database has answered a statement of it. ``entered``: its entry of the log has been inserted.
 
-    :param slot: the ``writers.Slot`` that the transaction writes its entry under.
+    :param writer: the ``writers.Writer`` that the transaction writes its entry under.
     """
 
-    def __init__(self, slot: Any = None) -> None:
-        self.slot = slot
+    def __init__(self, writer: Any = None) -> None:
+        self.writer = writer
         self.answered = False
         self.entered = False
         self.noted: dict[int, What] = {}
@@ -100,12 +100,12 @@ _OF_PROVIDERS = frozenset({What.USAGE, What.PROVIDER, What.REBUILD})
 _OF_NAMES = frozenset({What.NAMES, What.REBUILD})
 #: Table -> what a transaction that changes it has to note.
 _MIRRORED = {
-    'resource_providers': _OF_PROVIDERS,
-    'inventories': _OF_PROVIDERS,
-    'resource_provider_traits': _OF_PROVIDERS,
-    'resource_provider_aggregates': _OF_PROVIDERS,
-    'resource_classes': _OF_NAMES,
-    'traits': _OF_NAMES,
+    'placement_resource_providers': _OF_PROVIDERS,
+    'placement_inventories': _OF_PROVIDERS,
+    'placement_resource_provider_traits': _OF_PROVIDERS,
+    'placement_resource_provider_aggregates': _OF_PROVIDERS,
+    'placement_resource_classes': _OF_NAMES,
+    'placement_traits': _OF_NAMES,
 }
 
 
@@ -149,9 +149,9 @@ def _note(tx: sa.Connection, provider_ids: Iterable[int], what: What) -> None:
         notes.add(id_, what)
 
 
-def attach(tx: sa.Connection, slot: Any = None) -> Notes:
+def attach(tx: sa.Connection, writer: Any = None) -> Notes:
     """Empty notes for a transaction that begins on ``tx``."""
-    notes = Notes(slot)
+    notes = Notes(writer)
     tx.execution_options(**{_NOTES: notes})
     return notes
 

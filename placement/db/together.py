@@ -73,15 +73,15 @@ class Together:
             return
         steps, self._steps = self._steps, []
         counts: list[int] = []
-        entry = [_Step(text, (), _accept) for text in notes.slot.entry(notes.noted)]
+        entry = [_Step(text, (), _accept) for text in notes.writer.entry(notes.noted)]
         try:
             self._send(steps + entry, counts)
         except (db_exc.DBReferenceError, db_exc.DBDuplicateEntry):
             if len(counts) < len(steps):
                 raise
-            with notes.slot.entering():
+            with notes.writer.entering():
                 raise
-        notes.slot.entered = notes.entered = bool(entry)
+        notes.writer.entered = notes.entered = bool(entry)
 
     def _send(self, steps: list[_Step], counts: list[int]) -> None:
         if not steps:

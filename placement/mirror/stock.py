@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placement import room
+from placement.candidates.providers import InventoryRecord
 from placement.candidates.reasons import Reason
-from placement.candidates.rows import Inventory
 
 Integers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -20,7 +20,7 @@ Flags = NDArray[np.bool_]
 _PLENTY = 2**61
 
 #: A position in a block with the inventory of the provider there.
-Entry = tuple[int, Inventory]
+Entry = tuple[int, InventoryRecord]
 
 
 @dataclass(frozen=True, eq=False)

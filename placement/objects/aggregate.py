@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Any
 
 import sqlalchemy as sa
 from oslo_db import exception as db_exc
 
 from placement.db import api as db_api
-from placement.db import names, statements, tables
+from placement.db import name_cache, statements, tables
 from placement.db.together import Together
 from placement.objects import provider_parts
+from placement.objects.base import Context
 
 _aggregates = tables.placement_aggregates
 _members = tables.resource_provider_aggregates
 
 
-def get_with_provider(context: Any, uuid: str) -> tuple[provider_parts.Provider, list[str]]:
+def get_with_provider(context: Context, uuid: str) -> tuple[provider_parts.Provider, list[str]]:
     """A provider and the uuids of the aggregates that it is in.
 
     :raises ResourceProviderNotFound: no such provider.
@@ -35,7 +35,7 @@ _WITH_PROVIDER = provider_parts.statement(
 )
 
 
-def replace(tx: sa.Connection, heard: names.Heard, provider_id: int, uuids: Sequence[str]) -> None:
+def replace(tx: sa.Connection, heard: name_cache.Heard, provider_id: int, uuids: Sequence[str]) -> None:
     """Make ``uuids`` all the aggregates of a provider whose row the transaction has locked; as its last change.
 
     :param heard: those of them that it lacks are created, unless they are there.
@@ -43,7 +43,7 @@ def replace(tx: sa.Connection, heard: names.Heard, provider_id: int, uuids: Sequ
     """
     together = Together(tx)
     # Whatever was read before may have changed: below microversion 1.19 the generation does not tell.
-    together.add('DELETE FROM resource_provider_aggregates WHERE resource_provider_id = ?', provider_id)
+    together.add('DELETE FROM placement_resource_provider_aggregates WHERE resource_provider_id = ?', provider_id)
     moment = statements.now(tx)
     for batch in statements.batches(uuids):
         if unheard := heard.lacks(batch):
@@ -59,7 +59,7 @@ def replace(tx: sa.Connection, heard: names.Heard, provider_id: int, uuids: Sequ
     heard.add(uuids)
 
 
-def _expect(heard: names.Heard, uuids: Sequence[str], joined: int) -> None:
+def _expect(heard: name_cache.Heard, uuids: Sequence[str], joined: int) -> None:
     if joined != len(uuids):
         # An audit removed one that nobody was in.
         heard.forget(uuids)
@@ -71,6 +71,6 @@ def _joining(dialect: str, count: int) -> str:
     """The statement that puts a provider into ``count`` aggregates, and holds these until the transaction ends."""
     lock = {'sqlite': '', 'postgresql': ' FOR KEY SHARE'}.get(dialect, ' LOCK IN SHARE MODE')
     return (
-        'INSERT INTO resource_provider_aggregates (resource_provider_id, aggregate_id, created_at)'  # noqa: S608
+        'INSERT INTO placement_resource_provider_aggregates (resource_provider_id, aggregate_id, created_at)'  # noqa: S608
         f' SELECT ?, id, ? FROM placement_aggregates WHERE uuid IN ({statements.marks(count)}) ORDER BY id{lock}'
     )

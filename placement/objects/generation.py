@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Protocol
 
 import sqlalchemy as sa
 
 from placement import exception, room
-from placement.db import changes, names, statements
+from placement.db import changes, statements
 from placement.db.together import Together
 
 
-def bump(together: Together, provider: Any) -> None:
+class KnownProvider(Protocol):
+    """A provider as somebody read it: what is written relies on its generation."""
+
+    @property
+    def id(self) -> int: ...
+
+    @property
+    def uuid(self) -> str: ...
+
+    @property
+    def generation(self) -> int: ...
+
+
+def bump(together: Together, provider: KnownProvider) -> None:
     """Move ``provider``'s generation from the value it was read with; locks its row until the transaction ends.
 
     Notes that the provider changes, as that is what its generation says. If it is no longer that value, or the provider
     is gone, ``together`` raises ``ConcurrentProviderUpdate``.
-
-    :param provider: a ``ResourceProvider``.
     """
     which = (provider.id, provider.generation)
     together.add(f'{_BUMP} id = ? AND generation = ?', statements.now(together.tx), *which, judge=judge)
@@ -38,7 +49,7 @@ def bump_unread(tx: sa.Connection, uuid: str, seen: int) -> int | None:
     :returns: its id; None if there is no such provider, or it has another generation.
     """
     # Nobody has what no database holds, and some refuse to look for it.
-    if not (names.storable(uuid) and 0 <= seen <= room.LARGEST):
+    if not (statements.storable(uuid) and 0 <= seen <= room.LARGEST):
         return None
     which = (statements.now(tx), uuid, seen)
     if statements.is_mysql(tx.dialect):
@@ -52,5 +63,5 @@ def bump_unread(tx: sa.Connection, uuid: str, seen: int) -> int | None:
     return found
 
 
-_BUMP = 'UPDATE resource_providers SET generation = generation + 1, updated_at = ? WHERE'
+_BUMP = 'UPDATE placement_resource_providers SET generation = generation + 1, updated_at = ? WHERE'
 _BUMP_ON_MYSQL = f'{_BUMP} uuid = ? AND generation = ?'.replace('+ 1', '+ (LAST_INSERT_ID(id) > 0)')

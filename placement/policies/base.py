@@ -5,18 +5,25 @@ from __future__ import annotations
 from oslo_policy import policy
 
 ADMIN_API = 'admin_api'
-_ADMIN = 'role:admin'
+READER_API = 'reader_api'
 
 RULES = [
     policy.RuleDefault(
         ADMIN_API,
-        _ADMIN,
-        description='What every operation asks for unless its own rule says otherwise.',
+        'role:admin or role:service',
+        description='What every operation that changes something asks for unless its own rule says otherwise. The role'
+        ' service is that of the users of other services.',
+        scope_types=['system'],
+    ),
+    policy.RuleDefault(
+        READER_API,
+        f'rule:{ADMIN_API}',
+        description='What every operation that only reads asks for unless its own rule says otherwise.',
         scope_types=['system'],
     ),
     policy.RuleDefault(
         'placement',
-        _ADMIN,
+        'role:admin',
         description='What every operation asked for before each had a rule of its own.',
         scope_types=['system'],
         deprecated_for_removal=True,
@@ -27,14 +34,15 @@ RULES = [
 
 
 def rule(name: str, description: str, *operations: tuple[str, str]) -> policy.DocumentedRuleDefault:
-    """Declare the rule of one or more operations.
+    """Declare the rule of one or more operations: for readers when all of them are GET.
 
     :param name: the rule's name, which a refusal names to the caller.
     :param operations: pairs of method and path.
     """
+    reads = all(method == 'GET' for method, _path in operations)
     return policy.DocumentedRuleDefault(
         name,
-        f'rule:{ADMIN_API}',
+        f'rule:{READER_API if reads else ADMIN_API}',
         description,
         [{'method': method, 'path': path} for method, path in operations],
         scope_types=['system'],

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from placement.candidates.budget import Bound, Budget
+from placement.candidates.parts import Part
+from placement.candidates.providers import Provider
 from placement.candidates.reasons import Reason
 from placement.candidates.request import CandidateRequest
-from placement.candidates.rows import Provider
-from placement.candidates.steps import Step
 from placement.mirror.block import Block, any_of_tree
 from placement.mirror.matching import Matching, holds
 from placement.mirror.state import State
@@ -100,27 +100,27 @@ def stages(state: State, matching: Matching) -> list[Stage]:
 
 @dataclass(frozen=True)
 class _Rule:
-    """One more condition of a step. ``step`` has all conditions up to this one; ``resource`` is set for an amount."""
+    """One more condition of a part. ``part`` has all conditions up to this one; ``resource`` is set for an amount."""
 
     rule: str
     subject: str
-    step: Step
+    part: Part
     resource: tuple[str, int] | None = None
 
 
-def _rules(step: Step) -> Iterator[_Rule]:
-    """Take a step apart, in the order in which its conditions are accounted for."""
-    so_far = replace(step, resources=(), required=frozenset(), forbidden=frozenset(), member_of=())
-    for name, amount in step.resources:
+def _rules(part: Part) -> Iterator[_Rule]:
+    """Take a part apart, in the order in which its conditions are accounted for."""
+    so_far = replace(part, resources=(), required=frozenset(), forbidden=frozenset(), member_of=())
+    for name, amount in part.resources:
         so_far = replace(so_far, resources=(*so_far.resources, (name, amount)))
         yield _Rule('resources', f'{name}:{amount}', so_far, (name, amount))
-    for name in sorted(step.required):
+    for name in sorted(part.required):
         so_far = replace(so_far, required=so_far.required | {name})
         yield _Rule('required', name, so_far)
-    for name in sorted(step.forbidden):
+    for name in sorted(part.forbidden):
         so_far = replace(so_far, forbidden=so_far.forbidden | {name})
         yield _Rule('forbidden', name, so_far)
-    for any_of in step.member_of:
+    for any_of in part.member_of:
         so_far = replace(so_far, member_of=(*so_far.member_of, any_of))
         yield _Rule('member_of', ','.join(sorted(any_of)), so_far)
 
@@ -155,12 +155,12 @@ class _Left:
 def _stages(state: State, matching: Matching) -> Iterator[Stage]:
     """Apply one rule after the other and count what is left."""
     left = _Left(state, matching)
-    for step, suffixes in matching.suffixes.items():
-        for rule in _rules(step):
-            takes = [matching.takers(block, rule.step) for block in state.blocks]
-            flags = left.after(takes, functools.partial(_takes, rule.step))
+    for part, suffixes in matching.suffixes.items():
+        for rule in _rules(part):
+            takes = [matching.takers(block, rule.part) for block in state.blocks]
+            flags = left.after(takes, functools.partial(_takes, rule.part))
             refused = _refused(state, *rule.resource) if rule.resource else {}
-            serving = '' if step.numbered or rule.resource else step.resources[0][0]
+            serving = '' if part.numbered or rule.resource else part.resources[0][0]
             yield Stage(suffixes, rule.rule, rule.subject, _count(takes), _count(flags), refused, serving)
         left.keep(flags)
     for name in matching.collective:
@@ -168,15 +168,15 @@ def _stages(state: State, matching: Matching) -> Iterator[Stage]:
         flags = left.after(takes, functools.partial(_has, name))
         yield Stage(('',), 'required', name, _count(takes), _count(flags))
         left.keep(flags)
-    own = [step for step in matching.steps if not any(_takes(step, one) for one in matching.sharing.providers)]
+    own = [part for part in matching.parts if not any(_takes(part, one) for one in matching.sharing.providers)]
     if len(own) > 1 and not matching.nested_aware:
-        takes = [np.logical_and.reduce([matching.takers(block, step) for step in own]) for block in state.blocks]
+        takes = [np.logical_and.reduce([matching.takers(block, part) for part in own]) for block in state.blocks]
         subject = 'for all of this (below 1.29)'
         yield Stage((), 'same provider', subject, _count(takes), _count(left.after(takes, None)))
 
 
-def _takes(step: Step, provider: Provider) -> bool:
-    return step.refusal(provider, None) is None
+def _takes(part: Part, provider: Provider) -> bool:
+    return part.rejection(provider, None) is None
 
 
 def _has(name: str, provider: Provider) -> bool:

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from placement.candidates.budget import Budget
+from placement.candidates.parts import Part, compile_request
 from placement.candidates.reasons import Reason
 from placement.candidates.request import SHARING_TRAIT, CandidateRequest
 from placement.candidates.search import search
-from placement.candidates.steps import Step, compile_request
 from placement.mirror.block import Block
 from placement.mirror.matching import Matching, holds
 from placement.mirror.records import Record, Usage
@@ -124,7 +124,7 @@ def _cause_of_names(state: State, request: CandidateRequest, rule: Rule, rest: _
     nobody = _nobody(state, rule)
     if nobody:
         return nobody
-    eligible = rest.eligible(rest.steps(rule))
+    eligible = rest.eligible(rest.parts(rule))
     meeting = _count(_meeting(state, request, rule, rest, eligible))
     count = _count(eligible)
     if meeting:
@@ -159,7 +159,7 @@ def _meeting(
     if rule.kind is Kind.REQUIRED:
         has = functools.partial(holds, rule.subject)
         return [flags & block.traits.where(has) for block, flags in zip(state.blocks, eligible, strict=True)]
-    return rest.eligible([step for step in compile_request(request).steps if step.group == rule.suffix])
+    return rest.eligible([part for part in compile_request(request).parts if part.group == rule.suffix])
 
 
 def _count(flags: Sequence[Flags]) -> int:
@@ -224,25 +224,25 @@ class _Rest:
         flags: Flags = self.trees[number][block.tree_of]
         return flags
 
-    def steps(self, rule: Rule) -> list[Step]:
+    def parts(self, rule: Rule) -> list[Part]:
         """What one provider has to satisfy for the group of ``rule``, but for the rule itself."""
-        steps = compile_request(self._rest).steps if self._rest else ()
-        found = [step for step in steps if step.group == rule.suffix]
+        parts = compile_request(self._rest).parts if self._rest else ()
+        found = [part for part in parts if part.group == rule.suffix]
         if rule.kind is not Kind.RESOURCES or (found and found[0].numbered):
             return found
-        return [replace(step, resources=()) for step in found[:1]]
+        return [replace(part, resources=()) for part in found[:1]]
 
-    def eligible(self, steps: Sequence[Step]) -> list[Flags]:
-        """Return who satisfies any of ``steps`` in these trees, or reaches one of them and shares."""
+    def eligible(self, parts: Sequence[Part]) -> list[Flags]:
+        """Return who satisfies any of ``parts`` in these trees, or reaches one of them and shares."""
         found = []
         for block, trees in zip(self._state.blocks, self.trees, strict=True):
             flags = np.zeros(len(block.records), np.bool_)
-            for step in steps:
-                flags |= self._matching.takers(block, step)
+            for part in parts:
+                flags |= self._matching.takers(block, part)
             found.append(flags & trees[block.tree_of])
         numbers = {id(block): number for number, block in enumerate(self._state.blocks)}
         for provider, names in self._state.sharing.items():
-            if not names.isdisjoint(self.touched) and any(step.refusal(provider, None) is None for step in steps):
+            if not names.isdisjoint(self.touched) and any(part.rejection(provider, None) is None for part in parts):
                 block, row = self._state.position(provider.root_id, provider.id)
                 found[numbers[id(block)]][row] = True
         return found
@@ -253,8 +253,8 @@ def _of_resources(state: State, request: CandidateRequest, rule: Rule, rest: _Re
     stocks = list(_stocks(state, name))
     if not stocks:
         return Obstacle(rule, f'no provider has inventory of {name}', rest.count)
-    steps = rest.steps(rule) or [_bare(request, rule)]
-    by_block = rest.eligible(steps)
+    parts = rest.parts(rule) or [_bare(request, rule)]
+    by_block = rest.eligible(parts)
     eligible = {id(block): flags for block, flags in zip(state.blocks, by_block, strict=True)}
     entries = [(block, stock, eligible[id(block)][stock.rows]) for block, stock in stocks]
     lacks = list(_lacks(entries, amount))
@@ -270,9 +270,9 @@ def _of_resources(state: State, request: CandidateRequest, rule: Rule, rest: _Re
             cause = f'{cause}; and {_no_room(rule, "", lacks)}'
         absent = []
     else:
-        cause = _none_has(name, rule, rest, steps[0], _count(by_block))
+        cause = _none_has(name, rule, rest, parts[0], _count(by_block))
     crowded = any(lack.kind == 'room' for lack in lacks)
-    notes = [*([] if crowded else _notes(state, name, amount, steps, rest)), *absent]
+    notes = [*([] if crowded else _notes(state, name, amount, parts, rest)), *absent]
     nearest = list(_nearest(state, request, name, amount, entries, budget))
     return Obstacle(rule, cause, rest.count, lacks, nearest, notes)
 
@@ -285,13 +285,13 @@ def _no_room(rule: Rule, others: str, lacks: Sequence[Lack]) -> str:
     return f'no provider {others}has room for {rule.subject}: {counts}'
 
 
-def _none_has(name: str, rule: Rule, rest: _Rest, step: Step, eligible: int) -> str:
+def _none_has(name: str, rule: Rule, rest: _Rest, part: Part, eligible: int) -> str:
     """Say that nobody who could serve a group has a class that others have."""
-    if step.numbered:
+    if part.numbered:
         return _none(rule, eligible, f'has no {name} itself')
     do = 'does' if rest.count == 1 else 'do'
     trees = f'no tree that meets the rest ({rest.count} {do}) has {name}, or is reached by a provider that shares it'
-    return f'{trees}, as far as its aggregates and traits allow' if step.member_of or step.forbidden else trees
+    return f'{trees}, as far as its aggregates and traits allow' if part.member_of or part.forbidden else trees
 
 
 def _absent(state: State, request: CandidateRequest, rule: Rule) -> Iterator[str]:
@@ -303,10 +303,10 @@ def _absent(state: State, request: CandidateRequest, rule: Rule) -> Iterator[str
         yield from (found for found in (_nobody(state, one) for one in wanted) if found)
 
 
-def _bare(request: CandidateRequest, rule: Rule) -> Step:
-    """The step of a group that asks for nothing else, without amounts."""
-    step = next(step for step in compile_request(request).steps if step.group == rule.suffix)
-    return replace(step, resources=())
+def _bare(request: CandidateRequest, rule: Rule) -> Part:
+    """The part of a group that asks for nothing else, without amounts."""
+    part = next(part for part in compile_request(request).parts if part.group == rule.suffix)
+    return replace(part, resources=())
 
 
 def _stocks(state: State, name: str) -> Iterator[tuple[Block, Stock]]:
@@ -388,7 +388,7 @@ def _would_do(state: State, request: CandidateRequest, budget: Budget) -> bool:
     return next(search(Matching(state, request).sites(), request, budget), None) is not None
 
 
-def _notes(state: State, name: str, amount: int, steps: Sequence[Step], rest: _Rest) -> Iterator[str]:
+def _notes(state: State, name: str, amount: int, parts: Sequence[Part], rest: _Rest) -> Iterator[str]:
     """Tell what has room but does not reach the trees that meet the rest."""
     unmarked: list[str] = []
     stranded: list[str] = []
@@ -401,8 +401,8 @@ def _notes(state: State, name: str, amount: int, steps: Sequence[Step], rest: _R
         for rows, found in ((room & near & ~marked, unmarked), (room & ~near & marked, stranded)):
             for row in np.flatnonzero(rows).tolist():
                 provider = state.provider(block.records[row])
-                bare = (replace(step, resources=tuple(r for r in step.resources if r[0] != name)) for step in steps)
-                if any(step.refusal(provider, None) is None for step in bare):
+                bare = (replace(part, resources=tuple(r for r in part.resources if r[0] != name)) for part in parts)
+                if any(part.rejection(provider, None) is None for part in bare):
                     found.append(called(block.records[row]))
     common = 'in common with the trees that meet the rest'
     if unmarked:

@@ -8,12 +8,12 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from placement.candidates.budget import Budget, Meter, OutOfSteps
+from placement.candidates.parts import compile_request
+from placement.candidates.providers import Anchor, Provider
 from placement.candidates.reasons import Reason, Rejections
 from placement.candidates.request import CandidateRequest
-from placement.candidates.rows import Anchor, Provider
 from placement.candidates.search import Finder
 from placement.candidates.slots import Matcher, Slot
-from placement.candidates.steps import compile_request
 from placement.mirror.matching import Matching, TreeSite
 from placement.mirror.state import State
 from placement.reports.obstacles import called
@@ -116,7 +116,7 @@ def _too_few(slots: Sequence[Slot]) -> str:
     for wide in sorted({slot.options for slot in isolated}, key=len):
         within = [slot for slot in isolated if set(slot.options) <= set(wide)]
         if len(within) > len(wide):
-            groups = sorted((slot.step.group for slot in within), key=int)
+            groups = sorted((slot.part.group for slot in within), key=int)
             names = ', '.join(f'resources{group}' for group in groups[:4])
             more = f' and {len(groups) - 4} more' if len(groups) > 4 else ''
             have = f'{len(wide)} provider{" does" if len(wide) == 1 else "s do"}'
@@ -125,9 +125,9 @@ def _too_few(slots: Sequence[Slot]) -> str:
 
 
 def _too_little(slots: Sequence[Slot], providers: Sequence[Provider]) -> str:
-    for name in dict.fromkeys(name for slot in slots for name, _ in slot.step.resources):
-        asking = [slot for slot in slots if name in dict(slot.step.resources)]
-        wanted = sum(dict(slot.step.resources)[name] for slot in asking)
+    for name in dict.fromkeys(name for slot in slots for name, _ in slot.part.resources):
+        asking = [slot for slot in slots if name in dict(slot.part.resources)]
+        wanted = sum(dict(slot.part.resources)[name] for slot in asking)
         positions = {position for slot in asking for position in slot.options}
         left = sum(providers[position].inventories[name].headroom for position in positions)
         if len(asking) > 1 and wanted > left:

@@ -22,6 +22,9 @@ LOG = log.getLogger(__name__)
 #: Where the identity is left in the environment: keyword arguments of ``oslo_context.context.RequestContext``.
 IDENTITY = 'placement.identity'
 
+#: The section of the configuration that is keystonemiddleware's.
+_GROUP = 'keystone_authtoken'
+
 _UNAUTHORIZED = 'Authentication required'
 _UNAVAILABLE = 'The identity service cannot be asked at the moment.'
 #: Seconds after which a client may try again when Keystone was away.
@@ -80,9 +83,17 @@ class KeystoneAuth(_Authentication):
 
     def __init__(self, application: WSGIApplication, conf: cfg.ConfigOpts) -> None:
         # Imported here because it takes a tenth of a second, which noauth2 need not wait for.
+        from keystoneauth1 import loading
         from keystonemiddleware import auth_token
 
         super().__init__(application)
+        loading.register_auth_conf_options(conf, _GROUP)
+        section = conf[_GROUP].auth_section or _GROUP
+        if not conf[section].auth_type:
+            reason = (
+                f'[{section}] is missing from the configuration, or has no auth_type, so no token can be validated.'
+            )
+            raise exception.ConfigurationInvalid(reason=reason)
         # Deferring the decision would turn a Keystone that is away into a token that is bad.
         try:
             self._validate = auth_token.AuthProtocol(
@@ -99,7 +110,8 @@ class KeystoneAuth(_Authentication):
         try:
             verdict = webob.Request(environ).get_response(self._validate)
         except Exception as error:  # Whatever failed in asking Keystone, the caller had no part in it.
-            LOG.exception('The token could not be validated')
+            LOG.error('The token could not be validated: %s: %s', type(error).__name__, ' '.join(str(error).split()))
+            LOG.debug('It failed here', exc_info=True)
             raise exc.HTTPServiceUnavailable(_UNAVAILABLE, {'Retry-After': _RETRY_AFTER}) from error
         if verdict.status_code >= exc.HTTPInternalServerError.code:
             raise exc.HTTPServiceUnavailable(_UNAVAILABLE, {'Retry-After': _RETRY_AFTER})

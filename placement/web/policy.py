@@ -6,9 +6,10 @@ beside the old one, which is exchanged for it only when the file is valid.
 
 from __future__ import annotations
 
+import difflib
 import os
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from oslo_config import cfg
@@ -16,7 +17,7 @@ from oslo_log import log
 from oslo_policy import policy as oslo_policy
 
 from placement import conf as configuration
-from placement import exception, policies
+from placement import exception, once, policies
 
 LOG = log.getLogger(__name__)
 
@@ -25,10 +26,10 @@ _Signature = tuple[tuple[str, int, int, int], ...]
 
 
 class _InForce(NamedTuple):
-    """Rules, and for each that asks for one role only that role: oslo.policy takes its time even for those."""
+    """Rules, and for each that any of some roles passes those roles: oslo.policy takes its time even for these."""
 
     rules: oslo_policy.Enforcer
-    roles: Mapping[str, str]
+    roles: Mapping[str, frozenset[str]]
 
 
 class Enforcer:
@@ -59,9 +60,9 @@ class Enforcer:
         """
         self._follow_file()
         in_force = self._in_force
-        role = in_force.roles.get(rule)
-        if role is not None:
-            return any(own.lower() == role for own in credentials.roles)
+        roles = in_force.roles.get(rule)
+        if roles is not None:
+            return any(own.lower() in roles for own in credentials.roles)
         return bool(in_force.rules.authorize(rule, dict(target), credentials))
 
     def _follow_file(self) -> None:
@@ -84,21 +85,41 @@ class Enforcer:
         enforcer.register_defaults([_unscoped(rule) for rule in policies.list_rules()])
         try:
             enforcer.load_rules()
+            self._check(enforcer)
             enforcer.check_rules(raise_on_violation=True)
+        except exception.ConfigurationInvalid:
+            raise
         except Exception as error:  # A file may hold anything, and oslo.policy fails in as many ways.
             raise self._invalid(' '.join(str(error).split())) from error
+        # From here on the file is watched by this class.
+        enforcer.use_conf = False
+        found = ((name, _roles_for(enforcer, name)) for name in enforcer.registered_rules)
+        return _InForce(enforcer, {name: roles for name, roles in found if roles is not None})
+
+    def _check(self, enforcer: oslo_policy.Enforcer) -> None:
+        """Refuse rules of the file that cannot be meant, and warn of those that nothing asks for.
+
+        :raises ConfigurationInvalid: a rule cannot be understood, or refers to one that does not exist.
+        """
+        referred: set[str] = set()
         for name, rule in enforcer.file_rules.items():
             # oslo.policy reads what it cannot understand as "!", that is never.
             if '!' in str(rule.check) and '!' not in rule.check_str:
                 raise self._invalid(f'rule "{name}" cannot be understood: {rule.check_str}')
-            if enforcer.registered_rules.get(name, rule).deprecated_for_removal:
-                LOG.warning(
-                    'The policy file %s sets the rule "%s", which nothing refers to any more.', self._file, name
+            for other in _references(rule.check):
+                if other not in enforcer.rules:
+                    hint = _hint(other, enforcer.rules)
+                    raise self._invalid(f'rule "{name}" refers to "rule:{other}", which does not exist{hint}')
+                referred.add(other)
+        for name in enforcer.file_rules:
+            registered = enforcer.registered_rules.get(name)
+            if registered is None and name not in referred and name != self._conf.oslo_policy.policy_default_rule:
+                what = f'which no operation of this release asks for{_hint(name, enforcer.registered_rules)}'
+                once.warn(LOG, f'The policy file {self._file} sets the rule "{name}", {what}.')
+            elif registered is not None and registered.deprecated_for_removal:
+                once.warn(
+                    LOG, f'The policy file {self._file} sets the rule "{name}", which nothing refers to any more.'
                 )
-        # From here on the file is watched by this class.
-        enforcer.use_conf = False
-        roles = {name: role for name in enforcer.registered_rules if (role := _role_for(enforcer, name))}
-        return _InForce(enforcer, roles)
 
     def _invalid(self, reason: str) -> exception.ConfigurationInvalid:
         return exception.ConfigurationInvalid(reason=f'The policy file {self._file} is invalid: {reason}.')
@@ -135,17 +156,42 @@ def _policy_file(conf: cfg.ConfigOpts) -> str:
     return str(conf.placement.policy_file)
 
 
-def _role_for(enforcer: oslo_policy.Enforcer, name: str) -> str | None:
-    """The role, in lower case, that a rule comes down to; None when it is anything but one role."""
-    seen: set[str] = set()
-    check: Any = enforcer.rules.get(name)
-    while getattr(check, 'kind', None) == 'rule' and check.match not in seen:
-        seen.add(check.match)
-        check = enforcer.rules.get(check.match)
+def _references(check: Any) -> Iterator[str]:
+    """The rules that a check refers to."""
+    if getattr(check, 'kind', None) == 'rule':
+        yield check.match
+    for part in _parts(check):
+        yield from _references(part)
+
+
+def _parts(check: Any) -> list[Any]:
+    """The checks that ``and``, ``or`` and ``not`` hold."""
+    inner = getattr(check, 'rules', None) or [getattr(check, 'rule', None)]
+    return [part for part in inner if part is not None]
+
+
+def _hint(name: str, known: Iterable[str]) -> str:
+    """The name that may have been meant, as the end of a sentence; nothing when there is none."""
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f' (did you mean "{close[0]}"?)' if close else ''
+
+
+def _roles_for(enforcer: oslo_policy.Enforcer, name: str) -> frozenset[str] | None:
+    """The roles, in lower case, of which any passes a rule; None when the rule is anything but that."""
+    return _roles_of(enforcer.rules, enforcer.rules.get(name))
+
+
+def _roles_of(rules: Mapping[str, Any], check: Any) -> frozenset[str] | None:
+    # No rule refers to itself here: such a file was refused.
+    while getattr(check, 'kind', None) == 'rule':
+        check = rules.get(check.match)
+    if isinstance(check, oslo_policy.OrCheck):
+        parts = [_roles_of(rules, part) for part in check.rules]
+        return None if None in parts else frozenset().union(*(part for part in parts if part))
     # A percent sign stands for something of the target.
     if getattr(check, 'kind', None) != 'role' or '%' in check.match:
         return None
-    return str(check.match).lower()
+    return frozenset({str(check.match).lower()})
 
 
 def _with_directories(path: str, names: list[str]) -> Iterator[str]:

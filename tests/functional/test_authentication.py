@@ -57,7 +57,7 @@ def _application(tmp_path: pathlib.Path, url: str) -> deploy.Application:
         'auth_type = nonsense',
         'auth_type = password',
         'auth_type = password\nauth_url = http://127.0.0.1\npassword = pa$word',
-        'memcache_security_strategy = ENCRYPT',
+        'auth_type = none\nmemcache_security_strategy = ENCRYPT',
     ],
 )
 def test_a_section_that_makes_no_sense_stops_the_start(tmp_path: pathlib.Path, section: str) -> None:
@@ -69,6 +69,27 @@ def test_a_section_that_makes_no_sense_stops_the_start(tmp_path: pathlib.Path, s
         deploy.loadapp(configuration.load(environ={}, config_files=[str(file)]))
     assert str(caught.value).startswith('[keystone_authtoken] cannot be used: ')
     assert 'word' not in str(caught.value)
+
+
+@pytest.mark.parametrize('section', ['', '[keystone_authtoken]\nauth_url = http://127.0.0.1\n'])
+def test_a_section_that_is_missing_stops_the_start(tmp_path: pathlib.Path, section: str) -> None:
+    file = tmp_path / 'placement.conf'
+    file.write_text(f'[placement_database]\nconnection = sqlite:///{tmp_path}/placement.sqlite\n{section}')
+    with pytest.raises(exception.ConfigurationInvalid, match=r'^\[keystone_authtoken\] is missing .* no auth_type'):
+        deploy.loadapp(configuration.load(environ={}, config_files=[str(file)]))
+
+
+def test_credentials_may_stand_in_a_section_of_their_own(tmp_path: pathlib.Path, keystone_url: str) -> None:
+    file = tmp_path / 'placement.conf'
+    file.write_text(
+        f'[placement_database]\nconnection = sqlite:///{tmp_path}/placement.sqlite\nsync_on_startup = true\n'
+        f'[keystone_authtoken]\nauth_section = credentials\nwww_authenticate_uri = {keystone_url}\n'
+        f'[credentials]\nauth_type = password\nauth_url = {keystone_url}\nusername = placement\npassword = secret\n'
+        'project_name = service\nuser_domain_id = default\nproject_domain_id = default\n'
+    )
+    app = deploy.loadapp(configuration.load(environ={}, config_files=[str(file)]))
+    assert _ask(app, '/resource_providers', 'good-admin').status_code == 200
+    app.db.dispose()
 
 
 def _ask(app: deploy.Application, path: str, token: str | None = None, **headers: str) -> webob.Response:

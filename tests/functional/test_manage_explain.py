@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 from oslo_config import cfg
 
-from placement.claims import claim
 from placement.claims.request import ConsumerClaim
 from placement.cmd import manage
+from placement.db import tables
+from placement.db.api import Database
+from placement.objects.allocation import AllocationList
 from placement.objects.inventory import Inventory
 from placement.objects.resource_provider import ResourceProvider
 from placement.web.context import RequestContext
@@ -32,7 +34,7 @@ def hosts(
     make(context, 'stepped', {'total': 8, 'step_size': 2})
     small.set_traits(['HW_CPU_X86_VMX'])
     consumer = ConsumerClaim(str(uuid.uuid4()), 'project', 'user', {full.uuid: {'VCPU': 6}})
-    claim.replace_allocations(context, [consumer])
+    AllocationList.replace_all(context, [consumer])
 
 
 def make(context: RequestContext, name: str, vcpu: dict[str, Any]) -> ResourceProvider:
@@ -51,6 +53,18 @@ def refusal(capsys: pytest.CaptureFixture[str], query: str, *options: str) -> st
     printed = capsys.readouterr()
     assert printed.out == ''
     return printed.err
+
+
+@pytest.mark.usefixtures('hosts')
+def test_what_does_not_add_up_is_said(db: Database, capsys: pytest.CaptureFixture[str]) -> None:
+    """A search goes by what is recorded as used."""
+    assert manage.main(['explain', 'resources=VCPU:3']) == 0
+    assert capsys.readouterr().err == ''
+    with db.engine.begin() as connection:
+        connection.execute(tables.allocations.update().values(used=5))
+    for options in ([], ['--format', 'json']):
+        assert manage.main(['explain', 'resources=VCPU:3', *options]) == 0
+        assert capsys.readouterr().err.startswith('Warning: of 1 inventory, what is recorded as used is not the sum of')
 
 
 @pytest.mark.usefixtures('hosts')

@@ -108,7 +108,7 @@ def test_dependency_page_names_exactly_the_declared_packages() -> None:
 def test_import_prints_nothing_and_leaves_eventlet_out() -> None:
     modules = [name[:-3].replace('/', '.').removesuffix('.__init__') for name in _package_files() if name[-3:] == '.py']
     # placement.wsgi builds an application from the configuration of the machine; Alembic runs its scripts itself.
-    wanted = sorted(name for name in modules if name != 'placement.wsgi' and '.migrations' not in name)
+    wanted = sorted(name for name in modules if not name.startswith('placement.wsgi') and '.migrations' not in name)
     code = '\n'.join(['import sys', *(f'import {name}' for name in wanted), 'sys.exit("eventlet" in sys.modules)'])
     command = [sys.executable, '-c', code]
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import pathlib
+import re
 import signal
 import socket
 import subprocess
@@ -147,6 +148,32 @@ def test_dev_says_where_everything_is_and_nothing_alarming(dev: _Service) -> Non
         assert word not in text
 
 
+def test_a_request_is_one_short_line_of_the_log(dev: _Service) -> None:
+    dev.send(_request('GET', '/traits?name=in:CUSTOM_A', b''))
+    lines = [line for line in dev.log.read_text().splitlines() if 'CUSTOM_A' in line]
+    (line,) = lines
+    asked = re.escape('127.0.0.1 "GET /traits?name=in:CUSTOM_A" status: 200')
+    assert re.fullmatch(rf'\d\d:\d\d:\d\d INFO {asked} len: \d+ microversion: .* time: .*', line)
+
+
+def test_all_lines_have_one_format(tmp_path: pathlib.Path) -> None:
+    settings = {
+        'OS_PLACEMENT_DATABASE__CONNECTION': f'sqlite:///{tmp_path}/db.sqlite',
+        'OS_PLACEMENT_DATABASE__SYNC_ON_STARTUP': 'true',
+        'OS_API__AUTH_STRATEGY': 'noauth2',
+    }
+    with _running(tmp_path, '--workers', '2', **settings) as service:
+        service.send(_request('GET', '/traits', b''))
+        service.process.send_signal(signal.SIGHUP)
+        _wait_for_line(service, 'Worker exiting')
+        assert service.stop() == 0
+    lines = service.log.read_text().splitlines()
+    form = re.compile(r'\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} \d+ (INFO|WARNING) [a-z_.]+ \[.*\] \S.*')
+    assert [line for line in lines if not form.fullmatch(line)] == []
+    for word, count in (('"GET /traits"', 1), ('Booting worker', 4), ('Handling signal: hup', 1)):
+        assert sum(word in line for line in lines) == count
+
+
 def test_the_data_can_be_elsewhere_and_stays(tmp_path: pathlib.Path) -> None:
     database = tmp_path / 'my data?.sqlite'
     for status in (200, 409):
@@ -267,6 +294,24 @@ def test_reload_takes_a_good_configuration_and_leaves_a_bad_one(tmp_path: pathli
         assert service.stop() == 0
 
 
+def test_the_configuration_can_be_named_and_what_it_has_too_much_is_said_once(tmp_path: pathlib.Path) -> None:
+    file, directory = tmp_path / 'any.conf', tmp_path / 'conf.d'
+    directory.mkdir()
+    file.write_text(f'[placement_database]\nconnection = sqlite:///{tmp_path}/db.sqlite\nmax_retries = 1\n')
+    (directory / 'more.conf').write_text(
+        '[placement_database]\nsync_on_startup = true\n[api]\nauth_strategy = noauth2\n'
+    )
+    named = ['--config-file', str(file), '--config-dir', str(directory)]
+    with _running(tmp_path, '--workers', '2', *named, OS_PLACEMENT_CONFIG_DIR='/') as service:
+        assert _status(service.send(_request('GET', '/traits', b''))) == 200
+        service.process.send_signal(signal.SIGHUP)
+        _wait_for_line(service, 'Handling signal: hup')
+        assert _status(service.send(_request('GET', '/traits', b''))) == 200
+        assert service.stop() == 0
+    warning = f'Options that this service does not have are ignored: [placement_database] max_retries in {file}.'
+    assert service.log.read_text().count(warning) == 1
+
+
 def _wait_for_line(service: _Service, text: str) -> None:
     deadline = time.monotonic() + SECONDS
     while text not in service.log.read_text():
@@ -305,6 +350,9 @@ def test_without_authentication_it_serves_this_machine_only(tmp_path: pathlib.Pa
         (['--bind', '127.0.0.1:99999'], '99999'),
         (['--database', 'x.sqlite'], '--dev'),
         (['--dev', '--bind', '127.0.0.1:0', '--database', 'missing/x.sqlite'], 'database'),
+        (['--dev', '--config-file', 'placement.conf'], '--dev reads no configuration'),
+        (['--config-file', 'missing.conf'], 'missing.conf'),
+        (['--config-dir', 'missing.d'], 'missing.d'),
     ],
 )
 def test_arguments_that_make_no_sense_are_one_line(tmp_path: pathlib.Path, arguments: list[str], word: str) -> None:
@@ -333,18 +381,19 @@ def _import_wsgi(program: str, **variables: str) -> subprocess.CompletedProcess[
     return subprocess.run(
         [sys.executable, '-c', program],
         check=False,
-        env=_environment(OS_PLACEMENT_CONFIG_DIR='/nonexistent', **variables),
+        env=_environment(OS_PLACEMENT_CONFIG_DIR='/', **variables),
         capture_output=True,
         text=True,
         timeout=SECONDS,
     )
 
 
-def test_wsgi_has_an_application_in_its_namespace(tmp_path: pathlib.Path) -> None:
+@pytest.mark.parametrize('module', ['placement.wsgi', 'placement.wsgi.api'])
+def test_wsgi_has_an_application_in_its_namespace(tmp_path: pathlib.Path, module: str) -> None:
     # mod_wsgi and uWSGI look into the module's dictionary, so an attribute made on demand would not do.
     ended = _import_wsgi(
-        'import sys, placement.wsgi, webob\n'
-        'application = vars(placement.wsgi)["application"]\n'
+        f'import sys, {module}, webob\n'
+        f'application = vars({module})["application"]\n'
         'request = webob.Request.blank("/resource_providers", headers={"X-Auth-Token": "admin"})\n'
         'response = request.get_response(application)\n'
         'print(response.status_code, [name for name in sys.modules if name.startswith("eventlet")])\n',

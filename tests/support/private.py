@@ -22,14 +22,19 @@ START_SECONDS = 60
 
 
 class PrivateServer(abc.ABC):
-    """A database server in ``home``; ``start`` and ``crash`` it as often as wanted."""
+    """A database server in ``home``; ``start`` and ``crash`` it as often as wanted.
 
+    When ``home`` has a directory ``tls``, as ``certificates.make`` fills it, connections without TLS are refused.
+    """
+
+    name: str
     account: str
     programs: Sequence[str]
 
     def __init__(self, home: pathlib.Path) -> None:
         self.home = home
         self.data = home / 'data'
+        self.tls = home / 'tls'
         self.port = servers.free_port()
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -100,21 +105,30 @@ class PrivateServer(abc.ABC):
 class PostgreSQL(PrivateServer):
     """PostgreSQL; as the superuser postgres without a password."""
 
+    name = 'postgresql'
     account = 'postgres'
     programs = ('postgres', 'initdb')
 
     @property
     def url(self) -> sa.URL:
         """The administrator's URL."""
-        return sa.make_url(f'postgresql+psycopg://postgres@127.0.0.1:{self.port}/postgres')
+        url = sa.make_url(f'postgresql+psycopg://postgres@127.0.0.1:{self.port}/postgres')
+        return url.update_query_dict({'sslmode': 'require'}) if self.tls.exists() else url
 
     def initialise(self) -> None:
         """Fill the data directory."""
         self.run(_program('initdb'), '-D', str(self.data), '-U', 'postgres', '-A', 'trust', '--no-sync')
+        if self.tls.exists():
+            (self.data / 'pg_hba.conf').write_text(
+                'hostssl all all 127.0.0.1/32 trust\nhostssl all all ::1/128 trust\n'
+            )
 
     def command(self) -> list[str]:
         """What runs the server in the foreground."""
         here = ['-c', f'unix_socket_directories={self.home}', '-c', 'listen_addresses=127.0.0.1']
+        if self.tls.exists():
+            files = [f'ssl_cert_file={self.tls}/server.pem', '-c', f'ssl_key_file={self.tls}/server.key']
+            here += ['-c', 'ssl=on', '-c', *files]
         return [_program('postgres'), '-D', str(self.data), '-p', str(self.port), *here]
 
     def crash_signal(self) -> signal.Signals:
@@ -125,13 +139,17 @@ class PostgreSQL(PrivateServer):
 class MariaDB(PrivateServer):
     """MariaDB; as root without a password."""
 
+    name = 'mariadb'
     account = 'mysql'
     programs = ('mariadbd', 'mariadb-install-db')
 
     @property
     def url(self) -> sa.URL:
         """The administrator's URL."""
-        return sa.make_url(f'mysql+pymysql://root@127.0.0.1:{self.port}/')
+        url = sa.make_url(f'mysql+pymysql://root@127.0.0.1:{self.port}/')
+        if self.tls.exists():
+            return url.update_query_dict({'ssl_ca': f'{self.tls}/ca.pem', 'ssl_check_hostname': 'false'})
+        return url
 
     def initialise(self) -> None:
         """Fill the data directory."""
@@ -154,6 +172,17 @@ class MariaDB(PrivateServer):
             f'--port={self.port}',
             '--bind-address=127.0.0.1',
             '--innodb-buffer-pool-size=64M',
+            *self._tls_options(),
+        ]
+
+    def _tls_options(self) -> list[str]:
+        if not self.tls.exists():
+            return []
+        return [
+            f'--ssl-ca={self.tls}/ca.pem',
+            f'--ssl-cert={self.tls}/server.pem',
+            f'--ssl-key={self.tls}/server.key',
+            '--require-secure-transport=ON',
         ]
 
     def crash_signal(self) -> signal.Signals:
@@ -165,17 +194,23 @@ KINDS: dict[str, type[PrivateServer]] = {'postgresql': PostgreSQL, 'mariadb': Ma
 
 
 @contextlib.contextmanager
-def running(name: str) -> Iterator[PrivateServer]:
-    """A started server of that kind, ended and deleted at the end; skips when its programs are not installed."""
+def running(name: str, certificates: pathlib.Path | None = None) -> Iterator[PrivateServer]:
+    """A started server of that kind, ended and deleted at the end; skips when its programs are not installed.
+
+    :param certificates: a directory as ``certificates.make`` fills it, for a server that asks for TLS.
+    """
     kind = KINDS[name]
     for program in kind.programs:
         if not _find(program):
             databases.unavailable(name, f'the program {program} is not installed')
     home = pathlib.Path(tempfile.mkdtemp(prefix=f'placement-{name}-'))
     server = kind(home)
+    if certificates is not None:
+        shutil.copytree(certificates, server.tls)
     user = server.user()
     if user:
-        shutil.chown(home, user)
+        for path in (home, *home.rglob('*')):
+            shutil.chown(path, user)
     try:
         server.initialise()
         server.start()

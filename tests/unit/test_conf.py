@@ -82,6 +82,72 @@ def test_a_bad_variable_is_told_like_a_bad_file(monkeypatch: pytest.MonkeyPatch)
         configuration.load(config_files=[])
 
 
+def test_a_bad_value_is_blamed_on_the_place_that_sets_it(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / 'placement.conf'
+    file.write_text('[placement]\nmax_request_groups = 5\nmax_query_length = long\n')
+    monkeypatch.setenv('OS_PLACEMENT_CONFIG_DIR', str(tmp_path))
+    with pytest.raises(exception.ConfigurationInvalid) as caught:
+        configuration.load()
+    assert str(caught.value).startswith(f'[placement] max_query_length in {file}: ')
+    monkeypatch.setenv('OS_PLACEMENT__MAX_QUERY_LENGTH', '2000')
+    monkeypatch.setenv('OS_PLACEMENT__MAX_REQUEST_GROUPS', 'many')
+    with pytest.raises(exception.ConfigurationInvalid) as caught:
+        configuration.load()
+    blame = '[placement] max_request_groups in the environment (OS_PLACEMENT__MAX_REQUEST_GROUPS): '
+    assert str(caught.value).startswith(blame)
+    assert 'LocationInfo' not in str(caught.value)
+    with pytest.raises(exception.ConfigurationInvalid) as caught:
+        configuration.load(environ={'OS_PLACEMENT__MAX_REQUEST_GROUPS': 'many'}, config_files=[])
+    assert str(caught.value).startswith(blame)
+
+
+def test_a_directory_that_was_named_must_be_there(tmp_path: pathlib.Path) -> None:
+    missing = tmp_path / 'nowhere'
+    with pytest.raises(exception.ConfigurationInvalid, match=f'OS_PLACEMENT_CONFIG_DIR names {missing}, which is not'):
+        configuration.load(environ={'OS_PLACEMENT_CONFIG_DIR': str(missing)})
+
+
+def test_a_directory_of_files_wins_over_the_file(tmp_path: pathlib.Path) -> None:
+    file, directory = tmp_path / 'a' / 'placement.conf', tmp_path / 'b'
+    file.parent.mkdir()
+    directory.mkdir()
+    file.write_text('[placement]\nmax_request_groups = 1\nmax_query_length = 2000\n')
+    (directory / '10-more.conf').write_text('[placement]\nmax_request_groups = 2\n')
+    conf = configuration.load(['--config-file', str(file), '--config-dir', str(directory)], environ={})
+    assert (conf.placement.max_request_groups, conf.placement.max_query_length) == (2, 2000)
+    assert conf.placement.policy_file == str(file.with_name('placement-policy.yaml'))
+    conf = configuration.load(['--config-dir', str(directory)], environ={}, config_files=[])
+    assert conf.placement.policy_file == str(directory / 'placement-policy.yaml')
+
+
+def test_options_that_nobody_reads_are_named_with_their_place(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, directory = tmp_path / 'placement.conf', tmp_path / 'd'
+    directory.mkdir()
+    file.write_text(
+        '[DEFAULT]\ndebug = false\nlog-dir = /tmp\nlogfile = x\ntempdir = /tmp\n'
+        '[placement_database]\nconnection = sqlite://\nslave_connection = sqlite://\nmax_retries = 3\n'
+        '[keystone_authtoken]\nauth_section = credentials\nusername = placement\n[credentials]\npassword = secret\n'
+        '[cors]\nallowed_origin = *\n[oslo_policy]\npolicy_file = x\n[oslo_middleware]\n'
+        'enable_proxy_headers_parsing = true\n'
+    )
+    (directory / 'more.conf').write_text('[profiler]\nenabled = true\n[api]\nauth-strategy = noauth2\n')
+    monkeypatch.setenv('OS_PLACEMENT_DATABASE__MAX_POOL_SIZE', '3')
+    monkeypatch.setenv('OS_PLACEMENT_DATABASE__BACKEND', 'sqlalchemy')
+    monkeypatch.setenv('OS_OTHER__THING', 'x')
+    conf = configuration.load(['--config-file', str(file), '--config-dir', str(directory)])
+    assert configuration.ignored(conf) == [
+        f'[DEFAULT] tempdir in {file}',
+        f'[placement_database] slave_connection in {file}',
+        f'[placement_database] max_retries in {file}',
+        f'[profiler] enabled in {directory}/more.conf',
+        'the variable OS_PLACEMENT_DATABASE__BACKEND',
+    ]
+
+
 def test_a_dollar_sign_in_a_password_is_not_repeated(tmp_path: pathlib.Path) -> None:
     file = tmp_path / 'placement.conf'
     file.write_text('[placement_database]\nconnection = sqlite://user:pa$secret@host/database\n')

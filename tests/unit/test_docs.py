@@ -33,7 +33,7 @@ PAGES = sorted([ROOT / 'README.md', *API_REF.glob('*.md'), *(ROOT / 'doc').rglob
 SOURCES = {'.py', '.yaml', '.md', '.conf', '.service', '.socket', '.ini', '.sh'}
 
 #: Base rules that other rules refer to; no operation asks for them.
-BASE_RULES = {'admin_api', 'placement'}
+BASE_RULES = {'admin_api', 'placement', 'reader_api'}
 
 
 #: Where the members of each module's schemas are documented.

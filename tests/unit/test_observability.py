@@ -52,12 +52,12 @@ def test_an_error_that_is_no_verdict_is_not_counted() -> None:
 @pytest.mark.parametrize('value', ['9178', ':9178', '127.0.0.1', '::1:9178', 'host:port'])
 def test_an_address_that_makes_no_sense_stops_the_start(tmp_path: Path, value: str) -> None:
     (tmp_path / 'placement.conf').write_text(f'[metrics]\nbind = {value}\n')
-    with pytest.raises(exception.ConfigurationInvalid, match='option bind'):
+    with pytest.raises(exception.ConfigurationInvalid, match=r'\[metrics\] bind'):
         placement_conf.load(environ={'OS_PLACEMENT_CONFIG_DIR': str(tmp_path)})
 
 
 @pytest.mark.parametrize('value', ['healthcheck', '/health check', '/health/', '/'])
 def test_a_health_path_that_makes_no_sense_stops_the_start(tmp_path: Path, value: str) -> None:
     (tmp_path / 'placement.conf').write_text(f'[healthcheck]\npath = {value}\n')
-    with pytest.raises(exception.ConfigurationInvalid, match='option path'):
+    with pytest.raises(exception.ConfigurationInvalid, match=r'\[healthcheck\] path'):
         placement_conf.load(environ={'OS_PLACEMENT_CONFIG_DIR': str(tmp_path)})

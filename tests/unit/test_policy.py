@@ -14,6 +14,8 @@ from placement.web import policy
 from placement.web.context import RequestContext
 
 OPERATIONS = [rule.name for rule in policies.list_rules() if rule.name.startswith('placement:')]
+#: The rules of operations that change nothing.
+READS = {name for name in OPERATIONS if name.rpartition(':')[2] in ('list', 'show', 'usages')}
 
 
 def _load(tmp_path: pathlib.Path, **environ: str) -> cfg.ConfigOpts:
@@ -38,15 +40,19 @@ def test_there_is_a_rule_for_each_operation() -> None:
     assert len(set(OPERATIONS)) == 32
     for rule in policies.list_rules():
         assert rule.scope_types == ['system']
-        assert rule.check_str == ('rule:admin_api' if rule.name in OPERATIONS else 'role:admin')
+        if rule.name in OPERATIONS:
+            assert rule.check_str == ('rule:reader_api' if rule.name in READS else 'rule:admin_api')
 
 
-def test_administrators_may_do_everything_and_nobody_else_anything(tmp_path: pathlib.Path) -> None:
+@pytest.mark.parametrize('role', ['Admin', 'service'])
+def test_administrators_and_services_may_do_everything_and_nobody_else_anything(
+    tmp_path: pathlib.Path, role: str
+) -> None:
     conf = _load(tmp_path)
     enforcer = policy.Enforcer(conf)
-    admin, member = _context(conf, enforcer, 'Admin'), _context(conf, enforcer, 'member', 'administrator')
+    trusted, member = _context(conf, enforcer, role), _context(conf, enforcer, 'member', 'administrator')
     for rule in OPERATIONS:
-        admin.can(rule)
+        trusted.can(rule)
         with pytest.raises(exception.PolicyNotAuthorized) as caught:
             member.can(rule)
         assert str(caught.value) == f'Policy does not allow {rule} to be performed'
@@ -63,6 +69,37 @@ def test_each_rule_can_be_overridden_in_both_directions(tmp_path: pathlib.Path, 
     for other in OPERATIONS:
         if other != rule:
             _context(conf, enforcer, 'admin').can(other)
+
+
+def test_one_line_makes_a_role_that_only_reads(tmp_path: pathlib.Path) -> None:
+    (tmp_path / 'placement-policy.yaml').write_text('"reader_api": "rule:admin_api or role:reader"\n')
+    conf = _load(tmp_path)
+    enforcer = policy.Enforcer(conf)
+    reader, admin = _context(conf, enforcer, 'reader'), _context(conf, enforcer, 'admin')
+    for rule in OPERATIONS:
+        admin.can(rule)
+        if rule in READS:
+            reader.can(rule)
+        else:
+            with pytest.raises(exception.PolicyNotAuthorized):
+                reader.can(rule)
+
+
+@pytest.mark.parametrize(
+    ('text', 'roles'),
+    [
+        ('', {'admin', 'service'}),
+        ('"reader_api": "rule:admin_api or role:Reader"\n', {'admin', 'service', 'reader'}),
+        ('"admin_api": "role:operator"\n', {'operator'}),
+        ('"reader_api": "role:a and role:b"\n', None),
+        ('"reader_api": "role:a or project_id:p"\n', None),
+        ('"reader_api": "role:a or not role:b"\n', None),
+        ('"reader_api": ""\n', None),
+    ],
+)
+def test_rules_of_nothing_but_roles_are_sets(tmp_path: pathlib.Path, text: str, roles: set[str] | None) -> None:
+    (tmp_path / 'placement-policy.yaml').write_text(text)
+    assert policy.Enforcer(_load(tmp_path))._in_force.roles.get('placement:traits:list') == roles
 
 
 def test_the_target_is_the_callers_own_project(tmp_path: pathlib.Path) -> None:
@@ -111,7 +148,8 @@ def test_the_file_is_read_again_when_it_changes_and_kept_when_it_breaks(
         ('- a\n- b\n', 'invalid'),
         ('"placement:usages": "role:admin or ("\n', 'placement:usages'),
         ('"placement:usages": "administrators"\n', 'placement:usages'),
-        ('"placement:usages": "rule:nowhere"\n', 'placement:usages'),
+        ('"placement:usages": "rule:nowhere"\n', '"placement:usages" refers to "rule:nowhere", which does not exist'),
+        ('"placement:usages": "role:a and not (rule:admin_ap or @)"\n', 'did you mean "admin_api"'),
         ('"placement:usages": "rule:placement:usages"\n', 'placement:usages'),
         ('"placement:usages": 5\n', 'invalid'),
     ],
@@ -152,3 +190,19 @@ def test_a_rule_nothing_refers_to_is_reported(tmp_path: pathlib.Path, caplog: py
     (tmp_path / 'placement-policy.yaml').write_text('"placement": "role:operator"\n')
     policy.Enforcer(_load(tmp_path))
     assert 'nothing refers to' in caplog.text
+
+
+def test_a_rule_that_no_operation_asks_for_is_named_once_with_a_hint(
+    tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / 'placement-policy.yaml').write_text(
+        '"placement:trait:list": "role:a"\n"mine": "role:a"\n"placement:usages": "rule:mine"\n"default": "!"\n'
+    )
+    conf = _load(tmp_path)
+    policy.Enforcer(conf)
+    policy.Enforcer(conf)
+    (record,) = caplog.records
+    assert record.getMessage() == (
+        f'The policy file {tmp_path}/placement-policy.yaml sets the rule "placement:trait:list", which no operation of'
+        ' this release asks for (did you mean "placement:traits:list"?).'
+    )

@@ -20,8 +20,8 @@ def test_units_are_valid(tmp_path: pathlib.Path) -> None:
     unit = tmp_path / 'placement-api.service'
     # The only thing of the unit that a machine without the package lacks.
     text = unit.read_text()
-    assert text.count('/usr/bin/placement-api') == 1
-    unit.write_text(text.replace('/usr/bin/placement-api', str(placement_server.BIN / 'placement-api')))
+    assert text.count('/opt/placement/bin/placement-api') == 1
+    unit.write_text(text.replace('/opt/placement/bin/placement-api', str(placement_server.BIN / 'placement-api')))
     services.run([analyze, 'verify', *(str(tmp_path / name) for name in names)])
 
 

@@ -6,7 +6,7 @@ import datetime as dt
 from collections.abc import Mapping
 
 from placement.candidates.budget import Budget
-from placement.candidates.rows import Inventory
+from placement.candidates.providers import InventoryRecord
 from placement.candidates.search import search
 from placement.mirror.matching import Matching
 from placement.mirror.records import Record
@@ -34,7 +34,9 @@ def records_of(world: list[RP], generation: int = 0, class_ids: Mapping[str, int
             parent_provider_uuid=f'uuid of {rp.parent}' if rp.parent else None,
             root_provider_uuid=f'uuid of {_top(rp.name, parents)}',
             modified=NOW,
-            inventories=tuple(sorted((class_ids[name], Inventory(**values)) for name, values in rp.inventory.items())),
+            inventories=tuple(
+                sorted((class_ids[name], InventoryRecord(**values)) for name, values in rp.inventory.items())
+            ),
             traits=frozenset(rp.traits),
             aggregates=frozenset(rp.aggregates),
         )

@@ -11,11 +11,11 @@ from typing import Any
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
+from placement.candidates.parts import compile_request
+from placement.candidates.providers import Anchor, InventoryRecord, Provider
 from placement.candidates.request import CandidateRequest, RequestGroup
-from placement.candidates.rows import Anchor, Inventory, Provider
 from placement.candidates.sharing import SharingIndex
 from placement.candidates.sites import AnchorSite, Candidate
-from placement.candidates.steps import compile_request
 from tests.support.candidates.oracle import RP, SHARES, Body, Group, Query, record
 
 CLASSES = ['VCPU', 'MEMORY_MB', 'DISK_GB']
@@ -50,7 +50,7 @@ class Rows:
                 uuid=rp.name,
                 root_id=ids[_top(rp.name, parents)],
                 parent_id=ids[rp.parent] if rp.parent else None,
-                inventories={rc: Inventory(**values) for rc, values in rp.inventory.items()},
+                inventories={rc: InventoryRecord(**values) for rc, values in rp.inventory.items()},
                 traits=frozenset(rp.traits),
                 aggregates=frozenset(rp.aggregates),
             )
@@ -97,8 +97,8 @@ def _shape(anchor: Anchor, request: CandidateRequest) -> Hashable:
     providers = anchor.tree + anchor.sharing
     roots = [anchor.tree[0] for _ in anchor.tree] + [None for _ in anchor.sharing]
     able = [
-        [step.refusal(one, root) is None for one, root in zip(providers, roots, strict=True)]
-        for step in compile_request(request).steps
+        [part.rejection(one, root) is None for one, root in zip(providers, roots, strict=True)]
+        for part in compile_request(request).parts
     ]
     of_tree = [[one.root_id for one in providers].index(other.root_id) for other in providers]
     told = [

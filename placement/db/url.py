@@ -1,0 +1,121 @@
+"""The URL of the database: which drivers it may name, and what every connection of ours needs."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+from urllib import parse
+
+import sqlalchemy as sa
+from oslo_config import cfg
+from sqlalchemy import exc as sa_exc
+
+from placement import exception
+from placement.db import together
+
+
+class _Kind(NamedTuple):
+    """How URLs of one kind of database begin, and the package of the driver that comes first."""
+
+    prefixes: tuple[str, ...]
+    package: str
+
+
+_POSTGRESQL = _Kind(('postgresql+psycopg',), 'psycopg[binary]')
+_MYSQL = _Kind(('mysql+pymysql', 'mysql+mysqldb', 'mariadb+pymysql', 'mariadb+mysqldb'), 'PyMySQL')
+_SQLITE = _Kind(('sqlite', 'sqlite+pysqlite'), '')
+#: By what stands before the plus sign; "postgres" is what other programs call it.
+_KINDS = {
+    'postgresql': _POSTGRESQL,
+    'postgres': _POSTGRESQL,
+    'mysql': _MYSQL,
+    'mariadb': _MYSQL,
+    'sqlite': _SQLITE,
+}
+
+
+def engine_url(options: cfg.ConfigOpts.GroupAttr) -> sa.URL:
+    """The URL that [placement_database] ``connection`` and ``connection_parameters`` say.
+
+    To it belongs what the operator did not say: full Unicode and several statements at once on MySQL; and an end to
+    waiting for a server that fell silent, which would otherwise hang a thread until TCP gives up, after many minutes.
+
+    :param options: the group ``placement_database``.
+    :raises ConfigurationInvalid: there is none, it makes no sense, or the driver that it names is not installed.
+    """
+    url = _parsed(options.connection)
+    if options.connection_parameters:
+        try:
+            # A parameter that is not understood must not be dropped: TLS may depend on it.
+            parameters = parse.parse_qsl(options.connection_parameters, strict_parsing=True, keep_blank_values=True)
+        except ValueError as error:
+            reason = '[placement_database] connection_parameters is not of the form NAME=VALUE&NAME=VALUE.'
+            raise exception.ConfigurationInvalid(reason=reason) from error
+        url = url.update_query_pairs(parameters)
+    return _complete(_tried(url), options.network_timeout)
+
+
+def _complete(url: sa.URL, network_timeout: int) -> sa.URL:
+    """``url`` with the parameters that it lacks."""
+    wanted: dict[str, str] = {}
+    if url.get_backend_name() in ('mysql', 'mariadb'):
+        wanted['charset'] = 'utf8mb4'
+        if network_timeout:
+            wanted |= {'read_timeout': str(network_timeout), 'write_timeout': str(network_timeout)}
+    if url.get_backend_name() == 'postgresql' and network_timeout:
+        wanted['tcp_user_timeout'] = str(network_timeout * 1000)
+    if url.get_backend_name() != 'sqlite':
+        wanted['connect_timeout'] = '10'
+    given = {name: value for name, value in wanted.items() if name not in url.query}
+    if url.get_backend_name() in ('mysql', 'mariadb'):
+        given['client_flag'] = str(int(str(url.query.get('client_flag', 0))) | together.MULTI_STATEMENTS)
+    return url.update_query_dict(given)
+
+
+def _parsed(url: str | None) -> sa.URL:
+    if not url:
+        raise exception.ConfigurationInvalid(
+            reason='[placement_database] connection is not set (in the environment: OS_PLACEMENT_DATABASE__CONNECTION).'
+        )
+    try:
+        parsed = sa.make_url(url)
+    except ValueError as error:
+        # Not repeated: behind a password with an unquoted @ the port is a part of the password.
+        raise _unusable(
+            'the port is not a number. Special characters in a password must be percent-encoded.'
+        ) from error
+    except sa_exc.ArgumentError as error:
+        raise _unusable(error) from error
+    # What stands for it when no driver is named depends on the release of SQLAlchemy.
+    return parsed.set(drivername='postgresql+psycopg') if parsed.drivername == 'postgresql' else parsed
+
+
+def _tried(url: sa.URL) -> sa.URL:
+    """``url``, which a driver that is installed understands.
+
+    :raises ConfigurationInvalid: there is no such driver; the message says what to write and what to install.
+    """
+    kind = _KINDS.get(url.drivername.partition('+')[0])
+    if kind is None:
+        raise _unusable(
+            f'{url.drivername}: is not a database that this service knows. Write sqlite:, {_POSTGRESQL.prefixes[0]}:'
+            f' or {_MYSQL.prefixes[0]}:.'
+        )
+    chosen = kind.prefixes[0]
+    if '+' in url.drivername and url.drivername not in kind.prefixes:
+        raise _unusable(f'{url.drivername}: is not supported. {_advice(kind, chosen)}')
+    try:
+        # Connects to nothing, but looks for the driver and at the options.
+        sa.create_engine(url)
+    except (ImportError, sa_exc.NoSuchModuleError) as error:
+        raise _unusable(f'the driver that {url.drivername}: asks for is missing. {_advice(kind, chosen)}') from error
+    except (sa_exc.ArgumentError, ValueError) as error:
+        raise _unusable(error) from error
+    return url
+
+
+def _advice(kind: _Kind, chosen: str) -> str:
+    return f"Write {chosen}://... and install its driver: pip install '{kind.package}'"
+
+
+def _unusable(reason: object) -> exception.ConfigurationInvalid:
+    return exception.ConfigurationInvalid(reason=f'[placement_database] connection cannot be used: {reason}')

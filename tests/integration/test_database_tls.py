@@ -1,0 +1,78 @@
+"""TLS to the database (doc/database.md#tls-to-the-database), with real certificates on servers that ask for it."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Iterator
+
+import pytest
+import sqlalchemy as sa
+
+from placement import conf as configuration
+from placement import exception
+from placement.db.api import Database
+from tests.support import certificates, databases, private
+
+#: What turns TLS on, with the certificate of the authority; and how the server tells that it is on.
+PARAMETERS = {'postgresql': 'sslmode=verify-full&sslrootcert={}', 'mariadb': 'ssl_ca={}'}
+PLAIN = {'postgresql': 'sslmode=disable', 'mariadb': 'ssl_disabled=true'}
+DATABASES = {'postgresql': 'postgres', 'mariadb': 'mysql'}
+ENCRYPTED = {
+    'postgresql': 'SELECT CAST(ssl AS integer) FROM pg_stat_ssl WHERE pid = pg_backend_pid()',
+    'mariadb': "SELECT variable_value <> '' FROM information_schema.session_status WHERE variable_name = 'Ssl_cipher'",
+}
+
+
+@pytest.fixture(scope='module', params=databases.parameters(*databases.defaults()))
+def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[private.PrivateServer]:
+    """A server that refuses connections without TLS; its certificate is good for the name localhost."""
+    own = tmp_path_factory.mktemp('own')
+    certificates.make(own)
+    with private.running(request.param.server, certificates=own) as started:
+        yield started
+
+
+def _database(url: sa.URL, parameters: str) -> Database:
+    """A database as it is configured, on the server of ``url`` by the name that its certificate is good for."""
+    connection = url.set(query={}).render_as_string(hide_password=False)
+    options = {'connection': connection, 'connection_parameters': parameters}
+    return Database(configuration.load(environ={}, config_files=[], overrides={'placement_database': options}))
+
+
+def _refused(server: private.PrivateServer, parameters: str, host: str = 'localhost') -> str:
+    """What is said to the operator when it cannot be connected."""
+    with pytest.raises(exception.DatabaseUnavailable) as caught:
+        _database(server.url.set(host=host, database=DATABASES[server.name]), parameters).schema_version()
+    return caught.value.for_operators
+
+
+def _ca(server: private.PrivateServer) -> pathlib.Path:
+    return server.home / 'tls' / 'ca.pem'
+
+
+def test_every_connection_is_encrypted(server: private.PrivateServer) -> None:
+    with databases.fresh(server.url) as url:
+        db = _database(url.set(host='localhost'), PARAMETERS[server.name].format(_ca(server)))
+        db.sync()
+        for engine in (db.engine, db.asking_engine):
+            with engine.connect() as connection:
+                assert connection.execute(sa.text(ENCRYPTED[server.name])).scalar() == 1
+        db.dispose()
+
+
+def test_without_tls_the_server_refuses(server: private.PrivateServer) -> None:
+    said = _refused(server, PLAIN[server.name])
+    # MariaDB does not say why.
+    assert 'no encryption' in said or 'Access denied' in said
+
+
+def test_a_certificate_of_somebody_else_is_refused(server: private.PrivateServer, tmp_path: pathlib.Path) -> None:
+    certificates.make(tmp_path)
+    said = _refused(server, PARAMETERS[server.name].format(tmp_path / 'ca.pem'))
+    assert 'certificate verify failed' in said
+
+
+def test_a_certificate_for_another_name_is_refused(server: private.PrivateServer) -> None:
+    said = _refused(server, PARAMETERS[server.name].format(_ca(server)), '127.0.0.1')
+    assert '127.0.0.1' in said
+    assert 'match' in said or 'not valid' in said
