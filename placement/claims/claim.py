@@ -203,11 +203,11 @@ def _bump_providers(together: Together, provider_ids: set[int]) -> None:
 @functools.lru_cache(maxsize=128)
 def _bump(dialect: str, count: int) -> str:
     """The statement that moves ``count`` generations, in the order of their ids."""
-    moved = 'UPDATE resource_providers SET generation = generation + 1, updated_at = ?'
+    moved = 'UPDATE placement_resource_providers SET generation = generation + 1, updated_at = ?'
     which = f'id IN ({statements.marks(count)})'
     if dialect != 'postgresql' or count == 1:
         return f'{moved} WHERE {which}'
-    held = f'SELECT id AS held_id FROM resource_providers WHERE {which} ORDER BY id FOR NO KEY UPDATE'  # noqa: S608
+    held = f'SELECT id AS held_id FROM placement_resource_providers WHERE {which} ORDER BY id FOR NO KEY UPDATE'  # noqa: S608
     return f'WITH held AS ({held}) {moved} FROM held WHERE id = held_id'
 
 
@@ -220,7 +220,7 @@ def _bump_values(tx: sa.Connection, provider_ids: Sequence[int]) -> list[Any]:
 def _delete_rows(together: Together, held: holding.Held) -> None:
     """Delete the rows that were read, by their ids: no other consumer's rows, nor the gaps between, get locked."""
     for batch in statements.batches([row.id for row in held.rows]):
-        text = f'DELETE FROM allocations WHERE id IN ({statements.marks(len(batch))})'  # noqa: S608
+        text = f'DELETE FROM placement_allocations WHERE id IN ({statements.marks(len(batch))})'  # noqa: S608
         together.add(text, *batch, judge=functools.partial(_expect, len(batch)))
 
 
@@ -232,5 +232,5 @@ def _expect(expected: int, count: int) -> None:
 def _insert_rows(together: Together, wishes: Sequence[Wish]) -> None:
     rows = [(wish.consumer_uuid, *wish.slot, wish.amount) for wish in wishes]
     columns = 'consumer_id, resource_provider_id, resource_class_id, used'
-    for text, values in statements.insertions(together.tx, 'allocations', columns, rows):
+    for text, values in statements.insertions(together.tx, 'placement_allocations', columns, rows):
         together.add(text, *values)

@@ -23,10 +23,10 @@ _consumers = tables.consumers
 _MOST = 300
 
 _MOVE_ONE = (
-    'UPDATE consumers SET generation = generation + 1, project_id = ?, user_id = ?, updated_at = ?'
+    'UPDATE placement_consumers SET generation = generation + 1, project_id = ?, user_id = ?, updated_at = ?'
     ' WHERE id = ? AND generation = ?'
 )
-_FORGET_ONE = 'DELETE FROM consumers WHERE id = ? AND generation = ?'
+_FORGET_ONE = 'DELETE FROM placement_consumers WHERE id = ? AND generation = ?'
 _HOLD = (
     sa.select(_consumers.c.id)
     .where(_consumers.c.id.in_(sa.bindparam('ids', expanding=True)))
@@ -126,5 +126,5 @@ def _expect(expected: int, count: int) -> None:
 def _insert(together: Together, new: Sequence[tuple[str, tuple[int, int]]]) -> None:
     rows = [(uuid, 1, *owner) for uuid, owner in new]
     columns = 'uuid, generation, project_id, user_id'
-    for text, values in statements.insertions(together.tx, 'consumers', columns, rows):
+    for text, values in statements.insertions(together.tx, 'placement_consumers', columns, rows):
         together.add(text, *values)

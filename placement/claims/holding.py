@@ -116,11 +116,11 @@ def _reading(consumers: int, providers: int, projects: int, users: int) -> str:
     """The statement that looks for so many things of those kinds."""
     held = ('id', 'resource_provider_id', 'resource_class_id', 'used')
     parts = (
-        _part(_Kind.CONSUMERS, 'consumers', 'uuid', consumers, 'id', 'generation'),
-        _part(_Kind.ALLOCATIONS, 'allocations', 'consumer_id', consumers, *held),
-        _part(_Kind.PROJECTS, 'projects', 'external_id', projects, 'id'),
-        _part(_Kind.USERS, 'users', 'external_id', users, 'id'),
-        _part(_Kind.PROVIDERS, 'resource_providers', 'uuid', providers, 'id'),
+        _part(_Kind.CONSUMERS, 'placement_consumers', 'uuid', consumers, 'id', 'generation'),
+        _part(_Kind.ALLOCATIONS, 'placement_allocations', 'consumer_id', consumers, *held),
+        _part(_Kind.PROJECTS, 'placement_projects', 'external_id', projects, 'id'),
+        _part(_Kind.USERS, 'placement_users', 'external_id', users, 'id'),
+        _part(_Kind.PROVIDERS, 'placement_resource_providers', 'uuid', providers, 'id'),
     )
     return ' UNION ALL '.join(filter(None, parts))
 
@@ -133,10 +133,10 @@ def _part(kind: _Kind, table: str, name: str, count: int, *values: str) -> str:
     return f'SELECT {int(kind)}, {name}, {numbers} FROM {table} WHERE {name} IN ({statements.marks(count)})'  # noqa: S608
 
 
-_FORGET = 'DELETE FROM consumers WHERE uuid = ? RETURNING uuid, id, generation'
-_IS_RECORDED = 'SELECT id FROM consumers WHERE uuid = ?'
+_FORGET = 'DELETE FROM placement_consumers WHERE uuid = ? RETURNING uuid, id, generation'
+_IS_RECORDED = 'SELECT id FROM placement_consumers WHERE uuid = ?'
 _GIVE_UP = (
-    'DELETE FROM allocations WHERE consumer_id = ?'
+    'DELETE FROM placement_allocations WHERE consumer_id = ?'
     ' RETURNING consumer_id, id, resource_provider_id, resource_class_id, used'
 )
 

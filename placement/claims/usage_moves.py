@@ -71,7 +71,7 @@ def _judge(tx: sa.Connection, moves: Sequence[_Move], refuse: Callable[[], None]
 
 def _count(tx: sa.Connection, moves: Sequence[_Move]) -> int:
     which = ' OR '.join(_WHICH.format(*move.slot) for move in moves)
-    return int(tx.exec_driver_sql(f'SELECT count(*) FROM inventories WHERE {which}').scalar_one())  # noqa: S608
+    return int(tx.exec_driver_sql(f'SELECT count(*) FROM placement_inventories WHERE {which}').scalar_one())  # noqa: S608
 
 
 # The statement is put together as text, of integers and a rule that is compiled once for each database: as a tree of
@@ -93,13 +93,13 @@ def _statement(dialect: sa.Dialect, moves: Sequence[_Move]) -> str:
     if dialect.name == 'postgresql' and len(moves) > 1:
         which = ' OR '.join(_WHICH.format(*move.slot) for move in moves)
         return (
-            f'WITH held AS (SELECT id AS held_id FROM inventories WHERE {which}'  # noqa: S608
+            f'WITH held AS (SELECT id AS held_id FROM placement_inventories WHERE {which}'  # noqa: S608
             ' ORDER BY resource_provider_id, resource_class_id FOR NO KEY UPDATE)'
-            f' UPDATE inventories {changed} FROM held WHERE id = held_id AND ({allowed})'
+            f' UPDATE placement_inventories {changed} FROM held WHERE id = held_id AND ({allowed})'
         )
     if dialect.name in ('mysql', 'mariadb'):
-        return f'UPDATE inventories FORCE INDEX ({_INDEX}) {changed} WHERE {allowed}'
-    return f'UPDATE inventories {changed} WHERE {allowed}'
+        return f'UPDATE placement_inventories FORCE INDEX ({_INDEX}) {changed} WHERE {allowed}'
+    return f'UPDATE placement_inventories {changed} WHERE {allowed}'
 
 
 _INDEX = 'uniq_inventories0resource_provider_resource_class'

@@ -28,6 +28,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     :returns: the exit code, 0 when all is well, 127 when the command failed; others belong to the commands.
     """
     args = _parser().parse_args(argv)
+    output.warn_of_installation('placement-manage')
     try:
         conf = _configuration(args.config_file)
         # A change of the schema may keep the server busy for longer than a request may take.

@@ -13,7 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from placement import exception
-from placement.cmd import output
+from placement.audit import checks
+from placement.cmd import output, usage_warning
 from placement.db.api import Database
 from placement.handlers import candidate_query
 from placement.mirror.keeper import Mirror
@@ -83,6 +84,7 @@ def _run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
         output.print_json({'query': pasted.query, 'microversion': version, **told.as_data()})
     else:
         _print(told, conf)
+    usage_warning.warn(len(checks.find(db, conf, 'wrong_usage')))
     return 0
 
 

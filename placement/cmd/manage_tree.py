@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from placement.cmd import output
+from placement.cmd import output, usage_warning
 from placement.db.api import Database
 from placement.reports import forest
 from placement.reports.tree_choice import Choice, summary
@@ -76,7 +76,14 @@ def _run(args: argparse.Namespace, _conf: cfg.ConfigOpts, db: Database) -> int:
         _print_summary(trees)
     else:
         _draw(trees, pager=not args.no_pager)
+    usage_warning.warn(_wrong(trees))
     return 0
+
+
+def _wrong(trees: Iterable[forest.Tree]) -> int:
+    """Of how many inventories the usage does not add up."""
+    stocks = (stock for tree in trees for node in tree.root.walk() for stock in node.inventories)
+    return sum(stock.used != stock.held for stock in stocks)
 
 
 def _draw(trees: Iterable[forest.Tree], pager: bool) -> None:
@@ -136,6 +143,7 @@ def _provider_as_data(node: forest.Node, uuids: dict[int, str]) -> dict[str, Any
                 'allocation_ratio': stock.allocation_ratio,
                 'capacity': stock.capacity,
                 'used': stock.used,
+                'allocated': stock.held,
             }
             for stock in node.inventories
         },
@@ -184,7 +192,9 @@ def _inventory_lines(inventories: Iterable[forest.Stock], console: Console) -> I
         numbers = (
             f'{stock.used} of {stock.capacity} used ({details}total {stock.total}, ratio {stock.allocation_ratio:g})'
         )
-        yield Text.assemble(f'{stock.resource_class:{widest}} ', _bar(stock, console), f' {numbers}')
+        wrong = '' if stock.used == stock.held else f' WRONG: the allocations add up to {stock.held}'
+        bar = _bar(stock, console)
+        yield Text.assemble(f'{stock.resource_class:{widest}} ', bar, f' {numbers}', (wrong, 'bold red'))
 
 
 def _bar(stock: forest.Stock, console: Console) -> Text:

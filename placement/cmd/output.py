@@ -15,7 +15,7 @@ from oslo_db import exception as db_exc
 from rich.console import Console
 from sqlalchemy import exc as sa_exc
 
-from placement import exception
+from placement import exception, installation
 
 #: What a command cannot go on after, and says in one line.
 FAILURES = (exception.PlacementError, db_exc.DBError, sa_exc.SQLAlchemyError, KeyboardInterrupt)
@@ -78,6 +78,12 @@ def add_configuration_option(parser: argparse.ArgumentParser) -> None:
         metavar='FILE',
         help='configuration file (default: placement.conf in $OS_PLACEMENT_CONFIG_DIR or /etc/placement, if it exists)',
     )
+
+
+def warn_of_installation(program: str) -> None:
+    """Say in one line on standard error what is wrong with the installation, if anything."""
+    if trouble := installation.trouble():
+        print(f'{program}: warning: {trouble}', file=sys.stderr)
 
 
 def failed(program: str, error: BaseException) -> None:

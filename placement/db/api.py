@@ -49,6 +49,16 @@ class Dead(exception.DatabaseUnavailable):
     """The connection turned out to be dead at the first statement of a transaction: nothing has happened."""
 
 
+class NoTables(exception.DatabaseUnavailable):
+    """A table of the service is not in the database, which may have been given back to another deployment."""
+
+    @property
+    def for_operators(self) -> str:
+        """Which table it is."""
+        reason = str(self.__cause__ or '').partition('\n')[0]
+        return f'A table of the service is not in the database: {reason}'
+
+
 class Undo(Exception):
     """Raised inside ``Database.write`` to have the transaction rolled back, and the reason found out after that.
 
@@ -300,9 +310,13 @@ class Database:
         """
         from placement.db import migration
 
-        present = self.schema_version()
-        if present != migration.head():
-            raise migration.WrongSchema(present=present or 'none', head=migration.head())
+        with _speaking_of_outages():
+            migration.check(self.engine)
+
+    def foreign_tables(self) -> list[str]:
+        """The tables that only another deployment of such a service has."""
+        with _speaking_of_outages(), self.engine.connect() as connection:
+            return sorted(tables.FOREIGN & set(sa.inspect(connection).get_table_names()))
 
     def stamp(self, revision: str) -> None:
         """Declare the version of the schema, changing nothing else.
@@ -379,4 +393,6 @@ def _speaking_of_outages() -> Iterator[None]:
     except Exception as error:
         if error_kinds.is_away(error):
             raise exception.DatabaseUnavailable from error
+        if error_kinds.lacks_a_table(error):
+            raise NoTables from error
         raise

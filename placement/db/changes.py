@@ -100,12 +100,12 @@ _OF_PROVIDERS = frozenset({What.USAGE, What.PROVIDER, What.REBUILD})
 _OF_NAMES = frozenset({What.NAMES, What.REBUILD})
 #: Table -> what a transaction that changes it has to note.
 _MIRRORED = {
-    'resource_providers': _OF_PROVIDERS,
-    'inventories': _OF_PROVIDERS,
-    'resource_provider_traits': _OF_PROVIDERS,
-    'resource_provider_aggregates': _OF_PROVIDERS,
-    'resource_classes': _OF_NAMES,
-    'traits': _OF_NAMES,
+    'placement_resource_providers': _OF_PROVIDERS,
+    'placement_inventories': _OF_PROVIDERS,
+    'placement_resource_provider_traits': _OF_PROVIDERS,
+    'placement_resource_provider_aggregates': _OF_PROVIDERS,
+    'placement_resource_classes': _OF_NAMES,
+    'placement_traits': _OF_NAMES,
 }
 
 

@@ -43,7 +43,7 @@ def replace(tx: sa.Connection, heard: name_cache.Heard, provider_id: int, uuids:
     """
     together = Together(tx)
     # Whatever was read before may have changed: below microversion 1.19 the generation does not tell.
-    together.add('DELETE FROM resource_provider_aggregates WHERE resource_provider_id = ?', provider_id)
+    together.add('DELETE FROM placement_resource_provider_aggregates WHERE resource_provider_id = ?', provider_id)
     moment = statements.now(tx)
     for batch in statements.batches(uuids):
         if unheard := heard.lacks(batch):
@@ -71,6 +71,6 @@ def _joining(dialect: str, count: int) -> str:
     """The statement that puts a provider into ``count`` aggregates, and holds these until the transaction ends."""
     lock = {'sqlite': '', 'postgresql': ' FOR KEY SHARE'}.get(dialect, ' LOCK IN SHARE MODE')
     return (
-        'INSERT INTO resource_provider_aggregates (resource_provider_id, aggregate_id, created_at)'  # noqa: S608
+        'INSERT INTO placement_resource_provider_aggregates (resource_provider_id, aggregate_id, created_at)'  # noqa: S608
         f' SELECT ?, id, ? FROM placement_aggregates WHERE uuid IN ({statements.marks(count)}) ORDER BY id{lock}'
     )

@@ -63,5 +63,5 @@ def bump_unread(tx: sa.Connection, uuid: str, seen: int) -> int | None:
     return found
 
 
-_BUMP = 'UPDATE resource_providers SET generation = generation + 1, updated_at = ? WHERE'
+_BUMP = 'UPDATE placement_resource_providers SET generation = generation + 1, updated_at = ? WHERE'
 _BUMP_ON_MYSQL = f'{_BUMP} uuid = ? AND generation = ?'.replace('+ 1', '+ (LAST_INSERT_ID(id) > 0)')

@@ -192,7 +192,7 @@ def _remove(together: Together, provider: KnownProvider, rows: Sequence[sa.Row[A
     for batch in statements.batches([row.id for row in rows]):
         unused = f'id IN ({statements.marks(len(batch))}) AND used = 0'
         judge = functools.partial(_expect, len(batch))
-        together.add(f'DELETE FROM inventories WHERE {unused}', *batch, judge=judge)  # noqa: S608
+        together.add(f'DELETE FROM placement_inventories WHERE {unused}', *batch, judge=judge)  # noqa: S608
 
 
 def _expect(expected: int, count: int) -> None:
@@ -207,7 +207,7 @@ def _of_class(rows: Iterable[sa.Row[Any]], class_id: int) -> sa.Row[Any] | None:
 def _insert(together: Together, provider: KnownProvider, records: Mapping[int, Inventory], otherwise: str = '') -> None:
     """Store records, by class id; ``otherwise``, made by ``statements``, says what to do with those that are there."""
     rows = [(provider.id, class_id, 0, *_values(record)) for class_id, record in sorted(records.items())]
-    for text, values in statements.insertions(together.tx, 'inventories', _COLUMNS, rows):
+    for text, values in statements.insertions(together.tx, 'placement_inventories', _COLUMNS, rows):
         together.add(text + otherwise, *values)
 
 
@@ -230,7 +230,7 @@ def _overwriting(count: int) -> str:
     cases = ' '.join(['WHEN ? THEN ?'] * count)
     changed = ', '.join(f'{name} = CASE resource_class_id {cases} END' for name in _WRITABLE)
     mine = f'resource_provider_id = ? AND resource_class_id IN ({statements.marks(count)})'
-    return f'UPDATE inventories SET {changed}, updated_at = ? WHERE {mine}'  # noqa: S608
+    return f'UPDATE placement_inventories SET {changed}, updated_at = ? WHERE {mine}'  # noqa: S608
 
 
 _KEY = 'resource_provider_id, resource_class_id'

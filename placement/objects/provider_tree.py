@@ -42,13 +42,13 @@ def insert(
         _lock_roots(tx, [parent.root_id])
     with _parent_may_vanish():
         own_id = statements.insert_one(
-            tx, 'resource_providers', _COLUMNS, (name, uuid, 0, parent_id, root_id), created_at
+            tx, 'placement_resource_providers', _COLUMNS, (name, uuid, 0, parent_id, root_id), created_at
         )
     changes.providers(tx, [own_id])
     if root_id is None:
         together = Together(tx)
         # Unstamped, as that is a part of its creation.
-        together.add('UPDATE resource_providers SET root_provider_id = id WHERE id = ?', own_id)
+        together.add('UPDATE placement_resource_providers SET root_provider_id = id WHERE id = ?', own_id)
         together.run_last()
     return own_id, root_uuid
 
@@ -163,7 +163,7 @@ def _unstamped(*conditions: sa.ColumnElement[bool]) -> sa.Update:
     return _providers.update().where(*conditions).values(updated_at=_providers.c.updated_at)
 
 
-_RENAME = 'UPDATE resource_providers SET name = ?, updated_at = ? WHERE uuid = ?'
+_RENAME = 'UPDATE placement_resource_providers SET name = ?, updated_at = ? WHERE uuid = ?'
 _COLUMNS = 'name, uuid, generation, parent_provider_id, root_provider_id'
 _ROOTS = sa.and_(_providers.c.id.in_(sa.bindparam('roots', expanding=True)), _providers.c.parent_provider_id.is_(None))
 

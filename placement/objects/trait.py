@@ -160,10 +160,10 @@ class Exchange:
         generation.bump(together, provider)
         for batch in statements.batches(self._gone):
             gone = f'resource_provider_id = ? AND trait_id IN ({statements.marks(len(batch))})'
-            together.add(f'DELETE FROM resource_provider_traits WHERE {gone}', provider.id, *batch)  # noqa: S608
+            together.add(f'DELETE FROM placement_resource_provider_traits WHERE {gone}', provider.id, *batch)  # noqa: S608
         rows = [(provider.id, id_) for id_ in sorted(added.values())]
         columns = 'resource_provider_id, trait_id'
-        for text, values in statements.insertions(tx, 'resource_provider_traits', columns, rows):
+        for text, values in statements.insertions(tx, 'placement_resource_provider_traits', columns, rows):
             together.add(text, *values)
         try:
             together.run_last()

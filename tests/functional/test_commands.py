@@ -18,6 +18,8 @@ _COMMANDS = [
     pytest.param(lambda: manage.main(['db', 'sync']), manage.FAILED, id='db sync'),
     pytest.param(lambda: manage.main(['db', 'rebuild-mirrors']), manage.FAILED, id='db rebuild-mirrors'),
     pytest.param(lambda: manage.main(['db', 'adopt']), manage.FAILED, id='db adopt'),
+    pytest.param(lambda: manage.main(['db', 'leave']), manage.FAILED, id='db leave'),
+    pytest.param(lambda: manage.main(['db', 'online_data_migrations']), manage.FAILED, id='db online_data_migrations'),
     pytest.param(lambda: manage.main(['tree']), manage.FAILED, id='tree'),
     pytest.param(lambda: status.main(['upgrade', 'check']), status.FAILED, id='upgrade check'),
     pytest.param(lambda: api.main(['--bind', '127.0.0.1:0']), 1, id='placement-api'),
@@ -30,6 +32,20 @@ def test_version(main: Callable[[list[str]], int], capsys: pytest.CaptureFixture
         main(['--version'])
     assert ended.value.code == 0
     assert capsys.readouterr().out == f'placement {metadata.version("placement")}\n'
+
+
+@pytest.mark.parametrize('options', [[], ['--max-count', '50']])
+def test_there_are_no_online_data_migrations(
+    options: list[str], tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv('OS_PLACEMENT_CONFIG_DIR', str(tmp_path))
+    monkeypatch.setenv('OS_PLACEMENT_DATABASE__CONNECTION', f'sqlite:///{tmp_path}/placement.sqlite')
+    assert manage.main(['db', 'online_data_migrations', *options]) == manage.FAILED
+    assert 'placement-manage db sync' in capsys.readouterr().err
+    assert manage.main(['db', 'sync']) == 0
+    capsys.readouterr()
+    assert manage.main(['db', 'online_data_migrations', *options]) == 0
+    assert capsys.readouterr().out.startswith('There is nothing to do: ')
 
 
 @pytest.mark.parametrize(('run', 'code'), _COMMANDS)

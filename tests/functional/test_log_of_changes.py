@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 import sqlalchemy as sa
 from oslo_config import cfg
 
+from placement import deploy
 from placement.claims.request import ConsumerClaim
 from placement.cmd import manage, manage_audit
 from placement.db import changes, tables
@@ -23,6 +24,14 @@ from placement.web.context import RequestContext
 from tests.support import damage
 
 Logged = Callable[[], dict[int, What]]
+
+
+@pytest.fixture
+def app(conf: cfg.ConfigOpts) -> Iterator[deploy.Application]:
+    """An application that synchronised its database itself, so that it has the only writer."""
+    made = deploy.loadapp(conf)
+    yield made
+    made.db.dispose()
 
 
 @pytest.fixture

@@ -12,6 +12,8 @@ from oslo_config import cfg
 
 from placement.claims.request import ConsumerClaim
 from placement.cmd import manage
+from placement.db import tables
+from placement.db.api import Database
 from placement.objects.allocation import AllocationList
 from placement.objects.inventory import Inventory
 from placement.objects.resource_provider import ResourceProvider
@@ -51,6 +53,18 @@ def refusal(capsys: pytest.CaptureFixture[str], query: str, *options: str) -> st
     printed = capsys.readouterr()
     assert printed.out == ''
     return printed.err
+
+
+@pytest.mark.usefixtures('hosts')
+def test_what_does_not_add_up_is_said(db: Database, capsys: pytest.CaptureFixture[str]) -> None:
+    """A search goes by what is recorded as used."""
+    assert manage.main(['explain', 'resources=VCPU:3']) == 0
+    assert capsys.readouterr().err == ''
+    with db.engine.begin() as connection:
+        connection.execute(tables.allocations.update().values(used=5))
+    for options in ([], ['--format', 'json']):
+        assert manage.main(['explain', 'resources=VCPU:3', *options]) == 0
+        assert capsys.readouterr().err.startswith('Warning: of 1 inventory, what is recorded as used is not the sum of')
 
 
 @pytest.mark.usefixtures('hosts')

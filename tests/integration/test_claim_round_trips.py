@@ -119,7 +119,7 @@ def test_a_dead_connection_is_replaced(
     consumer = put(context, hosts)
     databases.end_connections(database)
     with db.reader() as connection:
-        assert connection.exec_driver_sql('SELECT count(*) FROM consumers').scalar_one() > 0
+        assert connection.exec_driver_sql('SELECT count(*) FROM placement_consumers').scalar_one() > 0
     databases.end_connections(database)
     AllocationList.delete_all_by_consumer(context, consumer)
     with pytest.raises(exception.AllocationsNotFound):
@@ -133,10 +133,10 @@ def test_a_connection_that_dies_later_is_an_outage(database: sa.URL, db: Databas
 
     def work(tx: sa.Connection) -> None:
         begun.append(tx)
-        tx.exec_driver_sql('SELECT id FROM consumers')
+        tx.exec_driver_sql('SELECT id FROM placement_consumers')
         databases.end_connections(database)
         if at == 'statement':
-            tx.exec_driver_sql('SELECT id FROM consumers')
+            tx.exec_driver_sql('SELECT id FROM placement_consumers')
 
     with pytest.raises(exception.DatabaseUnavailable):
         db.write(work)
