@@ -7,15 +7,16 @@ import sys
 from collections.abc import Sequence
 
 from placement import conf as placement_conf
-from placement.cmd import manage_audit, manage_db, manage_explain, manage_tree, output
+from placement.cmd import manage_audit, manage_db, manage_explain, manage_openapi, manage_tree, output
 from placement.db.api import Database
 
 #: Exit code of a command that could not do what it was asked.
 FAILED = 127
 
 #: One module for each command; each has ``add_parser(subparsers)``, which sets ``run(args, conf, db) -> exit code``,
-#: and ``needs_schema=False`` if it works on a database without our schema.
-_COMMANDS = (manage_db, manage_audit, manage_tree, manage_explain)
+#: and ``needs_schema=False`` if it works on a database without our schema, or ``needs_database=False`` if it needs
+#: neither configuration nor database: ``run(args) -> exit code``.
+_COMMANDS = (manage_db, manage_audit, manage_tree, manage_explain, manage_openapi)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -25,6 +26,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     :returns: the exit code, 0 when all is well, 127 when the command failed; others belong to the commands.
     """
     args = _parser().parse_args(argv)
+    if not args.needs_database:
+        return int(args.run(args))
     try:
         conf = placement_conf.load(argv=['--config-file', args.config_file] if args.config_file else [])
         # A change of the schema may keep the server busy for longer than a request may take.
@@ -49,7 +52,7 @@ def _parser() -> argparse.ArgumentParser:
         epilog='The database is the one of [placement_database] connection in the configuration file, or of the'
         ' environment variable OS_PLACEMENT_DATABASE__CONNECTION.',
     )
-    parser.set_defaults(needs_schema=True)
+    parser.set_defaults(needs_schema=True, needs_database=True)
     output.add_common_options(parser)
     commands = parser.add_subparsers(title='commands', metavar='COMMAND', required=True)
     for module in _COMMANDS:

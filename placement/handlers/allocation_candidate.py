@@ -19,6 +19,8 @@ from placement.mirror.records import Record
 from placement.objects import candidate_bounds
 from placement.objects.allocation_candidate import AllocationCandidates
 from placement.policies import allocation_candidate as policies
+from placement.schemas import allocation_candidate as schema
+from placement.schemas import shown
 from placement.web import microversion, request_log, util
 from placement.web.answers import Answer
 from placement.web.context import RequestContext
@@ -39,6 +41,8 @@ LOG = log.getLogger(__name__)
         ),
         Answer(exception.TraitNotFound, '{error}', exc.HTTPBadRequest),
     ),
+    query=schema.GET,
+    gives={200: shown.CANDIDATES},
 )
 def list_allocation_candidates(req: webob.Request, context: RequestContext) -> webob.Response:
     """Find the candidates for the request in the query string."""
