@@ -1,12 +1,33 @@
-"""For every test: a watch over the log of changes."""
+"""For every test: a watch over the log of changes, and how a run is divided between processes."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 
 from tests.support import log_watch
+
+#: As many examples as generated tests can ask for: ``pytest --hypothesis-profile thorough``.
+settings.register_profile('thorough')
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """What ``-n auto`` stands for: many tests wait for servers, and some start several processes of their own."""
+    return min(max(os.cpu_count() or 2, 2), 4)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let one process run what shares a server, a database or the requests before it; needs ``--dist loadgroup``."""
+    for item in items:
+        assert isinstance(item, pytest.Function)
+        shared = [one for one in item._fixtureinfo.name2fixturedefs.values() if one[-1].scope == 'module']
+        values = item.callspec.params if hasattr(item, 'callspec') else {}
+        if shared:
+            parts = [getattr(values[name], 'name', '') for name in ('suite', 'setting') if name in values]
+            item.add_marker(pytest.mark.xdist_group('-'.join([item.path.stem, *parts])))
 
 
 @pytest.fixture(scope='session', autouse=True)

@@ -64,14 +64,7 @@ def repair(db: Database, finding: Finding) -> None:
 
 def _wrong_usage(tx: sa.Connection, _conf: cfg.ConfigOpts) -> Iterator[Finding]:
     """``inventories.used`` is the sum of the allocations."""
-    held = (
-        sa.select(sa.func.coalesce(sa.func.sum(_allocations.c.used), 0))
-        .where(_allocations.c.resource_provider_id == _inventories.c.resource_provider_id)
-        .where(_allocations.c.resource_class_id == _inventories.c.resource_class_id)
-        .correlate(_inventories)
-        .scalar_subquery()
-    )
-    for row in tx.execute(_inventory_rows(held.label('held')).where(_inventories.c.used != held)):
+    for row in tx.execute(_inventory_rows(tables.HELD.label('held')).where(_inventories.c.used != tables.HELD)):
         detail = f'recorded as used: {row.used}; sum of the allocations: {row.held}'
         yield Finding(_subject(row), detail, repairs.usage(row.id))
 

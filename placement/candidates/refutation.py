@@ -50,7 +50,7 @@ def refute(slots: Sequence[Slot], providers: Providers, meter: Meter) -> Reason 
 
     :raises OutOfSteps: ``meter`` says that it takes too long.
     """
-    names = [name for slot in slots for name, _ in slot.step.resources]
+    names = [name for slot in slots for name, _ in slot.part.resources]
     if len(set(names)) == len(names) and sum(slot.isolated for slot in slots) < 2:
         return None
     try:
@@ -93,7 +93,7 @@ def _contested(slots: Sequence[Slot]) -> Iterator[tuple[str, list[_Asking]]]:
     """Yield the classes that several slots name, with these slots, the smallest amount first."""
     naming: defaultdict[str, list[_Asking]] = defaultdict(list)
     for slot in slots:
-        for name, amount in slot.step.resources:
+        for name, amount in slot.part.resources:
             naming[name].append(_Asking(amount, slot.options, slot.isolated))
     for name, asking in naming.items():
         if len(asking) > 1:

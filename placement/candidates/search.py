@@ -15,11 +15,11 @@ import itertools
 import random
 from collections.abc import Hashable, Iterable, Iterator
 
-from placement.candidates import refutation, slots, steps, walk
+from placement.candidates import parts, refutation, slots, walk
 from placement.candidates.budget import Bound, Budget, Meter, OutOfSteps
+from placement.candidates.providers import Anchor, Provider
 from placement.candidates.reasons import Rejections
 from placement.candidates.request import CandidateRequest
-from placement.candidates.rows import Anchor, Provider
 from placement.candidates.sites import Amounts, Candidate, Placement, Site
 from placement.candidates.size import Size, at_most
 
@@ -77,8 +77,8 @@ class Finder:
     """
 
     def __init__(self, request: CandidateRequest, budget: Budget, rejections: Rejections | None = None) -> None:
-        self._plan = steps.compile_request(request)
-        self._matcher = slots.Matcher(self._plan, rejections)
+        self._compiled = parts.compile_request(request)
+        self._matcher = slots.Matcher(self._compiled, rejections)
         self._budget = budget
         self._rejections = rejections
 
@@ -115,14 +115,14 @@ class Finder:
             return
         reason = refutation.refute(places, anchor.tree + anchor.sharing, meter)
         if reason is None:
-            yield from walk.walk(places, walk.Board(self._plan, anchor, meter), meter, self._rejections)
+            yield from walk.walk(places, walk.Board(self._compiled, anchor, meter), meter, self._rejections)
         elif self._rejections is not None:
             self._rejections['', reason] += 1
 
 
 def served_by(request: CandidateRequest, sharing: tuple[Provider, ...]) -> bool:
     """Say whether sharing providers alone could serve every part of the request."""
-    return bool(slots.Matcher(steps.compile_request(request)).slots(Anchor((), sharing), Meter(Budget())))
+    return bool(slots.Matcher(parts.compile_request(request)).slots(Anchor((), sharing), Meter(Budget())))
 
 
 def search(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Generic, TypeVar
 
-from placement.candidates.rows import Anchor, Provider
+from placement.candidates.providers import Anchor, Provider
 
 #: However the source names aggregates.
 Aggregate = TypeVar('Aggregate')

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import Protocol
 
-from placement.candidates.rows import Anchor
+from placement.candidates.providers import Anchor
 
 #: (position, class name, amount) triples.
 Amounts = tuple[tuple[int, str, int], ...]
@@ -21,8 +21,8 @@ class Site(Protocol):
     def shape(self) -> Hashable:
         """What the placements depend on; equal shapes have equal ones. None: like no other.
 
-        That is the number of tree members and of sharing providers, and by position: which steps of the request it
-        could take, the headroom of every class that more than one step names, the traits that the unnumbered group
+        That is the number of tree members and of sharing providers, and by position: which parts of the request it
+        could take, the headroom of every class that more than one part names, the traits that the unnumbered group
         requires, and whether it is a sharing provider (in the tree too). Below 1.29 also which sharing providers are of
         one tree.
         """

@@ -1,4 +1,4 @@
-"""Who may take which step at one anchor, in the order in which the walk places them.
+"""Who may take which part at one anchor, in the order in which the walk places them.
 
 Providers are known by position: the tree, root first, and then the sharing providers.
 """
@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from placement.candidates.budget import Meter
 from placement.candidates.collective import Later
+from placement.candidates.parts import CompiledRequest, Part
+from placement.candidates.providers import Anchor, Provider
 from placement.candidates.reasons import Reason, Rejections
-from placement.candidates.rows import Anchor, Provider
-from placement.candidates.steps import Plan, Step
 
 Providers = tuple[Provider, ...]
 Options = tuple[int, ...]
@@ -25,7 +25,7 @@ _OPENING = 10
 
 @dataclass(eq=False)
 class Slot:
-    """One step at one anchor, with the positions of the providers that could take it alone, ascending.
+    """One part at one anchor, with the positions of the providers that could take it alone, ascending.
 
     Slots with equal options have the same object for it.
 
@@ -35,9 +35,9 @@ class Slot:
     slot can use the anchor's own tree.
     """
 
-    __slots__ = ('brings', 'collective', 'isolated', 'later', 'options', 'run', 'step', 'tree_later')
+    __slots__ = ('brings', 'collective', 'isolated', 'later', 'options', 'part', 'run', 'tree_later')
 
-    step: Step
+    part: Part
     options: Options
     run: int
     isolated: bool
@@ -48,16 +48,16 @@ class Slot:
 
 
 class Matcher:
-    """Finds the options of each step of one plan; what depends on sharing providers alone is worked out once."""
+    """Finds the options of each part of one request; what depends on sharing providers alone is worked out once."""
 
     #: Distinct sets of sharing providers to remember.
     REMEMBERED = 64
 
-    def __init__(self, plan: Plan, rejections: Rejections | None = None) -> None:
-        self._plan = plan
+    def __init__(self, compiled: CompiledRequest, rejections: Rejections | None = None) -> None:
+        self._compiled = compiled
         self._rejections = rejections
-        self._distinct = tuple(dict.fromkeys(plan.steps))
-        self._kinds = [self._distinct.index(step) for step in plan.steps]
+        self._distinct = tuple(dict.fromkeys(compiled.parts))
+        self._kinds = [self._distinct.index(part) for part in compiled.parts]
         self._shared: dict[Providers, list[Options]] = {}
 
     def slots(self, anchor: Anchor, meter: Meter) -> list[Slot]:
@@ -70,16 +70,16 @@ class Matcher:
         shared = self._from_sharing(anchor.sharing, meter) if anchor.sharing else None
         root = anchor.tree[0] if anchor.tree else None
         options = []
-        for kind, step in enumerate(self._distinct):
+        for kind, part in enumerate(self._distinct):
             meter.prepare(1 + shared_from)
-            fit = self._fitting(step, anchor.tree, root)
+            fit = self._fitting(part, anchor.tree, root)
             if shared and shared[kind]:
                 fit += tuple([shared_from + index for index in shared[kind]])
             if not fit:
                 return []
-            meter.prepare(len(fit) * len(step.resources))
+            meter.prepare(len(fit) * len(part.resources))
             options.append(fit)
-        return _in_order(self._plan, anchor, [options[kind] for kind in self._kinds])
+        return _in_order(self._compiled, anchor, [options[kind] for kind in self._kinds])
 
     def _from_sharing(self, sharing: Providers, meter: Meter) -> list[Options]:
         found = self._shared.get(sharing)
@@ -87,42 +87,42 @@ class Matcher:
             if len(self._shared) >= self.REMEMBERED:
                 self._shared.clear()
             meter.prepare(len(sharing) * len(self._distinct))
-            found = [self._fitting(step, sharing, None) for step in self._distinct]
+            found = [self._fitting(part, sharing, None) for part in self._distinct]
             self._shared[sharing] = found
         return found
 
-    def _fitting(self, step: Step, providers: Providers, root: Provider | None) -> Options:
+    def _fitting(self, part: Part, providers: Providers, root: Provider | None) -> Options:
         if self._rejections is None:
-            return tuple([index for index, one in enumerate(providers) if step.refusal(one, root) is None])
-        return tuple([i for i, one in enumerate(providers) if not self._counted(step, step.refusal(one, root))])
+            return tuple([index for index, one in enumerate(providers) if part.rejection(one, root) is None])
+        return tuple([i for i, one in enumerate(providers) if not self._counted(part, part.rejection(one, root))])
 
-    def _counted(self, step: Step, reason: Reason | None) -> bool:
+    def _counted(self, part: Part, reason: Reason | None) -> bool:
         if reason is not None and self._rejections is not None:
-            self._rejections[step.group, reason] += 1
+            self._rejections[part.group, reason] += 1
         return reason is not None
 
 
-def _in_order(plan: Plan, anchor: Anchor, options: Sequence[Options]) -> list[Slot]:
-    """Make the slots, given the options of each step of the plan."""
+def _in_order(compiled: CompiledRequest, anchor: Anchor, options: Sequence[Options]) -> list[Slot]:
+    """Make the slots, given the options of each part of the compiled request."""
     runs: dict[tuple[object, ...], int] = {}
     same: dict[Options, Options] = {}
     slots = []
-    for step, found in zip(plan.steps, options, strict=True):
+    for part, found in zip(compiled.parts, options, strict=True):
         fit = same.setdefault(found, found)
-        isolated = plan.isolate and step.numbered
-        collective = bool(plan.traits) and not step.numbered
-        run = runs.setdefault((step.resources, fit, isolated, collective), len(runs))
-        slots.append(Slot(step, fit, run, isolated, collective, {}, _NOTHING, False))
-    slots.sort(key=lambda slot: (len(slot.options), -slot.step.size, slot.run))
-    _look_ahead(plan, anchor, slots)
+        isolated = compiled.isolate and part.numbered
+        collective = bool(compiled.traits) and not part.numbered
+        run = runs.setdefault((part.resources, fit, isolated, collective), len(runs))
+        slots.append(Slot(part, fit, run, isolated, collective, {}, _NOTHING, False))
+    slots.sort(key=lambda slot: (len(slot.options), -slot.part.size, slot.run))
+    _look_ahead(compiled, anchor, slots)
     return slots
 
 
-def _look_ahead(plan: Plan, anchor: Anchor, slots: Sequence[Slot]) -> None:
+def _look_ahead(compiled: CompiledRequest, anchor: Anchor, slots: Sequence[Slot]) -> None:
     """Tell each slot what the ones after it can still bring."""
     tree_later = False
     later = _NOTHING
-    brings = _brought(plan, anchor, slots) if plan.traits else {}
+    brings = _brought(compiled, anchor, slots) if compiled.traits else {}
     for slot in reversed(slots):
         slot.tree_later = tree_later
         slot.later = later
@@ -132,7 +132,7 @@ def _look_ahead(plan: Plan, anchor: Anchor, slots: Sequence[Slot]) -> None:
             later = later.preceded_by(frozenset([brings[position] for position in slot.options]))
 
 
-def _brought(plan: Plan, anchor: Anchor, slots: Sequence[Slot]) -> dict[int, int]:
+def _brought(compiled: CompiledRequest, anchor: Anchor, slots: Sequence[Slot]) -> dict[int, int]:
     providers = anchor.tree + anchor.sharing
     positions: set[int] = set().union(*(slot.options for slot in slots if slot.collective))
-    return {position: plan.traits.of(providers[position].traits) for position in positions}
+    return {position: compiled.traits.of(providers[position].traits) for position in positions}

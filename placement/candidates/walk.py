@@ -8,12 +8,12 @@ from typing import TypeVar
 
 from placement.candidates import refutation
 from placement.candidates.budget import Meter
+from placement.candidates.parts import CompiledRequest
+from placement.candidates.providers import Anchor
 from placement.candidates.reasons import Reason, Rejections
 from placement.candidates.request import SHARING_TRAIT
-from placement.candidates.rows import Anchor
 from placement.candidates.sites import Amounts, Placement
 from placement.candidates.slots import Slot
-from placement.candidates.steps import Plan
 
 _Key = TypeVar('_Key')
 
@@ -27,25 +27,25 @@ _PATIENCE = 500
 class Board:
     """What is placed so far at one anchor."""
 
-    def __init__(self, plan: Plan, anchor: Anchor, meter: Meter) -> None:
+    def __init__(self, compiled: CompiledRequest, anchor: Anchor, meter: Meter) -> None:
         self._meter = meter
         self._providers = anchor.tree + anchor.sharing
         self._shared_from = len(anchor.tree)
         self._tree_required = bool(anchor.tree)
-        self._nested_aware = plan.nested_aware
+        self._nested_aware = compiled.nested_aware
         self._from_tree = 0
         self._held: dict[tuple[int, str], int] = {}
         #: The positions that numbered groups have, when they must not share.
         self.isolated: set[int] = set()
         self._by_tree: defaultdict[int, list[int]] = defaultdict(list)
-        self._missing = [plan.traits.all]
+        self._missing = [compiled.traits.all]
 
-    def refusal(self, slot: Slot, position: int) -> Reason | None:
+    def rejection(self, slot: Slot, position: int) -> Reason | None:
         """Return the rule that a provider would break in ``slot`` next to what is placed, None when it fits."""
         if slot.isolated and position in self.isolated:
             return Reason.ISOLATED
         provider = self._providers[position]
-        for name, amount in slot.step.resources:
+        for name, amount in slot.part.resources:
             held = self._held.get((position, name))
             if held is not None and held + amount > provider.inventories[name].headroom:
                 return Reason.MERGED
@@ -63,7 +63,7 @@ class Board:
 
     def put(self, slot: Slot, position: int) -> None:
         """Place ``slot`` on the provider at ``position``."""
-        for name, amount in slot.step.resources:
+        for name, amount in slot.part.resources:
             key = (position, name)
             self._held[key] = self._held.get(key, 0) + amount
         self._from_tree += position < self._shared_from
@@ -76,7 +76,7 @@ class Board:
 
     def take_back(self, slot: Slot, position: int) -> None:
         """Undo the latest ``put``, which was this one."""
-        for name, amount in slot.step.resources:
+        for name, amount in slot.part.resources:
             key = (position, name)
             self._held[key] -= amount
             if not self._held[key]:
@@ -161,14 +161,14 @@ def _promises(slots: Sequence[Slot], depth: int, board: Board, meter: Meter) -> 
 def _next_fitting(slot: Slot, index: int, board: Board, meter: Meter, rejections: Rejections | None) -> int | None:
     """Return the index of the first option from ``index`` on that fits, None when there is no more."""
     options = slot.options
-    steps = len(slot.step.resources)
+    cost = len(slot.part.resources)
     while index < len(options):
-        meter.spend(steps)
-        reason = board.refusal(slot, options[index])
+        meter.spend(cost)
+        reason = board.rejection(slot, options[index])
         if reason is None:
             return index
         if rejections is not None:
-            rejections[slot.step.group, reason] += 1
+            rejections[slot.part.group, reason] += 1
         index += 1
     return None
 
@@ -176,7 +176,7 @@ def _next_fitting(slot: Slot, index: int, board: Board, meter: Meter, rejections
 def _runs_overlap(slots: Sequence[Slot]) -> bool:
     run_of: dict[str, int] = {}
     for slot in slots:
-        for name, _ in slot.step.resources:
+        for name, _ in slot.part.resources:
             if run_of.setdefault(name, slot.run) != slot.run:
                 return True
     return False

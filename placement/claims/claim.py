@@ -12,8 +12,9 @@ failed.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import sqlalchemy as sa
 from oslo_db import exception as db_exc
@@ -22,11 +23,10 @@ from placement import exception
 from placement.absent import Absent
 from placement.claims import consumer_records, holding, owners, refusal, usage_moves
 from placement.claims.request import ConsumerClaim, Wish
-from placement.claims.usage_moves import Slot
+from placement.claims.usage_moves import InventoryKey
 from placement.db import api as db_api
 from placement.db import changes, statements, tables
-
-_allocations, _providers = tables.allocations, tables.resource_providers
+from placement.db.together import Together
 
 
 def replace_allocations(context: Any, claims: Sequence[ConsumerClaim]) -> None:
@@ -57,16 +57,20 @@ def _delete(tx: sa.Connection, consumer_uuid: str) -> None:
     held = _take(tx, consumer_uuid)
     if not held.rows:
         raise exception.AllocationsNotFound(consumer=consumer_uuid)
-    usage_moves.apply(tx, held.amounts(), {})
+    together = Together(tx)
+    usage_moves.add(together, held.amounts(), {}, _start_over)
     changes.usage(tx, held.provider_ids())
+    together.run_last()
 
 
 def _give_up(tx: sa.Connection, claim: ConsumerClaim) -> None:
     held = _take(tx, claim.consumer_uuid)
     _check_generation(claim, held.generations().get(claim.consumer_uuid))
-    _bump_providers(tx, held.provider_ids())
-    usage_moves.apply(tx, held.amounts(), {})
+    together = Together(tx)
+    _bump_providers(together, held.provider_ids())
+    usage_moves.add(together, held.amounts(), {}, _start_over)
     changes.usage(tx, held.provider_ids())
+    together.run_last()
 
 
 def _take(tx: sa.Connection, consumer_uuid: str) -> holding.Held:
@@ -74,8 +78,10 @@ def _take(tx: sa.Connection, consumer_uuid: str) -> holding.Held:
     if holding.can_take(tx):
         return holding.take(tx, consumer_uuid)
     held = holding.read(tx, [consumer_uuid])
-    consumer_records.write(tx, [consumer_records.Wanted(consumer_uuid, None)], held.consumers)
-    _delete_rows(tx, held)
+    together = Together(tx)
+    consumer_records.write(together, [consumer_records.Wanted(consumer_uuid, None)], held.consumers)
+    _delete_rows(together, held)
+    together.run()
     return held
 
 
@@ -88,15 +94,29 @@ def _replace(db: Any, tx: sa.Connection, claims: Sequence[ConsumerClaim]) -> Non
     for claim in claims:
         _check_generation(claim, generations.get(claim.consumer_uuid))
     wishes = _resolve(db, tx, claims, held)
-    consumer_records.write(tx, _owned(tx, claims, held), held.consumers)
+    owned = _owned(tx, claims, held)
     touched = _touched_providers(claims, wishes, held)
-    _bump_providers(tx, touched)
-    if not usage_moves.apply(tx, held.amounts(), _by_slot(wishes)):
+
+    def refuse() -> None:
         consumers = [claim.consumer_uuid for claim in claims]
         raise db_api.Undo(lambda after: refusal.explain(after, wishes, consumers, held))
-    _delete_rows(tx, held)
-    _insert_rows(tx, wishes)
+
+    together = Together(tx)
+    consumer_records.write(together, owned, held.consumers)
+    _bump_providers(together, touched)
+    usage_moves.add(together, held.amounts(), _by_slot(wishes), refuse)
+    _delete_rows(together, held)
+    _insert_rows(together, wishes)
     changes.usage(tx, touched | held.provider_ids())
+    try:
+        together.run_last()
+    except (db_exc.DBReferenceError, db_exc.DBDuplicateEntry) as error:
+        # A consumer or its rows appeared, or a provider vanished, since we looked; the next attempt sees it.
+        _start_over(error)
+
+
+def _start_over(error: Exception | None = None) -> NoReturn:
+    raise db_api.TryAgain(exception.ConcurrentUpdate()) from error
 
 
 # Look-ups ------------------------------------------------------------------------------------------------
@@ -141,8 +161,8 @@ def _resolve(db: Any, tx: sa.Connection, claims: Sequence[ConsumerClaim], held: 
     ]
 
 
-def _by_slot(wishes: Sequence[Wish]) -> dict[Slot, list[int]]:
-    amounts: dict[Slot, list[int]] = {}
+def _by_slot(wishes: Sequence[Wish]) -> dict[InventoryKey, list[int]]:
+    amounts: dict[InventoryKey, list[int]] = {}
     for wish in wishes:
         amounts.setdefault(wish.slot, []).append(wish.amount)
     return amounts
@@ -176,47 +196,43 @@ def _owned(tx: sa.Connection, claims: Sequence[ConsumerClaim], held: holding.Hel
     ]
 
 
-_TOUCHED = _providers.c.id.in_(sa.bindparam('ids', expanding=True))
-# Built once: that costs more than some databases take to run it.
-_BUMP = _providers.update().where(_TOUCHED).values(generation=_providers.c.generation + 1)
-
-
-def _bump_in_order(tx: sa.Connection) -> sa.Update:
-    which = statements.held_in_order(tx, _providers, _TOUCHED)
-    return _BUMP if which is _TOUCHED else _BUMP.where(which)
-
-
-def _bump_providers(tx: sa.Connection, provider_ids: set[int]) -> None:
+def _bump_providers(together: Together, provider_ids: set[int]) -> None:
     """Move the generations. Added to whatever they are now: two claims that both fit need not refuse each other."""
     for batch in statements.batches(sorted(provider_ids)):
-        tx.execute(_BUMP if len(batch) == 1 else _bump_in_order(tx), {'ids': batch})
+        together.add(_bump(together.tx.dialect.name, len(batch)), *_bump_values(together.tx, batch))
 
 
-_DELETE_ROWS = _allocations.delete().where(_allocations.c.id.in_(sa.bindparam('ids', expanding=True)))
+@functools.lru_cache(maxsize=128)
+def _bump(dialect: str, count: int) -> str:
+    """The statement that moves ``count`` generations, in the order of their ids."""
+    moved = 'UPDATE placement_resource_providers SET generation = generation + 1, updated_at = ?'
+    which = f'id IN ({statements.marks(count)})'
+    if dialect != 'postgresql' or count == 1:
+        return f'{moved} WHERE {which}'
+    held = f'SELECT id AS held_id FROM placement_resource_providers WHERE {which} ORDER BY id FOR NO KEY UPDATE'  # noqa: S608
+    return f'WITH held AS ({held}) {moved} FROM held WHERE id = held_id'
 
 
-def _delete_rows(tx: sa.Connection, held: holding.Held) -> None:
+def _bump_values(tx: sa.Connection, provider_ids: Sequence[int]) -> list[Any]:
+    moment = statements.now(tx)
+    first = tx.dialect.name == 'postgresql' and len(provider_ids) > 1
+    return [*provider_ids, moment] if first else [moment, *provider_ids]
+
+
+def _delete_rows(together: Together, held: holding.Held) -> None:
     """Delete the rows that were read, by their ids: no other consumer's rows, nor the gaps between, get locked."""
     for batch in statements.batches([row.id for row in held.rows]):
-        gone = tx.execute(_DELETE_ROWS, {'ids': batch})
-        if gone.rowcount != len(batch):
-            raise db_api.TryAgain(exception.ConcurrentUpdate())
+        text = f'DELETE FROM placement_allocations WHERE id IN ({statements.marks(len(batch))})'  # noqa: S608
+        together.add(text, *batch, judge=functools.partial(_expect, len(batch)))
 
 
-def _insert_rows(tx: sa.Connection, wishes: Sequence[Wish]) -> None:
-    if not wishes:
-        return
-    rows = [
-        {
-            'consumer_id': wish.consumer_uuid,
-            'resource_provider_id': wish.slot[0],
-            'resource_class_id': wish.slot[1],
-            'used': wish.amount,
-        }
-        for wish in wishes
-    ]
-    try:
-        tx.execute(_allocations.insert(), rows)
-    except (db_exc.DBReferenceError, db_exc.DBDuplicateEntry) as error:
-        # A provider vanished, or rows without a consumer appeared; the next attempt sees it.
-        raise db_api.TryAgain(exception.ConcurrentUpdate()) from error
+def _expect(expected: int, count: int) -> None:
+    if count != expected:
+        _start_over()
+
+
+def _insert_rows(together: Together, wishes: Sequence[Wish]) -> None:
+    rows = [(wish.consumer_uuid, *wish.slot, wish.amount) for wish in wishes]
+    columns = 'consumer_id, resource_provider_id, resource_class_id, used'
+    for text, values in statements.insertions(together.tx, 'placement_allocations', columns, rows):
+        together.add(text, *values)

@@ -5,29 +5,28 @@ The order of statements is the order of locks: the records that are there, by id
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import sqlalchemy as sa
-from oslo_db import exception as db_exc
 
 from placement import exception
 from placement.claims.holding import Present
 from placement.db import api as db_api
 from placement.db import statements, tables
+from placement.db.together import Together
 
 _consumers = tables.consumers
 
 #: How many records one statement changes. SQLite refuses a chain of more than 1,000 conditions.
 _MOST = 300
 
-_THIS_ONE = sa.and_(_consumers.c.id == sa.bindparam('consumer'), _consumers.c.generation == sa.bindparam('seen'))
 _MOVE_ONE = (
-    _consumers.update()
-    .where(_THIS_ONE)
-    .values(generation=_consumers.c.generation + 1, project_id=sa.bindparam('project'), user_id=sa.bindparam('user'))
+    'UPDATE placement_consumers SET generation = generation + 1, project_id = ?, user_id = ?, updated_at = ?'
+    ' WHERE id = ? AND generation = ?'
 )
-_FORGET_ONE = _consumers.delete().where(_THIS_ONE)
+_FORGET_ONE = 'DELETE FROM placement_consumers WHERE id = ? AND generation = ?'
 _HOLD = (
     sa.select(_consumers.c.id)
     .where(_consumers.c.id.in_(sa.bindparam('ids', expanding=True)))
@@ -48,8 +47,10 @@ class _Moved(NamedTuple):
     owner: tuple[int, int]
 
 
-def write(tx: sa.Connection, wanted: Sequence[Wanted], present: Mapping[str, Present]) -> None:
-    """Create, move or forget the consumers. They exist as long as they hold something.
+def write(together: Together, wanted: Sequence[Wanted], present: Mapping[str, Present]) -> None:
+    """Create, move or forget the consumers. A consumer exists as long as it holds something.
+
+    Several that are moved or forgotten are so at once; else it is done when ``together`` is run, before anything else.
 
     :param present: those that exist, as they were read together with what they hold: whoever changed since is noticed.
     :raises TryAgain: one did.
@@ -65,11 +66,11 @@ def write(tx: sa.Connection, wanted: Sequence[Wanted], present: Mapping[str, Pre
             forgotten.append(record)
     if moved and forgotten:
         # Two statements are going to lock them.
-        _hold(tx, [*(one.present for one in moved), *forgotten])
-    _move(tx, sorted(moved, key=lambda one: one.present.id))
-    _forget(tx, sorted(forgotten, key=lambda one: one.id))
+        _hold(together.tx, [*(one.present for one in moved), *forgotten])
+    _move(together, sorted(moved, key=lambda one: one.present.id))
+    _forget(together, sorted(forgotten, key=lambda one: one.id))
     if new:
-        _insert(tx, sorted(new))
+        _insert(together, sorted(new))
 
 
 def _hold(tx: sa.Connection, present: Sequence[Present]) -> None:
@@ -77,12 +78,13 @@ def _hold(tx: sa.Connection, present: Sequence[Present]) -> None:
         tx.execute(_HOLD, {'ids': batch})
 
 
-def _move(tx: sa.Connection, moved: Sequence[_Moved]) -> None:
+def _move(together: Together, moved: Sequence[_Moved]) -> None:
     """Compare-and-swap the generations under which the holdings were read."""
+    tx = together.tx
     if len(moved) == 1:
         ((present, owner),) = moved
-        parameters = {'consumer': present.id, 'seen': present.generation, 'project': owner[0], 'user': owner[1]}
-        _expect(tx.execute(_MOVE_ONE, parameters), 1)
+        values = (*owner, statements.now(tx), present.id, present.generation)
+        together.add(_MOVE_ONE, *values, judge=functools.partial(_expect, 1))
         return
     for start in range(0, len(moved), _MOST):
         some = moved[start : start + _MOST]
@@ -91,45 +93,38 @@ def _move(tx: sa.Connection, moved: Sequence[_Moved]) -> None:
         which = statements.held_in_order(tx, _consumers, _unchanged([one.present for one in some]))
         update = _consumers.update().where(which)
         id_ = _consumers.c.id
-        _expect(
-            tx.execute(
-                update.values(
-                    generation=_consumers.c.generation + 1,
-                    project_id=sa.case(projects, value=id_),
-                    user_id=sa.case(users, value=id_),
-                )
-            ),
-            len(some),
+        moving = update.values(
+            generation=_consumers.c.generation + 1,
+            project_id=sa.case(projects, value=id_),
+            user_id=sa.case(users, value=id_),
         )
+        _expect(len(some), tx.execute(moving).rowcount)
 
 
-def _forget(tx: sa.Connection, forgotten: Sequence[Present]) -> None:
+def _forget(together: Together, forgotten: Sequence[Present]) -> None:
     """Delete consumers unless they changed since their holdings were read."""
+    tx = together.tx
     if len(forgotten) == 1:
-        _expect(tx.execute(_FORGET_ONE, {'consumer': forgotten[0].id, 'seen': forgotten[0].generation}), 1)
+        seen = (forgotten[0].id, forgotten[0].generation)
+        together.add(_FORGET_ONE, *seen, judge=functools.partial(_expect, 1))
         return
     for start in range(0, len(forgotten), _MOST):
         some = forgotten[start : start + _MOST]
         which = statements.held_in_order(tx, _consumers, _unchanged(some))
-        _expect(tx.execute(_consumers.delete().where(which)), len(some))
+        _expect(len(some), tx.execute(_consumers.delete().where(which)).rowcount)
 
 
 def _unchanged(present: Sequence[Present]) -> sa.ColumnElement[bool]:
     return sa.or_(*(sa.and_(_consumers.c.id == one.id, _consumers.c.generation == one.generation) for one in present))
 
 
-def _expect(result: sa.CursorResult[tuple[()]], count: int) -> None:
-    if result.rowcount != count:
+def _expect(expected: int, count: int) -> None:
+    if count != expected:
         raise db_api.TryAgain(exception.ConcurrentUpdate())
 
 
-def _insert(tx: sa.Connection, new: Sequence[tuple[str, tuple[int, int]]]) -> None:
-    rows = [
-        {'uuid': uuid, 'generation': 1, 'project_id': project_id, 'user_id': user_id}
-        for uuid, (project_id, user_id) in new
-    ]
-    try:
-        tx.execute(_consumers.insert(), rows)
-    except (db_exc.DBDuplicateEntry, db_exc.DBReferenceError) as error:
-        # Somebody else created it since we looked; the next attempt judges the claim against that.
-        raise db_api.TryAgain(exception.ConcurrentUpdate()) from error
+def _insert(together: Together, new: Sequence[tuple[str, tuple[int, int]]]) -> None:
+    rows = [(uuid, 1, *owner) for uuid, owner in new]
+    columns = 'uuid, generation, project_id, user_id'
+    for text, values in statements.insertions(together.tx, 'placement_consumers', columns, rows):
+        together.add(text, *values)

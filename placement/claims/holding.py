@@ -13,13 +13,11 @@ import sqlalchemy as sa
 
 from placement import exception
 from placement.db import api as db_api
-from placement.db import statements, tables
-
-_allocations, _consumers = tables.allocations, tables.consumers
+from placement.db import statements
 
 
 class _Kind(enum.IntEnum):
-    """What a row of the reading is about, and the name of the parameter with what is looked for."""
+    """What a row of the reading is about."""
 
     CONSUMERS = 1
     ALLOCATIONS = 2
@@ -108,62 +106,38 @@ def _rows(tx: sa.Connection, *wanted: Sequence[str]) -> list[Any]:
     rows: list[Any] = []
     batched = (statements.batches(one) for one in wanted)
     for consumers, providers, projects, users in itertools.zip_longest(*batched, fillvalue=()):
-        parameters = {'CONSUMERS': consumers, 'PROVIDERS': providers, 'PROJECTS': projects, 'USERS': users}
-        asked = {name: names for name, names in parameters.items() if names}
-        rows += tx.execute(_reading(tuple(asked)), asked)
+        text = _reading(len(consumers), len(providers), len(projects), len(users))
+        rows += statements.run(tx, text, *consumers, *consumers, *projects, *users, *providers)
     return rows
 
 
-@functools.cache
-def _reading(names: tuple[str, ...]) -> sa.CompoundSelect[Any]:
-    """The statement that looks for those kinds of things."""
-    parts = []
-    if 'CONSUMERS' in names:
-        consumer, held = _consumers.c, _allocations.c
-        parts += [
-            _part(_Kind.CONSUMERS, consumer.uuid, consumer.id, consumer.generation),
-            _part(
-                _Kind.ALLOCATIONS,
-                held.consumer_id,
-                held.id,
-                held.resource_provider_id,
-                held.resource_class_id,
-                held.used,
-                wanted='CONSUMERS',
-            ),
-        ]
-    for kind, table in ((_Kind.PROJECTS, tables.projects), (_Kind.USERS, tables.users)):
-        if kind.name in names:
-            parts.append(_part(kind, table.c.external_id, table.c.id))
-    if 'PROVIDERS' in names:
-        parts.append(_part(_Kind.PROVIDERS, tables.resource_providers.c.uuid, tables.resource_providers.c.id))
-    return sa.union_all(*parts)
-
-
-def _part(kind: _Kind, name: sa.Column[str], *values: sa.Column[int], wanted: str | None = None) -> sa.Select[Any]:
-    """Rows of six columns: the kind, the name, and up to four numbers."""
-    numbers: list[sa.ColumnElement[int]] = [*values, *[sa.literal_column('0', sa.Integer)] * (4 - len(values))]
-    selected: Any = sa.select(sa.literal_column(str(int(kind)), sa.Integer), name, *numbers)
-    found: sa.Select[Any] = selected.where(name.in_(sa.bindparam(wanted or kind.name, expanding=True)))
-    return found
-
-
-_FORGET = (
-    _consumers.delete()
-    .where(_consumers.c.uuid == sa.bindparam('consumer'))
-    .returning(_consumers.c.uuid, _consumers.c.id, _consumers.c.generation)
-)
-_IS_RECORDED = sa.select(_consumers.c.id).where(_consumers.c.uuid == sa.bindparam('consumer'))
-_GIVE_UP = (
-    _allocations.delete()
-    .where(_allocations.c.consumer_id == sa.bindparam('consumer'))
-    .returning(
-        _allocations.c.consumer_id,
-        _allocations.c.id,
-        _allocations.c.resource_provider_id,
-        _allocations.c.resource_class_id,
-        _allocations.c.used,
+@functools.lru_cache(maxsize=256)
+def _reading(consumers: int, providers: int, projects: int, users: int) -> str:
+    """The statement that looks for so many things of those kinds."""
+    held = ('id', 'resource_provider_id', 'resource_class_id', 'used')
+    parts = (
+        _part(_Kind.CONSUMERS, 'placement_consumers', 'uuid', consumers, 'id', 'generation'),
+        _part(_Kind.ALLOCATIONS, 'placement_allocations', 'consumer_id', consumers, *held),
+        _part(_Kind.PROJECTS, 'placement_projects', 'external_id', projects, 'id'),
+        _part(_Kind.USERS, 'placement_users', 'external_id', users, 'id'),
+        _part(_Kind.PROVIDERS, 'placement_resource_providers', 'uuid', providers, 'id'),
     )
+    return ' UNION ALL '.join(filter(None, parts))
+
+
+def _part(kind: _Kind, table: str, name: str, count: int, *values: str) -> str:
+    """Rows of six columns: the kind, the name, and up to four numbers; of those with ``count`` names."""
+    if not count:
+        return ''
+    numbers = ', '.join([*values, *['0'] * (4 - len(values))])
+    return f'SELECT {int(kind)}, {name}, {numbers} FROM {table} WHERE {name} IN ({statements.marks(count)})'  # noqa: S608
+
+
+_FORGET = 'DELETE FROM placement_consumers WHERE uuid = ? RETURNING uuid, id, generation'
+_IS_RECORDED = 'SELECT id FROM placement_consumers WHERE uuid = ?'
+_GIVE_UP = (
+    'DELETE FROM placement_allocations WHERE consumer_id = ?'
+    ' RETURNING consumer_id, id, resource_provider_id, resource_class_id, used'
 )
 
 
@@ -179,9 +153,9 @@ def take(tx: sa.Connection, consumer: str) -> Held:
 
     :raises TryAgain: it had no record, and was created between the two statements.
     """
-    gone = [Present(*row) for row in tx.execute(_FORGET, {'consumer': consumer})]
-    rows = [HeldRow(*row) for row in tx.execute(_GIVE_UP, {'consumer': consumer})]
+    gone = [Present._make(row) for row in statements.run(tx, _FORGET, consumer)]
+    rows = [HeldRow._make(row) for row in statements.run(tx, _GIVE_UP, consumer)]
     # Allocations without a record are what an adopted database may have. Any others came with a record, which must go.
-    if rows and not gone and tx.execute(_IS_RECORDED, {'consumer': consumer}).first() is not None:
+    if rows and not gone and statements.run(tx, _IS_RECORDED, consumer).first() is not None:
         raise db_api.TryAgain(exception.ConcurrentUpdate())
     return Held({one.uuid: one for one in gone}, rows, {}, {}, {})

@@ -14,7 +14,7 @@ from placement import exception, room
 from placement.claims import holding
 from placement.claims.holding import Held
 from placement.claims.request import Wish
-from placement.claims.usage_moves import Slot
+from placement.claims.usage_moves import InventoryKey
 from placement.db import api as db_api
 from placement.db import statements, tables
 
@@ -40,7 +40,7 @@ def explain(tx: sa.Connection, wishes: Sequence[Wish], consumers: Sequence[str],
     )
 
 
-def _read(tx: sa.Connection, wishes: Sequence[Wish]) -> dict[Slot, sa.Row[Any]]:
+def _read(tx: sa.Connection, wishes: Sequence[Wish]) -> dict[InventoryKey, sa.Row[Any]]:
     named = {wish.slot[1] for wish in wishes}
     return {
         (row.resource_provider_id, row.resource_class_id): row
@@ -61,7 +61,7 @@ def _provider_gone(tx: sa.Connection, wishes: Sequence[Wish]) -> db_api.TryAgain
 
 
 def _provider_without_inventory(
-    wishes: Sequence[Wish], records: Mapping[Slot, sa.Row[Any]]
+    wishes: Sequence[Wish], records: Mapping[InventoryKey, sa.Row[Any]]
 ) -> exception.InvalidAllocationInventory | None:
     equipped = {provider_id for provider_id, _class_id in records}
     bare = dict.fromkeys(wish.provider_uuid for wish in wishes if wish.slot[0] not in equipped)
@@ -73,10 +73,10 @@ def _provider_without_inventory(
 
 def _first_broken(
     wishes: Sequence[Wish],
-    records: Mapping[Slot, sa.Row[Any]],
-    held: Mapping[Slot, int],
+    records: Mapping[InventoryKey, sa.Row[Any]],
+    held: Mapping[InventoryKey, int],
 ) -> exception.Conflict | None:
-    running: dict[Slot, int] = {}
+    running: dict[InventoryKey, int] = {}
     for wish in wishes:
         record = records.get(wish.slot)
         if record is None:

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from placement.absent import ABSENT, Absent
-from placement.claims.usage_moves import Slot
+from placement.claims.usage_moves import InventoryKey
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,5 +32,5 @@ class Wish:
     consumer_uuid: str
     provider_uuid: str
     class_name: str
-    slot: Slot
+    slot: InventoryKey
     amount: int

@@ -6,44 +6,53 @@ level. It locks the records in the order of provider and class, which is that of
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import sqlalchemy as sa
 
 from placement import room
 from placement.db import tables
+from placement.db.together import Together
 
 _inventories = tables.inventories
 
 #: A provider's id and a class's id: what one inventory record is about.
-Slot = tuple[int, int]
+InventoryKey = tuple[int, int]
 
 
 class _Move(NamedTuple):
     """What happens to one record: ``delta`` is added to its usage, of which ``amounts`` are asked for."""
 
-    slot: Slot
+    slot: InventoryKey
     delta: int
     amounts: Sequence[int]
 
 
-def apply(tx: sa.Connection, old: Mapping[Slot, int], new: Mapping[Slot, Sequence[int]]) -> bool:
+def add(
+    together: Together,
+    old: Mapping[InventoryKey, int],
+    new: Mapping[InventoryKey, Sequence[int]],
+    refuse: Callable[[], None],
+) -> None:
     """Change ``inventories.used`` from what the consumers held (``old``) to what they are to hold (``new``).
 
     A sum that does not grow is allowed on an over-committed inventory; what is only taken away is not checked at all,
     not even for being there (api-ref/allocations.md#room-when-writing).
 
-    :returns: whether all of it fits. If not, some of it may have been done: the transaction has to be rolled back.
+    :param refuse: called when not all of it fits, to raise; some of it may have been done then.
     """
     if any(amount > room.LARGEST for amounts in new.values() for amount in amounts):
-        return False
+        refuse()
     moves = list(_moves(old, new))
-    return all(_apply(tx, moves[start : start + _MOST]) for start in range(0, len(moves), _MOST))
+    for start in range(0, len(moves), _MOST):
+        some = moves[start : start + _MOST]
+        together.add(_statement(together.tx.dialect, some), judge=functools.partial(_judge, together.tx, some, refuse))
 
 
-def _moves(old: Mapping[Slot, int], new: Mapping[Slot, Sequence[int]]) -> Iterator[_Move]:
+def _moves(old: Mapping[InventoryKey, int], new: Mapping[InventoryKey, Sequence[int]]) -> Iterator[_Move]:
     for slot in sorted(old.keys() | new.keys()):
         amounts = new.get(slot, ())
         delta = sum(amounts) - old.get(slot, 0)
@@ -51,18 +60,18 @@ def _moves(old: Mapping[Slot, int], new: Mapping[Slot, Sequence[int]]) -> Iterat
             yield _Move(slot, delta, amounts)
 
 
-def _apply(tx: sa.Connection, moves: Sequence[_Move]) -> bool:
-    moved = tx.exec_driver_sql(_statement(tx.dialect, moves)).rowcount
+def _judge(tx: sa.Connection, moves: Sequence[_Move], refuse: Callable[[], None], moved: int) -> None:
     if moved == len(moves):
-        return True
+        return
     given_back = [move for move in moves if not move.amounts]
     # Records that are given back are locked by now if they are there at all.
-    return bool(given_back) and moved == len(moves) - len(given_back) + _count(tx, given_back)
+    if not given_back or moved != len(moves) - len(given_back) + _count(tx, given_back):
+        refuse()
 
 
 def _count(tx: sa.Connection, moves: Sequence[_Move]) -> int:
     which = ' OR '.join(_WHICH.format(*move.slot) for move in moves)
-    return int(tx.exec_driver_sql(f'SELECT count(*) FROM inventories WHERE {which}').scalar_one())  # noqa: S608
+    return int(tx.exec_driver_sql(f'SELECT count(*) FROM placement_inventories WHERE {which}').scalar_one())  # noqa: S608
 
 
 # The statement is put together as text, of integers and a rule that is compiled once for each database: as a tree of
@@ -84,13 +93,13 @@ def _statement(dialect: sa.Dialect, moves: Sequence[_Move]) -> str:
     if dialect.name == 'postgresql' and len(moves) > 1:
         which = ' OR '.join(_WHICH.format(*move.slot) for move in moves)
         return (
-            f'WITH held AS (SELECT id AS held_id FROM inventories WHERE {which}'  # noqa: S608
+            f'WITH held AS (SELECT id AS held_id FROM placement_inventories WHERE {which}'  # noqa: S608
             ' ORDER BY resource_provider_id, resource_class_id FOR NO KEY UPDATE)'
-            f' UPDATE inventories {changed} FROM held WHERE id = held_id AND ({allowed})'
+            f' UPDATE placement_inventories {changed} FROM held WHERE id = held_id AND ({allowed})'
         )
     if dialect.name in ('mysql', 'mariadb'):
-        return f'UPDATE inventories FORCE INDEX ({_INDEX}) {changed} WHERE {allowed}'
-    return f'UPDATE inventories {changed} WHERE {allowed}'
+        return f'UPDATE placement_inventories FORCE INDEX ({_INDEX}) {changed} WHERE {allowed}'
+    return f'UPDATE placement_inventories {changed} WHERE {allowed}'
 
 
 _INDEX = 'uniq_inventories0resource_provider_resource_class'

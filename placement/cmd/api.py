@@ -11,7 +11,6 @@ import sys
 from collections.abc import Sequence
 from typing import Any, Optional
 
-import sqlalchemy as sa
 from gunicorn import util as gunicorn_util
 from gunicorn.app.base import BaseApplication
 from gunicorn.systemd import SD_LISTEN_FDS_START
@@ -19,14 +18,13 @@ from oslo_config import cfg
 from oslo_log import log
 
 from placement import conf as configuration
-from placement import deploy, exception
-from placement.cmd import exporter, output
+from placement import deploy, exception, installation
+from placement.cmd import dev_database, exporter, output
 from placement.serving.channel import Clients
 
 LOG = log.getLogger(__name__)
 
 DEFAULT_BIND = '127.0.0.1:8778'
-DEFAULT_DATABASE = 'placement-dev.sqlite'
 
 #: Connections that the kernel holds until a worker takes them.
 BACKLOG = 2048
@@ -88,7 +86,7 @@ def _parser() -> argparse.ArgumentParser:
         '--database',
         metavar='PATH',
         type=pathlib.Path,
-        help=f'SQLite file of --dev, created when missing (default: {DEFAULT_DATABASE} in the current directory)',
+        help=f'SQLite file of --dev, created when missing (default: {dev_database.FILE_NAME} in the current directory)',
     )
     parser.add_argument(
         '--bind',
@@ -140,6 +138,8 @@ class _Server(BaseApplication):
         self._addresses = [_name_of(fd) for fd in self._inherited] or _resolve(arguments.bind)
         self._conf = self._load()
         log.setup(self._conf, 'placement')
+        if trouble := installation.trouble():
+            LOG.warning(trouble)
         self._bind = self._url = arguments.bind
         if not self._inherited:
             self._listen()
@@ -217,9 +217,8 @@ class _Server(BaseApplication):
         return conf
 
     def _dev_overrides(self) -> dict[str, dict[str, Any]]:
-        url = sa.URL.create('sqlite', database=str(self._database()))
         return {
-            'placement_database': {'connection': url.render_as_string(), 'sync_on_startup': True},
+            'placement_database': {'connection': dev_database.url(self._database()), 'sync_on_startup': True},
             'api': {'auth_strategy': 'noauth2'},
             'metrics': {'bind': None},
             # Somebody reads it on a terminal as it comes.
@@ -231,7 +230,7 @@ class _Server(BaseApplication):
         }
 
     def _database(self) -> pathlib.Path:
-        return (self._arguments.database or pathlib.Path(DEFAULT_DATABASE)).absolute()
+        return (self._arguments.database or pathlib.Path(dev_database.FILE_NAME)).absolute()
 
     def _listen(self) -> None:
         """Listen on the address and leave the socket to gunicorn.

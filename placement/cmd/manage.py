@@ -6,8 +6,11 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+from oslo_config import cfg
+
 from placement import conf as placement_conf
-from placement.cmd import manage_audit, manage_db, manage_explain, manage_openapi, manage_tree, output
+from placement import exception
+from placement.cmd import dev_database, manage_audit, manage_db, manage_explain, manage_openapi, manage_tree, output
 from placement.db.api import Database
 
 #: Exit code of a command that could not do what it was asked.
@@ -26,10 +29,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     :returns: the exit code, 0 when all is well, 127 when the command failed; others belong to the commands.
     """
     args = _parser().parse_args(argv)
+    output.warn_of_installation('placement-manage')
     if not args.needs_database:
         return int(args.run(args))
     try:
-        conf = placement_conf.load(argv=['--config-file', args.config_file] if args.config_file else [])
+        conf = _configuration(args.config_file)
         # A change of the schema may keep the server busy for longer than a request may take.
         conf.set_override('network_timeout', 0, 'placement_database')
         db = Database(conf)
@@ -45,12 +49,33 @@ def main(argv: Sequence[str] | None = None) -> int:
     return code
 
 
+def _configuration(file: str | None) -> cfg.ConfigOpts:
+    """Load the configuration; where there is none, take the database of ``placement-api --dev`` in this directory.
+
+    :raises ConfigurationInvalid: it cannot be read, or names no database.
+    """
+    conf = placement_conf.load(argv=['--config-file', file] if file else [])
+    if conf.placement_database.connection or conf.config_file:
+        return conf
+    path = dev_database.here()
+    if path is None:
+        raise exception.ConfigurationInvalid(
+            reason='[placement_database] connection is not set. Pass --config-file FILE, set'
+            ' OS_PLACEMENT_DATABASE__CONNECTION, or go to the directory in which placement-api --dev made'
+            f' {dev_database.FILE_NAME}.'
+        )
+    print(f'placement-manage: no database is configured, so this is about {path}', file=sys.stderr)
+    conf.set_override('connection', dev_database.url(path), 'placement_database')
+    return conf
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog='placement-manage',
         description='Manage the database of the placement service and look at what is in it.',
         epilog='The database is the one of [placement_database] connection in the configuration file, or of the'
-        ' environment variable OS_PLACEMENT_DATABASE__CONNECTION.',
+        ' environment variable OS_PLACEMENT_DATABASE__CONNECTION; without either, that of placement-api --dev in the'
+        ' current directory.',
     )
     parser.set_defaults(needs_schema=True, needs_database=True)
     output.add_common_options(parser)

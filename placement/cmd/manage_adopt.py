@@ -1,55 +1,110 @@
-"""``placement-manage db adopt``: take over the database of another deployment."""
+"""``placement-manage db adopt`` and ``db leave``: take over the database of another deployment, and give it back."""
 
 from __future__ import annotations
 
 import argparse
+import sys
 from typing import Any
 
 from oslo_config import cfg
 
+from placement.audit import checks
 from placement.cmd import manage_audit, output
-from placement.db.adoption import adopt
-from placement.db.adoption.plan import Step
+from placement.db import migration
+from placement.db.adoption import adopt, leave
+from placement.db.adoption.plan import Plan, Step, count
 from placement.db.api import Database
 
 DOUBTFUL = 127
 
 _DESCRIPTION = """\
 Take over, in place and without losing anything, a database that another deployment of the placement service made: the
-same tables, without the columns that this service adds. Without --yes only the plan is printed. When anything in the
-database is not as expected, that is printed instead and nothing is changed. Other tables and columns are left alone.
-Stop the other service and make a backup first."""
+same tables, under names of their own and without the columns that this service adds. Without --yes only the plan is
+printed. When anything in the database is not as expected, or others are connected to it, that is printed instead and
+nothing is changed. Other tables and columns are left alone. Stop the other service and make a backup first; once the
+tables are renamed it cannot write any more. db leave undoes that."""
 _EPILOG = """\
 Exit code: 0 planned or adopted, 3 adopted and the audit that follows found something, 127 there are doubts or the
 command failed. On SQLite and PostgreSQL a failure changes nothing; on MySQL and MariaDB run the command again."""
+_LEAVING = """\
+Give a database back to the deployment that it was taken over from: the tables get the names that the other service
+knows, and no process of this service can use them any more. Without --yes only the plan is printed. Stop this service
+first. Nothing of what either service wrote is lost; to come again: db adopt."""
+_LEFT = """\
+Exit code: 0 planned or done, 127 there are doubts or the command failed. On SQLite and PostgreSQL a failure changes
+nothing; on MySQL and MariaDB run the command again."""
 
 
-def add_action(actions: Any) -> None:
-    """Add ``adopt`` to the parser of ``placement-manage db``."""
-    parser = actions.add_parser(
-        'adopt', help='take over the database of another deployment', description=_DESCRIPTION, epilog=_EPILOG
+def add_actions(actions: Any) -> None:
+    """Add ``adopt`` and ``leave`` to the parser of ``placement-manage db``."""
+    _add(actions, 'adopt', 'take over the database of another deployment', _DESCRIPTION, _EPILOG, _adopt)
+    _add(
+        actions, 'leave', 'give a database back to the deployment that it was taken over from', _LEAVING, _LEFT, _leave
     )
+
+
+def _add(actions: Any, name: str, summary: str, description: str, epilog: str, run: Any) -> None:
+    parser = actions.add_parser(name, help=summary, description=description, epilog=epilog)
     parser.add_argument('--yes', action='store_true', help='carry the plan out (default: only print it)')
-    parser.set_defaults(run=_run)
+    parser.add_argument(
+        '--others-are-stopped',
+        action='store_true',
+        help='with --yes, although there are other connections to the database: they are of nothing that writes',
+    )
+    parser.set_defaults(run=run)
 
 
-def _run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
+def _adopt(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
     owner = (conf.placement.incomplete_consumer_project_id, conf.placement.incomplete_consumer_user_id)
-    plan = adopt.carry_out(db.engine, *owner, report=_print) if args.yes else adopt.look(db.engine, *owner)
+    try:
+        if not args.yes:
+            return _print_plan(adopt.look(db.engine, *owner), 'adopt')
+        plan = adopt.carry_out(db.engine, *owner, _print, args.others_are_stopped)
+    except adopt.AdoptedAlready as error:
+        return _adopted_already(error, conf, db)
     if plan.doubts:
         return _print_doubts(plan.doubts)
-    if not args.yes:
-        print('To adopt this database, placement-manage would:')
-        for step in plan.steps:
-            _print(step)
-        print('Nothing was changed. To carry this out: placement-manage db adopt --yes')
-        return 0
     print('The database is adopted. Auditing it:')
     return manage_audit.run(argparse.Namespace(repair=False, dry_run=False, format='text'), conf, db)
 
 
+def _adopted_already(error: adopt.AdoptedAlready, conf: cfg.ConfigOpts, db: Database) -> int:
+    """Say so, and whether somebody wrote to it in another way since."""
+    wrong = checks.find(db, conf, 'wrong_usage') if error.version == migration.head() else []
+    advice = ''
+    if wrong:
+        number = count(len(wrong), 'inventory', 'inventories')
+        advice = (
+            f' Of {number}, what is recorded as used is not the sum of the allocations: placement-manage audit --repair'
+        )
+    print(f'placement-manage: {error}{advice}', file=sys.stderr)
+    return DOUBTFUL
+
+
+def _leave(args: argparse.Namespace, _conf: cfg.ConfigOpts, db: Database) -> int:
+    if not args.yes:
+        return _print_plan(leave.look(db.engine), 'leave')
+    plan = leave.carry_out(db.engine, _print, args.others_are_stopped)
+    if plan.doubts:
+        return _print_doubts(plan.doubts)
+    print('The database is given back. To come again: placement-manage db adopt')
+    return 0
+
+
 def _print(step: Step) -> None:
     print(f'- {step.sentence}', flush=True)
+
+
+def _print_plan(plan: Plan, command: str) -> int:
+    if plan.doubts:
+        return _print_doubts(plan.doubts)
+    print(f'To {command} this database, placement-manage would:')
+    for step in plan.steps:
+        _print(step)
+    for note in plan.notes:
+        print(f'Note: {output.printable(note, output.console())}')
+    print(f'Nothing was changed. To carry this out: placement-manage db {command} --yes')
+    return 0
 
 
 def _print_doubts(doubts: list[str]) -> int:
@@ -58,4 +113,6 @@ def _print_doubts(doubts: list[str]) -> int:
         # Doubts quote what is in the database.
         print(f'- {output.printable(doubt, output.console())}')
     print('Put this right, or ask somebody who knows this database, and run the command again.')
+    if any(doubt.startswith('There is a connection') for doubt in doubts):
+        print('If the connections are of nothing that writes, such as a monitor, add --others-are-stopped.')
     return DOUBTFUL

@@ -56,7 +56,20 @@ def add_parser(commands: Any) -> None:
     )
     rebuild.set_defaults(run=_rebuild_mirrors, needs_schema=True)
 
-    manage_adopt.add_action(actions)
+    manage_adopt.add_actions(actions)
+    _add_online_data_migrations(actions)
+
+
+def _add_online_data_migrations(actions: Any) -> None:
+    """Tools that deploy other services of OpenStack run this command for each."""
+    online = actions.add_parser(
+        'online_data_migrations',
+        help='nothing, for tools that run it',
+        description='Say that there is nothing to do: all changes of the data are made by db sync and db adopt. For'
+        ' tools that run this command for every service.',
+    )
+    online.add_argument('--max-count', metavar='N', type=int, help='is ignored')
+    online.set_defaults(run=_online_data_migrations)
 
 
 def _sync(args: argparse.Namespace, _conf: cfg.ConfigOpts, db: Database) -> int:
@@ -65,9 +78,26 @@ def _sync(args: argparse.Namespace, _conf: cfg.ConfigOpts, db: Database) -> int:
     return 0
 
 
-def _version(_args: argparse.Namespace, _conf: cfg.ConfigOpts, db: Database) -> int:
-    print(db.schema_version() or 'The database has no schema of this service yet: placement-manage db sync')
+def _online_data_migrations(_args: argparse.Namespace, _conf: cfg.ConfigOpts, db: Database) -> int:
+    db.check_schema()
+    print('There is nothing to do: db sync and db adopt leave no data to be migrated later.')
     return 0
+
+
+def _version(_args: argparse.Namespace, _conf: cfg.ConfigOpts, db: Database) -> int:
+    print(db.schema_version() or f'The database has no schema of this service yet: placement-manage {_first(db)}')
+    return 0
+
+
+def _first(db: Database) -> str:
+    """The command that a database without a schema of ours needs."""
+    try:
+        db.check_schema()
+    except migration.ForeignSchema:
+        return 'db adopt'
+    except migration.WrongSchema:
+        pass
+    return 'db sync'
 
 
 def _rebuild_mirrors(_args: argparse.Namespace, _conf: cfg.ConfigOpts, db: Database) -> int:

@@ -3,31 +3,41 @@
 from __future__ import annotations
 
 import argparse
+import re
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from oslo_config import cfg
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from placement import exception
-from placement.candidates.budget import Bound
-from placement.candidates.funnel import Funnel, Stage
-from placement.cmd import output
+from placement.audit import checks
+from placement.cmd import output, usage_warning
 from placement.db.api import Database
 from placement.handlers import candidate_query
-from placement.objects import allocation_candidate, candidate_bounds
+from placement.mirror.keeper import Mirror
+from placement.objects import candidate_bounds
+from placement.reports import explanation, pasted_query
+from placement.reports.account import Stage
+from placement.reports.explanation import Explanation
+from placement.reports.rules import in_short
 from placement.web import microversion
-from placement.web.context import RequestContext
 from placement.web.query import BadQuery
 
 _DESCRIPTION = """\
-Run a search for allocation candidates and show what each part of the request left over, in the order in which the
-parts are applied: first every resource class, trait and aggregate of every group, then what kept the groups from being
-placed together, then the limit. When nothing is found, the providers that came closest are named. Reads only."""
+Run a search for allocation candidates and say in one sentence why it finds nothing, or what it finds. Then show what
+each part of the request left over, in the order in which the parts are applied; how many candidates there would be
+without each part; and which providers lack one thing only. Reads only."""
 _EPILOG = (
     "Example: placement-manage explain 'resources=VCPU:4,MEMORY_MB:8192&required=HW_CPU_X86_AVX2&limit=10'."
     ' Exit code: 0, also when nothing is found; 127 when the query is not valid or the database does not answer.'
 )
+
+
+#: Characters of a uuid with its comma.
+_UUID = 37
 
 
 class BadRequest(exception.PlacementError):
@@ -41,29 +51,40 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         'explain', help='why there are, or are not, allocation candidates', description=_DESCRIPTION, epilog=_EPILOG
     )
-    parser.add_argument('query', metavar='QUERY', help='query string of GET /allocation_candidates, quoted')
+    parser.add_argument(
+        'query',
+        metavar='QUERY',
+        help='query string of GET /allocation_candidates, or a path, a URL or a line of a log that has it; quoted',
+    )
     parser.add_argument(
         '--microversion',
         metavar='VERSION',
-        default=microversion.max_version_string(),
-        help='microversion of the request, from 1.10 (default: %(default)s)',
+        help='microversion of the request, from 1.10 (default: what the line of the log says, or else'
+        f' {microversion.max_version_string()})',
     )
     parser.add_argument('--format', choices=('table', 'json'), default='table', help='how to print the account')
     parser.set_defaults(run=_run)
 
 
 def _run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
-    context = RequestContext(conf=conf, db=db)
+    pasted = pasted_query.read(args.query)
+    version = args.microversion or pasted.version or microversion.max_version_string()
+    numbers, newest = _version(version), _numbers(microversion.max_version_string())
+    unknown = pasted_query.unknown(pasted.query, numbers, newest)
+    if unknown:
+        raise BadRequest(reason=unknown)
     try:
-        request = candidate_query.parse(args.query.removeprefix('?'), _version(args.microversion), conf)
+        request = candidate_query.parse(pasted.query, numbers, conf)
+        options = explanation.Options(candidate_bounds.budget(conf.placement))
         with output.waiting('Reading the resource providers ...'):
-            funnel = allocation_candidate.explain(context, request)
+            told = explanation.explain(Mirror(db).current(), request, options)
     except (BadQuery, exception.NotFound) as error:
         raise BadRequest(reason=' '.join(str(error).split())) from error
     if args.format == 'json':
-        output.print_json(_as_data(funnel))
+        output.print_json({'query': pasted.query, 'microversion': version, **told.as_data()})
     else:
-        _print(funnel, conf)
+        _print(told, conf)
+    usage_warning.warn(len(checks.find(db, conf, 'wrong_usage')))
     return 0
 
 
@@ -73,65 +94,81 @@ def _version(text: str) -> tuple[int, int]:
             reason=f'There is no search for candidates at microversion {text}: it takes 1.10 to'
             f' {microversion.max_version_string()}'
         )
+    return _numbers(text)
+
+
+def _numbers(text: str) -> tuple[int, int]:
     major, minor = text.split('.')
     return int(major), int(minor)
 
 
-def _as_data(funnel: Funnel) -> dict[str, Any]:
-    return {
-        'stages': [
-            {
-                'group': stage.group,
-                'rule': stage.rule,
-                'subject': stage.subject,
-                'providers': stage.providers,
-                'trees': stage.trees,
-                'refused': {reason.name.lower(): count for reason, count in stage.refused.items()},
-            }
-            for stage in funnel.stages
-        ],
-        'grouping': [
-            {'group': group, 'reason': reason.name.lower(), 'times': times}
-            for (group, reason), times in funnel.grouping.items()
-        ],
-        'limit': funnel.limit,
-        'candidates': funnel.found,
-        'stopped_at': [bound.value for bound in Bound if bound in funnel.bounds],
-        'nearest_misses': [
-            {
-                'name': miss.name,
-                'uuid': miss.uuid,
-                'group': miss.group,
-                'resource_class': miss.resource_class,
-                'wanted': miss.wanted,
-                'left': miss.left,
-            }
-            for miss in funnel.misses
-        ],
-    }
-
-
-def _print(funnel: Funnel, conf: cfg.ConfigOpts) -> None:
+def _print(told: Explanation, conf: cfg.ConfigOpts) -> None:
     console = output.console()
-    table = Table('Rule', 'Providers', 'Trees left', 'Have the class, but')
-    for stage in funnel.stages:
-        table.add_row(Text(_rule(stage)), str(stage.providers), str(stage.trees), _refusals(stage))
-    console.print(table)
-    for (group, reason), times in funnel.grouping.items():
-        console.print(Text(f'Grouping, resources{group}, {times} times: {reason.value}'))
-    cut = '' if funnel.limit is None else f' (limit={funnel.limit})'
-    console.print(Text(f'Candidates: {funnel.found}{cut}'))
-    if funnel.bounds:
-        console.print(Text(f'Stopped at [placement] {candidate_bounds.in_words(funnel.bounds, conf.placement)}'))
-    for miss in funnel.misses:
-        lack = f'{miss.wanted - miss.left} less than the {miss.wanted} asked for'
-        name = output.printable(miss.name, console)
-        console.print(Text(f'Close: {name} ({miss.uuid}) has {miss.left} of {miss.resource_class} left, {lack}.'))
+    _say(console, told.sentence)
+    for obstacle in told.obstacles:
+        for note in obstacle.notes:
+            _say(console, f'Note: {note}.')
+    console.print(_stages(told, console))
+    cut = '' if told.limit is None else f' (limit={told.limit})'
+    _say(console, f'Candidates: {told.candidates}{cut}')
+    if told.bounds:
+        _say(console, f'Stopped at [placement] {candidate_bounds.in_words(told.bounds, conf.placement)}')
+    for line in _together(told):
+        _say(console, line)
+    if told.what_ifs:
+        console.print(_what_ifs(told, console))
+    for near in told.nearest:
+        _say(console, f'Close: {near.name} ({near.uuid}) {near.lacks}.')
+
+
+def _say(console: Console, text: str) -> None:
+    console.print(Text(output.printable(text, console)))
+
+
+def _together(told: Explanation) -> Iterator[str]:
+    for one in told.together:
+        for tree in one.examples:
+            yield f'Not together: {tree.name} ({tree.uuid}), one of {one.trees} trees where {tree.detail}'
+
+
+def _stages(told: Explanation, console: Console) -> Table:
+    table = Table()
+    rules = [_text(_rule(stage), console) for stage in told.stages]
+    _add_rule_column(table, 'Rule', rules)
+    for heading in ('Providers', 'Trees left', 'Have the class, but'):
+        table.add_column(heading, overflow='fold')
+    for rule, stage in zip(rules, told.stages, strict=True):
+        table.add_row(rule, str(stage.providers), str(stage.trees), _refusals(stage))
+    return table
+
+
+def _text(rule: str, console: Console) -> Text:
+    # A list of aggregates can be broken between two of them.
+    return Text(re.sub('([0-9a-f]{12}),', r'\1, ', output.printable(rule, console)))
+
+
+def _add_rule_column(table: Table, heading: str, rules: Sequence[Text]) -> None:
+    """Add a column that leaves uuids in one piece, and folds what is longer."""
+    longest = max((len(word) for rule in rules for word in rule.plain.split()), default=0)
+    table.add_column(heading, overflow='fold', min_width=min(longest, _UUID))
 
 
 def _rule(stage: Stage) -> str:
-    return f'{stage.rule}{stage.group} {stage.subject}'
+    serving = f' (for {stage.serving})' if stage.serving else ''
+    return f'{stage.rule}{in_short(stage.suffixes)} {stage.subject}{serving}'
 
 
 def _refusals(stage: Stage) -> Text:
     return Text('\n'.join(f'{count}: {reason.value}' for reason, count in stage.refused.items()))
+
+
+def _what_ifs(told: Explanation, console: Console) -> Table:
+    table = Table()
+    rules = [_text(str(one.rule), console) for one in told.what_ifs]
+    _add_rule_column(table, 'Without', rules)
+    table.add_column('Candidates', overflow='fold')
+    for rule, one in zip(rules, told.what_ifs, strict=True):
+        table.add_row(rule, str(one))
+    if told.left_out:
+        table.add_row(f'{told.left_out} more', 'not tried')
+    return table

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import dataclasses
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from oslo_config import cfg
 from rich import tree as rich_tree
 from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
-from placement.cmd import output
+from placement.cmd import output, usage_warning
 from placement.db.api import Database
 from placement.reports import forest
+from placement.reports.tree_choice import Choice, summary
 
 _DESCRIPTION = """\
 Draw provider trees: for each provider its uuid and generation, a bar for each inventory that shows how much of its
 capacity, (total - reserved) * allocation_ratio, is used, its traits and aggregates, and below the root the sharing
-providers of other trees that reach the tree through an aggregate. Reads one state of the database, changes nothing."""
+providers of other trees that reach the tree through an aggregate. Options choose among the trees: each condition must
+be met by any provider of a tree, which is then drawn whole. On a terminal, a pager shows what is longer than the
+screen. Reads one state of the database, changes nothing."""
 _EPILOG = 'Exit code: 0 also when nothing is stored, 127 when there is no such provider or the command failed.'
 
 _BAR_WIDTH = 20
@@ -37,21 +43,77 @@ def add_parser(commands: Any) -> None:
         nargs='?',
         help='uuid or name of a provider; its whole tree is drawn (default: all trees)',
     )
+    _add_choice(parser)
+    parser.add_argument('--summary', action='store_true', help='print what the trees hold in all, instead of the trees')
+    parser.add_argument('--no-pager', action='store_true', help='print everything at once, on a terminal too')
     parser.add_argument('--format', choices=('tree', 'json'), default='tree', help='how to print the trees')
     parser.set_defaults(run=_run)
 
 
+def _add_choice(parser: argparse.ArgumentParser) -> None:
+    choice = parser.add_argument_group('which trees')
+    choice.add_argument('--name', metavar='PATTERN', help='part of the name of a provider, or a pattern with * and ?')
+    choice.add_argument('--trait', metavar='NAME', action='append', default=[], help='trait; may be repeated')
+    choice.add_argument('--aggregate', metavar='UUID', action='append', default=[], help='aggregate; may be repeated')
+    choice.add_argument('--class', metavar='NAME', action='append', default=[], help='resource class; may be repeated')
+    choice.add_argument('--full', action='store_true', help='with an inventory (of --class, if given) that is used up')
+
+
+def _choice(args: argparse.Namespace) -> Choice:
+    return Choice(args.name, args.trait, args.aggregate, vars(args)['class'], args.full)
+
+
 def _run(args: argparse.Namespace, _conf: cfg.ConfigOpts, db: Database) -> int:
-    trees = forest.load(db, args.provider)
+    choice = _choice(args)
+    with output.waiting('Reading the resource providers ...'):
+        stored = forest.load(db, args.provider)
+        trees = [tree for tree in stored if choice.allows(tree)] if choice else stored
     if args.format == 'json':
-        output.print_json({'trees': [_as_data(tree) for tree in trees]})
-        return 0
-    if not trees:
-        print('No resource providers are stored.')
-    console = output.console()
-    for tree in trees:
-        console.print(_drawing(tree, console))
+        output.print_json(_summary_as_data(trees) if args.summary else {'trees': [_as_data(tree) for tree in trees]})
+    elif not trees:
+        print('No tree meets these conditions.' if stored else 'No resource providers are stored.')
+    elif args.summary:
+        _print_summary(trees)
+    else:
+        _draw(trees, pager=not args.no_pager)
+    usage_warning.warn(_wrong(trees))
     return 0
+
+
+def _wrong(trees: Iterable[forest.Tree]) -> int:
+    """Of how many inventories the usage does not add up."""
+    stocks = (stock for tree in trees for node in tree.root.walk() for stock in node.inventories)
+    return sum(stock.used != stock.held for stock in stocks)
+
+
+def _draw(trees: Iterable[forest.Tree], pager: bool) -> None:
+    console = output.console()
+    with output.paged(console, 'Drawing the trees ...') if pager else contextlib.nullcontext():
+        for tree in trees:
+            console.print(_drawing(tree, console))
+
+
+# In all ---------------------------------------------------------------------------------------------------
+
+
+def _summary_as_data(trees: Iterable[forest.Tree]) -> dict[str, Any]:
+    return {'summary': dataclasses.asdict(summary(trees))}
+
+
+def _print_summary(trees: Iterable[forest.Tree]) -> None:
+    console = output.console()
+    told = summary(trees)
+    console.print(Text(f'Trees: {told.trees}, resource providers: {told.providers}'))
+    if not told.classes:
+        return
+    table = Table()
+    table.add_column('Resource class', overflow='fold')
+    for heading in ('Inventories', 'Full', 'Capacity', 'Used', 'Left'):
+        table.add_column(heading, justify='right')
+    for one in told.classes:
+        figures = (one.inventories, one.full, one.capacity, one.used, one.capacity - one.used)
+        table.add_row(Text(one.resource_class), *map(str, figures))
+    console.print(table)
 
 
 # As JSON: flat, since JSON readers bound how deep they nest ------------------------------------------------
@@ -81,6 +143,7 @@ def _provider_as_data(node: forest.Node, uuids: dict[int, str]) -> dict[str, Any
                 'allocation_ratio': stock.allocation_ratio,
                 'capacity': stock.capacity,
                 'used': stock.used,
+                'allocated': stock.held,
             }
             for stock in node.inventories
         },
@@ -129,7 +192,9 @@ def _inventory_lines(inventories: Iterable[forest.Stock], console: Console) -> I
         numbers = (
             f'{stock.used} of {stock.capacity} used ({details}total {stock.total}, ratio {stock.allocation_ratio:g})'
         )
-        yield Text.assemble(f'{stock.resource_class:{widest}} ', _bar(stock, console), f' {numbers}')
+        wrong = '' if stock.used == stock.held else f' WRONG: the allocations add up to {stock.held}'
+        bar = _bar(stock, console)
+        yield Text.assemble(f'{stock.resource_class:{widest}} ', bar, f' {numbers}', (wrong, 'bold red'))
 
 
 def _bar(stock: forest.Stock, console: Console) -> Text:

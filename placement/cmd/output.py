@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import os
 import sys
 from collections.abc import Iterator
 from importlib import metadata
@@ -14,7 +15,7 @@ from oslo_db import exception as db_exc
 from rich.console import Console
 from sqlalchemy import exc as sa_exc
 
-from placement import exception
+from placement import exception, installation
 
 #: What a command cannot go on after, and says in one line.
 FAILURES = (exception.PlacementError, db_exc.DBError, sa_exc.SQLAlchemyError, KeyboardInterrupt)
@@ -33,6 +34,22 @@ def waiting(what: str) -> Iterator[None]:
     """Show on a terminal, on standard error, that a command is busy with ``what``."""
     console = Console(stderr=True)
     with console.status(what) if console.is_terminal else contextlib.nullcontext():
+        yield
+
+
+@contextlib.contextmanager
+def paged(console: Console, what: str) -> Iterator[None]:
+    """Show what is printed to ``console`` meanwhile in the reader's pager, if standard output is a terminal.
+
+    That is $PAGER or less, which is told to leave alone what fits on the screen, unless $LESS says otherwise.
+
+    :param what: what the command is busy with until the pager starts.
+    """
+    if not sys.stdout.isatty():
+        yield
+        return
+    os.environ.setdefault('LESS', 'FRX')
+    with console.pager(styles=True), waiting(what):
         yield
 
 
@@ -61,6 +78,12 @@ def add_configuration_option(parser: argparse.ArgumentParser) -> None:
         metavar='FILE',
         help='configuration file (default: placement.conf in $OS_PLACEMENT_CONFIG_DIR or /etc/placement, if it exists)',
     )
+
+
+def warn_of_installation(program: str) -> None:
+    """Say in one line on standard error what is wrong with the installation, if anything."""
+    if trouble := installation.trouble():
+        print(f'{program}: warning: {trouble}', file=sys.stderr)
 
 
 def failed(program: str, error: BaseException) -> None:

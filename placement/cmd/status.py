@@ -20,9 +20,12 @@ FAILED = 255
 
 _DESCRIPTION = """\
 Look whether the database is ready for this release: the schema is at its version, every provider has the root that
-follows from its parents, and every allocation has the record of its consumer; and whether options are set that the
-service does not have. Changes nothing; safe while the service runs."""
+follows from its parents, every allocation has the record of its consumer, what is recorded as used is the sum of the
+allocations, and no other service has tables of its own beside; and whether options are set that the service does not
+have. Changes nothing; safe while the service runs."""
 _EPILOG = 'Exit code: 0 ready, 1 something should be looked at, 2 not ready, 255 the check failed.'
+
+_NOT_LOOKED_AT = upgradecheck.Result(upgradecheck.Code.WARNING, 'Not looked at, as the schema is not the right one.')
 
 
 class Checks(upgradecheck.UpgradeCommands):
@@ -53,10 +56,26 @@ class Checks(upgradecheck.UpgradeCommands):
     def _consumers(self) -> upgradecheck.Result:
         return self._audited('allocation_without_consumer', upgradecheck.Code.WARNING)
 
+    def _usages(self) -> upgradecheck.Result:
+        # What is recorded too low is claimed twice.
+        return self._audited('wrong_usage', upgradecheck.Code.FAILURE)
+
+    def _other_tables(self) -> upgradecheck.Result:
+        if self._schema().code != upgradecheck.Code.SUCCESS:
+            return _NOT_LOOKED_AT
+        others = self._db.foreign_tables()
+        if not others:
+            return upgradecheck.Result(upgradecheck.Code.SUCCESS)
+        details = (
+            f'Beside the tables of this service there are those of another one ({", ".join(others)}). It does not see'
+            ' what this one does, nor the other way round: stop it, and drop them.'
+        )
+        return upgradecheck.Result(upgradecheck.Code.WARNING, details)
+
     def _audited(self, kind: str, verdict: upgradecheck.Code) -> upgradecheck.Result:
         """Success when an audit finds nothing of this kind, else ``verdict`` and what to do."""
         if self._schema().code != upgradecheck.Code.SUCCESS:
-            return upgradecheck.Result(upgradecheck.Code.WARNING, 'Not looked at, as the schema is not the right one.')
+            return _NOT_LOOKED_AT
         found = checks.find(self._db, self._conf, kind)
         if not found:
             return upgradecheck.Result(upgradecheck.Code.SUCCESS)
@@ -70,6 +89,8 @@ class Checks(upgradecheck.UpgradeCommands):
         ('Schema', _schema),
         ('Provider trees', _trees),
         ('Consumers', _consumers),
+        ('Usages', _usages),
+        ('Tables of others', _other_tables),
     )
 
 
@@ -80,6 +101,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     :returns: the exit code.
     """
     args = _parser().parse_args(argv)
+    output.warn_of_installation('placement-status')
     try:
         conf = placement_conf.load(argv=['--config-file', args.config_file] if args.config_file else [])
         db = Database(conf)

@@ -20,7 +20,7 @@ from oslo_db.sqlalchemy import enginefacade
 from sqlalchemy import event
 
 from placement import exception, observability
-from placement.db import asking, changes, error_kinds, names, retention, sqlite, tables, url, writers
+from placement.db import asking, changes, error_kinds, names, retention, sqlite, tables, together, url, writers
 
 T = TypeVar('T')
 
@@ -47,6 +47,16 @@ class TryAgain(db_exc.RetryRequest):
 
 class Dead(exception.DatabaseUnavailable):
     """The connection turned out to be dead at the first statement of a transaction: nothing has happened."""
+
+
+class NoTables(exception.DatabaseUnavailable):
+    """A table of the service is not in the database, which may have been given back to another deployment."""
+
+    @property
+    def for_operators(self) -> str:
+        """Which table it is."""
+        reason = str(self.__cause__ or '').partition('\n')[0]
+        return f'A table of the service is not in the database: {reason}'
 
 
 class Undo(Exception):
@@ -93,10 +103,11 @@ class Database:
         #: The process that the connections of that engine belong to.
         self._pid = os.getpid()
         self._keeper: sqlite.Keeper | None = None
-        self._slots = writers.Slots(self._tested_writer)
+        self._log_writers = writers.Writers(self._tested_writer)
         self._housekeeper = retention.Housekeeper(self._tested_writer)
         self.resource_classes = names.NameCache(tables.resource_classes)
         self.traits = names.NameCache(tables.traits)
+        self.aggregates = names.Heard()
         #: What counts the retries, the claims and the searches of this application; nothing unless configured.
         self.metrics = observability.create(conf)
 
@@ -119,6 +130,7 @@ class Database:
         engine = self._facade.writer.get_engine()
         event.listen(engine, 'do_connect', _connect)
         changes.observe(engine)
+        together.prepare(engine)
         if engine.dialect.name == 'sqlite':
             self._keeper = sqlite.prepare(engine, self._options.sqlite_busy_timeout)
         else:
@@ -243,8 +255,8 @@ class Database:
 
     def _logged(self, work: Callable[[sa.Connection], T]) -> T:
         """One transaction, with what it noted as its last statement."""
-        with self._slots.slot() as slot, self._writer() as tx:
-            notes = changes.attach(tx)
+        with self._log_writers.lend() as writer, self._writer() as tx:
+            notes = changes.attach(tx, writer)
             try:
                 result = work(tx)
             except Exception as error:
@@ -252,8 +264,8 @@ class Database:
                     raise Dead from error
                 raise
             notes.check()
-            if notes.noted:
-                slot.enter(tx, notes.noted)
+            if notes.noted and not notes.entered:
+                writer.enter(tx, notes.noted)
         self._housekeeper.pass_by()
         return result
 
@@ -298,9 +310,13 @@ class Database:
         """
         from placement.db import migration
 
-        present = self.schema_version()
-        if present != migration.head():
-            raise migration.WrongSchema(present=present or 'none', head=migration.head())
+        with _speaking_of_outages():
+            migration.check(self.engine)
+
+    def foreign_tables(self) -> list[str]:
+        """The tables that only another deployment of such a service has."""
+        with _speaking_of_outages(), self.engine.connect() as connection:
+            return sorted(tables.FOREIGN & set(sa.inspect(connection).get_table_names()))
 
     def stamp(self, revision: str) -> None:
         """Declare the version of the schema, changing nothing else.
@@ -377,4 +393,6 @@ def _speaking_of_outages() -> Iterator[None]:
     except Exception as error:
         if error_kinds.is_away(error):
             raise exception.DatabaseUnavailable from error
+        if error_kinds.lacks_a_table(error):
+            raise NoTables from error
         raise

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import datetime as dt
 import enum
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.sql.dml import UpdateBase
 
 from placement import exception
 from placement.db import types
@@ -65,11 +65,15 @@ class Unlogged(RuntimeError):
 class Notes:
     """What one transaction said that it changed, and which tables it was seen to change.
 
-    ``answered``: the database has answered a statement of it.
+    ``answered``: the database has answered a statement of it. ``entered``: its entry of the log has been inserted.
+
+    :param writer: the ``writers.Writer`` that the transaction writes its entry under.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, writer: Any = None) -> None:
+        self.writer = writer
         self.answered = False
+        self.entered = False
         self.noted: dict[int, What] = {}
         self._touched: set[str] = set()
 
@@ -96,12 +100,12 @@ _OF_PROVIDERS = frozenset({What.USAGE, What.PROVIDER, What.REBUILD})
 _OF_NAMES = frozenset({What.NAMES, What.REBUILD})
 #: Table -> what a transaction that changes it has to note.
 _MIRRORED = {
-    'resource_providers': _OF_PROVIDERS,
-    'inventories': _OF_PROVIDERS,
-    'resource_provider_traits': _OF_PROVIDERS,
-    'resource_provider_aggregates': _OF_PROVIDERS,
-    'resource_classes': _OF_NAMES,
-    'traits': _OF_NAMES,
+    'placement_resource_providers': _OF_PROVIDERS,
+    'placement_inventories': _OF_PROVIDERS,
+    'placement_resource_provider_traits': _OF_PROVIDERS,
+    'placement_resource_provider_aggregates': _OF_PROVIDERS,
+    'placement_resource_classes': _OF_NAMES,
+    'placement_traits': _OF_NAMES,
 }
 
 
@@ -145,34 +149,35 @@ def _note(tx: sa.Connection, provider_ids: Iterable[int], what: What) -> None:
         notes.add(id_, what)
 
 
-def attach(tx: sa.Connection) -> Notes:
+def attach(tx: sa.Connection, writer: Any = None) -> Notes:
     """Empty notes for a transaction that begins on ``tx``."""
-    notes = Notes()
+    notes = Notes(writer)
     tx.execution_options(**{_NOTES: notes})
+    return notes
+
+
+def notes_of(tx: sa.Connection) -> Notes:
+    """The notes of a transaction of ``Database.write``."""
+    notes: Notes = tx.get_execution_options()[_NOTES]
     return notes
 
 
 def observe(engine: sa.Engine) -> None:
     """From now on see what the transactions of ``engine`` do, for their ``Notes``."""
-    sa.event.listen(engine, 'after_execute', _see)
-    sa.event.listen(engine, 'after_cursor_execute', _hear)
+    sa.event.listen(engine, 'after_cursor_execute', _see)
 
 
-def _hear(tx: sa.Connection, *_rest: Any) -> None:
+def _see(tx: sa.Connection, cursor: Any, statement: str, *_rest: Any) -> None:
     notes: Notes | None = tx.get_execution_options().get(_NOTES)
     if notes is not None:
         notes.answered = True
+        found = _CHANGE.match(statement)
+        if found is not None and found[1] in _MIRRORED and cursor.rowcount != 0:
+            notes.touch(found[1])
 
 
-def _see(
-    tx: sa.Connection, statement: Any, _multiparams: Any, _params: Any, _options: Any, result: sa.CursorResult[Any]
-) -> None:
-    if isinstance(statement, UpdateBase):
-        table = statement.table.description
-        if table in _MIRRORED and result.rowcount != 0:
-            notes: Notes | None = tx.get_execution_options().get(_NOTES)
-            if notes is not None:
-                notes.touch(table)
+#: A statement that changes rows, and the table whose rows it changes.
+_CHANGE = re.compile(r'(?:WITH .*\) )?(?:INSERT (?:IGNORE )?INTO|UPDATE|DELETE FROM) "?(\w+)', re.DOTALL)
 
 
 #: As plain text: it takes half the time of anything else, and all databases take many rows in it.
@@ -186,9 +191,15 @@ def enter(tx: sa.Connection, writer_id: int, sequence: int, noted: Mapping[int, 
 
     :raises DBReferenceError: there is no such writer.
     """
+    for text in entry(writer_id, sequence, noted):
+        tx.exec_driver_sql(text)
+
+
+def entry(writer_id: int, sequence: int, noted: Mapping[int, What]) -> Iterator[str]:
+    """The statements that ``enter`` runs."""
     rows = [f'({int(writer_id)}, {int(sequence)}, {int(id_)}, {int(what)})' for id_, what in sorted(noted.items())]
     for start in range(0, len(rows), _MOST_ROWS):
-        tx.exec_driver_sql(_INSERT + ', '.join(rows[start : start + _MOST_ROWS]))
+        yield _INSERT + ', '.join(rows[start : start + _MOST_ROWS])
 
 
 # Asked by readers ----------------------------------------------------------------------------------------

@@ -12,14 +12,19 @@ from sqlalchemy import exc as sa_exc
 #: MySQL and MariaDB: lock wait timeout, deadlock (also Galera's certification), record changed since last read,
 #: Galera's brute-force abort seen as an interrupted query.
 _MYSQL_INTERRUPTED = 1317
-_MYSQL_CONFLICTS = frozenset({1205, 1213, 1020, _MYSQL_INTERRUPTED})
+_MYSQL_DEADLOCK = 1213
+_MYSQL_CONFLICTS = frozenset({1205, _MYSQL_DEADLOCK, 1020, _MYSQL_INTERRUPTED})
 #: MySQL and MariaDB: cannot connect, gone away, too many connections, shutting down, Galera node not ready, killed.
 _MYSQL_AWAY = frozenset({1040, 1047, 1053, 1158, 1159, 1160, 1161, 1203, 1927, 2002, 2003, 2006, 2013, 2055})
-#: MySQL and MariaDB: table exists, index exists, version recorded already, table is being changed elsewhere, wsrep
-#: refuses meanwhile. By number, because SQLAlchemy's reflection turns oslo.db's translation off for a connection.
-_MYSQL_SCHEMA_CONFLICTS = frozenset({1050, 1061, 1062, 1684, 1412})
+#: MySQL and MariaDB: table exists, is renamed already, index exists, version recorded already, table is being changed
+#: elsewhere, wsrep refuses meanwhile. By number, because SQLAlchemy's reflection turns oslo.db's translation off for a
+#: connection.
+_MYSQL_SCHEMA_CONFLICTS = frozenset({1050, 1061, 1062, 1146, 1684, 1412})
+_MYSQL_NO_TABLE = 1146
+_POSTGRESQL_NO_TABLE = '42P01'
 #: PostgreSQL: serialization failure, deadlock detected, lock not available.
-_POSTGRESQL_CONFLICTS = frozenset({'40001', '40P01', '55P03'})
+_POSTGRESQL_DEADLOCK = '40P01'
+_POSTGRESQL_CONFLICTS = frozenset({'40001', _POSTGRESQL_DEADLOCK, '55P03'})
 #: PostgreSQL: connection exceptions, operator intervention (shutdown, starting up), too many connections.
 _POSTGRESQL_AWAY = ('08', '57P', '53300')
 
@@ -39,6 +44,14 @@ def is_conflict(error: BaseException) -> bool:
         or getattr(cause, 'sqlstate', None) in _POSTGRESQL_CONFLICTS
         or _is_sqlite_busy(cause)
     )
+
+
+def is_deadlock(error: BaseException) -> bool:
+    """Whether the database ended the transaction because it and another one waited for each other."""
+    cause = _driver_error(error)
+    if cause is None:
+        return False
+    return _number(cause) == _MYSQL_DEADLOCK or getattr(cause, 'sqlstate', None) == _POSTGRESQL_DEADLOCK
 
 
 def is_rolled_back(error: BaseException) -> bool:
@@ -72,6 +85,15 @@ def is_away(error: BaseException) -> bool:
     if state is not None:
         return str(state).startswith(_POSTGRESQL_AWAY)
     return _number(cause) in _MYSQL_AWAY
+
+
+def lacks_a_table(error: BaseException) -> bool:
+    """Whether ``error`` says that a table is not there."""
+    cause = _driver_error(error)
+    if cause is None:
+        return False
+    state = getattr(cause, 'sqlstate', None)
+    return state == _POSTGRESQL_NO_TABLE or _number(cause) == _MYSQL_NO_TABLE or 'no such table' in str(cause)
 
 
 def is_lost(error: BaseException) -> bool:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import enum
 import pathlib
-import time
 from collections.abc import Iterator
 
 import sqlalchemy as sa
@@ -18,7 +17,7 @@ from alembic.util import CommandError
 from oslo_db import exception as db_exc
 
 from placement import exception
-from placement.db import sqlite, tables
+from placement.db import company, sqlite, tables
 
 VERSION_TABLE = tables.VERSION_TABLE
 _SCRIPTS = pathlib.Path(__file__).parent / 'migrations'
@@ -28,35 +27,22 @@ _LOCK_NAME = 'placement_schema'
 _LOCK_SECONDS = 120
 
 #: Versions that bring what a process of an earlier release would leave out when it writes: it must have ended before.
-#: 002: the log of changes.
-_ALONE = frozenset({'002'})
-#: How long other connections may take to end, or to wait for our lock.
-_LEAVING_SECONDS = 3
-#: What counts the other connections; not those that change the schema as well. SQLite cannot tell.
-_COMPANY = {
-    'postgresql': (
-        'SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND usename = current_user'
-        " AND pid <> pg_backend_pid() AND pid NOT IN (SELECT pid FROM pg_locks WHERE locktype = 'advisory')"
-    ),
-}
-_COMPANY['mysql'] = _COMPANY['mariadb'] = (
-    'SELECT count(*) FROM information_schema.processlist WHERE db = database() AND id <> connection_id()'
-    " AND coalesce(state, '') <> 'User lock'"
-)
-
-
-class ForeignSchema(exception.PlacementError):
-    """The tables were made by somebody else; only ``placement-manage db adopt`` may change them."""
-
-    template = (
-        'The database already holds tables that this service did not create ({tables}).'
-        ' Take it over with: placement-manage db adopt'
-    )
+#: 002: the log of changes. 004: names of tables, without which it does not find them.
+_ALONE = frozenset({'002', '004'})
 
 
 class WrongSchema(exception.PlacementError):
     template = (
         'The schema of the database is at version {present}, not {head}. Upgrade it with: placement-manage db sync'
+    )
+
+
+class ForeignSchema(WrongSchema):
+    """The tables were made by somebody else; only ``placement-manage db adopt`` may change them."""
+
+    template = (
+        'The database already holds tables that this service did not create ({tables}).'
+        ' Take it over with: placement-manage db adopt'
     )
 
 
@@ -110,21 +96,29 @@ def sync(engine: sa.Engine, revision: str = 'head', others: Others = Others.LOOK
 
 
 def _create(connection: sa.Connection, target: str) -> None:
-    """Take all steps in an empty database, and only then record the version.
+    """Make the tables in an empty database, and only then record the version.
 
-    The nodes of a Galera cluster know no lock in common. Each may take the same steps at once, which do nothing the
-    second time. None of them sees a version on the way, which would look like that of an earlier release; and all but
-    one fail to record the last.
+    The nodes of a Galera cluster know no lock in common. Each may do the same at once, so what is there already is left
+    alone; one that loses a race tries again. None of them sees a version on the way, which would look like that of an
+    earlier release; and all but one fail to record it.
     """
     # First, so that what an attempt leaves that was cut short is not taken for the tables of somebody else.
     version_num = sa.Column('version_num', sa.String(32), nullable=False)
     primary_key = sa.PrimaryKeyConstraint('version_num', name=f'{VERSION_TABLE}_pkc')
     sa.Table(VERSION_TABLE, sa.MetaData(), version_num, primary_key).create(connection, checkfirst=True)
+    if target == head():
+        tables.create(connection)
+    else:
+        _take_steps(connection, target)
+    stamp_on(connection, target)
+
+
+def _take_steps(connection: sa.Connection, target: str) -> None:
+    """Make an earlier version, in the steps in which it came to be."""
     steps = script.ScriptDirectory.from_config(_config()).iterate_revisions(target, 'base')
     with Operations.context(migration.MigrationContext.configure(connection)):
         for step in reversed(list(steps)):
             step.module.upgrade()
-    stamp_on(connection, target)
 
 
 def _upgrade(connection: sa.Connection, target: str) -> None:
@@ -153,6 +147,20 @@ def version(engine: sa.Engine) -> str | None:
         return version_on(connection)
 
 
+def check(engine: sa.Engine) -> None:
+    """Make sure that the schema is the one that this code was written for.
+
+    :raises ForeignSchema: the tables are those of another deployment.
+    :raises WrongSchema: it is any other.
+    """
+    with engine.connect() as connection:
+        present = version_on(connection)
+        if present is None:
+            _refuse_foreign_tables(connection)
+    if present != head():
+        raise WrongSchema(present=present or 'none', head=head())
+
+
 def head() -> str:
     """The newest revision that this code knows."""
     return _resolve('head')
@@ -162,9 +170,12 @@ def stamp(engine: sa.Engine, revision: str) -> None:
     """Declare that the database has ``revision`` without changing anything else.
 
     :raises UnknownRevision: no such revision.
+    :raises ForeignSchema: the tables are those of another deployment.
     """
     target = _resolve(revision)
     with locked(engine) as connection:
+        if version_on(connection) is None:
+            _refuse_foreign_tables(connection, theirs_only=True)
         stamp_on(connection, target)
 
 
@@ -248,28 +259,17 @@ def _refuse_company(connection: sa.Connection, present: str, others: Others) -> 
         return
     if others is Others.UNKNOWN:
         raise StopOthers(present=present, found='', option='')
-    deadline = time.monotonic() + _LEAVING_SECONDS
     # Others that upgrade at the same time come to wait for us in a moment, and do not count then.
-    while count := _company(connection):
-        if time.monotonic() > deadline:
-            found = f', and {count} other connections of this account are open'
-            option = ' (with --others-are-stopped if these are of something else)'
-            raise StopOthers(present=present, found=found, option=option)
-        time.sleep(0.1)
+    count = len(company.staying(connection, own=True))
+    if count:
+        found = f', and {count} other connections of this account are open'
+        option = ' (with --others-are-stopped if these are of something else)'
+        raise StopOthers(present=present, found=found, option=option)
 
 
-def _company(connection: sa.Connection) -> int:
-    """How many other connections to this database there are, of those that this account and this node can see."""
-    question = _COMPANY.get(connection.dialect.name)
-    if connection.dialect.name == 'postgresql':
-        # It shows a transaction what it showed it before.
-        connection.execute(sa.select(sa.func.pg_stat_clear_snapshot()))
-    return 0 if question is None else connection.exec_driver_sql(question).scalar_one()
-
-
-def _refuse_foreign_tables(connection: sa.Connection) -> None:
+def _refuse_foreign_tables(connection: sa.Connection, theirs_only: bool = False) -> None:
     present = set(sa.inspect(connection).get_table_names())
-    foreign = sorted(present & set(tables.metadata.tables))
+    foreign = sorted(present & (tables.FOREIGN if theirs_only else tables.FOREIGN | set(tables.metadata.tables)))
     # With a table of versions but no version in it, another node of a cluster is creating the schema right now.
     if foreign and VERSION_TABLE not in present:
         raise ForeignSchema(tables=', '.join(foreign))

@@ -1,4 +1,4 @@
-"""Names and ids of resource classes and traits, with what never changes kept in memory.
+"""Names and ids of resource classes and traits, with what never changes kept in memory; and aggregates, as met.
 
 Standard names are never removed or renamed, so a process may remember their ids whatever other
 processes do. Custom names come and go and are looked up each time.
@@ -59,6 +59,31 @@ class NameCache:
         found = {row.name: row.id for row in tx.execute(query)}
         self._standard.update((name, id_) for name, id_ in found.items() if not is_custom(name))
         return found
+
+
+#: How many are remembered, in some ten megabytes.
+_MOST_HEARD = 100_000
+
+
+class Heard:
+    """Aggregates that this process has met: they need not be created, unless an audit removed them meanwhile."""
+
+    def __init__(self) -> None:
+        self._uuids: set[str] = set()
+
+    def add(self, uuids: Iterable[str]) -> None:
+        """Remember these."""
+        if len(self._uuids) > _MOST_HEARD:
+            self._uuids.clear()
+        self._uuids.update(uuids)
+
+    def forget(self, uuids: Iterable[str]) -> None:
+        """Do not rely on these any more."""
+        self._uuids.difference_update(uuids)
+
+    def lacks(self, uuids: Iterable[str]) -> list[str]:
+        """Those that it does not know."""
+        return [uuid for uuid in uuids if uuid not in self._uuids]
 
 
 def storable(text: str) -> bool:

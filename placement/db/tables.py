@@ -1,4 +1,7 @@
-"""The tables, as SQLAlchemy Core. Names are those that an existing OpenStack deployment has.
+"""The tables, as SQLAlchemy Core.
+
+Columns are named as in an existing OpenStack deployment. So are tables, but for what their names begin with: another
+service finds none of its tables, and cannot write past ``inventories.used`` and the log of changes (doc/adopt.md).
 
 ``inventories.used`` is ours: the sum of ``allocations.used`` for that provider and class. Claims move it, in the
 transaction that writes the allocations; adoption and repairs of the audit compute it anew.
@@ -16,7 +19,7 @@ from placement.db import types
 metadata = sa.MetaData()
 
 #: The version of the schema that these tables are, and the table that says which one a database has.
-VERSION = '003'
+VERSION = '004'
 VERSION_TABLE = 'placement_alembic_version'
 
 #: Custom resource classes get ids from here up; a standard class's id is its position in os-resource-classes.
@@ -49,14 +52,14 @@ def _id() -> sa.Column[int]:
 
 
 resource_providers = _remembered(
-    'resource_providers',
+    'placement_resource_providers',
     sa.Column('uuid', types.Text(36), nullable=False),
     sa.Column('name', types.Text(200), nullable=True),
     sa.Column('generation', sa.Integer, nullable=False, default=0),
     # A root is its own root. Null inside the transaction that creates or deletes a root, and in rows that another
     # service wrote, until they are adopted or repaired: readers take it for the provider's own id.
-    sa.Column('root_provider_id', sa.Integer, sa.ForeignKey('resource_providers.id'), nullable=True),
-    sa.Column('parent_provider_id', sa.Integer, sa.ForeignKey('resource_providers.id'), nullable=True),
+    sa.Column('root_provider_id', sa.Integer, sa.ForeignKey('placement_resource_providers.id'), nullable=True),
+    sa.Column('parent_provider_id', sa.Integer, sa.ForeignKey('placement_resource_providers.id'), nullable=True),
     sa.UniqueConstraint('uuid', name='uniq_resource_providers0uuid'),
     sa.UniqueConstraint('name', name='uniq_resource_providers0name'),
     sa.Index('resource_providers_root_provider_id_idx', 'root_provider_id'),
@@ -64,10 +67,10 @@ resource_providers = _remembered(
 )
 
 inventories = _table(
-    'inventories',
+    'placement_inventories',
     _id(),
-    sa.Column('resource_provider_id', sa.Integer, sa.ForeignKey('resource_providers.id'), nullable=False),
-    sa.Column('resource_class_id', sa.Integer, sa.ForeignKey('resource_classes.id'), nullable=False),
+    sa.Column('resource_provider_id', sa.Integer, sa.ForeignKey('placement_resource_providers.id'), nullable=False),
+    sa.Column('resource_class_id', sa.Integer, sa.ForeignKey('placement_resource_classes.id'), nullable=False),
     sa.Column('total', sa.Integer, nullable=False),
     sa.Column('reserved', sa.Integer, nullable=False),
     sa.Column('min_unit', sa.Integer, nullable=False),
@@ -82,9 +85,9 @@ inventories = _table(
 )
 
 allocations = _table(
-    'allocations',
+    'placement_allocations',
     _id(),
-    sa.Column('resource_provider_id', sa.Integer, sa.ForeignKey('resource_providers.id'), nullable=False),
+    sa.Column('resource_provider_id', sa.Integer, sa.ForeignKey('placement_resource_providers.id'), nullable=False),
     sa.Column('consumer_id', types.Text(36), nullable=False),
     sa.Column('resource_class_id', sa.Integer, nullable=False),
     sa.Column('used', sa.Integer, nullable=False),
@@ -98,22 +101,22 @@ allocations = _table(
 )
 
 projects = _remembered(
-    'projects',
+    'placement_projects',
     sa.Column('external_id', types.Text(255), nullable=False),
     sa.UniqueConstraint('external_id', name='uniq_projects0external_id'),
 )
 
 users = _remembered(
-    'users',
+    'placement_users',
     sa.Column('external_id', types.Text(255), nullable=False),
     sa.UniqueConstraint('external_id', name='uniq_users0external_id'),
 )
 
 consumers = _remembered(
-    'consumers',
+    'placement_consumers',
     sa.Column('uuid', types.Text(36), nullable=False),
-    sa.Column('project_id', sa.Integer, sa.ForeignKey('projects.id'), nullable=False),
-    sa.Column('user_id', sa.Integer, sa.ForeignKey('users.id'), nullable=False),
+    sa.Column('project_id', sa.Integer, sa.ForeignKey('placement_projects.id'), nullable=False),
+    sa.Column('user_id', sa.Integer, sa.ForeignKey('placement_users.id'), nullable=False),
     sa.Column('generation', sa.Integer, nullable=False, default=0, server_default='0'),
     sa.UniqueConstraint('uuid', name='uniq_consumers0uuid'),
     sa.Index('consumers_project_id_user_id_idx', 'project_id', 'user_id'),
@@ -121,7 +124,7 @@ consumers = _remembered(
 )
 
 resource_classes = sa.Table(
-    'resource_classes',
+    'placement_resource_classes',
     metadata,
     # Never auto-increment: the id of a standard class is 0 and up, and MySQL would replace a 0. See resource_class_ids.
     sa.Column('id', sa.Integer, primary_key=True, nullable=False, autoincrement=False),
@@ -145,16 +148,20 @@ resource_class_ids = sa.Table(
 )
 
 traits = _remembered(
-    'traits',
+    'placement_traits',
     sa.Column('name', types.Text(255), nullable=False),
     sa.UniqueConstraint('name', name='uniq_traits0name'),
 )
 
 resource_provider_traits = _table(
-    'resource_provider_traits',
-    sa.Column('trait_id', sa.Integer, sa.ForeignKey('traits.id'), primary_key=True, nullable=False),
+    'placement_resource_provider_traits',
+    sa.Column('trait_id', sa.Integer, sa.ForeignKey('placement_traits.id'), primary_key=True, nullable=False),
     sa.Column(
-        'resource_provider_id', sa.Integer, sa.ForeignKey('resource_providers.id'), primary_key=True, nullable=False
+        'resource_provider_id',
+        sa.Integer,
+        sa.ForeignKey('placement_resource_providers.id'),
+        primary_key=True,
+        nullable=False,
     ),
     sa.Index('resource_provider_traits_resource_provider_trait_idx', 'resource_provider_id', 'trait_id'),
 )
@@ -166,9 +173,13 @@ placement_aggregates = _remembered(
 )
 
 resource_provider_aggregates = _table(
-    'resource_provider_aggregates',
+    'placement_resource_provider_aggregates',
     sa.Column(
-        'resource_provider_id', sa.Integer, sa.ForeignKey('resource_providers.id'), primary_key=True, nullable=False
+        'resource_provider_id',
+        sa.Integer,
+        sa.ForeignKey('placement_resource_providers.id'),
+        primary_key=True,
+        nullable=False,
     ),
     sa.Column('aggregate_id', sa.Integer, sa.ForeignKey('placement_aggregates.id'), primary_key=True, nullable=False),
     sa.Index('resource_provider_aggregates_aggregate_id_idx', 'aggregate_id'),
@@ -201,7 +212,30 @@ changes = sa.Table(
     mysql_charset='utf8mb4',
 )
 
+#: The sum of the allocations of an inventory, in a query of inventories: what its ``used`` has to be.
+HELD = (
+    sa.select(sa.func.coalesce(sa.func.sum(allocations.c.used), 0))
+    .where(allocations.c.resource_provider_id == inventories.c.resource_provider_id)
+    .where(allocations.c.resource_class_id == inventories.c.resource_class_id)
+    .correlate(inventories)
+    .scalar_subquery()
+)
+
+
+def create(connection: sa.Connection) -> None:
+    """Make the tables that are not there, as the newest version has them, and the row of ``resource_class_ids``."""
+    metadata.create_all(connection)
+    if connection.scalar(sa.select(resource_class_ids.c.last)) is None:
+        connection.execute(resource_class_ids.insert(), {'id': 1, 'last': FIRST_CUSTOM_CLASS_ID - 1})
+
+
 #: The tables of the log, which no other deployment has.
 LOG = (writers, changes)
 #: The tables that an existing deployment already has.
 SHARED = tuple(table for table in metadata.sorted_tables if table not in (*LOG, resource_class_ids))
+#: What those are called by another deployment. The name of one begins as all of ours do: it stays.
+THEIR_NAMES = {
+    table: table.name if table is placement_aggregates else table.name.removeprefix('placement_') for table in SHARED
+}
+#: Names that only another deployment uses.
+FOREIGN = frozenset(THEIR_NAMES.values()) - frozenset(metadata.tables)

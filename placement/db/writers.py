@@ -25,10 +25,10 @@ class Forgotten(db_exc.RetryRequest):
         super().__init__(exception.ConcurrentProviderUpdate())
 
 
-class Slot:
+class Writer:
     """One row of ``writers``, and the number of its newest entry.
 
-    ``entered``: the transaction that has the slot began to insert the next entry.
+    ``entered``: the transaction that has the writer began to insert the next entry.
     """
 
     def __init__(self, writer_id: int) -> None:
@@ -42,16 +42,29 @@ class Slot:
 
         :raises Forgotten: the row is gone, or not ours.
         """
+        with self.entering():
+            changes.enter(tx, self.writer_id, self.sequence + 1, noted)
+
+    def entry(self, noted: Mapping[int, changes.What]) -> Iterator[str]:
+        """The statements that ``enter`` runs, for who runs them himself, within ``entering``."""
+        return changes.entry(self.writer_id, self.sequence + 1, noted)
+
+    @contextlib.contextmanager
+    def entering(self) -> Iterator[None]:
+        """Insert the entry in the block.
+
+        :raises Forgotten: the row is gone, or not ours.
+        """
         self.entered = True
         try:
-            changes.enter(tx, self.writer_id, self.sequence + 1, noted)
+            yield
         except (db_exc.DBReferenceError, db_exc.DBDuplicateEntry) as error:
             # A number that is taken: this process is the copy of another one, as of a virtual machine.
             raise Forgotten from error
 
 
-class Slots:
-    """The slots of this process.
+class Writers:
+    """The writers of this process.
 
     :param begin: begins a transaction that may write.
     """
@@ -59,50 +72,50 @@ class Slots:
     def __init__(self, begin: retention.Begin) -> None:
         self._begin = begin
         # By process, so that a fork begins with none. Taking from a list and adding to it need no lock.
-        self._free: dict[tuple[int, int], list[Slot]] = {}
+        self._free: dict[tuple[int, int], list[Writer]] = {}
 
     @contextlib.contextmanager
-    def slot(self) -> Iterator[Slot]:
-        """A slot for one transaction, which is committed when the context is left, and rolled back on an exception.
+    def lend(self) -> Iterator[Writer]:
+        """A writer for one transaction, which is committed when the context is left, and rolled back on an exception.
 
         A number is used up when the COMMIT is known to have succeeded, and used again when the transaction is known to
-        be rolled back. When neither is known the slot is never used again, as its next number may or may not be taken.
+        be rolled back. When neither is known the writer is never used again: its next number may or may not be taken.
         """
         free = self._free.setdefault(_process(), [])
         try:
-            slot = free.pop()
+            writer = free.pop()
         except IndexError:
-            slot = self._new()
+            writer = self._new()
         try:
-            yield slot
+            yield writer
         except BaseException as error:
             if isinstance(error, Forgotten):
                 # The others have been unused for longer than this one was.
                 free.clear()
-            if slot.entered and not error_kinds.is_rolled_back(error):
+            if writer.entered and not error_kinds.is_rolled_back(error):
                 raise
-            slot.entered = False
-            free.append(slot)
+            writer.entered = False
+            free.append(writer)
             raise
-        if slot.entered:
-            slot.sequence += 1
-            slot.entered = False
-            self._trim(slot)
-        free.append(slot)
+        if writer.entered:
+            writer.sequence += 1
+            writer.entered = False
+            self._trim(writer)
+        free.append(writer)
 
-    def _new(self) -> Slot:
+    def _new(self) -> Writer:
         # Committed before the transaction that needs it begins: SQLite lets nobody else write while that goes on.
         writer_id = new_id()
         with self._begin() as tx:
             _check_version(tx)
             add(tx, writer_id)
-        return Slot(writer_id)
+        return Writer(writer_id)
 
-    def _trim(self, slot: Slot) -> None:
-        number = slot.trail.passes(slot.sequence)
+    def _trim(self, writer: Writer) -> None:
+        number = writer.trail.passes(writer.sequence)
         if number is not None:
             with retention.without_failing(), self._begin() as tx:
-                retention.trim(tx, slot.writer_id, number)
+                retention.trim(tx, writer.writer_id, number)
 
 
 def _process() -> tuple[int, int]:

@@ -8,7 +8,7 @@ from typing import Any
 import webob
 
 from placement import exception, schemas
-from placement.handlers import modified
+from placement.handlers import existence, modified
 from placement.objects import aggregate
 from placement.objects.provider_parts import Provider
 from placement.objects.resource_provider import ResourceProvider
@@ -51,12 +51,12 @@ def get_aggregates(req: webob.Request, context: RequestContext) -> webob.Respons
 )
 def set_aggregates(req: webob.Request, context: RequestContext) -> webob.Response:
     """Replace the aggregates of a provider; from 1.19 guarded by, and moving, its generation."""
-    provider = ResourceProvider.get_by_uuid(context, util.wsgi_path_item(req.environ, 'uuid'))
-    data = util.extract_json(req.body, schemas.for_version(schema.PUT, microversion.wanted(req)))
+    uuid = util.wsgi_path_item(req.environ, 'uuid')
     guarded = _with_generation(req)
-    if guarded:
-        provider.check_generation(data['resource_provider_generation'])
+    with existence.before(context, uuid):
+        data = util.extract_json(req.body, schemas.for_version(schema.PUT, microversion.wanted(req)))
     sent = data['aggregates'] if guarded else data
+    provider = ResourceProvider.unread(context, uuid, data['resource_provider_generation'] if guarded else None)
     # Two spellings of one uuid are one aggregate; the answer keeps the order of the request.
     aggregates = list(dict.fromkeys(map(util.canonical_uuid, sent)))
     provider.set_aggregates(aggregates, bump=guarded)

@@ -19,6 +19,7 @@ from placement.mirror.records import Record
 from placement.objects import candidate_bounds
 from placement.objects.allocation_candidate import AllocationCandidates
 from placement.policies import allocation_candidate as policies
+from placement.reports import account
 from placement.schemas import allocation_candidate as schema
 from placement.schemas import shown
 from placement.web import microversion, request_log, util
@@ -48,8 +49,8 @@ def list_allocation_candidates(req: webob.Request, context: RequestContext) -> w
     """Find the candidates for the request in the query string."""
     version = microversion.wanted(req)
     request = candidate_query.parse(req.environ.get('QUERY_STRING', ''), version, context.conf)
-    found = AllocationCandidates.get_by_request(context, request, explain_empty=LOG.isEnabledFor(log.INFO))
-    _log(req.query_string, found, context.conf.placement)
+    found = AllocationCandidates.get_by_request(context, request)
+    _log(req.query_string, found, context)
     members = {
         'allocation_requests': ('[]', _allocation_requests(found, as_list=version < (1, 12))),
         'provider_summaries': ('{}', _summaries(found, version)),
@@ -57,13 +58,20 @@ def list_allocation_candidates(req: webob.Request, context: RequestContext) -> w
     return util.fragments_response(req, members, last_modified=timeutils.utcnow(with_timezone=True))
 
 
-def _log(query: str, found: AllocationCandidates, options: Any) -> None:
+def _log(query: str, found: AllocationCandidates, context: RequestContext) -> None:
     """Say what the answer cannot: that it was cut short, or why it is empty."""
-    shown = request_log.quote(query)
+    options = context.conf.placement
     if found.bounds:
-        LOG.warning('Stopped at [placement] %s for %s', candidate_bounds.in_words(found.bounds, options), shown)
-    if found.funnel is not None:
-        LOG.info('No allocation candidates for %s: %s', shown, found.funnel)
+        words = candidate_bounds.in_words(found.bounds, options)
+        LOG.warning('Stopped at [placement] %s for %s', words, request_log.quote(query))
+    if found.candidates or not LOG.isEnabledFor(log.INFO):
+        return
+    unsaid = context.empty_searches.unsaid(query)
+    if unsaid is not None:
+        budget = candidate_bounds.for_account(options)
+        told = account.account_of_empty(found.state, found.request, budget, found.bounds)
+        more = f' ({unsaid} more since the last such line)' if unsaid else ''
+        LOG.info('No allocation candidates for %s: %s%s', request_log.quote(query), told, more)
 
 
 # The answer may have many thousand entries, which look much alike: it is put together from fragments of JSON. Those of

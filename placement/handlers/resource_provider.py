@@ -12,6 +12,7 @@ from webob import exc
 
 from placement import exception, schemas
 from placement.absent import ABSENT
+from placement.handlers import existence
 from placement.mirror import listing
 from placement.mirror.block import Block
 from placement.mirror.listing import ProviderFilters
@@ -160,8 +161,10 @@ def get_resource_provider(req: webob.Request, context: RequestContext) -> webob.
 )
 def update_resource_provider(req: webob.Request, context: RequestContext) -> webob.Response:
     """Rename a provider and, from 1.14, give it a parent; an absent parent member leaves the parent alone."""
-    provider = objects.ResourceProvider.get_by_uuid(context, util.wsgi_path_item(req.environ, 'uuid'))
-    data = util.extract_json(req.body, schemas.for_version(schema.PUT, microversion.wanted(req)))
+    uuid = util.wsgi_path_item(req.environ, 'uuid')
+    with existence.before(context, uuid):
+        data = util.extract_json(req.body, schemas.for_version(schema.PUT, microversion.wanted(req)))
+    provider = objects.ResourceProvider.unread(context, uuid)
     parent = _canonical(data['parent_provider_uuid']) if 'parent_provider_uuid' in data else ABSENT
     provider.update(data['name'], parent=parent)
     return util.json_response(req, _serialize(req, provider), last_modified=provider.modified)

@@ -14,7 +14,7 @@ from oslo_db import exception as db_exc
 from oslo_log import log
 
 from placement import exception
-from placement.db import changes, retention, tables, types
+from placement.db import changes, migration, retention, tables, types
 from placement.db.api import Database
 from placement.db.changes import What
 from placement.mirror import reading
@@ -107,7 +107,18 @@ class Mirror:
         try:
             self.current()
         except (exception.DatabaseUnavailable, db_exc.DBError, sa.exc.SQLAlchemyError) as error:
-            LOG.warning('The mirror is built by the first search, for now: %s', str(error).splitlines()[0])
+            reason = self._why_not() or str(error).splitlines()[0]
+            LOG.warning('The mirror is built by the first search, for now: %s', reason)
+
+    def _why_not(self) -> str | None:
+        """What an operator has to do about the schema; None when it is right, or nobody can tell."""
+        try:
+            self._db.check_schema()
+        except migration.WrongSchema as error:
+            return str(error)
+        except (exception.DatabaseUnavailable, db_exc.DBError, sa.exc.SQLAlchemyError):
+            pass
+        return None
 
     @property
     def is_built(self) -> bool:

@@ -2,8 +2,8 @@
 
 The rules are those of ``placement.candidates``: here they are asked of all providers of a block at once. What is found
 is necessary for a candidate; the walk decides. Two trees of equal *shape* have the same placements: their providers,
-and the sharing providers that reach them, can take the same steps, bring the same collective traits and have the same
-room for sums of several steps.
+and the sharing providers that reach them, can take the same parts, bring the same collective traits and have the same
+room for sums of several parts.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from placement.candidates.parts import Part, compile_request
+from placement.candidates.providers import Anchor, Provider
 from placement.candidates.request import SHARING_TRAIT, CandidateRequest
-from placement.candidates.rows import Anchor, Provider
 from placement.candidates.search import served_by
 from placement.candidates.sharing import SharingIndex
 from placement.candidates.sites import AnchorSite
-from placement.candidates.steps import Step, compile_request
 from placement.mirror.block import Block, any_of_tree
 from placement.mirror.state import State
 from placement.mirror.stock import Flags
@@ -108,15 +108,15 @@ class Matching:
     def __init__(self, state: State, request: CandidateRequest, alike: bool = True) -> None:
         self._state = state
         self._request = request
-        self._plan = compile_request(request)
+        self._compiled = compile_request(request)
         self._alike = alike
-        #: The distinct steps, and the traits that the unnumbered group requires.
-        self.steps = tuple(dict.fromkeys(self._plan.steps))
-        self.collective = sorted(self._plan.collective)
-        self.nested_aware = self._plan.nested_aware
-        # A bit for each step, and one for each collective trait that a provider brings.
-        self._bits = len(self.steps) + len(self.collective)
-        self._summed = _summed(self._plan.steps)
+        #: The distinct parts, and the traits that the unnumbered group requires.
+        self.parts = tuple(dict.fromkeys(self._compiled.parts))
+        self.collective = sorted(self._compiled.collective)
+        self.nested_aware = self._compiled.nested_aware
+        # A bit for each part, and one for each collective trait that a provider brings.
+        self._bits = len(self.parts) + len(self.collective)
+        self._summed = _summed(self._compiled.parts)
         self._numbers: dict[Hashable, int] = {}
         #: The sharing providers that have inventory of any class of the request.
         self.sharing: SharingIndex[str] = _sharing(state, request)
@@ -150,47 +150,62 @@ class Matching:
             shape = (key[first * width : last * width], sharing_number) if self._alike else None
             yield TreeSite(state, block, number, first, last, sharing, shape)
 
+    @functools.cached_property
+    def suffixes(self) -> Mapping[Part, tuple[str, ...]]:
+        """The distinct parts with the suffixes of the groups that ask for them."""
+        found: dict[Part, tuple[str, ...]] = {}
+        for part in self._compiled.parts:
+            found[part] = (*found.get(part, ()), part.group)
+        return found
+
     # Conditions on the providers of a tree ------------------------------------------------------------------
 
     def _words(self, block: Block) -> Words:
-        """Return for each provider which steps it can take in its own tree, and which collective traits it has."""
+        """Return for each provider which parts it can take in its own tree, and which collective traits it has."""
         words = np.zeros((len(block.records), (self._bits + 63) // 64), np.uint64)
         takes_any = np.zeros(len(block.records), np.bool_)
-        for number, step in enumerate(self.steps):
-            takes = self.takers(block, step)
+        for number, part in enumerate(self.parts):
+            takes = self.takers(block, part)
             takes_any |= takes
             words[takes, number // 64] |= np.uint64(1 << number % 64)
-        for number, name in enumerate(self.collective, start=len(self.steps)):
+        for number, name in enumerate(self.collective, start=len(self.parts)):
             has = block.traits.where(functools.partial(holds, name)) & takes_any
             words[has, number // 64] |= np.uint64(1 << number % 64)
         return words
 
-    def takers(self, block: Block, step: Step) -> Flags:
-        """Return which providers can take ``step`` as members of their own tree (as ``Step.refusal`` says of one)."""
+    def takers(self, block: Block, part: Part) -> Flags:
+        """Return which providers can take ``part`` as members of their own tree (as ``Part.rejection`` says of one)."""
         takes = np.ones(len(block.records), np.bool_)
-        for name, amount in step.resources:
+        for name, amount in part.resources:
             takes &= block.with_room(self._state.names.class_ids[name], amount)
-        if step.required or step.forbidden:
-            takes &= block.with_traits(step.required, step.forbidden)
-        if step.member_of:
-            takes &= self._members(block, step)
+        if part.required or part.forbidden:
+            takes &= block.with_traits(part.required, part.forbidden)
+        if part.member_of:
+            takes &= self._members(block, part)
         return takes
 
-    def _members(self, block: Block, step: Step) -> Flags:
-        own = block.in_aggregates(step.member_of)
-        return own if step.numbered else own | own[block.root_rows]
+    def _members(self, block: Block, part: Part) -> Flags:
+        own = block.in_aggregates(part.member_of)
+        return own if part.numbered else own | own[block.root_rows]
 
     # Conditions on trees ------------------------------------------------------------------------------------
 
+    def served(self, block: Block) -> Flags:
+        """Return which trees have somebody for every part and trait, be it only sharing providers that reach them."""
+        together = any_of_tree(block, self._words(block)) | _Reach(self, block).words
+        full = _mask(self._bits)
+        served: Flags = block.whole & (together & full == full).all(axis=1)
+        return served
+
     def _alive(self, block: Block, words: Words, shared: Words) -> Flags:
-        """Return which trees have somebody for every step and trait, and can take one step themselves."""
+        """Return which trees have somebody for every part and trait, and can take one part themselves."""
         trees = any_of_tree(block, words)
-        full, steps = _mask(self._bits), _mask(len(self.steps), words.shape[1])
+        full, parts = _mask(self._bits), _mask(len(self.parts), words.shape[1])
         alive: Flags = ((trees | shared) & full == full).all(axis=1)
-        alive &= (trees & steps != 0).any(axis=1)
-        if not self._plan.nested_aware:
+        alive &= (trees & parts != 0).any(axis=1)
+        if not self._compiled.nested_aware:
             # What no sharing provider takes must all come from one provider of the tree (below 1.29).
-            alone = ~shared & steps
+            alone = ~shared & parts
             alone = alone[block.tree_of] if len(alone) > 1 else alone
             alive &= any_of_tree(block, (words & alone == alone).all(axis=1))
         return alive
@@ -220,7 +235,7 @@ class Matching:
             (self._bits_of(one), *(self._room_of(one, name, most) for name, most in self._summed.items()))
             for one in sharing
         ]
-        if not self._plan.nested_aware:
+        if not self._compiled.nested_aware:
             # Which of them are of one tree.
             roots = [one.root_id for one in sharing]
             alike.append(tuple(map(roots.index, roots)))
@@ -232,7 +247,7 @@ class Matching:
         return min(inventory.headroom, most) if inventory else 0
 
     def shared_words(self, sharing: _Sharing) -> Words:
-        """Return which steps and collective traits these sharing providers can serve in other trees, together."""
+        """Return which parts and collective traits these sharing providers can serve in other trees, together."""
         total = 0
         for provider in sharing:
             total |= self._bits_of(provider)
@@ -245,9 +260,9 @@ class Matching:
     def _bits_of(self, provider: Provider) -> int:
         bits = self._known_bits.get(provider.id)
         if bits is None:
-            bits = sum(1 << number for number, step in enumerate(self.steps) if step.refusal(provider, None) is None)
+            bits = sum(1 << number for number, part in enumerate(self.parts) if part.rejection(provider, None) is None)
             if bits:
-                offset = len(self.steps)
+                offset = len(self.parts)
                 bits |= sum(1 << n for n, name in enumerate(self.collective, offset) if name in provider.traits)
             self._known_bits[provider.id] = bits
         return bits
@@ -299,12 +314,12 @@ def _sharing(state: State, request: CandidateRequest) -> SharingIndex[str]:
     return SharingIndex({one: names for one, names in state.sharing.items() if not classes.isdisjoint(one.inventories)})
 
 
-def _summed(steps: Sequence[Step]) -> Mapping[str, int]:
-    """The classes that several steps ask for, with all that they ask for together: more room makes no difference."""
-    times = Counter(name for step in steps for name, _ in step.resources)
+def _summed(parts: Sequence[Part]) -> Mapping[str, int]:
+    """The classes that several parts ask for, with all that they ask for together: more room makes no difference."""
+    times = Counter(name for part in parts for name, _ in part.resources)
     total: Counter[str] = Counter()
-    for step in steps:
-        total.update(dict(step.resources))
+    for part in parts:
+        total.update(dict(part.resources))
     return {name: min(total[name], 2**62) for name, count in sorted(times.items()) if count > 1}
 
 

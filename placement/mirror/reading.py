@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
-from placement.candidates.rows import Inventory
+from placement.candidates.providers import InventoryRecord
 from placement.db import statements, tables
 from placement.mirror.records import Inventories, Record, Usage
 from placement.mirror.state import Names
@@ -43,7 +43,7 @@ _PROVIDERS = (
 _INVENTORIES = sa.select(
     _inventories.resource_provider_id,
     _inventories.resource_class_id,
-    *(_inventories[name] for name in Inventory._fields),
+    *(_inventories[name] for name in InventoryRecord._fields),
 )
 _TRAITS = sa.select(_own_traits.resource_provider_id, tables.traits.c.name).join(
     tables.traits, tables.traits.c.id == _own_traits.trait_id
@@ -137,9 +137,9 @@ def _records(
 
 
 def _inventories_of(rows: Iterable[Any], shared: _Shared) -> Mapping[int, Inventories]:
-    found: defaultdict[int, list[tuple[int, Inventory]]] = defaultdict(list)
+    found: defaultdict[int, list[tuple[int, InventoryRecord]]] = defaultdict(list)
     for id_, class_id, *values in rows:
-        found[id_].append(shared((class_id, Inventory(*values))))
+        found[id_].append(shared((class_id, InventoryRecord(*values))))
     for have in found.values():
         have.sort()
     return {id_: shared(tuple(have)) for id_, have in found.items()}

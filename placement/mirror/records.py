@@ -6,10 +6,10 @@ import datetime as dt
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from placement.candidates.rows import Inventory
+from placement.candidates.providers import InventoryRecord
 
 #: Resource class ids with the inventory of each, in order of the id.
-Inventories = tuple[tuple[int, Inventory], ...]
+Inventories = tuple[tuple[int, InventoryRecord], ...]
 
 
 class Record(NamedTuple):

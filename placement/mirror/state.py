@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from placement import exception
-from placement.candidates.rows import Inventory, Provider
+from placement.candidates.providers import InventoryRecord, Provider
 from placement.mirror.block import Block, Tree, in_blocks
 from placement.mirror.records import Record, Usage
 
@@ -118,7 +118,7 @@ class State:
     def provider(self, record: Record) -> Provider:
         """Return the row that the search works on."""
         classes = self.names.classes
-        inventories: dict[str, Inventory] = {classes[id_]: one for id_, one in record.inventories}
+        inventories: dict[str, InventoryRecord] = {classes[id_]: one for id_, one in record.inventories}
         return Provider(
             record.id, record.uuid, record.root_id, record.parent_id, inventories, record.traits, record.aggregates
         )

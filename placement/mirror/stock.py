@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placement import room
+from placement.candidates.providers import InventoryRecord
 from placement.candidates.reasons import Reason
-from placement.candidates.rows import Inventory
 
 Integers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -20,7 +20,7 @@ Flags = NDArray[np.bool_]
 _PLENTY = 2**61
 
 #: A position in a block with the inventory of the provider there.
-Entry = tuple[int, Inventory]
+Entry = tuple[int, InventoryRecord]
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,8 +77,8 @@ class Stock:
         rows: Integers = self.rows[fits]
         return rows
 
-    def refusals(self, amount: int) -> dict[Reason, int]:
-        """Count the inventories that have no room for ``amount``, by the first rule that they break."""
+    def refused(self, amount: int) -> dict[Reason, Flags]:
+        """Return which entries have no room for ``amount``, by the first rule that each breaks."""
         amount = min(amount, _PLENTY)
         breaks = {
             Reason.ABOVE_MAX_UNIT: amount > self.max_unit,
@@ -86,21 +86,16 @@ class Stock:
             Reason.WRONG_STEP: amount % self.step_size != 0,
             Reason.NO_CAPACITY: self.used + amount > self.ceiling,
         }
-        found = {}
         remaining = np.ones(len(self.rows), np.bool_)
         for reason, broken in breaks.items():
-            count = int((remaining & broken).sum())
-            if count:
-                found[reason] = count
+            breaks[reason] = remaining & broken
             remaining &= ~broken
-        return found
+        return breaks
 
-    def short_of(self, amount: int, most: int) -> list[tuple[int, int]]:
-        """Return the positions of up to ``most`` providers that lack least of ``amount``, with what is left."""
-        left = self.ceiling - self.used
-        short = np.flatnonzero(left < min(amount, _PLENTY))
-        nearest = short[np.argsort(-left[short], kind='stable')[:most]]
-        return [(int(self.rows[entry]), int(left[entry])) for entry in nearest]
+    def refusals(self, amount: int) -> dict[Reason, int]:
+        """Count the inventories that have no room for ``amount``, by the first rule that they break."""
+        counts = {reason: int(flags.sum()) for reason, flags in self.refused(amount).items()}
+        return {reason: count for reason, count in counts.items() if count}
 
     def with_used(self, used: Mapping[int, int]) -> Stock:
         """Return the columns with other usage at some positions."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,7 +10,8 @@ import sqlalchemy as sa
 from oslo_db import exception as db_exc
 
 from placement.db import api as db_api
-from placement.db import statements, tables
+from placement.db import names, statements, tables
+from placement.db.together import Together
 from placement.objects import provider_parts
 
 _aggregates = tables.placement_aggregates
@@ -33,48 +35,42 @@ _WITH_PROVIDER = provider_parts.statement(
 )
 
 
-def replace(tx: sa.Connection, provider_id: int, uuids: Sequence[str]) -> None:
-    """Make ``uuids`` all the aggregates of a provider whose row the transaction has locked.
+def replace(tx: sa.Connection, heard: names.Heard, provider_id: int, uuids: Sequence[str]) -> None:
+    """Make ``uuids`` all the aggregates of a provider whose row the transaction has locked; as its last change.
 
+    :param heard: those of them that it lacks are created, unless they are there.
     :param uuids: sorted and distinct, so that two requests that introduce the same aggregates meet in one order.
     """
+    together = Together(tx)
     # Whatever was read before may have changed: below microversion 1.19 the generation does not tell.
-    tx.execute(_LEAVE, {'provider': provider_id})
+    together.add('DELETE FROM placement_resource_provider_aggregates WHERE resource_provider_id = ?', provider_id)
+    moment = statements.now(tx)
     for batch in statements.batches(uuids):
-        _join(tx, provider_id, batch)
-
-
-def _join(tx: sa.Connection, provider_id: int, uuids: Sequence[str]) -> None:
-    """Put a provider into aggregates that it is not in; creates those that are unheard of."""
+        if unheard := heard.lacks(batch):
+            text, values = statements.insertion_unless_present(tx, 'placement_aggregates', 'uuid', unheard)
+            together.add(text, *values)
+        joined = functools.partial(_expect, heard, batch)
+        together.add(_joining(tx.dialect.name, len(batch)), provider_id, moment, *batch, judge=joined)
     try:
-        joined = tx.execute(_JOIN, {'provider': provider_id, 'uuids': uuids}).rowcount
-        if joined < len(uuids):
-            tx.execute(statements.insert_unless_present(tx, _aggregates), [{'uuid': uuid} for uuid in uuids])
-            joined += tx.execute(_JOIN, {'provider': provider_id, 'uuids': uuids}).rowcount
+        together.run_last()
     except (db_exc.DBReferenceError, db_exc.DBDuplicateEntry) as error:
         # An audit on another node of a cluster removed an aggregate that nobody was in.
         raise db_api.TryAgain from error
+    heard.add(uuids)
+
+
+def _expect(heard: names.Heard, uuids: Sequence[str], joined: int) -> None:
     if joined != len(uuids):
+        # An audit removed one that nobody was in.
+        heard.forget(uuids)
         raise db_api.TryAgain
 
 
-_LEAVE = _members.delete().where(_members.c.resource_provider_id == sa.bindparam('provider'))
-
-_OWN = _members.alias('own')
-#: Holds the aggregates, so that none goes away before the transaction ends.
-_JOIN = (
-    _members.insert()
-    .from_select(
-        ['resource_provider_id', 'aggregate_id'],
-        sa.select(sa.bindparam('provider', type_=sa.Integer), _aggregates.c.id)
-        .where(
-            _aggregates.c.uuid.in_(sa.bindparam('uuids', expanding=True)),
-            ~sa.exists().where(
-                _OWN.c.aggregate_id == _aggregates.c.id, _OWN.c.resource_provider_id == sa.bindparam('provider')
-            ),
-        )
-        .order_by(_aggregates.c.id)
-        .with_for_update(read=True, key_share=True, of=_aggregates),
+@functools.lru_cache(maxsize=64)
+def _joining(dialect: str, count: int) -> str:
+    """The statement that puts a provider into ``count`` aggregates, and holds these until the transaction ends."""
+    lock = {'sqlite': '', 'postgresql': ' FOR KEY SHARE'}.get(dialect, ' LOCK IN SHARE MODE')
+    return (
+        'INSERT INTO placement_resource_provider_aggregates (resource_provider_id, aggregate_id, created_at)'  # noqa: S608
+        f' SELECT ?, id, ? FROM placement_aggregates WHERE uuid IN ({statements.marks(count)}) ORDER BY id{lock}'
     )
-    .execution_options(preserve_rowcount=True)
-)

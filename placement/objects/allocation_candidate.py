@@ -6,16 +6,14 @@ import random
 import time
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, cast
 
 from placement.candidates.budget import Bound
-from placement.candidates.funnel import Funnel
+from placement.candidates.providers import Provider
 from placement.candidates.request import CandidateRequest
-from placement.candidates.rows import Provider
 from placement.candidates.search import chosen, search
 from placement.candidates.sites import Candidate, Placement
-from placement.mirror import account
 from placement.mirror.block import Block
 from placement.mirror.matching import Matching, MirrorSite, TreeSite
 from placement.mirror.state import Names, State
@@ -26,23 +24,18 @@ from placement.objects import candidate_bounds
 class AllocationCandidates:
     """The answer to one request, in terms of the state that it was found in.
 
-    ``bounds`` are those that cut the answer short. ``funnel`` tells why there is no candidate, if that was
-    asked for.
+    ``bounds`` are those that cut the answer short.
     """
 
     state: State
     request: CandidateRequest
     candidates: Sequence[Candidate]
     bounds: frozenset[Bound] = frozenset()
-    funnel: Funnel | None = None
 
     @classmethod
-    def get_by_request(
-        cls, context: Any, request: CandidateRequest, explain_empty: bool = False
-    ) -> AllocationCandidates:
+    def get_by_request(cls, context: Any, request: CandidateRequest) -> AllocationCandidates:
         """Search a committed state of the database that is no older than this call.
 
-        :param explain_empty: when nothing is found, find out why.
         :raises ResourceClassNotFound: a class of any group does not exist.
         :raises TraitNotFound: a trait of any group does not exist.
         """
@@ -54,11 +47,8 @@ class AllocationCandidates:
         budget = candidate_bounds.budget(options)
         found = chosen(search(Matching(state, request).sites(rng), request, budget), request, budget, rng)
         bounds = frozenset(budget.met)
-        funnel = None
-        if explain_empty and not found:
-            funnel = replace(account.account(state, request, candidate_bounds.for_account(options)), bounds=bounds)
         _count(context.db.metrics, len(found), bounds, time.monotonic() - started)
-        return cls(state, request, found, bounds, funnel)
+        return cls(state, request, found, bounds)
 
     def uuids(self, candidate: Candidate, positions: Sequence[int]) -> tuple[str, ...]:
         """Return the uuids of the providers at some positions of a candidate's site."""
@@ -109,19 +99,6 @@ class AllocationCandidates:
             block, row = self.state.position(one.root_id, one.id)
             found[block].add(row)
         return found
-
-
-def explain(context: Any, request: CandidateRequest) -> Funnel:
-    """Search as ``get_by_request`` does and tell what became of the request.
-
-    :param context: a ``RequestContext``.
-    :returns: the funnel, whether or not anything was found.
-    :raises ResourceClassNotFound: a class of any group does not exist.
-    :raises TraitNotFound: a trait of any group does not exist.
-    """
-    state = context.mirror.current()
-    _check_names(state.names, request)
-    return account.account(state, request, candidate_bounds.budget(context.conf.placement))
 
 
 def _count(metrics: Any, count: int, bounds: Collection[Bound], seconds: float) -> None:

@@ -13,6 +13,7 @@ from oslo_utils import timeutils
 
 from placement import exception, room
 from placement.db import statements, tables
+from placement.db.together import Together
 from placement.objects import base, generation, provider_parts
 from placement.objects.base import fields
 
@@ -108,8 +109,8 @@ class InventoryList(base.ObjectList):
 
 
 def read(context: Any, uuid: str) -> tuple[provider_parts.Provider, list[sa.Row[Any]]]:
-    """A provider and the rows of its inventories; see ``provider_parts.read``."""
-    return provider_parts.read(context, _WITH_PROVIDER, uuid)
+    """A provider and what a change of its inventories needs of each; see ``provider_parts.read``."""
+    return provider_parts.read(context, _TO_CHANGE, uuid)
 
 
 # What a provider does to its inventories. Each of these holds the classes that it names, then moves the provider's
@@ -122,9 +123,11 @@ def read(context: Any, uuid: str) -> tuple[provider_parts.Provider, list[sa.Row[
 def add(db: Any, tx: sa.Connection, provider: Any, record: Inventory) -> None:
     """Store a new inventory; see ``ResourceProvider.add_inventory``."""
     class_id = _hold_classes(db, tx, [record.resource_class])[record.resource_class]
-    generation.bump(tx, provider)
+    together = Together(tx)
+    generation.bump(together, provider)
+    _insert(together, provider, {class_id: record})
     try:
-        tx.execute(_inventories.insert(), [_new_row(provider.id, class_id, record)])
+        together.run_last()
     except db_exc.DBDuplicateEntry as error:
         raise exception.InventoryExists(resource_class=record.resource_class, uuid=provider.uuid) from error
 
@@ -134,103 +137,122 @@ def replace_all(
 ) -> None:
     """Make ``records`` the whole inventory; see ``ResourceProvider.set_inventories``."""
     ids = _hold_classes(db, tx, [record.resource_class for record in records])
-    generation.bump(tx, provider)
     wanted = {ids[record.resource_class]: record for record in records}
     present = {row.resource_class_id: row for row in present_rows}
-    _remove(tx, provider, [row for class_id, row in present.items() if class_id not in wanted])
-    # In the order in which claims take them: one that only gives back does not wait for the provider.
-    kept = sorted(wanted.keys() & present.keys())
-    for start in range(0, len(kept), _TOGETHER):
-        batch = kept[start : start + _TOGETHER]
-        _overwrite(tx, provider, [(id_, wanted[id_]) for id_ in batch])
-    added = [_new_row(provider.id, id_, record) for id_, record in wanted.items() if id_ not in present]
-    if added:
-        tx.execute(_inventories.insert(), added)
-    _warn_of_overcommitment(provider, [(record, present[id_].used) for id_, record in wanted.items() if id_ in present])
+    removed = [row for class_id, row in present.items() if class_id not in wanted]
+    kept = {class_id: record for class_id, record in wanted.items() if class_id in present}
+    added = {class_id: record for class_id, record in wanted.items() if class_id not in present}
+    together = Together(tx)
+    generation.bump(together, provider)
+    _remove(together, provider, removed)
+    if removed and kept and added:
+        # One statement less. Not always, as each row that is not added takes an id on some databases.
+        _insert(together, provider, wanted, statements.otherwise_overwrite(tx, _KEY, _OVERWRITTEN))
+    else:
+        _overwrite(together, provider, kept)
+        _insert(together, provider, added)
+    together.run_last()
+    _warn_of_overcommitment(provider, [(record, present[class_id].used) for class_id, record in kept.items()])
 
 
 def update(db: Any, tx: sa.Connection, provider: Any, present: Sequence[sa.Row[Any]], record: Inventory) -> None:
     """Overwrite one inventory; see ``ResourceProvider.update_inventory``."""
     class_id = _hold_classes(db, tx, [record.resource_class])[record.resource_class]
-    generation.bump(tx, provider)
     row = _of_class(present, class_id)
     if row is None:
         raise exception.InventoryRecordNotFound(resource_class=record.resource_class)
-    _overwrite(tx, provider, [(class_id, record)])
+    together = Together(tx)
+    generation.bump(together, provider)
+    _overwrite(together, provider, {class_id: record})
+    together.run_last()
     _warn_of_overcommitment(provider, [(record, row.used)])
 
 
 def delete(db: Any, tx: sa.Connection, provider: Any, present: Sequence[sa.Row[Any]], resource_class: str) -> None:
     """Remove one inventory; see ``ResourceProvider.delete_inventory``."""
     class_id = _hold_classes(db, tx, [resource_class])[resource_class]
-    generation.bump(tx, provider)
     row = _of_class(present, class_id)
     if row is None:
         raise exception.InventoryNotFound(resource_class=resource_class, uuid=provider.uuid)
-    _remove(tx, provider, [row])
+    together = Together(tx)
+    generation.bump(together, provider)
+    _remove(together, provider, [row])
+    together.run_last()
 
 
-def _remove(tx: sa.Connection, provider: Any, rows: Sequence[sa.Row[Any]]) -> None:
+def _remove(together: Together, provider: Any, rows: Sequence[sa.Row[Any]]) -> None:
     """Delete the inventories ``rows`` of ``provider``.
 
     :raises InventoryInUse: some have allocations; names them all, in order of class id.
-    :raises ConcurrentProviderUpdate: they are no longer what they were read as.
     """
     in_use = [row.resource_class for row in rows if row.used > 0]
     if in_use:
         raise exception.InventoryInUse(resource_classes=', '.join(in_use), uuid=provider.uuid)
     for batch in statements.batches([row.id for row in rows]):
-        if tx.execute(_REMOVE, {'rows': batch}).rowcount != len(batch):
-            raise exception.ConcurrentProviderUpdate
+        unused = f'id IN ({statements.marks(len(batch))}) AND used = 0'
+        judge = functools.partial(_expect, len(batch))
+        together.add(f'DELETE FROM placement_inventories WHERE {unused}', *batch, judge=judge)  # noqa: S608
+
+
+def _expect(expected: int, count: int) -> None:
+    if count != expected:
+        raise exception.ConcurrentProviderUpdate
 
 
 def _of_class(rows: Iterable[sa.Row[Any]], class_id: int) -> sa.Row[Any] | None:
     return next((row for row in rows if row.resource_class_id == class_id), None)
 
 
-def _overwrite(tx: sa.Connection, provider: Any, records: Sequence[tuple[int, Inventory]]) -> None:
-    """Write records, each with its class id, over those that are there, in one statement."""
-    parameters: dict[str, Any] = {'provider': provider.id, 'classes': [class_id for class_id, _ in records]}
-    for number, (class_id, record) in enumerate(records):
-        parameters[f'class_{number}'] = class_id
-        parameters |= {f'{name}_{number}': value for name, value in _changes(record).items()}
-    tx.execute(_overwriting(len(records)), parameters)
+def _insert(together: Together, provider: Any, records: Mapping[int, Inventory], otherwise: str = '') -> None:
+    """Store records, by class id; ``otherwise``, made by ``statements``, says what to do with those that are there."""
+    rows = [(provider.id, class_id, 0, *_values(record)) for class_id, record in sorted(records.items())]
+    for text, values in statements.insertions(together.tx, 'placement_inventories', _COLUMNS, rows):
+        together.add(text + otherwise, *values)
+
+
+def _overwrite(together: Together, provider: Any, records: Mapping[int, Inventory]) -> None:
+    """Write records, by class id, over those that are there, in one statement unless there are very many.
+
+    In the order in which claims take them: one that only gives back does not wait for the provider.
+    """
+    ids = sorted(records)
+    for start in range(0, len(ids), _TOGETHER):
+        some = ids[start : start + _TOGETHER]
+        columns = zip(*(_values(records[id_]) for id_ in some), strict=True)
+        cases = [item for values in columns for case in zip(some, values, strict=True) for item in case]
+        together.add(_overwriting(len(some)), *cases, statements.now(together.tx), provider.id, *some)
 
 
 @functools.lru_cache(maxsize=_TOGETHER)
-def _overwriting(count: int) -> sa.Update:
+def _overwriting(count: int) -> str:
     """The statement that writes ``count`` records."""
-    mine = sa.and_(
-        _inventories.c.resource_provider_id == sa.bindparam('provider'),
-        _inventories.c.resource_class_id.in_(sa.bindparam('classes', expanding=True)),
-    )
-    return _inventories.update().where(mine).values({name: _by_class(name, count) for name in _WRITABLE})
+    cases = ' '.join(['WHEN ? THEN ?'] * count)
+    changed = ', '.join(f'{name} = CASE resource_class_id {cases} END' for name in _WRITABLE)
+    mine = f'resource_provider_id = ? AND resource_class_id IN ({statements.marks(count)})'
+    return f'UPDATE placement_inventories SET {changed}, updated_at = ? WHERE {mine}'  # noqa: S608
 
 
-def _by_class(name: str, count: int) -> sa.ColumnElement[Any]:
-    """What the column ``name`` becomes: the parameter that goes with the class of the row."""
-    column = _inventories.c[name]
-    of_class = _inventories.c.resource_class_id
-    return sa.case(
-        *(
-            (of_class == sa.bindparam(f'class_{number}'), sa.bindparam(f'{name}_{number}', type_=column.type))
-            for number in range(count)
-        ),
-        else_=column,
-    )
+_KEY = 'resource_provider_id, resource_class_id'
+_COLUMNS = ', '.join((_KEY, 'used', *_WRITABLE))
+_OVERWRITTEN = {**{name: name for name in _WRITABLE}, 'updated_at': 'created_at'}
 
-
-_REMOVE = _inventories.delete().where(
-    _inventories.c.id.in_(sa.bindparam('rows', expanding=True)), _inventories.c.used == 0
-)
-
-
+_NAMED = _inventories.join(_classes, _classes.c.id == _inventories.c.resource_class_id)
+_OWNER, _ORDER = _inventories.c.resource_provider_id, _inventories.c.resource_class_id
+# As few columns as each reader needs: a driver takes its time for each of them.
 _WITH_PROVIDER = provider_parts.statement(
-    _inventories.join(_classes, _classes.c.id == _inventories.c.resource_class_id),
-    _inventories.c.resource_provider_id,
+    _NAMED,
+    _OWNER,
+    _ORDER,
+    *(_inventories.c[name] for name in (*_WRITABLE, 'used', 'created_at', 'updated_at')),
+    _classes.c.name.label('resource_class'),
+)
+_TO_CHANGE = provider_parts.statement(
+    _NAMED,
+    _OWNER,
+    _ORDER,
+    _inventories.c.id,
     _inventories.c.resource_class_id,
-    *(_inventories.c[name] for name in Inventory.fields if name in _inventories.c),
-    _inventories.c.resource_class_id,
+    _inventories.c.used,
     _classes.c.name.label('resource_class'),
 )
 
@@ -243,12 +265,8 @@ def _hold_classes(db: Any, tx: sa.Connection, names: Sequence[str]) -> dict[str,
     return ids
 
 
-def _changes(record: Inventory) -> dict[str, Any]:
-    return {name: getattr(record, name) for name in _WRITABLE}
-
-
-def _new_row(provider_id: int, class_id: int, record: Inventory) -> dict[str, Any]:
-    return _changes(record) | {'resource_provider_id': provider_id, 'resource_class_id': class_id, 'used': 0}
+def _values(record: Inventory) -> tuple[Any, ...]:
+    return tuple(getattr(record, name) for name in _WRITABLE)
 
 
 def _warn_of_overcommitment(provider: Any, pairs: Iterable[tuple[Inventory, int]]) -> None:

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import sqlalchemy as sa
 from oslo_db import exception as db_exc
+from oslo_utils import timeutils
 
 from placement import exception
 from placement.db import api as db_api
 from placement.db import changes, statements, tables
+from placement.db.together import Together
 
 _providers = tables.resource_providers
 
@@ -35,59 +38,60 @@ def insert(
         parent = tx.execute(_PARENT, {'sought': parent_uuid}).first()
         if parent is None:
             raise exception.ParentProviderNotFound
-        parent_id, root_id, root_uuid = parent.id, parent.root_id, parent.root_uuid
-        _lock_root(tx, parent.root_id)
+        parent_id, root_id, root_uuid = parent.id, parent.root_id, parent.root_provider_uuid
+        _lock_roots(tx, [parent.root_id])
     with _parent_may_vanish():
-        made = tx.execute(
-            _providers.insert(),
-            {
-                'name': name,
-                'uuid': uuid,
-                'generation': 0,
-                'parent_provider_id': parent_id,
-                'root_provider_id': root_id,
-                'created_at': created_at,
-            },
+        own_id = statements.insert_one(
+            tx, 'placement_resource_providers', _COLUMNS, (name, uuid, 0, parent_id, root_id), created_at
         )
-    own_id = statements.new_id(made)
     changes.providers(tx, [own_id])
     if root_id is None:
-        tx.execute(_MAKE_ROOT, {'provider': own_id})
+        together = Together(tx)
+        # Unstamped, as that is a part of its creation.
+        together.add('UPDATE placement_resource_providers SET root_provider_id = id WHERE id = ?', own_id)
+        together.run_last()
     return own_id, root_uuid
 
 
-def rename(tx: sa.Connection, provider_id: int, uuid: str, name: str) -> None:
-    """Give a provider a name.
+def rename(tx: sa.Connection, uuid: str, name: str) -> dict[str, Any]:
+    """Give a provider a name and nothing else.
 
-    :raises ResourceProviderNotFound: it is gone.
+    :returns: the provider as it is then: what ``BY_UUID`` selects.
+    :raises ResourceProviderNotFound: there is none.
     :raises DBDuplicateEntry: another provider has the name.
     """
-    renamed = tx.execute(_providers.update().where(_providers.c.id == provider_id).values(name=name))
-    if renamed.rowcount != 1:
+    statements.run(tx, _RENAME, name, statements.now(tx), uuid)
+    renamed = tx.execute(BY_UUID, {'sought': uuid}).first()
+    if renamed is None:
         raise exception.ResourceProviderNotFound(uuid=uuid)
-    changes.providers(tx, [provider_id])
+    changes.providers(tx, [renamed.id])
+    return renamed._asdict()
 
 
-def set_parent(tx: sa.Connection, provider_id: int, uuid: str, parent_uuid: str | None) -> None:
-    """Apply api-ref/resource-providers.md#the-rules-of-parents, given the parent that a request names.
+def rename_and_move(tx: sa.Connection, uuid: str, name: str, parent_uuid: str | None) -> dict[str, Any]:
+    """Give a provider a name and a parent (api-ref/resource-providers.md#the-rules-of-parents).
 
+    :returns: as of ``rename``.
     :raises ParentProviderNotFound, ReparentingNotAllowed, UnparentingNotAllowed, ProviderTreeLoop:
-    :raises ResourceProviderNotFound: it is gone.
+    :raises ResourceProviderNotFound: there is none.
+    :raises DBDuplicateEntry: another provider has the name.
     """
-    both = {row.uuid: row for row in tx.execute(_OWN_AND_PARENT, {'own': provider_id, 'parent': parent_uuid})}
-    if parent_uuid is not None and parent_uuid not in both:
-        raise exception.ParentProviderNotFound
-    parent_id = None if parent_uuid is None else both[parent_uuid].id
-    present = both.get(uuid)
-    if present is None or present.id != provider_id:
+    both = {row.uuid: row for row in tx.execute(_OWN_AND_PARENT, {'own': uuid, 'parent': parent_uuid})}
+    own = both.get(uuid)
+    if own is None:
         raise exception.ResourceProviderNotFound(uuid=uuid)
-    if parent_id == present.parent_provider_id:
-        return
-    if parent_id is None:
+    if parent_uuid == own.parent_provider_uuid:
+        return rename(tx, uuid, name)
+    if parent_uuid is None:
         raise exception.UnparentingNotAllowed
-    if present.parent_provider_id is not None:
+    parent = both.get(parent_uuid)
+    if parent is None:
+        raise exception.ParentProviderNotFound
+    if own.parent_provider_uuid is not None:
         raise exception.ReparentingNotAllowed
-    _join(tx, provider_id, parent_id)
+    if parent.root_id == own.id:
+        raise exception.ProviderTreeLoop
+    return _join(tx, own, parent, name)
 
 
 def delete(tx: sa.Connection, uuid: str) -> None:
@@ -118,24 +122,19 @@ def delete(tx: sa.Connection, uuid: str) -> None:
         raise db_api.TryAgain from error
 
 
-def _join(tx: sa.Connection, root_id: int, parent_id: int) -> None:
-    """Hang the tree of ``root_id`` below ``parent_id``, which must be of another tree."""
-    new_root_id = _root_of(tx, parent_id)
-    if new_root_id == root_id:
-        raise exception.ProviderTreeLoop
-    # In order of id, so that two trees that join each other do not wait for each other.
-    for id_ in sorted((root_id, new_root_id)):
-        _lock_root(tx, id_)
-    # With the root locked nothing joins or leaves its tree.
-    members = tx.scalars(sa.select(_providers.c.id).where(_providers.c.root_provider_id == root_id))
-    changes.providers(tx, [root_id, *members])
-    tx.execute(_providers.update().where(_providers.c.root_provider_id == root_id).values(root_provider_id=new_root_id))
+def _join(tx: sa.Connection, own: sa.Row[Any], parent: sa.Row[Any], name: str) -> dict[str, Any]:
+    """Hang the tree of ``own`` below ``parent``, which is of another tree, and give it a name."""
+    _lock_roots(tx, [own.id, parent.root_id])
+    # With its root locked nothing joins or leaves the tree.
+    members = {row.id: row for row in tx.execute(_MEMBERS, {'root': own.id})}
+    changes.providers(tx, members)
+    moment = timeutils.utcnow()
     with _parent_may_vanish():
         tx.execute(
-            _providers.update()
-            .where(_providers.c.id == root_id)
-            .values(parent_provider_id=parent_id, root_provider_id=new_root_id)
+            _MOVE, {'root': own.id, 'parent': parent.id, 'new_root': parent.root_id, 'new': name, 'moment': moment}
         )
+    joined = {'name': name, 'parent_provider_uuid': parent.uuid, 'root_provider_uuid': parent.root_provider_uuid}
+    return {**members[own.id]._asdict(), **joined, 'updated_at': moment}
 
 
 @contextlib.contextmanager
@@ -147,19 +146,16 @@ def _parent_may_vanish() -> Iterator[None]:
         raise db_api.TryAgain(exception.ParentProviderNotFound()) from error
 
 
-def _lock_root(tx: sa.Connection, root_id: int) -> None:
-    """Keep ``root_id`` from joining another tree until we are done; start over if it just did.
+def _lock_roots(tx: sa.Connection, root_ids: Sequence[int]) -> None:
+    """Keep these from joining another tree until we are done; start over if one just did.
 
-    An update that changes nothing, rather than a lock: it also conflicts at REPEATABLE READ on PostgreSQL.
+    In order of id, so that two trees that join each other do not wait for each other. An update that changes nothing,
+    rather than a lock: it also conflicts at REPEATABLE READ on PostgreSQL.
     """
-    if tx.execute(_LOCK_ROOT, {'provider': root_id}).rowcount != 1:
+    which = _ROOTS if len(root_ids) == 1 else statements.held_in_order(tx, _providers, _ROOTS)
+    locked = tx.execute(_unstamped(which).values(root_provider_id=_providers.c.id), {'roots': root_ids})
+    if locked.rowcount != len(root_ids):
         raise db_api.TryAgain
-
-
-def _root_of(tx: sa.Connection, provider_id: int) -> int:
-    root_id: int | None = tx.scalar(sa.select(_providers.c.root_provider_id).where(_providers.c.id == provider_id))
-    # An adopted database may have roots without a root.
-    return provider_id if root_id is None else root_id
 
 
 def _unstamped(*conditions: sa.ColumnElement[bool]) -> sa.Update:
@@ -167,23 +163,48 @@ def _unstamped(*conditions: sa.ColumnElement[bool]) -> sa.Update:
     return _providers.update().where(*conditions).values(updated_at=_providers.c.updated_at)
 
 
-_MAKE_ROOT = _unstamped(_providers.c.id == sa.bindparam('provider')).values(root_provider_id=_providers.c.id)
-_LOCK_ROOT = _MAKE_ROOT.where(_providers.c.parent_provider_id.is_(None))
+_RENAME = 'UPDATE placement_resource_providers SET name = ?, updated_at = ? WHERE uuid = ?'
+_COLUMNS = 'name, uuid, generation, parent_provider_id, root_provider_id'
+_ROOTS = sa.and_(_providers.c.id.in_(sa.bindparam('roots', expanding=True)), _providers.c.parent_provider_id.is_(None))
 
-# An adopted database may have roots without a root.
+_parents = _providers.alias('parent')
 _roots = _providers.alias('root')
-_PARENT = (
+# An adopted database may have roots without a root.
+_root_id = sa.func.coalesce(_providers.c.root_provider_id, _providers.c.id)
+_ALL = (
     sa.select(
         _providers.c.id,
-        sa.func.coalesce(_providers.c.root_provider_id, _providers.c.id).label('root_id'),
-        sa.func.coalesce(_roots.c.uuid, _providers.c.uuid).label('root_uuid'),
+        _providers.c.uuid,
+        _providers.c.name,
+        _providers.c.generation,
+        _providers.c.created_at,
+        _providers.c.updated_at,
+        _parents.c.uuid.label('parent_provider_uuid'),
+        sa.func.coalesce(_roots.c.uuid, _providers.c.uuid).label('root_provider_uuid'),
     )
-    .select_from(_providers.outerjoin(_roots, _roots.c.id == _providers.c.root_provider_id))
-    .where(_providers.c.uuid == sa.bindparam('sought'))
+    .select_from(_providers)
+    .outerjoin(_parents, _parents.c.id == _providers.c.parent_provider_id)
+    .outerjoin(_roots, _roots.c.id == _providers.c.root_provider_id)
 )
-
-_OWN_AND_PARENT = sa.select(_providers.c.id, _providers.c.uuid, _providers.c.parent_provider_id).where(
-    sa.or_(_providers.c.id == sa.bindparam('own'), _providers.c.uuid == sa.bindparam('parent'))
+#: Selects the fields of a ``ResourceProvider``, of the one whose uuid is ``sought``.
+BY_UUID = _ALL.where(_providers.c.uuid == sa.bindparam('sought'))
+_PARENT = BY_UUID.add_columns(_root_id.label('root_id'))
+_OWN_AND_PARENT = _ALL.add_columns(_root_id.label('root_id')).where(
+    _providers.c.uuid.in_([sa.bindparam('own'), sa.bindparam('parent')])
+)
+_MEMBERS = _ALL.where(
+    sa.or_(_providers.c.root_provider_id == sa.bindparam('root'), _providers.c.id == sa.bindparam('root'))
+)
+_is_own = _providers.c.id == sa.bindparam('root')
+_MOVE = (
+    _providers.update()
+    .where(sa.or_(_providers.c.root_provider_id == sa.bindparam('root'), _is_own))
+    .values(
+        parent_provider_id=sa.case((_is_own, sa.bindparam('parent')), else_=_providers.c.parent_provider_id),
+        name=sa.case((_is_own, sa.bindparam('new', type_=_providers.c.name.type)), else_=_providers.c.name),
+        root_provider_id=sa.bindparam('new_root'),
+        updated_at=sa.bindparam('moment'),
+    )
 )
 
 _PARTS = (tables.inventories, tables.resource_provider_traits, tables.resource_provider_aggregates)

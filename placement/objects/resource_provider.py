@@ -17,8 +17,6 @@ from placement.objects import aggregate, base, generation, inventory, provider_p
 from placement.objects.base import fields
 
 _providers = tables.resource_providers
-_parents = _providers.alias('parent')
-_roots = _providers.alias('root')
 
 
 #: Reads a provider along with what hangs on it, given a context and a uuid.
@@ -58,7 +56,7 @@ class ResourceProvider(base.Timestamped):
         :raises ResourceProviderNotFound: there is none.
         """
         # Text that no database can hold is nobody's uuid.
-        rows = context.db.ask(_BY_UUID, {'sought': uuid}) if names.storable(uuid) else []
+        rows = context.db.ask(provider_tree.BY_UUID, {'sought': uuid}) if names.storable(uuid) else []
         if not rows:
             raise exception.ResourceProviderNotFound(uuid=uuid)
         return cls.from_row(context, rows[0])
@@ -127,23 +125,24 @@ class ResourceProvider(base.Timestamped):
     def update(self, name: str, parent: str | Absent | None = ABSENT) -> None:
         """Rename the provider and, unless ``parent`` is absent, let its tree join the parent's.
 
+        Nothing of it needs to be known but its uuid.
+
         :raises ParentProviderNotFound, ReparentingNotAllowed, UnparentingNotAllowed, ProviderTreeLoop: parent rules.
         :raises DuplicateProviderName: another provider has the name.
-        :raises ResourceProviderNotFound: it was deleted meanwhile.
+        :raises ResourceProviderNotFound: there is no such provider.
         """
 
-        def work(tx: sa.Connection) -> ResourceProvider:
-            if not isinstance(parent, Absent):
-                provider_tree.set_parent(tx, self.id, self.uuid, parent)
-            provider_tree.rename(tx, self.id, self.uuid, name)
-            return self._get(self._context, tx, self.uuid)
+        def work(tx: sa.Connection) -> dict[str, Any]:
+            if isinstance(parent, Absent):
+                return provider_tree.rename(tx, self.uuid, name)
+            return provider_tree.rename_and_move(tx, self.uuid, name, parent)
 
         try:
             fresh = self._context.db.write(work)
         except db_exc.DBDuplicateEntry as error:
             raise exception.DuplicateProviderName(name=name) from error
         for field in self.fields:
-            setattr(self, field, getattr(fresh, field))
+            setattr(self, field, fresh[field])
         self.obj_reset_changes()
 
     def check_generation(self, sent: int) -> None:
@@ -205,18 +204,32 @@ class ResourceProvider(base.Timestamped):
 
     # Aggregates and traits -----------------------------------------------------------------------------------
 
+    @classmethod
+    def unread(cls, context: Any, uuid: str, generation: int | None = None) -> ResourceProvider:
+        """What a caller says of a provider, which the write that follows compares with what is so."""
+        return cls(context, uuid=uuid, **({} if generation is None else {'generation': generation}))
+
     def set_aggregates(self, uuids: Iterable[str], bump: bool) -> None:
         """Associate the provider with exactly these aggregates, which need not have been heard of.
 
         :param bump: check and move the generation (from microversion 1.19); otherwise leave it alone.
-        :raises ConcurrentProviderUpdate: the generation moved.
-        :raises ResourceProviderNotFound: the provider was deleted meanwhile.
+        :raises ProviderGenerationMismatch: the generation is another one.
+        :raises ResourceProviderNotFound: there is no such provider.
         """
         wanted = sorted(set(uuids))
+        heard = self._context.db.aggregates
+
+        def work(tx: sa.Connection) -> None:
+            own_id = generation.bump_unread(tx, self.uuid, self.generation) if bump else self._lock(tx)
+            if own_id is None:
+                if tx.execute(provider_tree.BY_UUID, {'sought': self.uuid}).first() is None:
+                    raise exception.ResourceProviderNotFound(uuid=self.uuid)
+                raise exception.ProviderGenerationMismatch
+            aggregate.replace(tx, heard, own_id, wanted)
+
+        self._context.db.write(work)
         if bump:
-            self._bumping(lambda tx: self._bump_and_set_aggregates(tx, wanted))
-        else:
-            self._context.db.write(lambda tx: self._set_aggregates(tx, wanted))
+            self.generation += 1
 
     def set_traits(self, names: Iterable[str]) -> trait.TraitList:
         """Give the provider exactly these traits. The generation moves only if that changes anything.
@@ -259,22 +272,12 @@ class ResourceProvider(base.Timestamped):
         self._context.db.write(work)
         self.generation += 1
 
-    def _bump_and_set_aggregates(self, tx: sa.Connection, wanted: Sequence[str]) -> None:
-        generation.bump(tx, self)
-        aggregate.replace(tx, self.id, wanted)
-
-    def _set_aggregates(self, tx: sa.Connection, wanted: Sequence[str]) -> None:
-        if tx.scalar(sa.select(_providers.c.id).where(_providers.c.id == self.id).with_for_update()) is None:
-            raise exception.ResourceProviderNotFound(uuid=self.uuid)
-        aggregate.replace(tx, self.id, wanted)
-        changes.providers(tx, [self.id])
-
-    @classmethod
-    def _get(cls, context: Any, tx: sa.Connection, uuid: str) -> ResourceProvider:
-        row = tx.execute(_BY_UUID, {'sought': uuid}).first() if names.storable(uuid) else None
-        if row is None:
-            raise exception.ResourceProviderNotFound(uuid=uuid)
-        return cls.from_row(context, row)
+    def _lock(self, tx: sa.Connection) -> int | None:
+        """Lock the provider's row, note that it changes, and return its id."""
+        found = tx.execute(_LOCK, {'sought': self.uuid}).scalar_one_or_none()
+        if found is not None:
+            changes.providers(tx, [found])
+        return found
 
     @classmethod
     def _which_is_taken(cls, context: Any, name: str, uuid: str) -> exception.Conflict:
@@ -285,23 +288,4 @@ class ResourceProvider(base.Timestamped):
         return exception.DuplicateProviderUuid(uuid=uuid)
 
 
-def _select() -> sa.Select[Any]:
-    return (
-        sa.select(
-            _providers.c.id,
-            _providers.c.uuid,
-            _providers.c.name,
-            _providers.c.generation,
-            _providers.c.created_at,
-            _providers.c.updated_at,
-            _parents.c.uuid.label('parent_provider_uuid'),
-            # An adopted database may have roots without a root.
-            sa.func.coalesce(_roots.c.uuid, _providers.c.uuid).label('root_provider_uuid'),
-        )
-        .select_from(_providers)
-        .outerjoin(_parents, _parents.c.id == _providers.c.parent_provider_id)
-        .outerjoin(_roots, _roots.c.id == _providers.c.root_provider_id)
-    )
-
-
-_BY_UUID = _select().where(_providers.c.uuid == sa.bindparam('sought'))
+_LOCK = sa.select(_providers.c.id).where(_providers.c.uuid == sa.bindparam('sought')).with_for_update()

@@ -11,6 +11,7 @@ from oslo_db import exception as db_exc
 from placement import exception
 from placement.db import api as db_api
 from placement.db import changes, names, statements, tables
+from placement.db.together import Together
 from placement.objects import base, generation, named, provider_parts
 from placement.objects.base import fields
 
@@ -179,25 +180,20 @@ class Exchange:
         if len(held) < len(custom):
             raise exception.TraitNotFound(names=', '.join(name for name in custom if name not in held))
         added = self._added | held
-        generation.bump(tx, provider)
+        together = Together(tx)
+        generation.bump(together, provider)
         for batch in statements.batches(self._gone):
-            tx.execute(_TAKE_AWAY, {'provider': provider.id, 'traits': batch})
-        if added:
-            _associate(tx, [{'resource_provider_id': provider.id, 'trait_id': id_} for id_ in sorted(added.values())])
-
-
-def _associate(tx: sa.Connection, rows: list[dict[str, int]]) -> None:
-    try:
-        tx.execute(_provider_traits.insert(), rows)
-    except (db_exc.DBReferenceError, db_exc.DBDuplicateEntry) as error:
-        # A trait was deleted on another node of a cluster since we looked; the next attempt names it.
-        raise db_api.TryAgain from error
-
-
-_TAKE_AWAY = _provider_traits.delete().where(
-    _provider_traits.c.resource_provider_id == sa.bindparam('provider'),
-    _provider_traits.c.trait_id.in_(sa.bindparam('traits', expanding=True)),
-)
+            gone = f'resource_provider_id = ? AND trait_id IN ({statements.marks(len(batch))})'
+            together.add(f'DELETE FROM placement_resource_provider_traits WHERE {gone}', provider.id, *batch)  # noqa: S608
+        rows = [(provider.id, id_) for id_ in sorted(added.values())]
+        columns = 'resource_provider_id, trait_id'
+        for text, values in statements.insertions(tx, 'placement_resource_provider_traits', columns, rows):
+            together.add(text, *values)
+        try:
+            together.run_last()
+        except (db_exc.DBReferenceError, db_exc.DBDuplicateEntry) as error:
+            # A trait was deleted on another node of a cluster since we looked; the next attempt names it.
+            raise db_api.TryAgain from error
 
 
 def _having(trait_id: int) -> sa.Select[Any]:

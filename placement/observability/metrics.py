@@ -55,13 +55,13 @@ class Metrics:
         try:
             yield
         except exception.PlacementError as error:
-            reason = refusal(error)
+            reason = why_refused(error)
             if reason is not None:
                 self.claim_refused(reason)
             raise
         self.claim_accepted()
 
 
-def refusal(error: exception.PlacementError) -> str | None:
+def why_refused(error: exception.PlacementError) -> str | None:
     """The word for why a claim was refused, None when ``error`` says nothing about the claim."""
     return next((reason for kind, reason in REFUSALS if isinstance(error, kind)), None)

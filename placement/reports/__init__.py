@@ -1,1 +1,1 @@
-"""What operators look at: trees, sums, and whether the database is usable. Nothing here writes."""
+"""What operators look at, as plain data: trees, sums, why a search finds nothing. Nothing here writes or prints."""

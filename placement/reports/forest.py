@@ -24,7 +24,10 @@ class UnknownProvider(exception.NotFound):
 
 @dataclasses.dataclass(frozen=True)
 class Stock:
-    """One inventory. ``capacity`` is what may be used in all, ``used`` what is."""
+    """One inventory. ``capacity`` is what may be used in all, ``used`` what is recorded as used.
+
+    ``held`` is the sum of its allocations, which is the same unless somebody wrote past the service.
+    """
 
     resource_class: str
     total: int
@@ -32,6 +35,7 @@ class Stock:
     allocation_ratio: float
     capacity: int
     used: int
+    held: int
 
 
 @dataclasses.dataclass
@@ -126,13 +130,13 @@ def _stock(row: sa.Row[Any]) -> Stock:
     capacity = max(room.capacity(row), 0)
     # An inventory whose class is gone is still there, and nothing else would show it.
     name = row.resource_class or f'class {row.resource_class_id}'
-    return Stock(name, row.total, row.reserved, row.allocation_ratio, capacity, row.used)
+    return Stock(name, row.total, row.reserved, row.allocation_ratio, capacity, row.used, int(row.held))
 
 
 def _inventory_query(within: sa.ColumnElement[bool]) -> sa.Select[Any]:
     classes = tables.resource_classes
     return (
-        sa.select(_inventories, classes.c.name.label('resource_class'))
+        sa.select(_inventories, classes.c.name.label('resource_class'), tables.HELD.label('held'))
         .join(_providers, _providers.c.id == _inventories.c.resource_provider_id)
         .outerjoin(classes, classes.c.id == _inventories.c.resource_class_id)
         .where(within)

@@ -10,7 +10,7 @@ from sqlalchemy import exc as sa_exc
 
 from placement import exception
 from placement.db import tables
-from placement.db.api import Database
+from placement.db.api import Database, NoTables
 
 #: What reading raises when the database is away, or is not ours.
 TROUBLES = (exception.DatabaseUnavailable, db_exc.DBError, sa_exc.SQLAlchemyError)
@@ -33,6 +33,8 @@ def trouble(db: Database) -> str | None:
     try:
         with db.reader() as connection:
             connection.execute(sa.select(tables.resource_providers.c.id).limit(1))
+    except NoTables:
+        return 'The database does not have the expected tables.'
     except (exception.DatabaseUnavailable, db_exc.DBNonExistentDatabase):
         return 'The database cannot be reached.'
     except TROUBLES:

@@ -12,6 +12,7 @@ from oslo_middleware import request_id
 from placement import exception
 from placement.db.api import Database
 from placement.mirror.keeper import Mirror
+from placement.reports.empty_searches import EmptySearches
 from placement.web import authentication, policy
 from placement.web.wsgi_types import WSGIApplication
 
@@ -25,6 +26,7 @@ class RequestContext(context.RequestContext):
     :param db: the application's database.
     :param enforcer: the application's policy; None makes one from ``conf`` when it is first needed.
     :param mirror: what the application's searches look at; None makes one of ``db`` when it is first needed.
+    :param empty_searches: those of the application; None means that none are known yet.
     :param identity: what ``oslo_context.context.RequestContext`` takes: ``user_id``, ``project_id``, ``roles``, ...
     """
 
@@ -35,6 +37,7 @@ class RequestContext(context.RequestContext):
         db: Database,
         enforcer: policy.Enforcer | None = None,
         mirror: Mirror | None = None,
+        empty_searches: EmptySearches | None = None,
         **identity: Any,
     ) -> None:
         super().__init__(**identity)
@@ -42,6 +45,7 @@ class RequestContext(context.RequestContext):
         self.db = db
         self._enforcer = enforcer
         self._mirror = mirror
+        self.empty_searches = empty_searches or EmptySearches()
 
     @property
     def mirror(self) -> Mirror:
@@ -86,6 +90,7 @@ class ContextMiddleware:
         self._db = db
         self._enforcer = enforcer
         self._mirror = mirror
+        self._empty_searches = EmptySearches()
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         """Put the context into ``environ['placement.context']`` and go on."""
@@ -94,6 +99,7 @@ class ContextMiddleware:
             db=self._db,
             enforcer=self._enforcer,
             mirror=self._mirror,
+            empty_searches=self._empty_searches,
             request_id=environ[request_id.ENV_REQUEST_ID],
             global_request_id=environ.get(request_id.GLOBAL_REQ_ID),
             **environ.get(authentication.IDENTITY, {}),

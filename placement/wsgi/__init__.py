@@ -8,7 +8,9 @@ from oslo_config import cfg
 from oslo_log import log
 
 from placement import conf as configuration
-from placement import deploy, exception
+from placement import deploy, exception, installation
+
+LOG = log.getLogger(__name__)
 
 
 def init_application(conf: cfg.ConfigOpts | None = None) -> deploy.Application:
@@ -21,6 +23,8 @@ def init_application(conf: cfg.ConfigOpts | None = None) -> deploy.Application:
         if conf is None:
             conf = configuration.load()
         log.setup(conf, 'placement')
+        if trouble := installation.trouble():
+            LOG.warning(trouble)
         return deploy.loadapp(conf)
     except (exception.PlacementError, log.LogConfigError) as error:
         reason = error.for_operators if isinstance(error, exception.PlacementError) else error

@@ -31,7 +31,7 @@ def claim(amount: int, generation: int | None) -> dict[str, Any]:
 @pytest.fixture(autouse=True)
 def _orphan(app: Any, db: Database) -> None:
     """Two units of a provider that belong to a consumer without a record."""
-    send(app, 'POST', '/resource_providers', {'name': 'press', 'uuid': PROVIDER})
+    send(app, 'POST', '/resource_providers', {'name': 'host', 'uuid': PROVIDER})
     inventory = {'resource_provider_generation': 0, 'inventories': {'VCPU': {'total': 4}}}
     send(app, 'PUT', f'/resource_providers/{PROVIDER}/inventories', inventory)
     assert send(app, 'PUT', CONSUMER, claim(2, None)).status_int == 204

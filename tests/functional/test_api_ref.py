@@ -15,6 +15,9 @@ import webob
 from placement import conf as placement_conf
 from placement import deploy, handler
 from placement.web import error_document
+from tests.support.candidates.examples import Section, bodies, listed, sections
+from tests.support.candidates.examples import inventories as inventories_of
+from tests.support.pages import rows
 
 API_REF = Path(__file__).resolve().parents[2] / 'api-ref'
 PAGES = sorted(page for page in API_REF.glob('*.md') if '```http' in page.read_text())
@@ -107,62 +110,27 @@ def test_examples_are_answered_as_the_page_says(app: Any, page: Path) -> None:
 # Candidates ---------------------------------------------------------------------------------------------------
 
 
-class World(NamedTuple):
-    """A section of the page of candidates: the rows of its table of providers, and those of its tables of queries."""
-
-    name: str
-    providers: list[dict[str, str]]
-    queries: list[dict[str, str]]
-
-
-def worlds() -> Iterator[World]:
-    """The worked examples of the search."""
-    text = (API_REF / 'candidate-examples.md').read_text()
-    for section in re.split(r'^## ', text, flags=re.MULTILINE)[1:]:
-        tables = [list(_rows(table)) for table in re.findall(r'(?:^\|.*\n)+', section, flags=re.MULTILINE)]
-        starts = [number for number, table in enumerate(tables) if 'Provider' in table[0]]
-        for start, end in zip(starts, [*starts[1:], len(tables)], strict=True):
-            queries = [row for table in tables[start + 1 : end] for row in table]
-            yield World(f'{section.split()[0]}-{start}', tables[start], queries)
-
-
-def _rows(table: str) -> Iterator[dict[str, str]]:
-    lines = [[cell.strip() for cell in line.strip('|').split('|')] for line in table.splitlines()]
-    for cells in lines[2:]:
-        yield dict(zip(lines[0], cells, strict=True))
-
-
 def _build(app: Any, providers: list[dict[str, str]]) -> None:
     for row in providers:
         url = f'/resource_providers/{uuid_of(row["Provider"])}'
         parent = uuid_of(row['Parent']) if row['Parent'] else None
         made = {'name': row['Provider'], 'uuid': uuid_of(row['Provider']), 'parent_provider_uuid': parent}
         _good(send(app, 'POST', '/resource_providers', body=json.dumps(made)))
-        inventories = dict(_inventories(row['Inventory']))
+        inventories = inventories_of(row['Inventory'])
         used = {name: record.pop('used') for name, record in inventories.items() if 'used' in record}
         for name in inventories:
             if name.startswith('CUSTOM_'):
                 _good(send(app, 'PUT', f'/resource_classes/{name}'))
         _put(app, f'{url}/inventories', inventories=inventories)
-        traits = _listed(row['Traits'])
+        traits = listed(row['Traits'])
         for name in traits:
             if name.startswith('CUSTOM_'):
                 _good(send(app, 'PUT', f'/traits/{name}'))
         _put(app, f'{url}/traits', generation=1, traits=traits)
         generation = 2 if traits else 1
-        _put(app, f'{url}/aggregates', generation=generation, aggregates=list(map(uuid_of, _listed(row['Aggregates']))))
+        _put(app, f'{url}/aggregates', generation=generation, aggregates=list(map(uuid_of, listed(row['Aggregates']))))
         for name, amount in used.items():
             _consume(app, row['Provider'], name, amount, inventories[name])
-
-
-def _listed(cell: str) -> list[str]:
-    return [name.strip() for name in cell.split(',') if name]
-
-
-def _inventories(cell: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    for record in filter(None, cell.split(';')):
-        (name, total), *fields = (part.split() for part in record.split(','))
-        yield name, {'total': int(total), **{field: json.loads(value) for field, value in fields}}
 
 
 def _put(app: Any, url: str, generation: int = 0, **members: Any) -> None:
@@ -188,18 +156,6 @@ def _good(response: webob.Response) -> None:
     assert response.status_code < 300, response.text
 
 
-def _candidates(cell: str) -> list[dict[str, dict[str, int]]]:
-    """``a{VCPU:1} + b{DISK_GB:2}; ...`` as the answer has it."""
-    found = []
-    for candidate in cell.split(';') if cell != 'none' else []:
-        body = {}
-        for name, amounts in re.findall(r'([\w-]+)\{([^}]*)\}', candidate):
-            pairs = (item.split(':') for item in amounts.split(','))
-            body[uuid_of(name)] = {resource_class: int(amount) for resource_class, amount in pairs}
-        found.append(body)
-    return found
-
-
 def _asked(query: str) -> str:
     """The query with UUIDs in the place of the names of aggregates."""
 
@@ -209,25 +165,28 @@ def _asked(query: str) -> str:
     return re.sub(r'(member_of\d*=(?:in:)?)([^&]*)', named, query.strip('`'))
 
 
-def _body(allocations: Any) -> Any:
+def _body(allocations: Any) -> frozenset[tuple[Any, ...]]:
     if isinstance(allocations, list):
-        return {one['resource_provider']['uuid']: one['resources'] for one in allocations}
-    return {provider: one['resources'] for provider, one in allocations.items()}
+        items = [(one['resource_provider']['uuid'], one['resources']) for one in allocations]
+    else:
+        items = [(provider, one['resources']) for provider, one in allocations.items()]
+    return frozenset((provider, *amount) for provider, resources in items for amount in resources.items())
 
 
-@pytest.mark.parametrize('world', list(worlds()), ids=lambda world: world.name)
-def test_candidates_are_those_of_the_page(app: Any, world: World) -> None:
+@pytest.mark.parametrize('world', list(sections()), ids=lambda world: world.name)
+def test_candidates_are_those_of_the_page(app: Any, world: Section) -> None:
     _build(app, world.providers)
     for row in world.queries:
         if 'Listed' in row:
-            listed = send(app, 'GET', f'/resource_providers?{_asked(row["Query of the list"])}').json
-            assert sorted(one['name'] for one in listed['resource_providers']) == sorted(_listed(row['Listed']))
+            found = send(app, 'GET', f'/resource_providers?{_asked(row["Query of the list"])}').json
+            assert sorted(one['name'] for one in found['resource_providers']) == sorted(listed(row['Listed']))
             continue
         answer = send(app, 'GET', f'/allocation_candidates?{_asked(row["Query"])}', row['At'] or LATEST).json
         found = [_body(one['allocations']) for one in answer['allocation_requests']]
-        assert _without_order(found) == _without_order(_candidates(row['Candidates'])), row
-        named = [] if row['Summaries'] == 'none' else _listed(row['Summaries'])
-        assert set(answer['provider_summaries']) == set(map(uuid_of, named)), row
+        wanted = {frozenset((uuid_of(name), *rest) for name, *rest in body) for body in bodies(row['Candidates'])}
+        assert set(found) == wanted, row
+        assert len(found) == len(wanted), row
+        assert set(answer['provider_summaries']) == set(map(uuid_of, listed(row['Summaries']))), row
 
 
 # The first checks of an operation -------------------------------------------------------------------------------
@@ -264,7 +223,7 @@ def _gates(text: str) -> list[tuple[int, str]]:
     """Status and name of the first rows of the first table of errors, as far as they are gates."""
     table = text[text.index('| Status | When ') :]
     gates = []
-    for row in _rows(table.partition('\n\n')[0]):
+    for row in rows(table.partition('\n\n')[0]):
         name = re.split(r', also|; ', row['When'])[0]
         if name not in GATES and not re.fullmatch(r'(below|at) 1\.\d+', name):
             break

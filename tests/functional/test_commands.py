@@ -8,14 +8,18 @@ from importlib import metadata
 from typing import Any
 
 import pytest
+from oslo_config import cfg
 
 from placement.cmd import api, manage, status
+from placement.db.api import Database
 
 _COMMANDS = [
     pytest.param(lambda: manage.main(['db', 'version']), manage.FAILED, id='db version'),
     pytest.param(lambda: manage.main(['db', 'sync']), manage.FAILED, id='db sync'),
     pytest.param(lambda: manage.main(['db', 'rebuild-mirrors']), manage.FAILED, id='db rebuild-mirrors'),
     pytest.param(lambda: manage.main(['db', 'adopt']), manage.FAILED, id='db adopt'),
+    pytest.param(lambda: manage.main(['db', 'leave']), manage.FAILED, id='db leave'),
+    pytest.param(lambda: manage.main(['db', 'online_data_migrations']), manage.FAILED, id='db online_data_migrations'),
     pytest.param(lambda: manage.main(['tree']), manage.FAILED, id='tree'),
     pytest.param(lambda: status.main(['upgrade', 'check']), status.FAILED, id='upgrade check'),
     pytest.param(lambda: api.main(['--bind', '127.0.0.1:0']), 1, id='placement-api'),
@@ -28,6 +32,20 @@ def test_version(main: Callable[[list[str]], int], capsys: pytest.CaptureFixture
         main(['--version'])
     assert ended.value.code == 0
     assert capsys.readouterr().out == f'placement {metadata.version("placement")}\n'
+
+
+@pytest.mark.parametrize('options', [[], ['--max-count', '50']])
+def test_there_are_no_online_data_migrations(
+    options: list[str], tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv('OS_PLACEMENT_CONFIG_DIR', str(tmp_path))
+    monkeypatch.setenv('OS_PLACEMENT_DATABASE__CONNECTION', f'sqlite:///{tmp_path}/placement.sqlite')
+    assert manage.main(['db', 'online_data_migrations', *options]) == manage.FAILED
+    assert 'placement-manage db sync' in capsys.readouterr().err
+    assert manage.main(['db', 'sync']) == 0
+    capsys.readouterr()
+    assert manage.main(['db', 'online_data_migrations', *options]) == 0
+    assert capsys.readouterr().out.startswith('There is nothing to do: ')
 
 
 @pytest.mark.parametrize(('run', 'code'), _COMMANDS)
@@ -75,3 +93,39 @@ def test_an_interrupt_is_one_line(
     printed = capsys.readouterr()
     assert (printed.out, printed.err.count('\n')) == ('', 1)
     assert printed.err.endswith(': interrupted\n')
+
+
+def test_manage_finds_the_database_of_dev_in_its_directory(
+    db: Database,
+    conf: cfg.ConfigOpts,
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv('OS_PLACEMENT_CONFIG_DIR', str(tmp_path))
+    monkeypatch.delenv('OS_PLACEMENT_DATABASE__CONNECTION', raising=False)
+    monkeypatch.chdir(tmp_path)
+    assert manage.main(['tree']) == manage.FAILED
+    (line,) = capsys.readouterr().err.splitlines()
+    assert '--config-file FILE' in line
+    assert 'placement-dev.sqlite' in line
+    stored = pathlib.Path(conf.placement_database.connection.removeprefix('sqlite:///'))
+    (tmp_path / 'placement-dev.sqlite').symlink_to(stored)
+    assert manage.main(['tree']) == 0
+    captured = capsys.readouterr()
+    assert captured.out == 'No resource providers are stored.\n'
+    assert captured.err == (
+        f'placement-manage: no database is configured, so this is about {tmp_path}/placement-dev.sqlite\n'
+    )
+
+
+def test_manage_looks_nowhere_else_when_there_is_a_configuration(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / 'placement.conf').write_text('[placement_database]\n')
+    (tmp_path / 'placement-dev.sqlite').touch()
+    monkeypatch.setenv('OS_PLACEMENT_CONFIG_DIR', str(tmp_path))
+    monkeypatch.delenv('OS_PLACEMENT_DATABASE__CONNECTION', raising=False)
+    monkeypatch.chdir(tmp_path)
+    assert manage.main(['tree']) == manage.FAILED
+    assert '[placement_database] connection is not set' in capsys.readouterr().err

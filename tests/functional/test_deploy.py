@@ -15,6 +15,7 @@ import webob
 from placement import conf as configuration
 from placement import deploy, exception, handler
 from placement.web import wsgi_wrapper
+from tests.support import fixtures
 
 ORIGIN = 'https://dashboard.example.com'
 Load = Callable[..., deploy.Application]
@@ -28,13 +29,9 @@ def load(tmp_path: pathlib.Path) -> Iterator[Load]:
 
         def build(**overrides: dict[str, Any]) -> deploy.Application:
             database = tmp_path / f'{len(made)}.sqlite'
-            values: dict[str, dict[str, Any]] = {
-                'placement_database': {'connection': f'sqlite:///{database}', 'sync_on_startup': True},
-                'api': {'auth_strategy': 'noauth2'},
-            }
-            for group, options in overrides.items():
-                values.setdefault(group, {}).update(options)
-            made.append(deploy.loadapp(configuration.load(environ={}, config_files=[], overrides=values)))
+            if not database.exists():
+                fixtures.prepare(database)
+            made.append(deploy.loadapp(fixtures.options(database, **overrides)))
             stack.callback(made[-1].db.dispose)
             return made[-1]
 

@@ -6,13 +6,12 @@ Each file gets an application of its own on a fresh SQLite database.
 from __future__ import annotations
 
 import pathlib
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
 
-from placement import conf as placement_conf
 from placement import deploy
+from tests.support import fixtures
 from tests.support.gabbits import ROOT, Suite
 
 
@@ -27,7 +26,9 @@ class Stage:
         """Make ``suite`` the one that can be run."""
         if suite is not self.suite:
             self.clear()
-            suite.app = deploy.loadapp(placement_conf.load(environ={}, overrides=self._overrides(suite)))
+            database = self.directory / f'{suite.name.replace("/", "-")}.sqlite'
+            fixtures.prepare(database)
+            suite.app = deploy.loadapp(fixtures.options(database, **suite.setting.overrides))
             self.suite = suite
 
     def clear(self) -> None:
@@ -35,14 +36,6 @@ class Stage:
         if self.suite is not None:
             self.suite.app.db.dispose()
             self.suite = None
-
-    def _overrides(self, suite: Suite) -> dict[str, Mapping[str, Any]]:
-        database = self.directory / f'{suite.name.replace("/", "-")}.sqlite'
-        return {
-            'placement_database': {'connection': f'sqlite:///{database}', 'sync_on_startup': True},
-            'api': {'auth_strategy': 'noauth2'},
-            **suite.setting.overrides,
-        }
 
 
 @pytest.fixture(scope='module')

@@ -19,7 +19,7 @@ from placement.objects.resource_class import ResourceClass
 from placement.objects.resource_provider import ResourceProvider
 from placement.objects.trait import TraitList
 from placement.web.context import RequestContext
-from tests.support import damage, lasting_ids
+from tests.support import damage, foreign, lasting_ids
 
 
 def test_no_id_comes_a_second_time(context: RequestContext) -> None:
@@ -56,10 +56,6 @@ WRITES: dict[str, Callable[[ResourceProvider], object]] = {
     'clear inventories': ResourceProvider.delete_inventories,
     'set traits': lambda one: one.set_traits(['HW_CPU_X86_VMX']),
     'clear traits': ResourceProvider.clear_traits,
-    'set aggregates': lambda one: one.set_aggregates([str(uuid.uuid4())], bump=True),
-    'set aggregates below 1.19': lambda one: one.set_aggregates([str(uuid.uuid4())], bump=False),
-    'rename': lambda one: one.update('another'),
-    'move': lambda one: one.update('provider', None),
 }
 
 
@@ -100,13 +96,13 @@ def old(tmp_path: pathlib.Path) -> Database:
     with made.engine.connect() as connection:
         tables_there = connection.exec_driver_sql("SELECT sql FROM sqlite_master WHERE type = 'table'").scalars().all()
         indexes = connection.exec_driver_sql("SELECT sql FROM sqlite_master WHERE type = 'index'").scalars().all()
-    for name in (table.name for table in tables.SHARED):
+    for name in tables.THEIR_NAMES.values():
         damage.plant(url, f'DROP TABLE {name}')
     for statement in tables_there:
         if 'alembic' not in statement and 'sqlite_sequence' not in statement:
             damage.plant(url, statement.replace(' AUTOINCREMENT', ''))
     damage.plant(url, 'ALTER TABLE traits ADD COLUMN colour INTEGER DEFAULT 3 CHECK (colour > 1)')
-    damage.plant(url, *filter(None, indexes), *damage.SOUND)
+    damage.plant(url, *filter(None, indexes), *map(foreign.called, damage.SOUND))
     damage.plant(url, "INSERT INTO resource_classes (id, name) VALUES (0, 'VCPU'), (10007, 'CUSTOM_NEWEST')")
     damage.plant(url, "INSERT INTO traits (id, name, colour) VALUES (4, 'CUSTOM_FAST', 7)")
     damage.plant(url, 'CREATE INDEX by_colour ON traits (colour)')
@@ -118,17 +114,17 @@ def test_an_older_database_is_upgraded(old: Database, tmp_path: pathlib.Path) ->
     before = damage.contents(url)
     migration.sync(old.engine)
     after = damage.contents(url)
-    assert {name: after[name] for name in before if name != migration.VERSION_TABLE} == {
-        name: rows for name, rows in before.items() if name != migration.VERSION_TABLE
-    }
+    for table, name in tables.THEIR_NAMES.items():
+        assert after[table.name] == before[name]
+        assert table.name == name or name not in after
     assert damage.column(url, 'SELECT last FROM resource_class_ids') == [10007]
     assert damage.column(url, "SELECT name FROM sqlite_master WHERE name = 'by_colour'") == ['by_colour']
-    indexes = "SELECT count(*) FROM sqlite_master WHERE type = 'index' AND tbl_name = 'consumers' AND sql IS NOT NULL"
-    assert damage.column(url, indexes) == [2]
+    indexes = "SELECT sql FROM sqlite_master WHERE type = 'index' AND tbl_name = 'placement_consumers'"
+    assert len(list(filter(None, damage.column(url, indexes)))) == 2
     with pytest.raises(sa.exc.IntegrityError, match='CHECK'):
-        damage.plant(url, "INSERT INTO traits (name, colour) VALUES ('CUSTOM_BAD', 1)")
+        damage.plant(url, "INSERT INTO placement_traits (name, colour) VALUES ('CUSTOM_BAD', 1)")
     with pytest.raises(sa.exc.IntegrityError, match='UNIQUE'):
-        damage.plant(url, "INSERT INTO traits (name) VALUES ('CUSTOM_FAST')")
+        damage.plant(url, "INSERT INTO placement_traits (name) VALUES ('CUSTOM_FAST')")
     assert damage.column(url, 'PRAGMA foreign_key_check') == []
 
 

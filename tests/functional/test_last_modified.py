@@ -176,3 +176,59 @@ def test_a_claim_is_a_modification_of_the_provider(service: Service) -> None:
     shown = service.modified(f'/resource_providers/{service.hosts[0]}')
     assert service.modified('/resource_providers') == shown > day(31)
     assert service.modified(f'/resource_providers/{service.hosts[1]}') == day(4)
+
+
+PROVIDERS, INVENTORIES = tables.resource_providers, tables.inventories
+#: Write: what is sent, below the first host; and in which tables a row of that host then counts as updated.
+UPDATES: dict[str, tuple[str, str, dict[str, Any], list[sa.Table]]] = {
+    'all inventories': (
+        'PUT',
+        '/inventories',
+        {'inventories': {'VCPU': {'total': 9}, 'DISK_GB': {'total': 9}}},
+        [PROVIDERS, INVENTORIES],
+    ),
+    'one inventory kept, one removed, one added': (
+        'PUT',
+        '/inventories',
+        {'inventories': {'VCPU': {'total': 9}, 'MEMORY_MB': {'total': 9}}},
+        [PROVIDERS, INVENTORIES],
+    ),
+    'one inventory': ('PUT', '/inventories/VCPU', {'total': 9}, [PROVIDERS, INVENTORIES]),
+    'no inventories': ('PUT', '/inventories', {'inventories': {}}, [PROVIDERS]),
+    'traits': ('PUT', '/traits', {'traits': []}, [PROVIDERS]),
+    'aggregates': ('PUT', '/aggregates', {'aggregates': []}, [PROVIDERS]),
+    'a name': ('PUT', '', {'name': 'renamed'}, [PROVIDERS]),
+    'a parent': ('PUT', '', {'name': 'renamed', 'parent_provider_uuid': '{other}'}, [PROVIDERS]),
+}
+
+
+@pytest.mark.parametrize('update', UPDATES)
+def test_what_a_write_updates(service: Service, db: Database, update: str) -> None:
+    """All rows are of long ago; those of another host stay so, and what is new has never been updated."""
+    method, below, body, updated = UPDATES[update]
+    for table in (PROVIDERS, INVENTORIES):
+        service.date(table, 3, 4)
+    if below:
+        body = {**body, 'resource_provider_generation': 2}
+    elif 'parent_provider_uuid' in body:
+        body = {**body, 'parent_provider_uuid': service.hosts[1]}
+    service.call(method, f'/resource_providers/{service.hosts[0]}{below}', body)
+    vcpu = sa.and_(PROVIDERS.c.id == INVENTORIES.c.resource_provider_id, INVENTORIES.c.resource_class_id == 0)
+    for number, uuid_ in enumerate(service.hosts):
+        rows = {
+            PROVIDERS: sa.select(PROVIDERS.c.updated_at).where(PROVIDERS.c.uuid == uuid_),
+            INVENTORIES: sa.select(INVENTORIES.c.updated_at).where(PROVIDERS.c.uuid == uuid_, vcpu),
+        }
+        for table, query in rows.items():
+            for row in db.ask(query):
+                assert (row.updated_at > day(31)) == (number == 0 and table in updated), table
+    added = sa.select(INVENTORIES.c.updated_at).where(INVENTORIES.c.resource_class_id == 1)
+    assert [row.updated_at for row in db.ask(added)] in ([], [None])
+
+
+def test_a_claim_updates_its_consumer(service: Service, db: Database) -> None:
+    service.claim({'VCPU': 2})
+    service.date(tables.consumers, 3, None)
+    service.claim({'VCPU': 1}, 1)
+    ((updated,),) = db.ask(sa.select(tables.consumers.c.updated_at))
+    assert updated > day(31)

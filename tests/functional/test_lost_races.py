@@ -5,7 +5,6 @@ Each is 409 with the endpoint's phrase and the code of a concurrent update, and 
 
 from __future__ import annotations
 
-import uuid
 from typing import Any
 
 import orjson
@@ -62,7 +61,6 @@ def send(app: Any, method: str, path: str, body: dict[str, Any] | None) -> webob
         ('DELETE', '/inventories', None, f'Unable to delete inventory for resource provider {UUID}: '),
         ('PUT', '/inventories/VCPU', {'total': 9}, 'update conflict: '),
         ('DELETE', '/inventories/VCPU', None, 'Unable to delete inventory of class VCPU: '),
-        ('PUT', '/aggregates', {'aggregates': [str(uuid.uuid4())]}, 'Update conflict: '),
         ('PUT', '/traits', {'traits': []}, ''),
         ('DELETE', '/traits', None, ''),
     ],

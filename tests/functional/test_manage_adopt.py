@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import pathlib
 import struct
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from oslo_config import cfg
 
 from placement import conf as placement_conf
+from placement import deploy
 from placement.cmd import manage, manage_audit
+from placement.db import migration, tables
 from placement.db.adoption import adopt
 from placement.db.adoption.plan import Step
 from placement.db.adoption.schema import shortest
 from placement.db.api import Database
 from tests.support import adopted, damage, foreign
+from tests.support.foreign_service import WRITES, Busy, ForeignService
 
 #: What was done to a database -> the doubt that it raises.
 DOUBTS = {
@@ -92,15 +98,17 @@ def test_plan_changes_nothing(url: str, capsys: pytest.CaptureFixture[str]) -> N
     assert damage.contents(url) == before
     out = capsys.readouterr().out
     for sentence in (
-        '- Set the generation of 1 row of resource_providers to 0, where there is none.',
-        '- Write the table inventories anew, with what else is in it: add used; ',
+        '- Set the generation of 1 row of placement_resource_providers to 0, where there is none.',
+        '- Write the table placement_inventories anew, with what else is in it: add used; ',
         '- Insert the standard names that are not there: 21 resource classes, ',
         '- Record the root of 2 resource providers, from the parents.',
         '- Make the record of 1 consumer that allocations name, which is not there, for the project 00000000-',
         '- Record how much of each inventory is used, from 4 allocations.',
+        'Note: 1 consumer has a type, which clients give at microversion 1.38 and later. This service speaks 1.29',
         'Nothing was changed. To carry this out: placement-manage db adopt --yes',
     ):
         assert sentence in out
+    assert out.splitlines()[1].startswith('- Let the names of the tables allocations, consumers, inventories, ')
 
 
 def test_adoption(url: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -110,9 +118,9 @@ def test_adoption(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert 'Nothing is wrong.' in capsys.readouterr().out
     adopted.check_schema(url)
     adopted.check_rows(url)
-    assert damage.column(url, "SELECT tbl_name FROM sqlite_master WHERE name = 'theirs'") == ['consumers']
+    assert damage.column(url, "SELECT tbl_name FROM sqlite_master WHERE name = 'theirs'") == ['placement_consumers']
     assert damage.column(
-        url, "SELECT sql LIKE '%REFERENCES consumer_types%' FROM sqlite_master WHERE name = 'consumers'"
+        url, "SELECT sql LIKE '%REFERENCES consumer_types%' FROM sqlite_master WHERE name = 'placement_consumers'"
     )
     adopted.check_service(url)
 
@@ -177,34 +185,38 @@ def test_columns_that_must_not_be_empty(url: str) -> None:
 
 def test_only_what_differs_is_changed(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert manage.main(['db', 'sync']) == 0
-    damage.plant(url, 'DROP TABLE placement_alembic_version', 'ALTER TABLE inventories DROP COLUMN used', *SOUND)
+    damage.plant(
+        url, 'DROP TABLE placement_alembic_version', 'ALTER TABLE placement_inventories DROP COLUMN used', *SOUND
+    )
     capsys.readouterr()
     assert manage.main(['db', 'adopt', '--yes']) == manage_audit.CLEAN
     assert [line for line in capsys.readouterr().out.splitlines() if line.startswith('- ')] == [
-        '- Write the table inventories anew, with what else is in it: add used.',
+        '- Write the table placement_inventories anew, with what else is in it: add used.',
         '- Record how much of each inventory is used, from 1 allocation.',
         '- Make the log of changes, the tables writers and changes.',
-        '- Record the version of the schema, 003, in the table placement_alembic_version.',
+        '- Record the version of the schema, 004, in the table placement_alembic_version.',
     ]
-    assert damage.column(url, 'SELECT used FROM inventories ORDER BY id') == [2, 0]
+    assert damage.column(url, 'SELECT used FROM placement_inventories ORDER BY id') == [2, 0]
 
 
 def test_tables_that_give_an_id_twice_are_written_anew(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     """And the largest id of a class is remembered, if that is all that is missing."""
     assert manage.main(['db', 'sync']) == 0
-    (definition,) = damage.column(url, "SELECT sql FROM sqlite_master WHERE name = 'users'")
-    damage.plant(url, 'DROP TABLE placement_alembic_version', 'DROP TABLE resource_class_ids', 'DROP TABLE users')
+    (definition,) = damage.column(url, "SELECT sql FROM sqlite_master WHERE name = 'placement_users'")
+    damage.plant(
+        url, 'DROP TABLE placement_alembic_version', 'DROP TABLE resource_class_ids', 'DROP TABLE placement_users'
+    )
     damage.plant(url, definition.replace(' AUTOINCREMENT', ''), *damage.SOUND)
     capsys.readouterr()
     assert manage.main(['db', 'adopt', '--yes']) == manage_audit.CLEAN
     done = [line for line in capsys.readouterr().out.splitlines() if line.startswith('- ')]
     assert done[:2] == [
-        '- Write the table users anew, with what else is in it: give no id twice.',
+        '- Write the table placement_users anew, with what else is in it: give no id twice.',
         '- Remember the largest id of a resource class, in the table resource_class_ids.',
     ]
-    (definition,) = damage.column(url, "SELECT sql FROM sqlite_master WHERE name = 'users'")
+    (definition,) = damage.column(url, "SELECT sql FROM sqlite_master WHERE name = 'placement_users'")
     assert 'AUTOINCREMENT' in definition
-    assert damage.column(url, 'SELECT id FROM users') == [501]
+    assert damage.column(url, 'SELECT id FROM placement_users') == [501]
     assert damage.column(url, 'SELECT last FROM resource_class_ids') == [9999]
 
 
@@ -225,10 +237,155 @@ def test_nothing_to_adopt(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert 'The schema is that of this service already' in capsys.readouterr().err
 
 
-def test_sync_refuses_and_points_here(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+COMMANDS = (
+    ['db', 'sync'],
+    ['db', 'stamp', 'head'],
+    ['db', 'rebuild-mirrors'],
+    ['db', 'online_data_migrations'],
+    ['audit'],
+    ['tree'],
+    ['explain', 'resources=VCPU:1'],
+)
+
+
+@pytest.mark.parametrize('command', COMMANDS)
+def test_every_command_points_here(url: str, command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     foreign.build(url)
-    assert manage.main(['db', 'sync']) == manage.FAILED
-    assert 'placement-manage db adopt' in capsys.readouterr().err
+    before = damage.contents(url)
+    assert manage.main(command) == manage.FAILED
+    captured = capsys.readouterr()
+    assert captured.err.endswith('Take it over with: placement-manage db adopt\n')
+    assert captured.err.count('\n') == 1
+    assert captured.out == ''
+    assert damage.contents(url) == before
+
+
+def test_version_points_here(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    foreign.build(url)
+    assert manage.main(['db', 'version']) == 0
+    assert capsys.readouterr().out.endswith('no schema of this service yet: placement-manage db adopt\n')
+
+
+def test_service_points_here(url: str, caplog: pytest.LogCaptureFixture) -> None:
+    """One that makes its schema does not start; another one answers 503 to everything."""
+    foreign.build(url)
+    overrides: dict[str, dict[str, Any]] = {
+        'placement_database': {'connection': url, 'sync_on_startup': True},
+        'api': {'auth_strategy': 'noauth2'},
+    }
+    with pytest.raises(migration.ForeignSchema, match='placement-manage db adopt'):
+        deploy.loadapp(placement_conf.load(environ={}, config_files=[], overrides=overrides))
+    with adopted.service(url) as app:
+        assert 'Take it over with: placement-manage db adopt' in caplog.text
+        for method, path in (('GET', '/resource_providers'), ('GET', f'/allocations/{foreign.LOST}')):
+            assert adopted.call(app, method, path).status_code == 503
+        assert adopted.call(app, 'PUT', '/traits/CUSTOM_ONE').status_code == 503
+
+
+# Another service that still runs ------------------------------------------------------------------------
+
+
+@pytest.fixture
+def other(url: str) -> Iterator[ForeignService]:
+    """Another service, on the database that it made."""
+    foreign.build(url)
+    made = ForeignService(url)
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize('write', WRITES)
+def test_other_service_cannot_write(url: str, other: ForeignService, write: str) -> None:
+    adopted.check_it_writes(other, write)
+    assert manage.main(['db', 'adopt', '--yes']) == manage_audit.CLEAN
+    adopted.check_it_cannot_write(url, other, write)
+
+
+def test_other_service_writes_until_it_is_shut_out(url: str) -> None:
+    foreign.build(url)
+    assert manage.main(['db', 'adopt']) == 0
+    busy = Busy(url)
+    busy.start()
+    adopted.wait_until(lambda: busy.written > 5)
+    assert manage.main(['db', 'adopt', '--yes']) == manage_audit.CLEAN
+    busy.join(30)
+    assert 'no such table' in str(busy.refused)
+    adopted.check_usages(url)
+    adopted.check_no_oversell(url)
+
+
+def test_going_back_and_coming_again(url: str, other: ForeignService, capsys: pytest.CaptureFixture[str]) -> None:
+    adopted.check_going_back_and_coming_again(url, other, manage.main, capsys)
+
+
+def test_only_an_adopted_database_is_given_back(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    foreign.build(url)
+    assert manage.main(['db', 'leave', '--yes']) == manage.FAILED
+    assert 'The database is not one of this service, so there is nothing to give back.' in capsys.readouterr().err
+
+
+def test_the_first_home_of_a_database(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """It can be given away, but somebody has to know it."""
+    assert manage.main(['db', 'sync']) == 0
+    before = damage.contents(url)
+    capsys.readouterr()
+    assert manage.main(['db', 'leave']) == 0
+    out = capsys.readouterr().out
+    assert 'Note: There is no table alembic_version: this service made the database' in out
+    assert out.endswith('Nothing was changed. To carry this out: placement-manage db leave --yes\n')
+    assert damage.contents(url) == before
+    assert manage.main(['db', 'leave', '--yes']) == 0
+    assert not {table.name for table in tables.SHARED if table is not tables.placement_aggregates} & set(
+        damage.contents(url)
+    )
+    assert manage.main(['db', 'leave', '--yes']) == manage.FAILED
+    assert manage.main(['db', 'adopt', '--yes']) == manage_audit.CLEAN
+    assert damage.contents(url).keys() == before.keys()
+
+
+def test_tables_of_both_are_a_doubt(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The other service made its tables anew in an adopted database."""
+    foreign.build(url)
+    assert manage.main(['db', 'adopt', '--yes']) == manage_audit.CLEAN
+    damage.plant(url, 'CREATE TABLE users (id INTEGER)')
+    before = damage.contents(url)
+    capsys.readouterr()
+    assert manage.main(['db', 'leave', '--yes']) == manage.FAILED
+    doubt = '- There are both a table users and a table placement_users: drop the one that is not in use.'
+    assert doubt in capsys.readouterr().out
+    damage.plant(url, 'DROP TABLE placement_alembic_version')
+    assert manage.main(['db', 'adopt', '--yes']) == manage.FAILED
+    assert doubt in capsys.readouterr().out
+    del before[migration.VERSION_TABLE]
+    assert damage.contents(url) == before
+
+
+def test_adopting_again_looks_at_usages(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    foreign.build(url)
+    assert manage.main(['db', 'adopt', '--yes']) == manage_audit.CLEAN
+    damage.plant(url, 'DELETE FROM placement_allocations')
+    capsys.readouterr()
+    assert manage.main(['db', 'adopt']) == manage.FAILED
+    assert capsys.readouterr().err == (
+        'placement-manage: The schema is that of this service already, at version 004. Of 3 inventories, what is'
+        ' recorded as used is not the sum of the allocations: placement-manage audit --repair\n'
+    )
+
+
+def test_an_upgrade_renames_and_counts(url: str, conf: cfg.ConfigOpts) -> None:
+    """Before version 004 another service could write past what is used."""
+    db = Database(conf)
+    migration.sync(db.engine, '003')
+    damage.plant(url, *map(foreign.called, damage.SOUND), 'UPDATE inventories SET used = 77')
+    before = damage.contents(url)
+    with pytest.raises(migration.StopOthers):
+        db.sync()
+    db.sync(attended=True)
+    db.dispose()
+    assert damage.column(url, 'SELECT used FROM placement_inventories ORDER BY id') == [2, 0]
+    assert not tables.FOREIGN & damage.contents(url).keys()
+    assert damage.contents(url)['placement_allocations'] == before['allocations']
+    assert manage.main(['audit']) == manage_audit.CLEAN
 
 
 @pytest.mark.parametrize('written', [0.1, 1.1, 16.1, 1.5, 16.0, 0.0001, 123456.7, 1e-30, 3.4e38, 0.333])

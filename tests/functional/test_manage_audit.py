@@ -79,8 +79,8 @@ def test_what_needs_a_decision_is_left_alone(url: str, name: str, capsys: pytest
 def test_repairs_do_not_count_as_modifications(url: str) -> None:
     damage.plant(url, *damage.ALL['no root'].statements, *damage.ALL['usage too high'].statements)
     assert manage.main(['audit', '--repair']) == manage_audit.REPAIRED
-    assert damage.column(url, 'SELECT updated_at FROM resource_providers') == [None, None, None]
-    assert damage.column(url, 'SELECT updated_at FROM inventories') == [None, None]
+    assert damage.column(url, 'SELECT updated_at FROM placement_resource_providers') == [None, None, None]
+    assert damage.column(url, 'SELECT updated_at FROM placement_inventories') == [None, None]
 
 
 def test_usage_is_repaired_after_what_changes_it(url: str) -> None:
@@ -129,11 +129,11 @@ def test_failure_is_one_line(
 
 
 def test_table_that_is_gone_is_one_line(url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    damage.plant(url, 'DROP TABLE allocations')
+    damage.plant(url, 'DROP TABLE placement_allocations')
     assert manage.main(['audit', '--repair']) == manage.FAILED
     captured = capsys.readouterr()
     assert captured.out == ''
-    assert captured.err.startswith('placement-manage: the database said: ')
+    assert captured.err.startswith('placement-manage: A table of the service is not in the database: ')
     assert 'allocations' in captured.err
     assert len(captured.err.splitlines()) == 1
 
@@ -146,7 +146,7 @@ def test_check_is_one_statement(url: str, conf: cfg.ConfigOpts, db: Database, qu
 
 def test_repair_while_clients_claim(url: str, app: Any) -> None:
     """Claims go on while usages are spoiled and repaired; nothing is oversold, and the last repair leaves it sound."""
-    damage.plant(url, 'UPDATE inventories SET total = 12, max_unit = 12 WHERE id = 2')
+    damage.plant(url, 'UPDATE placement_inventories SET total = 12, max_unit = 12 WHERE id = 2')
 
     def claim(client: int) -> list[int]:
         statuses = []
@@ -161,14 +161,14 @@ def test_repair_while_clients_claim(url: str, app: Any) -> None:
         running = [pool.submit(claim, client) for client in range(3)]
         while not all(one.done() for one in running):
             # Never too little, which would let clients oversell.
-            damage.plant(url, 'UPDATE inventories SET used = used + 4 WHERE id = 2')
+            damage.plant(url, 'UPDATE placement_inventories SET used = used + 4 WHERE id = 2')
             assert manage.main(['audit', '--repair']) in (manage_audit.CLEAN, manage_audit.REPAIRED)
         statuses = [status for one in running for status in one.result()]
     assert set(statuses) <= {204, 409}
     assert 204 in statuses
     assert manage.main(['audit', '--repair']) in (manage_audit.CLEAN, manage_audit.REPAIRED)
     assert manage.main(['audit']) == manage_audit.CLEAN
-    assert damage.column(url, 'SELECT used FROM inventories ORDER BY id') == [2, 0]
+    assert damage.column(url, 'SELECT used FROM placement_inventories ORDER BY id') == [2, 0]
 
 
 def _call(app: Any, method: str, consumer: str, resources: dict[str, int] | None = None) -> webob.Response:

@@ -13,25 +13,27 @@ from oslo_config import cfg
 from placement.claims import claim
 from placement.claims.request import ConsumerClaim
 from placement.cmd import manage
+from placement.db import tables
 from placement.db.api import Database
 from placement.objects.inventory import Inventory
 from placement.objects.resource_provider import ResourceProvider
 from placement.web.context import RequestContext
 from tests.support.fixtures import Counter
+from tests.support.terminal import shown_by
 
 
 @pytest.fixture
 def hosts(
     context: RequestContext, conf: cfg.ConfigOpts, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
 ) -> None:
-    """Three hosts: oak with 8 VCPU of which 6 are used, elm with 4 and a trait, fir with a step of 2."""
+    """Three hosts: full with 8 VCPU of which 6 are used, small with 4 and a trait, stepped with a step of 2."""
     monkeypatch.setenv('OS_PLACEMENT_CONFIG_DIR', str(tmp_path))
     monkeypatch.setenv('OS_PLACEMENT_DATABASE__CONNECTION', conf.placement_database.connection)
-    oak = make(context, 'oak', {'total': 8})
-    elm = make(context, 'elm', {'total': 4})
-    make(context, 'fir', {'total': 8, 'step_size': 2})
-    elm.set_traits(['HW_CPU_X86_VMX'])
-    consumer = ConsumerClaim(str(uuid.uuid4()), 'project', 'user', {oak.uuid: {'VCPU': 6}})
+    full = make(context, 'full', {'total': 8})
+    small = make(context, 'small', {'total': 4})
+    make(context, 'stepped', {'total': 8, 'step_size': 2})
+    small.set_traits(['HW_CPU_X86_VMX'])
+    consumer = ConsumerClaim(str(uuid.uuid4()), 'project', 'user', {full.uuid: {'VCPU': 6}})
     claim.replace_allocations(context, [consumer])
 
 
@@ -54,36 +56,75 @@ def refusal(capsys: pytest.CaptureFixture[str], query: str, *options: str) -> st
 
 
 @pytest.mark.usefixtures('hosts')
-def test_the_funnel_counts_what_each_part_leaves(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_does_not_add_up_is_said(db: Database, capsys: pytest.CaptureFixture[str]) -> None:
+    """A search goes by what is recorded as used."""
+    assert manage.main(['explain', 'resources=VCPU:3']) == 0
+    assert capsys.readouterr().err == ''
+    with db.engine.begin() as connection:
+        connection.execute(tables.allocations.update().values(used=5))
+    for options in ([], ['--format', 'json']):
+        assert manage.main(['explain', 'resources=VCPU:3', *options]) == 0
+        assert capsys.readouterr().err.startswith('Warning: of 1 inventory, what is recorded as used is not the sum of')
+
+
+@pytest.mark.usefixtures('hosts')
+def test_the_table_counts_what_each_part_leaves(capsys: pytest.CaptureFixture[str]) -> None:
     told = account(capsys, 'resources=VCPU:3&required=HW_CPU_X86_VMX')
     room, trait = told['stages']
     assert (room['rule'], room['subject'], room['providers'], room['trees']) == ('resources', 'VCPU:3', 1, 1)
     assert room['refused'] == {'wrong_step': 1, 'no_capacity': 1}
     assert (trait['rule'], trait['subject'], trait['trees']) == ('required', 'HW_CPU_X86_VMX', 1)
-    assert (told['candidates'], told['nearest_misses']) == (1, [])
+    assert (told['candidates'], told['nearest'], told['sentence']) == (1, [], 'There is 1 candidate.')
 
 
 @pytest.mark.usefixtures('hosts')
-def test_the_nearest_miss_comes_first(capsys: pytest.CaptureFixture[str]) -> None:
+def test_only_who_can_help_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    """Freeing units helps nobody whose inventory is too small or has another step."""
     told = account(capsys, 'resources=VCPU:5')
     assert told['candidates'] == 0
-    nearest = told['nearest_misses'][0]
-    assert (nearest['name'], nearest['wanted'], nearest['left']) == ('elm', 5, 4)
+    assert [(one['name'], one['wanted'], one['left']) for one in told['nearest']] == [('full', 5, 2)]
+    [obstacle] = told['obstacles']
+    assert [(one['kind'], one['value'], one['providers']) for one in obstacle['lacks']] == [
+        ('step_size', 2, 1),
+        ('too_small', 4, 1),
+        ('full', 2, 1),
+    ]
+
+
+@pytest.mark.usefixtures('hosts')
+def test_what_if(capsys: pytest.CaptureFixture[str]) -> None:
+    told = account(capsys, 'resources=VCPU:8&required=HW_CPU_X86_VMX')
+    assert [(one['text'], one['candidates'], one['at_least']) for one in told['what_if']] == [
+        ('resources VCPU:8', None, False),
+        ('required HW_CPU_X86_VMX', 1, False),
+    ]
+    assert told['blamed'] == ['required HW_CPU_X86_VMX']
+    assert told['sentence'] == 'The one that could otherwise serve the request lacks the trait HW_CPU_X86_VMX.'
+    assert [(one['name'], one['lacks']) for one in told['nearest']] == [
+        ('stepped', 'would do without required HW_CPU_X86_VMX')
+    ]
 
 
 @pytest.mark.usefixtures('hosts')
 def test_groups_that_fit_alone_but_not_together(capsys: pytest.CaptureFixture[str]) -> None:
-    told = account(capsys, 'resources1=VCPU:2&resources2=VCPU:2&group_policy=isolate')
-    # Groups that ask for the same are accounted for once.
-    assert [stage['trees'] for stage in told['stages']] == [3]
+    query = 'resources1=VCPU:2&resources2=VCPU:2&group_policy=isolate'
+    told = account(capsys, query)
+    # Groups that ask for the same are accounted for once, and all named.
+    assert [(stage['trees'], stage['groups']) for stage in told['stages']] == [(3, ['1', '2'])]
     assert told['candidates'] == 0
-    assert {each['reason'] for each in told['grouping']} == {'too_few_providers', 'too_little_in_all'}
+    assert {each['reason'] for each in told['together']} == {'too_few_providers', 'too_little_in_all'}
+    assert manage.main(['explain', query]) == 0
+    printed = capsys.readouterr().out
+    assert 'resources1,2 VCPU:2' in printed
+    assert 'small (' in printed
+    assert 'resources1, resources2 need 2 different providers, and only 1 provider does' in printed
 
 
 @pytest.mark.usefixtures('hosts')
 def test_the_limit_is_the_last_part(capsys: pytest.CaptureFixture[str]) -> None:
     told = account(capsys, 'resources=VCPU:2&limit=2')
     assert (told['limit'], told['candidates'], told['stages'][-1]['trees']) == (2, 2, 3)
+    assert told['sentence'] == 'There are 2 candidates, as many as the limit allows.'
 
 
 @pytest.mark.usefixtures('hosts')
@@ -96,14 +137,28 @@ def test_a_bound_that_was_met_is_told(capsys: pytest.CaptureFixture[str], monkey
 
 
 @pytest.mark.usefixtures('hosts')
-def test_a_table_for_people(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_sentence_and_tables_for_people(capsys: pytest.CaptureFixture[str]) -> None:
     assert manage.main(['explain', '?resources=VCPU:5']) == 0
     printed = capsys.readouterr().out
+    assert printed.startswith(
+        'No provider has room for VCPU:5: step_size is 2, asked 5: 1 provider; too small ever (4 at most, asked 5):'
+        ' 1 provider; full now (2 left at most, asked 5): 1 provider.\n'
+    )
     assert 'resources VCPU:5' in printed
     assert '2: has not enough left' in printed
     assert '1: hands out multiples of another step_size' in printed
     assert 'Candidates: 0\n' in printed
-    assert 'has 4 of VCPU left, 1 less than the 5 asked for.' in printed
+    assert 'has 2 of VCPU left, 3 less than the 5 asked for.' in printed
+
+
+@pytest.mark.usefixtures('hosts')
+def test_a_terminal_of_80_columns_cuts_no_uuid() -> None:
+    aggregates = [str(uuid.uuid4()) for _ in range(2)]
+    lines = shown_by('explain', f'resources=VCPU:200&member_of=in:{",".join(aggregates)}')
+    assert max(map(len, lines)) <= 80
+    assert '…' not in ''.join(lines)
+    for aggregate in aggregates:
+        assert sum(aggregate in line for line in lines) == 2
 
 
 @pytest.mark.usefixtures('hosts')
@@ -114,7 +169,9 @@ def test_a_table_for_people(capsys: pytest.CaptureFixture[str]) -> None:
         ('resources=VCPU:1&required=CUSTOM_NOTHING', 'No such trait(s): CUSTOM_NOTHING.'),
         ('resources=VCPU', 'Badly formed resources parameter'),
         ('limit=5', 'At least one request group'),
-        ('banana=1', 'does not match any of the regexes'),
+        ('banana=1', 'banana is no parameter of GET /allocation_candidates.'),
+        ('VCPU:4', 'There is no query for candidates in this text.'),
+        ('resources=VCPU:1&in_tree=x', 'in_tree needs 1.31, this service speaks 1.29.'),
     ],
 )
 def test_what_the_api_refuses(capsys: pytest.CaptureFixture[str], query: str, told: str) -> None:
@@ -125,30 +182,30 @@ def test_what_the_api_refuses(capsys: pytest.CaptureFixture[str], query: str, to
 
 @pytest.mark.usefixtures('hosts')
 def test_the_microversion_decides(capsys: pytest.CaptureFixture[str]) -> None:
-    assert 'was unexpected' in refusal(capsys, 'resources=VCPU:1&limit=1', '--microversion', '1.15')
+    earlier = refusal(capsys, 'resources=VCPU:1&limit=1', '--microversion', '1.15')
+    assert 'limit needs 1.16, this is a request of 1.15 (see --microversion).' in earlier
     assert '1.10 to 1.29' in refusal(capsys, 'resources=VCPU:1', '--microversion', '1.9')
     assert account(capsys, 'resources=VCPU:1', '--microversion', '1.10')['candidates'] == 2
 
 
 @pytest.mark.usefixtures('hosts')
-def test_statements_do_not_grow_with_the_providers(
-    capsys: pytest.CaptureFixture[str], context: RequestContext, db: Database, queries: Counter
-) -> None:
-    from placement.candidates.request import CandidateRequest, RequestGroup
-    from placement.objects import allocation_candidate
-
-    group = RequestGroup(
-        suffix='',
-        use_same_provider=False,
-        resources={'VCPU': 7},
-        required=frozenset(),
-        forbidden=frozenset(),
-        member_of=(),
+def test_a_line_of_the_log_says_query_and_microversion(capsys: pytest.CaptureFixture[str]) -> None:
+    line = (
+        '2026-11-22 04:00:00.123 7 INFO placement.web.request_log [req-1 - - - - -] 127.0.0.1'
+        ' "GET /allocation_candidates?resources=VCPU%3A5" status: 200 len: 53 microversion: 1.17 time: 0.004'
     )
-    request = CandidateRequest((group,), None, None, nested_aware=True, with_traits=True)
-    with queries(at_most=20) as few:
-        allocation_candidate.explain(context, request)
+    told = account(capsys, line)
+    assert (told['query'], told['microversion']) == ('resources=VCPU%3A5', '1.17')
+    assert [one['subject'] for one in told['stages']] == ['VCPU:5']
+
+
+@pytest.mark.usefixtures('hosts')
+def test_statements_do_not_grow_with_the_providers(
+    capsys: pytest.CaptureFixture[str], context: RequestContext, queries: Counter
+) -> None:
+    with queries(at_most=25) as few:
+        account(capsys, 'resources=VCPU:7')
     for number in range(40):
         make(context, f'host{number}', {'total': 6})
     with queries(at_most=len(few)):
-        allocation_candidate.explain(context, request)
+        account(capsys, 'resources=VCPU:7')

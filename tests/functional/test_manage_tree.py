@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -13,25 +14,28 @@ import pytest
 import sqlalchemy as sa
 from oslo_config import cfg
 
-from placement.cmd import manage
+from placement.cmd import manage, manage_audit
 from placement.db import tables
 from placement.db.api import Database
 from placement.reports import forest
 from tests.support import damage
+from tests.support.terminal import shown_by
 
 SHARED = 'a0000009-0000-4000-8000-000000000000'
 STORE = '00000009-0000-4000-8000-000000000000'
 
 #: A sharing provider with disk, which reaches the tree of ``damage.SOUND`` through its child.
 SHARING = (
-    f"""INSERT INTO resource_providers (id, uuid, name, generation, root_provider_id)
+    f"""INSERT INTO placement_resource_providers (id, uuid, name, generation, root_provider_id)
     VALUES (9, '{STORE}', 'store', 4, 9)""",
-    """INSERT INTO inventories (id, resource_provider_id, resource_class_id, total, reserved, min_unit, max_unit,
-    step_size, allocation_ratio, used) VALUES (9, 9, 2, 1000, 100, 1, 1000, 1, 1.5, 1350)""",
-    """INSERT INTO resource_provider_traits (resource_provider_id, trait_id)
-    SELECT 9, id FROM traits WHERE name IN ('MISC_SHARES_VIA_AGGREGATE', 'STORAGE_DISK_SSD')""",
+    """INSERT INTO placement_inventories (id, resource_provider_id, resource_class_id, total, reserved, min_unit,
+    max_unit, step_size, allocation_ratio, used) VALUES (9, 9, 2, 1000, 100, 1, 1000, 1, 1.5, 1350)""",
+    """INSERT INTO placement_resource_provider_traits (resource_provider_id, trait_id)
+    SELECT 9, id FROM placement_traits WHERE name IN ('MISC_SHARES_VIA_AGGREGATE', 'STORAGE_DISK_SSD')""",
     f"INSERT INTO placement_aggregates (id, uuid) VALUES (9, '{SHARED}')",
-    'INSERT INTO resource_provider_aggregates (resource_provider_id, aggregate_id) VALUES (9, 9), (2, 9)',
+    'INSERT INTO placement_resource_provider_aggregates (resource_provider_id, aggregate_id) VALUES (9, 9), (2, 9)',
+    f"""INSERT INTO placement_allocations (resource_provider_id, consumer_id, resource_class_id, used)
+    VALUES (9, '{damage.HOLDER}', 2, 1350)""",
 )
 
 
@@ -90,7 +94,14 @@ def test_json(url: str, capsys: pytest.CaptureFixture[str]) -> None:
                     'generation': 0,
                     'parent_provider_uuid': None,
                     'inventories': {
-                        'VCPU': {'total': 8, 'reserved': 0, 'allocation_ratio': 1.0, 'capacity': 8, 'used': 2}
+                        'VCPU': {
+                            'total': 8,
+                            'reserved': 0,
+                            'allocation_ratio': 1.0,
+                            'capacity': 8,
+                            'used': 2,
+                            'allocated': 2,
+                        }
                     },
                     'traits': [],
                     'aggregates': [damage.AGGREGATE],
@@ -101,7 +112,14 @@ def test_json(url: str, capsys: pytest.CaptureFixture[str]) -> None:
                     'generation': 0,
                     'parent_provider_uuid': damage.ROOT,
                     'inventories': {
-                        'VCPU': {'total': 4, 'reserved': 0, 'allocation_ratio': 1.0, 'capacity': 4, 'used': 0}
+                        'VCPU': {
+                            'total': 4,
+                            'reserved': 0,
+                            'allocation_ratio': 1.0,
+                            'capacity': 4,
+                            'used': 0,
+                            'allocated': 0,
+                        }
                     },
                     'traits': [],
                     'aggregates': [SHARED],
@@ -110,6 +128,90 @@ def test_json(url: str, capsys: pytest.CaptureFixture[str]) -> None:
             'sharing_providers': [{'uuid': STORE, 'name': 'store', 'aggregates': [SHARED]}],
         }
     ]
+
+
+@pytest.mark.parametrize('allocations', [1, 5])
+def test_what_does_not_add_up_is_said(url: str, allocations: int, capsys: pytest.CaptureFixture[str]) -> None:
+    """Too little and too much; and the audit that is named finds it."""
+    damage.plant(url, *damage.SOUND, *SHARING)
+    assert manage.main(['tree']) == 0
+    assert capsys.readouterr().err == ''
+    damage.plant(url, f'UPDATE placement_allocations SET used = {allocations} WHERE resource_provider_id = 1')
+    warning = 'Warning: of 1 inventory, what is recorded as used is not the sum of the allocations.'
+    for arguments in ([], ['child'], ['--format', 'json']):
+        assert manage.main(['tree', *arguments]) == 0
+        captured = capsys.readouterr()
+        assert captured.err.startswith(warning)
+        wrong = f'2 of 8 used (total 8, ratio 1) WRONG: the allocations add up to {allocations}\n'
+        assert wrong in captured.out or f'"allocated": {allocations}\n' in captured.out
+    assert manage.main(['tree', 'store']) == 0
+    assert capsys.readouterr().err == ''
+    assert manage.main(['audit']) == manage_audit.FOUND
+
+
+@pytest.mark.parametrize(
+    ('options', 'roots'),
+    [
+        (['--name', 'CHI'], ['root']),
+        (['--name', 'st?re'], ['store']),
+        (['--name', '?tore', '--trait', 'STORAGE_DISK_SSD'], ['store']),
+        (['--trait', 'STORAGE_DISK_SSD', '--trait', 'MISC_SHARES_VIA_AGGREGATE'], ['store']),
+        (['--aggregate', SHARED.upper()], ['root', 'store']),
+        (['--aggregate', SHARED, '--aggregate', damage.AGGREGATE], ['root']),
+        (['--class', 'VCPU'], ['root']),
+        (['--class', 'VCPU', '--class', 'DISK_GB'], []),
+        (['--full'], ['store']),
+        (['--full', '--class', 'VCPU'], []),
+        (['child', '--full'], []),
+        (['--name', 'nobody'], []),
+    ],
+)
+def test_trees_are_chosen(url: str, options: list[str], roots: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """Each condition is met by any provider of a tree, and the whole tree is shown."""
+    damage.plant(url, *damage.SOUND, *SHARING)
+    names = {damage.ROOT: 'root', STORE: 'store', damage.LONER: 'loner'}
+    trees = json.loads(_printed(capsys, *options, '--format', 'json'))['trees']
+    assert [names[tree['root']] for tree in trees] == roots
+    assert [len(tree['providers']) for tree in trees if tree['root'] == damage.ROOT] == [2] * roots.count('root')
+    if not roots:
+        assert _printed(capsys, *options) == 'No tree meets these conditions.\n'
+
+
+def test_summary(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    damage.plant(url, *damage.SOUND, *SHARING)
+    text = _printed(capsys, '--summary')
+    assert text.startswith('Trees: 3, resource providers: 4\n')
+    rows = [[cell.strip() for cell in line.split('│')[1:-1]] for line in text.splitlines() if line.startswith('│')]
+    assert rows == [['DISK_GB', '1', '1', '1350', '1350', '0'], ['VCPU', '2', '0', '12', '2', '10']]
+    told = json.loads(_printed(capsys, '--summary', '--class', 'VCPU', '--format', 'json'))
+    assert told == {
+        'summary': {
+            'trees': 1,
+            'providers': 2,
+            'classes': [{'resource_class': 'VCPU', 'inventories': 2, 'capacity': 12, 'used': 2, 'full': 0}],
+        }
+    }
+    assert _printed(capsys, '--summary', '--name', 'loner') == 'Trees: 1, resource providers: 1\n'
+
+
+def test_a_pager_on_a_terminal_only(url: str, tmp_path: pathlib.Path) -> None:
+    damage.plant(url, *damage.SOUND, *SHARING)
+    pager = tmp_path / 'pager'
+    pager.write_text('#!/bin/sh\necho "paged with LESS=$LESS"\nexec cat\n')
+    pager.chmod(0o755)
+    paged = shown_by('tree', PAGER=str(pager))
+    assert 'paged with LESS=FRX' in ''.join(paged)
+    assert 'paged with LESS=S' in ''.join(shown_by('tree', PAGER=str(pager), LESS='S'))
+    plain = shown_by('tree', '--no-pager', PAGER=str(pager))
+    assert 'paged' not in ''.join(plain)
+    assert max(map(len, plain)) <= 80
+    text = '\n'.join(plain)
+    assert all(uuid in text for uuid in (damage.ROOT, damage.CHILD, STORE, SHARED, damage.AGGREGATE))
+    program = [sys.executable, '-m', 'placement.cmd.manage', 'tree']
+    done = subprocess.run(
+        program, capture_output=True, text=True, check=True, timeout=60, env={**os.environ, 'PAGER': str(pager)}
+    )
+    assert 'paged' not in done.stdout
 
 
 def test_nothing_stored(url: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -136,10 +238,7 @@ def test_names_cannot_write_control_characters(url: str, db: Database, capsys: p
 def test_broken_trees_are_drawn_too(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Every provider is there once, whatever is wrong with its parents or root."""
     for name in ('no root', 'parent gone', 'loop'):
-        damage.plant(url, *(f'DELETE FROM {name}' for name in ('allocations', 'inventories', 'consumers', 'users')))
-        damage.plant(url, 'DELETE FROM projects', 'DELETE FROM resource_provider_aggregates')
-        damage.plant(url, 'DELETE FROM placement_aggregates', 'DELETE FROM resource_providers')
-        damage.plant(url, *damage.SOUND, *damage.ALL[name].statements)
+        damage.plant(url, *damage.CLEAR, *damage.SOUND, *damage.ALL[name].statements)
         text = _printed(capsys)
         assert sorted(line.split()[-3] for line in text.splitlines() if 'generation' in line) == sorted(
             (damage.ROOT, damage.CHILD, damage.LONER)
@@ -186,9 +285,9 @@ def test_in_a_pipe(url: str) -> None:
     engine = sa.create_engine(url, poolclass=sa.NullPool)
     with engine.begin() as tx:
         for id_, name in enumerate(traits.split(', '), 5000):
-            tx.exec_driver_sql('INSERT INTO traits (id, name) VALUES (?, ?)', (id_, name))
+            tx.exec_driver_sql('INSERT INTO placement_traits (id, name) VALUES (?, ?)', (id_, name))
             tx.exec_driver_sql(
-                'INSERT INTO resource_provider_traits (resource_provider_id, trait_id) VALUES (3, ?)', (id_,)
+                'INSERT INTO placement_resource_provider_traits (resource_provider_id, trait_id) VALUES (3, ?)', (id_,)
             )
     program = [sys.executable, '-m', 'placement.cmd.manage', 'tree']
     done = subprocess.run(program, capture_output=True, text=True, timeout=60, check=True)

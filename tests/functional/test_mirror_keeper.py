@@ -404,7 +404,14 @@ def failing(db: Database, table: str) -> Iterator[None]:
 
 
 @pytest.mark.parametrize(
-    'table', ['inventories', 'resource_provider_traits', 'resource_providers', 'changes', 'writers']
+    'table',
+    [
+        'placement_inventories',
+        'placement_resource_provider_traits',
+        'placement_resource_providers',
+        'changes',
+        'writers',
+    ],
 )
 def test_a_failure_in_between(mirror: Counting, context: RequestContext, host: ResourceProvider, table: str) -> None:
     claim(context, host)

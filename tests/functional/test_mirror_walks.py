@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from placement.candidates.budget import Budget
-from placement.candidates.rows import Anchor
+from placement.candidates.providers import Anchor
 from placement.candidates.search import Finder, search
 from placement.candidates.sites import Placement
 from placement.mirror.matching import Matching

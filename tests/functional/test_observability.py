@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import subprocess
@@ -16,7 +17,6 @@ from oslo_config import cfg
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
-from placement import conf as placement_conf
 from placement import deploy, observability
 from placement.db.api import Database, TryAgain
 from placement.objects.inventory import Inventory
@@ -27,6 +27,7 @@ from placement.reports import vital_signs
 from placement.serving import metrics_listener
 from placement.serving.metrics_listener import DatabaseCollector
 from placement.web.context import RequestContext
+from tests.support import fixtures
 from tests.support.pages import section
 
 HEADERS = {'X-Auth-Token': 'admin', 'OpenStack-API-Version': 'placement 1.29', 'Content-Type': 'application/json'}
@@ -38,17 +39,13 @@ Load = Callable[..., cfg.ConfigOpts]
 def load(tmp_path: Path) -> Load:
     """Make a configuration on SQLite with ``noauth2``: ``load(metrics={'bind': ...}, ...)``."""
 
-    def make(**groups: dict[str, Any]) -> cfg.ConfigOpts:
-        database = {'connection': f'sqlite:///{tmp_path}/placement.sqlite', 'sync_on_startup': True}
-        defaults: dict[str, dict[str, Any]] = {'placement_database': database, 'api': {'auth_strategy': 'noauth2'}}
-        return placement_conf.load(environ={}, config_files=(), overrides=defaults | groups)
-
-    return make
+    return functools.partial(fixtures.options, tmp_path / 'placement.sqlite')
 
 
 @pytest.fixture
-def counted(load: Load) -> Iterable[deploy.Application]:
+def counted(load: Load, tmp_path: Path) -> Iterable[deploy.Application]:
     """An application that counts."""
+    fixtures.prepare(tmp_path / 'placement.sqlite')
     app = deploy.loadapp(load(metrics={'bind': '127.0.0.1:1'}))
     yield app
     app.db.dispose()

@@ -6,6 +6,7 @@ import importlib.metadata
 import re
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -63,6 +64,23 @@ def test_wheel_says_its_licence_and_python_versions(wheel: zipfile.ZipFile) -> N
     assert 'License-Expression: Apache-2.0' in metadata
     assert 'Requires-Python: >=3.10' in metadata
     assert any(name.endswith('/licenses/LICENSE') for name in wheel.namelist())
+
+
+def test_sdist_holds_every_file_of_the_repository(tmp_path: Path) -> None:
+    """So that its tests pass from it."""
+    if not (ROOT / '.git').exists():
+        pytest.skip('not run: only a checkout knows which files belong to it')
+    listed = subprocess.run(['git', 'ls-files'], check=True, cwd=ROOT, capture_output=True, text=True).stdout
+    tracked = [name for name in listed.splitlines() if (ROOT / name).exists()]
+    for name in tracked:
+        target = tmp_path / 'copy' / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes((ROOT / name).read_bytes())
+    code = 'from setuptools import build_meta; build_meta.build_sdist("..")'
+    subprocess.run([sys.executable, '-c', code], check=True, cwd=tmp_path / 'copy', capture_output=True, timeout=240)
+    with tarfile.open(next(tmp_path.glob('*.tar.gz'))) as archive:
+        packed = {name.partition('/')[2] for name in archive.getnames()}
+    assert set(tracked) - packed == set()
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from oslo_config import cfg
 
 from placement.cmd import status
 from placement.db.api import Database
-from tests.support import damage
+from tests.support import damage, foreign
 
 
 @pytest.fixture
@@ -31,6 +31,9 @@ def sound(url: str, conf: cfg.ConfigOpts, db: Database) -> str:
     return url
 
 
+CHECKS = ('Schema', 'Provider trees', 'Consumers', 'Usages', 'Tables of others')
+
+
 def _results(capsys: pytest.CaptureFixture[str], code: int) -> dict[str, Any]:
     capsys.readouterr()
     assert status.main(['upgrade', 'check', '--json']) == code
@@ -38,8 +41,7 @@ def _results(capsys: pytest.CaptureFixture[str], code: int) -> dict[str, Any]:
 
 
 def test_sound_database_is_ready(sound: str, capsys: pytest.CaptureFixture[str]) -> None:
-    names = ('Configuration', 'Schema', 'Provider trees', 'Consumers')
-    assert _results(capsys, 0) == dict.fromkeys(names, (0, None))
+    assert _results(capsys, 0) == dict.fromkeys(('Configuration', *CHECKS), (0, None))
 
 
 def test_options_that_nobody_reads_are_a_warning(
@@ -74,11 +76,35 @@ def test_broken_trees_are_a_failure(sound: str, capsys: pytest.CaptureFixture[st
     assert results['Consumers'][0] == 1
 
 
+@pytest.mark.parametrize('usage', ['usage too high', 'usage without allocations'])
+def test_usages_that_do_not_add_up_are_a_failure(sound: str, usage: str, capsys: pytest.CaptureFixture[str]) -> None:
+    damage.plant(sound, *damage.ALL[usage].statements)
+    result, details = _results(capsys, 2)['Usages']
+    assert result == 2
+    assert damage.ALL[usage].detail in details
+    assert 'placement-manage audit' in details
+
+
+def test_tables_of_another_service_are_a_warning(sound: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Which made them for itself, as it found none."""
+    damage.plant(sound, 'CREATE TABLE inventories (id INTEGER)', 'CREATE TABLE allocations (id INTEGER)')
+    result, details = _results(capsys, 1)['Tables of others']
+    assert result == 1
+    assert '(allocations, inventories)' in details
+
+
+def test_unadopted_database_is_a_failure(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    foreign.build(url)
+    result, details = _results(capsys, 2)['Schema']
+    assert result == 2
+    assert details.endswith('Take it over with: placement-manage db adopt')
+
+
 def test_missing_schema_is_a_failure(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     results = _results(capsys, 2)
     assert results['Schema'][0] == 2
     assert 'placement-manage db sync' in results['Schema'][1]
-    assert results['Provider trees'][0] == results['Consumers'][0] == 1
+    assert [results[check][0] for check in CHECKS[1:]] == [1, 1, 1, 1]
 
 
 def test_other_version_of_the_schema_is_a_failure(sound: str, capsys: pytest.CaptureFixture[str]) -> None:

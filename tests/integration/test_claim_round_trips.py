@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from placement import exception
 from placement.claims import claim
 from placement.claims.request import ConsumerClaim
+from placement.db import tables
 from placement.db.api import Database
 from placement.objects.inventory import Inventory
 from placement.objects.resource_provider import ResourceProvider
@@ -66,7 +67,7 @@ def put(context: RequestContext, hosts: list[str], consumer: str | None = None) 
 
 
 def test_claim_and_release(context: RequestContext, proxy: wire.Proxy, hosts: list[str]) -> None:
-    """The statements and the COMMIT; and the BEGIN, which psycopg sends by itself."""
+    """On MariaDB what is read, all changes at once, and the COMMIT; on PostgreSQL each statement, and the BEGIN."""
     on_postgresql = context.db.engine.dialect.name == 'postgresql'
     for _ in range(10):
         # Psycopg prepares a statement that comes often.
@@ -74,10 +75,10 @@ def test_claim_and_release(context: RequestContext, proxy: wire.Proxy, hosts: li
         put(context, [], put(context, hosts))
     consumer = put(context, hosts)
     works: dict[str, tuple[Callable[[], object], int, int]] = {
-        'claim': (lambda: put(context, hosts), 7, 8),
-        'change': (lambda: put(context, hosts, consumer), 8, 9),
-        'clear': (lambda: put(context, [], consumer), 6, 7),
-        'claim and delete': (lambda: claim.delete_allocations(context, put(context, hosts)), 7 + 5, 8 + 6),
+        'claim': (lambda: put(context, hosts), 3, 8),
+        'change': (lambda: put(context, hosts, consumer), 3, 9),
+        'clear': (lambda: put(context, [], consumer), 4, 7),
+        'claim and delete': (lambda: claim.delete_allocations(context, put(context, hosts)), 3 + 4, 8 + 6),
     }
     counts = {}
     for name, (work, *_) in works.items():
@@ -87,6 +88,30 @@ def test_claim_and_release(context: RequestContext, proxy: wire.Proxy, hosts: li
     assert counts == {name: both[on_postgresql] for name, (_, *both) in works.items()}
 
 
+def test_a_refusal_takes_no_writer(context: RequestContext, hosts: list[str]) -> None:
+    """Its entry of the log may have been inserted, and the transaction is known not to be committed."""
+    writers = sa.select(sa.func.count()).select_from(tables.writers)
+    before = context.db.ask(writers)[0][0]
+    wanted = {host: dict.fromkeys(CLASSES, 101) for host in hosts}
+    for _ in range(5):
+        with pytest.raises(exception.AllocationCapacityExceeded):
+            claim.replace_allocations(context, [ConsumerClaim(str(uuid.uuid4()), 'project', 'user', wanted)])
+    assert context.db.ask(writers)[0][0] == before
+    put(context, hosts)
+    assert context.db.ask(writers)[0][0] == before
+
+
+def test_a_writer_that_is_gone_is_replaced(context: RequestContext, hosts: list[str]) -> None:
+    """That shows when its entry is inserted, at once with the changes where the driver can do that."""
+    with context.db.asking_engine.connect() as connection:
+        connection.execute(sa.delete(tables.changes))
+        connection.execute(sa.delete(tables.writers))
+    consumer = put(context, hosts)
+    assert len(context.db.ask(sa.select(tables.changes.c.provider_id))) == len(hosts)
+    held = context.db.ask(sa.select(tables.allocations.c.used).where(tables.allocations.c.consumer_id == consumer))
+    assert len(held) == len(hosts) * len(CLASSES)
+
+
 def test_a_dead_connection_is_replaced(
     context: RequestContext, database: sa.URL, db: Database, hosts: list[str]
 ) -> None:
@@ -94,7 +119,7 @@ def test_a_dead_connection_is_replaced(
     consumer = put(context, hosts)
     databases.end_connections(database)
     with db.reader() as connection:
-        assert connection.exec_driver_sql('SELECT count(*) FROM consumers').scalar_one() > 0
+        assert connection.exec_driver_sql('SELECT count(*) FROM placement_consumers').scalar_one() > 0
     databases.end_connections(database)
     claim.delete_allocations(context, consumer)
     with pytest.raises(exception.AllocationsNotFound):
@@ -108,10 +133,10 @@ def test_a_connection_that_dies_later_is_an_outage(database: sa.URL, db: Databas
 
     def work(tx: sa.Connection) -> None:
         begun.append(tx)
-        tx.exec_driver_sql('SELECT id FROM consumers')
+        tx.exec_driver_sql('SELECT id FROM placement_consumers')
         databases.end_connections(database)
         if at == 'statement':
-            tx.exec_driver_sql('SELECT id FROM consumers')
+            tx.exec_driver_sql('SELECT id FROM placement_consumers')
 
     with pytest.raises(exception.DatabaseUnavailable):
         db.write(work)

@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING
 import pytest
 import sqlalchemy as sa
 
-from tests.support import assertions, databases, mirrors, names_race, races, servers
+from placement.cmd import manage, manage_audit
+from tests.support import adopted, assertions, databases, foreign, mirrors, names_race, races, servers
+from tests.support.foreign_service import Busy
 from tests.support.history import fleet, report
 from tests.support.history.client import Client
 from tests.support.history.workload import Load
@@ -68,6 +70,27 @@ def fleet_of_servers(
 def test_first_starts_on_different_nodes(cluster: galera.Cluster, tmp_path: pathlib.Path) -> None:
     with databases.fresh(sa.make_url(cluster.nodes[0].url())) as url:
         assertions.all_came_up([cluster.nodes[number % 3].url(url.database or '') for number in range(6)], tmp_path)
+
+
+def test_adoption_under_a_service_on_other_nodes(
+    cluster: galera.Cluster, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its connections are not seen from here; it is shut out all the same, and what it wrote is counted."""
+    with databases.fresh(sa.make_url(cluster.nodes[0].url())) as url:
+        monkeypatch.setenv('OS_PLACEMENT_CONFIG_DIR', str(tmp_path))
+        connection = url.update_query_dict({'init_command': 'SET SESSION wsrep_sync_wait = 1'})
+        monkeypatch.setenv('OS_PLACEMENT_DATABASE__CONNECTION', connection.render_as_string(hide_password=False))
+        foreign.build(url)
+        others = [Busy(cluster.nodes[number].url(url.database or '')) for number in (1, 2)]
+        for one in others:
+            one.start()
+        adopted.wait_until(lambda: all(one.written > 20 for one in others))
+        assert manage.main(['db', 'adopt', '--yes']) == manage_audit.CLEAN
+        for one in others:
+            one.join(60)
+            assert "doesn't exist" in str(one.refused)
+        adopted.check_usages(url)
+        adopted.check_no_oversell(connection)
 
 
 @pytest.fixture

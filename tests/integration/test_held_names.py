@@ -66,19 +66,19 @@ class Service:
 
     def no_new_inventory(self, provider: str) -> contextlib.AbstractContextManager[None]:
         """Let nobody insert an inventory of a provider, which may be looked at, and changed in every other way."""
-        of_provider = f"SELECT id FROM resource_providers WHERE uuid = '{provider}'"
+        of_provider = f"SELECT id FROM placement_resource_providers WHERE uuid = '{provider}'"
         number = self.scalar(of_provider)
         return self.holding(
-            'LOCK TABLE inventories IN SHARE MODE',
-            'SELECT id FROM inventories FORCE INDEX (uniq_inventories0resource_provider_resource_class)'
+            'LOCK TABLE placement_inventories IN SHARE MODE',
+            'SELECT id FROM placement_inventories FORCE INDEX (uniq_inventories0resource_provider_resource_class)'
             f' WHERE resource_provider_id = {number} FOR UPDATE',
         )
 
     def no_new_consumer(self, consumer: str) -> contextlib.AbstractContextManager[None]:
         """Let nobody create a consumer, for which there must be a project and a user."""
         statement = (
-            'INSERT INTO consumers (uuid, project_id, user_id)'
-            f" SELECT '{consumer}', p.id, u.id FROM projects p, users u LIMIT 1"
+            'INSERT INTO placement_consumers (uuid, project_id, user_id)'
+            f" SELECT '{consumer}', p.id, u.id FROM placement_projects p, placement_users u LIMIT 1"
         )
         return self.holding(statement, statement)
 
@@ -209,7 +209,7 @@ def test_class_renamed_while_it_is_claimed(service: Service, name: str, provider
 
 def test_two_rename_one_class(service: Service, name: str) -> None:
     """Whoever comes second finds no class of the old name, and leaves the row alone."""
-    with service.lock('resource_classes', 'name', name):
+    with service.lock('placement_resource_classes', 'name', name):
         renamers = [
             service.begin('PUT', f'/resource_classes/{name}', {'name': f'{name}_{number}'}, '1.6') for number in (1, 2)
         ]
@@ -219,7 +219,7 @@ def test_two_rename_one_class(service: Service, name: str) -> None:
 
 def test_class_renamed_while_it_is_deleted(service: Service, name: str) -> None:
     """The deletion waits for the rename, and then there is nothing of that name."""
-    with service.lock('resource_classes', 'name', name):
+    with service.lock('placement_resource_classes', 'name', name):
         renamer = service.begin('PUT', f'/resource_classes/{name}', {'name': f'{name}_2'}, '1.6')
         deleter = service.begin('DELETE', f'/resource_classes/{name}')
         assert not renamer.done()
@@ -234,7 +234,7 @@ def test_trait_deleted_while_a_provider_gets_it(service: Service, provider: str)
     name = f'CUSTOM_{uuid.uuid4().hex.upper()}'
     assert service.call('PUT', f'/traits/{name}').status_int == 201
     body = {'traits': [name], 'resource_provider_generation': 0}
-    with service.lock('resource_providers', 'uuid', provider):
+    with service.lock('placement_resource_providers', 'uuid', provider):
         writer = service.begin('PUT', f'/resource_providers/{provider}/traits', body)
         assert not writer.done()
         deleter = service.begin('DELETE', f'/traits/{name}')
@@ -248,7 +248,7 @@ def test_names_that_are_held_can_be_held_by_many(service: Service, name: str) ->
     providers = [str(uuid.uuid4()) for _ in range(2)]
     for one in providers:
         assert service.call('POST', '/resource_providers', {'name': one, 'uuid': one}).status_int == 200
-    with service.lock('resource_providers', 'uuid', providers[0]):
+    with service.lock('placement_resource_providers', 'uuid', providers[0]):
         stopped = service.begin(*writing('POST', providers[0], name))
         assert not stopped.done()
         assert service.begin(*writing('POST', providers[1], name)).done()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+import threading
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -10,10 +11,11 @@ import sqlalchemy as sa
 
 from placement import conf as placement_conf
 from placement.cmd import manage, manage_audit
-from placement.db.adoption import adopt
-from placement.db.adoption.plan import Step
+from placement.db.adoption import adopt, leave, names
+from placement.db.adoption.plan import Reporter, Step
 from placement.db.api import Database
 from tests.support import adopted, damage, databases, foreign
+from tests.support.foreign_service import WRITES, Busy, ForeignService
 
 SERVERS = [databases.Setting(name, 'default') for name in ('postgresql', 'mariadb')]
 ON_EACH = pytest.mark.parametrize('setting', databases.parameters(*SERVERS), indirect=True)
@@ -114,26 +116,171 @@ def test_only_what_differs_is_changed(
 ) -> None:
     """Constraints and indexes that are there are seen, and not made again."""
     single = {
-        'postgresql': 'ALTER TABLE inventories ALTER COLUMN allocation_ratio TYPE REAL',
-        'mariadb': 'ALTER TABLE inventories MODIFY allocation_ratio FLOAT NOT NULL',
+        'postgresql': 'ALTER TABLE placement_inventories ALTER COLUMN allocation_ratio TYPE REAL',
+        'mariadb': 'ALTER TABLE placement_inventories MODIFY allocation_ratio FLOAT NOT NULL',
     }
     with databases.fresh(databases.server_url(setting.server)) as url:
         monkeypatch.setenv('OS_PLACEMENT_CONFIG_DIR', str(tmp_path))
         monkeypatch.setenv('OS_PLACEMENT_DATABASE__CONNECTION', url.render_as_string(hide_password=False))
         assert manage.main(['db', 'sync']) == 0
-        damage.plant(url, 'DROP TABLE placement_alembic_version', 'ALTER TABLE inventories DROP COLUMN used')
+        damage.plant(url, 'DROP TABLE placement_alembic_version', 'ALTER TABLE placement_inventories DROP COLUMN used')
         damage.plant(url, single[setting.server], *adopted.without_used(damage.SOUND))
         capsys.readouterr()
         assert manage.main(['db', 'adopt', '--yes']) == manage_audit.CLEAN
         done = [line for line in capsys.readouterr().out.splitlines() if line.startswith('- ')]
         assert [line for line in done if 'Let the ids of' not in line] == [
-            '- Alter the table inventories: add the column used.',
-            '- Make inventories.allocation_ratio a double, each value the shortest that is the same single.',
+            '- Alter the table placement_inventories: add the column used.',
+            '- Make placement_inventories.allocation_ratio a double, each value the shortest that is the same single.',
             '- Record how much of each inventory is used, from 1 allocation.',
             '- Make the log of changes, the tables writers and changes.',
-            '- Record the version of the schema, 003, in the table placement_alembic_version.',
+            '- Record the version of the schema, 004, in the table placement_alembic_version.',
         ]
-        assert damage.column(url, 'SELECT used FROM inventories ORDER BY id') == [2, 0]
+        assert damage.column(url, 'SELECT used FROM placement_inventories ORDER BY id') == [2, 0]
+
+
+# Another service that still runs ------------------------------------------------------------------------
+
+#: What its sessions say when they begin, on each server: nothing, and a MariaDB that takes what it can.
+SESSIONS = {'postgresql': (None,), 'mariadb': (None, "SET SESSION sql_mode = ''")}
+
+
+@pytest.fixture
+def other(theirs: sa.URL) -> Iterator[ForeignService]:
+    """Another service, connected to the database that it made."""
+    made = ForeignService(theirs)
+    yield made
+    made.close()
+
+
+@ON_EACH
+def test_other_service_cannot_write(setting: databases.Setting, theirs: sa.URL, run: Manage) -> None:
+    services = [ForeignService(theirs, before) for before in SESSIONS[setting.server]]
+    for service in services:
+        for write in WRITES:
+            adopted.check_it_writes(service, write)
+        for _ in range(3):
+            assert service.claim()
+    assert run('db', 'adopt', '--yes', '--others-are-stopped') == manage_audit.CLEAN
+    for service in services:
+        for write in WRITES:
+            adopted.check_it_cannot_write(theirs, service, write)
+        with pytest.raises(sa.exc.DBAPIError):
+            service.claim()
+        service.close()
+    adopted.check_no_oversell(theirs)
+
+
+@ON_EACH
+def test_other_service_writes_until_it_is_shut_out(theirs: sa.URL, run: Manage) -> None:
+    """Several at once, with all they have: what they got done is counted."""
+    busy = [Busy(theirs) for _ in range(3)]
+    for one in busy:
+        one.start()
+    adopted.wait_until(lambda: all(one.written > 20 for one in busy))
+    assert run('db', 'adopt', '--yes', '--others-are-stopped') == manage_audit.CLEAN
+    for one in busy:
+        one.join(60)
+        assert 'resource_providers' in str(one.refused) or 'allocations' in str(one.refused)
+    adopted.check_usages(theirs)
+    adopted.check_no_oversell(theirs)
+
+
+@ON_EACH
+def test_what_was_begun_before_is_counted(theirs: sa.URL, run: Manage, other: ForeignService) -> None:
+    """A transaction that is open when the adoption begins is waited for."""
+    transaction = other.connection.begin()
+    assert other.begin_claim()
+    ending = threading.Timer(2, transaction.commit)
+    ending.start()
+    assert run('db', 'adopt', '--yes', '--others-are-stopped') == manage_audit.CLEAN
+    ending.join()
+    assert damage.column(theirs, 'SELECT used FROM placement_inventories WHERE id = 4') == [3]
+    adopted.check_no_oversell(theirs)
+
+
+@ON_EACH
+def test_what_does_not_end_stops_the_adoption(
+    theirs: sa.URL, run: Manage, other: ForeignService, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = damage.contents(theirs)
+    with other.connection.begin():
+        assert other.begin_claim()
+        assert run('db', 'adopt', '--yes', '--others-are-stopped') == manage.FAILED
+        assert 'placement-manage: the database said: ' in capsys.readouterr().err
+        other.connection.rollback()
+    assert damage.contents(theirs) == before
+    assert run('db', 'adopt', '--yes', '--others-are-stopped') == manage_audit.CLEAN
+
+
+@ON_EACH
+def test_connections_of_others_refuse(
+    setting: databases.Setting,
+    theirs: sa.URL,
+    run: Manage,
+    other: ForeignService,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    before = damage.contents(theirs)
+    account = theirs.username
+    assert run('db', 'adopt') == 0
+    assert f'Note: There is a connection of the account {account} from 127.0.0.1' in capsys.readouterr().out
+    for command in ('adopt', 'leave'):
+        assert run('db', command, '--yes') == manage.FAILED
+        out = capsys.readouterr().out
+        assert out.startswith('Nothing was changed, because not everything is as expected:\n')
+        assert f'- There is a connection of the account {account} from 127.0.0.1' in out
+        assert out.endswith(', add --others-are-stopped.\n')
+        if command == 'adopt':
+            assert damage.contents(theirs) == before
+            assert run('db', 'adopt', '--yes', '--others-are-stopped') == manage_audit.CLEAN
+            capsys.readouterr()
+    assert run('db', 'leave') == 0
+    assert f'Note: There is a connection of the account {account}' in capsys.readouterr().out
+    # One that ends meanwhile is waited for.
+    ending = threading.Timer(1, other.close)
+    ending.start()
+    assert run('db', 'leave', '--yes') == 0
+    ending.join()
+
+
+@ON_EACH
+def test_going_back_and_coming_again(
+    theirs: sa.URL, run: Manage, other: ForeignService, capsys: pytest.CaptureFixture[str]
+) -> None:
+    adopted.check_going_back_and_coming_again(theirs, other, lambda arguments: run(*arguments), capsys)
+
+
+@pytest.mark.parametrize('setting', databases.parameters(SERVERS[1]), indirect=True)
+def test_a_doubt_that_comes_late_gives_the_tables_back(
+    theirs: sa.URL, run: Manage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What another service writes before it is shut out may be doubtful, when the tables have their new names."""
+    before = damage.contents(theirs)
+    renaming = names.Names.to_ours
+
+    def overtaken(self: names.Names) -> Iterator[Step]:
+        damage.plant(theirs, 'UPDATE inventories SET step_size = 0 WHERE id = 1')
+        return renaming(self)
+
+    monkeypatch.setattr(names.Names, 'to_ours', overtaken)
+    assert run('db', 'adopt', '--yes') == manage.FAILED
+    damage.plant(theirs, 'UPDATE inventories SET step_size = 1 WHERE id = 1')
+    assert damage.contents(theirs) == before
+
+
+@pytest.mark.parametrize('setting', databases.parameters(SERVERS[1]), indirect=True)
+def test_leaving_on_mariadb_is_finished_by_doing_it_again(theirs: sa.URL, run: Manage) -> None:
+    before = damage.contents(theirs)
+    assert run('db', 'adopt', '--yes') == manage_audit.CLEAN
+    for after in (0, 1):
+        db = Database(placement_conf.load(config_files=[]))
+        with pytest.raises(InterruptedError):
+            leave.carry_out(db.engine, _Interrupting(after))
+        db.dispose()
+    assert run('db', 'leave', '--yes') == 0
+    after_all = damage.contents(theirs)
+    assert before.keys() | {'resource_class_ids'} == after_all.keys()
+    assert before['allocations'] == after_all['allocations']
 
 
 class _Interrupting:
@@ -149,7 +296,7 @@ class _Interrupting:
             raise InterruptedError
 
 
-def _adopt(report: adopt.Reporter) -> None:
+def _adopt(report: Reporter) -> None:
     conf = placement_conf.load(config_files=[])
     db = Database(conf)
     try:

@@ -18,19 +18,6 @@ from tests.support import damage, databases, servers
 
 SERVERS = [databases.Setting(name, 'default') for name in ('postgresql', 'mariadb')]
 ON_EACH = pytest.mark.parametrize('setting', databases.parameters(*SERVERS), indirect=True)
-CLEAR = [
-    f'DELETE FROM {name}'
-    for name in (
-        'allocations',
-        'inventories',
-        'consumers',
-        'users',
-        'projects',
-        'resource_provider_aggregates',
-        'placement_aggregates',
-        'resource_providers',
-    )
-]
 
 Manage = Callable[..., int]
 
@@ -46,14 +33,14 @@ def run(database: sa.URL, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Pat
 
     assert command('db', 'sync') == 0
     yield command
-    damage.plant(database, *CLEAR)
+    damage.plant(database, *damage.CLEAR)
 
 
 @ON_EACH
 def test_findings_and_repairs(database: sa.URL, run: Manage, capsys: pytest.CaptureFixture[str]) -> None:
     """Each damage by itself is found, left alone without --repair, and repaired unless a person has to decide."""
     for name, planted in damage.ALL.items():
-        damage.plant(database, *CLEAR, *damage.SOUND)
+        damage.plant(database, *damage.CLEAR, *damage.SOUND)
         assert run('audit') == manage_audit.CLEAN, name
         damage.plant(database, *planted.statements)
         capsys.readouterr()
@@ -72,22 +59,22 @@ def test_findings_and_repairs(database: sa.URL, run: Manage, capsys: pytest.Capt
 @ON_EACH
 def test_repair_beside_a_running_service(database: sa.URL, run: Manage, tmp_path: pathlib.Path) -> None:
     """Usages are spoiled and repaired while clients claim; no answer is an error and the books are right at the end."""
-    damage.plant(database, *damage.SOUND, 'UPDATE inventories SET total = 12, max_unit = 12 WHERE id = 2')
+    damage.plant(database, *damage.SOUND, 'UPDATE placement_inventories SET total = 12, max_unit = 12 WHERE id = 2')
     url = database.render_as_string(hide_password=False)
     with servers.serving(url, tmp_path) as server, concurrent.futures.ThreadPoolExecutor(4) as pool:
         running = [pool.submit(_claims, server.url, client) for client in range(4)]
         while not all(one.done() for one in running):
             # Never too little, which would let clients oversell.
-            damage.plant(database, 'UPDATE inventories SET used = used + 4 WHERE id = 2')
+            damage.plant(database, 'UPDATE placement_inventories SET used = used + 4 WHERE id = 2')
             assert run('audit', '--repair') in (manage_audit.CLEAN, manage_audit.REPAIRED)
-            held = damage.column(database, 'SELECT SUM(used) FROM allocations WHERE resource_provider_id = 2')
+            held = damage.column(database, 'SELECT SUM(used) FROM placement_allocations WHERE resource_provider_id = 2')
             assert (held[0] or 0) <= 12
         statuses = [status for one in running for status in one.result()]
     assert set(statuses) <= {204, 409}
     assert 204 in statuses
     assert run('audit', '--repair') in (manage_audit.CLEAN, manage_audit.REPAIRED)
     assert run('audit') == manage_audit.CLEAN
-    assert damage.column(database, 'SELECT used FROM inventories ORDER BY id') == [2, 0]
+    assert damage.column(database, 'SELECT used FROM placement_inventories ORDER BY id') == [2, 0]
 
 
 def _claims(url: str, client: int) -> list[int]:

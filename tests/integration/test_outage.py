@@ -14,6 +14,7 @@ import webob
 
 from placement import conf as configuration
 from placement import deploy
+from placement.db.api import Database
 from placement.reports import vital_signs
 from tests.support import databases, private, races, servers
 from tests.support.history import report
@@ -48,8 +49,12 @@ def own(name: str) -> Iterator[private.PrivateServer]:
 
 @pytest.fixture(scope='module')
 def database(own: private.PrivateServer) -> Iterator[sa.URL]:
-    """An empty database on it."""
+    """A database on it that has tables and no rows, whichever test comes first."""
     with databases.fresh(own.url) as url:
+        connection = {'placement_database': {'connection': url.render_as_string(hide_password=False)}}
+        db = Database(configuration.load(environ={}, config_files=[], overrides=connection))
+        db.sync()
+        db.dispose()
         yield url
 
 

@@ -138,7 +138,7 @@ def test_two_write_one_consumer(service: Service, first: list[int], second: list
     path = f'/allocations/{consumer}'
     assert service.call('PUT', path, claim({hosts[0]: 2}, None)).status_int == 204
     wanted = [by_host(hosts, amounts) for amounts in (first, second)]
-    with service.holding('consumers', consumer):
+    with service.holding('placement_consumers', consumer):
         answers = [service.begin('PUT', path, claim(amounts, 1)) for amounts in wanted]
     check_one_won(service, consumer, hosts, answers, wanted)
 
@@ -158,7 +158,7 @@ def test_two_write_a_consumer_that_holds_nothing(service: Service, second: list[
 
     service.db.write(leave_only_the_record)
     wanted = [by_host(hosts, amounts) for amounts in ([5, 0], second)]
-    with service.holding('consumers', consumer):
+    with service.holding('placement_consumers', consumer):
         answers = [service.begin('PUT', path, claim(amounts, 1)) for amounts in wanted]
     check_one_won(service, consumer, hosts, answers, wanted)
 
@@ -192,7 +192,7 @@ def test_two_take_a_consumer_for_projects(service: Service) -> None:
     for number, project in enumerate(projects):
         # The projects are known already: nobody waits for them.
         assert service.call('PUT', path, claim({host: 2}, 1 + number, project)).status_int == 204
-    with service.holding('consumers', consumer):
+    with service.holding('placement_consumers', consumer):
         answers = [service.begin('PUT', path, claim({host: 2}, 3, project)) for project in projects]
     statuses = [answer.result().status_int for answer in answers]
     assert sorted(statuses) == [204, 409]
@@ -218,7 +218,7 @@ def test_a_child_of_a_tree_that_moves(service: Service) -> None:
     """The tree has been joined to another one by the time that the child is stored: the child is of that one."""
     tree, other = service.host(), service.host()
     child = str(uuid.uuid4())
-    with service.holding('resource_providers', other):
+    with service.holding('placement_resource_providers', other):
         # It has the root of its own tree, whose id is smaller, and waits for the other root.
         moved = move(service, tree, other)
         made = service.begin(
@@ -235,7 +235,7 @@ def test_a_tree_that_joins_a_tree_that_moves(service: Service) -> None:
     leaf = str(uuid.uuid4())
     below = {'name': leaf, 'uuid': leaf, 'parent_provider_uuid': third}
     assert service.call('POST', '/resource_providers', below).status_int == 200
-    with service.holding('resource_providers', other):
+    with service.holding('placement_resource_providers', other):
         moved = move(service, tree, other)
         joined = move(service, third, tree)
     assert [moved.result().status_int, joined.result().status_int] == [200, 200]
@@ -247,7 +247,7 @@ def test_a_tree_that_joins_a_tree_that_moves(service: Service) -> None:
 def test_two_trees_that_join_each_other(service: Service) -> None:
     """Only one of them can; the other would close a loop."""
     one, two = service.host(), service.host()
-    with service.holding('resource_providers', one):
+    with service.holding('placement_resource_providers', one):
         answers = [move(service, one, two), move(service, two, one)]
     statuses = [answer.result().status_int for answer in answers]
     assert sorted(statuses) == [200, 400], [answer.result().text for answer in answers]

@@ -54,7 +54,7 @@ def test_a_consumer_that_is_created_meanwhile(
     claimed: list[bool] = []
 
     def overtake(_connection: Any, _cursor: Any, statement: str, *_rest: Any) -> None:
-        if statement.startswith('DELETE FROM allocations') and not claimed:
+        if statement.startswith('DELETE FROM placement_allocations') and not claimed:
             claimed.append(True)
             wanted = ConsumerClaim(consumer, 'project', 'user', {host: {'VCPU': 2}})
             claim.replace_allocations(context, [wanted])

@@ -41,7 +41,7 @@ def db(url: sa.URL) -> Iterator[Database]:
 
 @pytest.fixture
 def providers(db: Database) -> list[int]:
-    """Three providers; the database has one slot."""
+    """Three providers; the database has one writer."""
     return logs.add_providers(db, 3)
 
 
@@ -176,8 +176,8 @@ def test_a_connection_that_breaks_in_the_commit(url: sa.URL, db: Database, provi
 def test_a_number_that_somebody_else_took(db: Database, providers: list[int]) -> None:
     """A copy of a running process, such as a virtual machine that was cloned, has the same writer."""
     before = newest(db)
-    with db._slots.slot() as slot:
-        writer = slot.writer_id
+    with db._log_writers.lend() as lent:
+        writer = lent.writer_id
     with db._writer() as tx:
         changes.enter(tx, writer, before[writer] + 1, dict.fromkeys(providers, changes.What.USAGE))
         for id_ in providers:
@@ -279,8 +279,8 @@ def test_silent_writers_are_removed(
 def test_an_old_writer_that_still_writes_stays(db: Database, providers: list[int]) -> None:
     """What counts is its newest entry, not when it came, nor how old its first entries are."""
     db.write(lambda tx: logs.move(tx, providers))
-    with db._slots.slot() as slot:
-        writer = slot.writer_id
+    with db._log_writers.lend() as lent:
+        writer = lent.writer_id
     age(db, sorted(writers(db)))
     db.write(lambda tx: logs.move(tx, providers))
     before = newest(db)
@@ -295,7 +295,7 @@ def test_a_silent_process_with_many_writers_takes_one_new(
     """It would otherwise try each of them in turn, and give up."""
     with contextlib.ExitStack() as stack:
         for _ in range(30):
-            stack.enter_context(db._slots.slot())
+            stack.enter_context(db._log_writers.lend())
     age(db, sorted(writers(db)))
     assert tidy(db) == 31
     retried: list[str] = []
@@ -349,8 +349,8 @@ def test_a_writer_deletes_its_old_entries(db: Database, providers: list[int], mo
     """It keeps the newest ones in any case, and all for some time."""
     for name, value in {'STRIDE': 5, 'KEPT_NUMBERS': 20, 'KEPT_SECONDS': 0}.items():
         monkeypatch.setattr(retention, name, value)
-    with db._slots.slot() as slot:
-        writer = slot.writer_id
+    with db._log_writers.lend() as lent:
+        writer = lent.writer_id
 
     def numbers() -> list[int]:
         with db.reader() as tx:

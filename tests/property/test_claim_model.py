@@ -25,7 +25,7 @@ from placement.objects.inventory import Inventory
 from placement.objects.resource_provider import ResourceProvider
 from placement.web.context import RequestContext
 
-PROVIDERS = ('press', 'anvil')
+PROVIDERS = ('host1', 'host2')
 CLASSES = ('VCPU', 'MEMORY_MB')
 CONSUMERS = tuple(str(uuid.UUID(int=number)) for number in range(1, 4))
 

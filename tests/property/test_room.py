@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from placement import room
-from placement.candidates.rows import Inventory
+from placement.candidates.providers import InventoryRecord
 from placement.db import tables
 from placement.mirror.stock import Stock
 
@@ -17,7 +17,7 @@ _small = st.integers(0, 12)
 _large = st.integers(0, room.LARGEST)
 _whole = _small | _large
 _inventories = st.builds(
-    Inventory,
+    InventoryRecord,
     total=_whole,
     reserved=_whole,
     min_unit=st.integers(1, 4) | _large,
@@ -32,9 +32,9 @@ _inventories = st.builds(
 _engine = sa.create_engine('sqlite://')
 
 
-def _fits_in_sql(inventory: Inventory, amount: int) -> bool:
+def _fits_in_sql(inventory: InventoryRecord, amount: int) -> bool:
     """Ask the rule in a WHERE clause, of a row that holds ``inventory``."""
-    columns = (column for column in tables.inventories.c if column.name in Inventory._fields)
+    columns = (column for column in tables.inventories.c if column.name in InventoryRecord._fields)
     row = (sa.literal(getattr(inventory, column.name), column.type).label(column.name) for column in columns)
     inv = sa.select(*row).subquery().c
     literal = sa.literal(amount, sa.BigInteger)
@@ -43,31 +43,31 @@ def _fits_in_sql(inventory: Inventory, amount: int) -> bool:
         return connection.scalar(sa.select(inv.total).where(rule)) is not None
 
 
-def _amounts(inventory: Inventory) -> st.SearchStrategy[int]:
+def _amounts(inventory: InventoryRecord) -> st.SearchStrategy[int]:
     """Small ones, any ones, and those around what is left."""
     left = min(max(room.capacity(inventory) - inventory.used, 1), room.LARGEST - 1)
     return st.integers(1, 14) | st.integers(1, room.LARGEST) | st.integers(max(left - 1, 1), left + 1)
 
 
 @given(asked=_inventories.flatmap(lambda one: st.tuples(st.just(one), _amounts(one))))
-@example(asked=(Inventory(total=4, used=1), 3))
-@example(asked=(Inventory(total=3, allocation_ratio=1.1), 4))
-@example(asked=(Inventory(total=10, reserved=12), 1))
-@example(asked=(Inventory(total=1, step_size=room.LARGEST, max_unit=room.LARGEST), room.LARGEST))
-def test_all_faces_of_the_rule_agree(asked: tuple[Inventory, int]) -> None:
+@example(asked=(InventoryRecord(total=4, used=1), 3))
+@example(asked=(InventoryRecord(total=3, allocation_ratio=1.1), 4))
+@example(asked=(InventoryRecord(total=10, reserved=12), 1))
+@example(asked=(InventoryRecord(total=1, step_size=room.LARGEST, max_unit=room.LARGEST), room.LARGEST))
+def test_all_faces_of_the_rule_agree(asked: tuple[InventoryRecord, int]) -> None:
     inventory, amount = asked
-    one = inventory.refusal(amount) is None
+    one = inventory.rejection(amount) is None
     many = list(Stock.of([(0, inventory)]).fitting(amount)) == [0]
     assert one == many == _fits_in_sql(inventory, amount)
 
 
 @given(inventory=_inventories, amounts=st.lists(st.integers(1, 24), min_size=1, max_size=4))
-def test_smallest_largest_and_divisor_stand_for_all_amounts(inventory: Inventory, amounts: list[int]) -> None:
+def test_smallest_largest_and_divisor_stand_for_all_amounts(inventory: InventoryRecord, amounts: list[int]) -> None:
     together = room.obeys_units(inventory, min(amounts), max(amounts), math.gcd(*amounts))
     assert together == all(room.obeys_units(inventory, amount, amount, amount) for amount in amounts)
 
 
 @given(inventory=_inventories)
-def test_capacity_is_the_limit_without_its_fraction(inventory: Inventory) -> None:
+def test_capacity_is_the_limit_without_its_fraction(inventory: InventoryRecord) -> None:
     assert room.capacity(inventory) == int((inventory.total - inventory.reserved) * inventory.allocation_ratio)
     assert abs(room.capacity(inventory)) <= abs(room.limit(inventory))

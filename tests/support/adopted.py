@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import re
+import time
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+import pytest
 import sqlalchemy as sa
 import webob
 from alembic.autogenerate import compare_metadata
@@ -17,13 +19,15 @@ from placement import conf as placement_conf
 from placement import deploy
 from placement.db import migration, tables
 from placement.db.adoption import found_tables
+from placement.db.adoption.names import Names
 from tests.support import damage, foreign
+from tests.support.foreign_service import WRITES, ForeignService
 
 
 def without_used(statements: Iterable[str]) -> list[str]:
     """The same statements for inventories that do not know what is used."""
     return [
-        re.sub(r', used\) VALUES \((.*), \d+\)', r') VALUES (\1)', one) if 'INTO inventories' in one else one
+        re.sub(r', used\) VALUES \((.*), \d+\)', r') VALUES (\1)', one) if 'INTO placement_inventories' in one else one
         for one in statements
     ]
 
@@ -38,7 +42,9 @@ def check_schema(url: str | sa.URL) -> None:
     wrong = [one for one in differences if _matters(one, theirs)]
     assert not wrong, wrong
     with engine.connect() as connection:
-        assert not [name for name, shape in found_tables.read(connection).items() if shape.reuses_ids]
+        assert not [
+            name for name, shape in found_tables.read(connection, Names(connection)).items() if shape.reuses_ids
+        ]
     assert damage.column(url, 'SELECT last FROM resource_class_ids') == [10000]
     assert damage.column(url, 'SELECT version_num FROM alembic_version') == ['somebody-elses']
     assert damage.column(url, f'SELECT version_num FROM {migration.VERSION_TABLE}') == [migration.head()]
@@ -68,26 +74,29 @@ def _matters(difference: Any, theirs: set[tuple[str, ...]]) -> bool:
 def check_rows(url: str | sa.URL) -> None:
     """Nothing of theirs is lost; what was not there is."""
     ask = damage.column
-    assert ask(url, 'SELECT root_provider_id FROM resource_providers ORDER BY id') == [1, 1, 3]
-    assert ask(url, 'SELECT generation FROM resource_providers ORDER BY id') == [5, 2, 0]
-    assert ask(url, 'SELECT allocation_ratio FROM inventories ORDER BY id') == [1.5, 16.1, 0.1, 1.0]
-    assert ask(url, 'SELECT used FROM inventories ORDER BY id') == [1024, 12, 0, 2]
-    assert [str(one)[:10] for one in ask(url, 'SELECT updated_at FROM inventories WHERE id = 1')] == ['2019-02-01']
-    assert ask(url, 'SELECT updated_at FROM inventories WHERE id > 1') == [None, None, None]
-    assert ask(url, 'SELECT used FROM allocations ORDER BY id') == [1024, 4, 8, 2]
-    assert ask(url, 'SELECT consumer_type_id FROM consumers ORDER BY id') == [1, None, None]
+    assert ask(url, 'SELECT root_provider_id FROM placement_resource_providers ORDER BY id') == [1, 1, 3]
+    assert ask(url, 'SELECT generation FROM placement_resource_providers ORDER BY id') == [5, 2, 0]
+    assert ask(url, 'SELECT allocation_ratio FROM placement_inventories ORDER BY id') == [1.5, 16.1, 0.1, 1.0]
+    assert ask(url, 'SELECT used FROM placement_inventories ORDER BY id') == [1024, 12, 0, 2]
+    assert [str(one)[:10] for one in ask(url, 'SELECT updated_at FROM placement_inventories WHERE id = 1')] == [
+        '2019-02-01'
+    ]
+    assert ask(url, 'SELECT updated_at FROM placement_inventories WHERE id > 1') == [None, None, None]
+    assert ask(url, 'SELECT used FROM placement_allocations ORDER BY id') == [1024, 4, 8, 2]
+    assert ask(url, 'SELECT consumer_type_id FROM placement_consumers ORDER BY id') == [1, None, None]
     assert ask(url, 'SELECT name FROM consumer_types') == ['INSTANCE']
-    assert ask(url, 'SELECT name FROM resource_classes WHERE id IN (0, 1, 2, 10000) ORDER BY id') == [
+    assert ask(url, 'SELECT name FROM placement_resource_classes WHERE id IN (0, 1, 2, 10000) ORDER BY id') == [
         'VCPU',
         'MEMORY_MB',
         'DISK_GB',
         'CUSTOM_GOLD',
     ]
-    assert ask(url, 'SELECT name FROM traits WHERE id < 3 ORDER BY id') == ['CUSTOM_FAST', 'HW_CPU_X86_AVX2']
+    assert ask(url, 'SELECT name FROM placement_traits WHERE id < 3 ORDER BY id') == ['CUSTOM_FAST', 'HW_CPU_X86_AVX2']
 
 
 @contextlib.contextmanager
-def _service(url: str | sa.URL) -> Iterator[Any]:
+def service(url: str | sa.URL) -> Iterator[Any]:
+    """An application on a database, without a schema of its own making."""
     connection = sa.make_url(url).render_as_string(hide_password=False)
     overrides = {'placement_database': {'connection': connection}, 'api': {'auth_strategy': 'noauth2'}}
     app = deploy.loadapp(placement_conf.load(environ={}, config_files=[], overrides=overrides))
@@ -97,7 +106,8 @@ def _service(url: str | sa.URL) -> Iterator[Any]:
         app.db.dispose()
 
 
-def _call(app: Any, method: str, path: str, body: Any = None) -> webob.Response:
+def call(app: Any, method: str, path: str, body: Any = None) -> webob.Response:
+    """Send one request as an administrator."""
     request = webob.Request.blank(path, method=method)
     request.headers['X-Auth-Token'] = 'admin'
     request.headers['OpenStack-API-Version'] = 'placement 1.29'
@@ -109,7 +119,7 @@ def _call(app: Any, method: str, path: str, body: Any = None) -> webob.Response:
 
 def check_service(url: str | sa.URL) -> None:
     """The service answers over the old data, finds room in it, and claims, moves and names."""
-    with _service(url) as app:
+    with service(url) as app:
         _check_answers(app)
         _check_candidates(app)
         _check_claims(app)
@@ -117,25 +127,25 @@ def check_service(url: str | sa.URL) -> None:
 
 
 def _check_answers(app: Any) -> None:
-    held = _call(app, 'GET', f'/allocations/{foreign.INSTANCE}').json
+    held = call(app, 'GET', f'/allocations/{foreign.INSTANCE}').json
     assert {key: one['resources'] for key, one in held['allocations'].items()} == {
         foreign.HOST: {'MEMORY_MB': 1024},
         foreign.NUMA: {'VCPU': 4},
     }
     assert (held['project_id'], held['user_id'], held['consumer_generation']) == ('the-project', 'the-user', 3)
-    assert _call(app, 'GET', f'/resource_providers/{foreign.NUMA}/usages').json['usages'] == {'VCPU': 12}
-    usages = _call(app, 'GET', '/usages?project_id=the-project').json['usages']
+    assert call(app, 'GET', f'/resource_providers/{foreign.NUMA}/usages').json['usages'] == {'VCPU': 12}
+    usages = call(app, 'GET', '/usages?project_id=the-project').json['usages']
     assert usages == {'MEMORY_MB': 1024, 'VCPU': 12}
-    inventory = _call(app, 'GET', f'/resource_providers/{foreign.OTHER}/inventories/CUSTOM_GOLD').json
+    inventory = call(app, 'GET', f'/resource_providers/{foreign.OTHER}/inventories/CUSTOM_GOLD').json
     assert inventory['allocation_ratio'] == 0.1
-    numa = _call(app, 'GET', f'/resource_providers/{foreign.NUMA}').json
+    numa = call(app, 'GET', f'/resource_providers/{foreign.NUMA}').json
     assert (numa['root_provider_uuid'], numa['parent_provider_uuid']) == (foreign.HOST, foreign.HOST)
-    traits = _call(app, 'GET', f'/resource_providers/{foreign.NUMA}/traits').json['traits']
+    traits = call(app, 'GET', f'/resource_providers/{foreign.NUMA}/traits').json['traits']
     assert traits == ['HW_CPU_X86_AVX2']
 
 
 def _check_candidates(app: Any) -> None:
-    found = _call(app, 'GET', f'/allocation_candidates?resources=MEMORY_MB:512,VCPU:2&member_of={foreign.RACK}').json
+    found = call(app, 'GET', f'/allocation_candidates?resources=MEMORY_MB:512,VCPU:2&member_of={foreign.RACK}').json
     assert [set(one['allocations']) for one in found['allocation_requests']] == [{foreign.HOST, foreign.NUMA}]
     capacity = found['provider_summaries'][foreign.NUMA]['resources']['VCPU']
     assert capacity == {'capacity': int(16 * 16.1), 'used': 12}
@@ -144,20 +154,116 @@ def _check_candidates(app: Any) -> None:
 def _check_claims(app: Any) -> None:
     claim = {'project_id': 'another', 'user_id': 'the-user', 'consumer_generation': None}
     small, large = ({'allocations': {foreign.OTHER: {'resources': {'VCPU': n}}}, **claim} for n in (6, 7))
-    assert _call(app, 'PUT', f'/allocations/{uuid.uuid4()}', large).status_code == 409
-    assert _call(app, 'PUT', f'/allocations/{uuid.uuid4()}', small).status_code == 204
-    assert _call(app, 'PUT', f'/allocations/{uuid.uuid4()}', small).status_code == 409
-    assert _call(app, 'DELETE', f'/allocations/{foreign.LOST}').status_code == 204
-    usages = _call(app, 'GET', f'/resource_providers/{foreign.OTHER}/usages').json['usages']
+    assert call(app, 'PUT', f'/allocations/{uuid.uuid4()}', large).status_code == 409
+    assert call(app, 'PUT', f'/allocations/{uuid.uuid4()}', small).status_code == 204
+    assert call(app, 'PUT', f'/allocations/{uuid.uuid4()}', small).status_code == 409
+    assert call(app, 'DELETE', f'/allocations/{foreign.LOST}').status_code == 204
+    usages = call(app, 'GET', f'/resource_providers/{foreign.OTHER}/usages').json['usages']
     assert usages == {'CUSTOM_GOLD': 0, 'VCPU': 6}
 
 
 def _check_names(app: Any) -> None:
     """New names get ids of their own, names that differ in case are two, and what is in use stays."""
-    assert _call(app, 'PUT', '/resource_classes/CUSTOM_SILVER').status_code == 201
-    assert _call(app, 'PUT', '/traits/CUSTOM_SLOW').status_code == 201
-    assert _call(app, 'POST', '/resource_providers', {'name': 'HOST'}).status_code == 200
-    assert _call(app, 'POST', '/resource_providers', {'name': 'host'}).status_code == 409
-    assert _call(app, 'DELETE', '/traits/CUSTOM_FAST').status_code == 409
-    assert _call(app, 'DELETE', '/resource_classes/CUSTOM_GOLD').status_code == 409
-    assert _call(app, 'DELETE', f'/resource_providers/{foreign.HOST}').status_code == 409
+    assert call(app, 'PUT', '/resource_classes/CUSTOM_SILVER').status_code == 201
+    assert call(app, 'PUT', '/traits/CUSTOM_SLOW').status_code == 201
+    assert call(app, 'POST', '/resource_providers', {'name': 'HOST'}).status_code == 200
+    assert call(app, 'POST', '/resource_providers', {'name': 'host'}).status_code == 409
+    assert call(app, 'DELETE', '/traits/CUSTOM_FAST').status_code == 409
+    assert call(app, 'DELETE', '/resource_classes/CUSTOM_GOLD').status_code == 409
+    assert call(app, 'DELETE', f'/resource_providers/{foreign.HOST}').status_code == 409
+
+
+# Another service that still runs ------------------------------------------------------------------------
+
+
+def wait_until(true: Callable[[], bool]) -> None:
+    """Wait for what another thread does, for some seconds."""
+    deadline = time.monotonic() + 20
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def check_it_writes(other: ForeignService, write: str) -> None:
+    """The other service can do this to its own database, as far as its constraints let it. Nothing of it stays."""
+    with other.connection.begin() as transaction:
+        other.connection.exec_driver_sql(WRITES[write])
+        transaction.rollback()
+
+
+def check_it_cannot_write(url: str | sa.URL, other: ForeignService, write: str) -> None:
+    """The other service gets an error, and nothing is changed."""
+    before = damage.contents(url)
+    with pytest.raises(sa.exc.DBAPIError, match=r"no such table|does not exist|doesn't exist"):
+        other.write(WRITES[write])
+    assert damage.contents(url) == before
+
+
+def check_usages(url: str | sa.URL) -> None:
+    """What is used is what is allocated."""
+    assert damage.column(url, _WRONG) == []
+
+
+_WRONG = """SELECT id FROM placement_inventories WHERE used <> (
+    SELECT coalesce(sum(a.used), 0) FROM placement_allocations a
+    WHERE a.resource_provider_id = placement_inventories.resource_provider_id
+    AND a.resource_class_id = placement_inventories.resource_class_id)"""
+
+
+def check_no_oversell(url: str | sa.URL) -> None:
+    """Whatever the other service left, no more is claimed than there is."""
+    with service(url) as app:
+        fill(app)
+    check_usages(url)
+
+
+def fill(app: Any) -> None:
+    """Claim all that is left of the VCPUs of ``foreign.OTHER``, which has 8 of them, and see that it was not more."""
+    claim = {
+        'allocations': {foreign.OTHER: {'resources': {'VCPU': 1}}},
+        'project_id': 'ours',
+        'user_id': 'ours',
+        'consumer_generation': None,
+    }
+    answers = [call(app, 'PUT', f'/allocations/{uuid.uuid4()}', claim).status_code for _ in range(9)]
+    assert set(answers) <= {204, 409}
+    assert answers[-1] == 409
+    held = call(app, 'GET', f'/resource_providers/{foreign.OTHER}/allocations').json['allocations']
+    assert sum(one['resources'].get('VCPU', 0) for one in held.values()) == 8
+    # So do searches, which look at a mirror.
+    found = call(app, 'GET', '/allocation_candidates?resources=CUSTOM_GOLD:1').json['provider_summaries']
+    assert found[foreign.OTHER]['resources']['VCPU']['used'] == 8
+
+
+def check_going_back_and_coming_again(
+    url: str | sa.URL, other: ForeignService, run: Callable[[list[str]], int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Twice, under a service of ours that nobody stops."""
+    with service(url) as app:
+        for cycle in range(2):
+            assert run(['db', 'adopt', '--yes', '--others-are-stopped']) == 0, capsys.readouterr().out
+            check_usages(url)
+            fill(app)
+            for name in ('traits', 'resource_classes'):
+                assert call(app, 'PUT', f'/{name}/CUSTOM_OURS_{cycle}').status_code == 201
+            assert run(['db', 'leave', '--yes', '--others-are-stopped']) == 0
+            for method, path in (('GET', '/resource_providers'), ('GET', f'/allocations/{foreign.LOST}')):
+                assert call(app, method, path).status_code == 503
+            assert call(app, 'PUT', '/traits/CUSTOM_NONE').status_code == 503
+            # It sees what we wrote, and goes on from there.
+            assert not other.claim()
+            other.release()
+            for _ in range(3):
+                assert other.claim()
+            for name in ('traits', 'resource_classes'):
+                other.write(f"INSERT INTO {name} (name) VALUES ('CUSTOM_THEIRS_{cycle}')")
+            other.write('UPDATE inventories SET total = 8 WHERE id = 4')
+        assert run(['db', 'adopt', '--yes', '--others-are-stopped']) == 0
+        check_usages(url)
+        # So that no class gets the id of one that the other service made, not even after that is deleted.
+        largest = damage.column(url, 'SELECT max(id) FROM placement_resource_classes')
+        assert damage.column(url, 'SELECT last FROM resource_class_ids') == largest
+        fill(app)
+        for name in ('traits', 'resource_classes'):
+            assert call(app, 'PUT', f'/{name}/CUSTOM_OURS_2').status_code == 201
+            assert call(app, 'PUT', f'/{name}/CUSTOM_THEIRS_1').status_code == 204

@@ -15,15 +15,19 @@ HOLDER, STRANGER = 'c0000001-0000-4000-8000-000000000000', 'c0000002-0000-4000-8
 AGGREGATE, EMPTY = 'a0000001-0000-4000-8000-000000000000', 'a0000002-0000-4000-8000-000000000000'
 
 _PROVIDER = (
-    'INSERT INTO resource_providers (id, uuid, name, generation, root_provider_id, parent_provider_id, created_at)'
-    " VALUES ({}, '{}', '{}', 0, {}, {}, '2020-01-01 00:00:00')"
+    'INSERT INTO placement_resource_providers (id, uuid, name, generation, root_provider_id, parent_provider_id,'
+    " created_at) VALUES ({}, '{}', '{}', 0, {}, {}, '2020-01-01 00:00:00')"
 )
 _INVENTORY = (
-    'INSERT INTO inventories (id, resource_provider_id, resource_class_id, total, reserved, min_unit, max_unit,'
-    ' step_size, allocation_ratio, used) VALUES ({}, {}, 0, {}, 0, 1, 8, 1, 1.0, {})'
+    'INSERT INTO placement_inventories (id, resource_provider_id, resource_class_id, total, reserved, min_unit,'
+    ' max_unit, step_size, allocation_ratio, used) VALUES ({}, {}, 0, {}, 0, 1, 8, 1, 1.0, {})'
+)
+_CONSUMER = (
+    "INSERT INTO placement_consumers (id, uuid, project_id, user_id, generation) VALUES ({}, '{}', 501, 501, {})"
 )
 _ALLOCATION = (
-    "INSERT INTO allocations (resource_provider_id, consumer_id, resource_class_id, used) VALUES ({}, '{}', {}, {})"
+    'INSERT INTO placement_allocations (resource_provider_id, consumer_id, resource_class_id, used)'
+    " VALUES ({}, '{}', {}, {})"
 )
 
 #: A root with a child, both with VCPUs; a loner; a consumer with 2 VCPUs of the root; an aggregate around the root.
@@ -34,12 +38,28 @@ SOUND = (
     _PROVIDER.format(3, LONER, 'loner', 3, 'NULL'),
     _INVENTORY.format(1, 1, 8, 2),
     _INVENTORY.format(2, 2, 4, 0),
-    "INSERT INTO projects (id, external_id) VALUES (501, 'project')",
-    "INSERT INTO users (id, external_id) VALUES (501, 'user')",
-    f"INSERT INTO consumers (id, uuid, project_id, user_id, generation) VALUES (501, '{HOLDER}', 501, 501, 1)",
+    "INSERT INTO placement_projects (id, external_id) VALUES (501, 'project')",
+    "INSERT INTO placement_users (id, external_id) VALUES (501, 'user')",
+    _CONSUMER.format(501, HOLDER, 1),
     _ALLOCATION.format(1, HOLDER, 0, 2),
     f"INSERT INTO placement_aggregates (id, uuid) VALUES (501, '{AGGREGATE}')",
-    'INSERT INTO resource_provider_aggregates (resource_provider_id, aggregate_id) VALUES (1, 501)',
+    'INSERT INTO placement_resource_provider_aggregates (resource_provider_id, aggregate_id) VALUES (1, 501)',
+)
+
+
+#: What removes all of that, and whatever else there is of it.
+CLEAR = tuple(
+    f'DELETE FROM {name}'
+    for name in (
+        'placement_allocations',
+        'placement_inventories',
+        'placement_consumers',
+        'placement_users',
+        'placement_projects',
+        'placement_resource_provider_aggregates',
+        'placement_aggregates',
+        'placement_resource_providers',
+    )
 )
 
 
@@ -59,47 +79,47 @@ class Damage:
 
 
 _OF_ROOT = {'resource_provider': ROOT, 'resource_class': 'VCPU'}
-_ROOTS = 'SELECT root_provider_id FROM resource_providers ORDER BY id'
+_ROOTS = 'SELECT root_provider_id FROM placement_resource_providers ORDER BY id'
 
 ALL = {
     'usage too high': Damage(
         'wrong_usage',
-        ('UPDATE inventories SET used = 7 WHERE id = 1',),
+        ('UPDATE placement_inventories SET used = 7 WHERE id = 1',),
         (_OF_ROOT,),
         'recorded as used: 7; sum of the allocations: 2',
-        ('SELECT used FROM inventories WHERE id = 1', [2]),
+        ('SELECT used FROM placement_inventories WHERE id = 1', [2]),
     ),
     'usage without allocations': Damage(
         'wrong_usage',
-        ('UPDATE inventories SET used = 3 WHERE id = 2',),
+        ('UPDATE placement_inventories SET used = 3 WHERE id = 2',),
         ({'resource_provider': CHILD, 'resource_class': 'VCPU'},),
         'recorded as used: 3; sum of the allocations: 0',
-        ('SELECT used FROM inventories WHERE id = 2', [0]),
+        ('SELECT used FROM placement_inventories WHERE id = 2', [0]),
     ),
     'provider gone': Damage(
         'allocation_without_provider',
         (_ALLOCATION.format(99, HOLDER, 0, 1),),
         ({'resource_provider': 'number 99', 'resource_class': 'VCPU', 'consumer': HOLDER},),
         'is on provider number 99, which is gone',
-        ('SELECT resource_provider_id FROM allocations', [1]),
+        ('SELECT resource_provider_id FROM placement_allocations', [1]),
     ),
     'consumer gone': Damage(
         'allocation_without_consumer',
-        (_ALLOCATION.format(2, STRANGER, 0, 1), 'UPDATE inventories SET used = 1 WHERE id = 2'),
+        (_ALLOCATION.format(2, STRANGER, 0, 1), 'UPDATE placement_inventories SET used = 1 WHERE id = 2'),
         ({'consumer': STRANGER},),
         '1 allocations, but no record of their consumer',
         (
-            f"""SELECT external_id FROM projects JOIN consumers ON consumers.project_id = projects.id
-            WHERE consumers.uuid = '{STRANGER}'""",
+            f"""SELECT external_id FROM placement_projects p
+            JOIN placement_consumers c ON c.project_id = p.id WHERE c.uuid = '{STRANGER}'""",
             ['00000000-0000-0000-0000-000000000000'],
         ),
     ),
     'idle consumer': Damage(
         'consumer_without_allocations',
-        (f"INSERT INTO consumers (uuid, project_id, user_id, generation) VALUES ('{STRANGER}', 501, 501, 0)",),
+        (_CONSUMER.format(502, STRANGER, 0),),
         ({'consumer': STRANGER},),
         'a consumer that holds nothing',
-        ('SELECT uuid FROM consumers', [HOLDER]),
+        ('SELECT uuid FROM placement_consumers', [HOLDER]),
     ),
     'inventory gone': Damage(
         'allocation_without_inventory',
@@ -108,45 +128,45 @@ ALL = {
         'allocation of 5, but the provider has no inventory of it',
     ),
     'too little left': Damage(
-        'over_committed', ('UPDATE inventories SET total = 1 WHERE id = 1',), (_OF_ROOT,), '2 used of 1'
+        'over_committed', ('UPDATE placement_inventories SET total = 1 WHERE id = 1',), (_OF_ROOT,), '2 used of 1'
     ),
     'all reserved': Damage(
-        'over_committed', ('UPDATE inventories SET reserved = 9 WHERE id = 1',), (_OF_ROOT,), '2 used of 0'
+        'over_committed', ('UPDATE placement_inventories SET reserved = 9 WHERE id = 1',), (_OF_ROOT,), '2 used of 0'
     ),
     'below the minimum': Damage(
         'broken_units',
-        ('UPDATE inventories SET min_unit = 4 WHERE id = 1',),
+        ('UPDATE placement_inventories SET min_unit = 4 WHERE id = 1',),
         ({**_OF_ROOT, 'consumer': HOLDER},),
         'allocation of 2 against min_unit 4, max_unit 8, step_size 1',
     ),
     'above the maximum': Damage(
         'broken_units',
-        ('UPDATE inventories SET max_unit = 1 WHERE id = 1',),
+        ('UPDATE placement_inventories SET max_unit = 1 WHERE id = 1',),
         ({**_OF_ROOT, 'consumer': HOLDER},),
         'allocation of 2 against min_unit 1, max_unit 1, step_size 1',
     ),
     'out of step': Damage(
         'broken_units',
-        ('UPDATE inventories SET step_size = 3 WHERE id = 1',),
+        ('UPDATE placement_inventories SET step_size = 3 WHERE id = 1',),
         ({**_OF_ROOT, 'consumer': HOLDER},),
         'allocation of 2 against min_unit 1, max_unit 8, step_size 3',
     ),
     'no step': Damage(
         'broken_units',
-        ('UPDATE inventories SET step_size = 0 WHERE id = 1',),
+        ('UPDATE placement_inventories SET step_size = 0 WHERE id = 1',),
         ({**_OF_ROOT, 'consumer': HOLDER},),
         'allocation of 2 against min_unit 1, max_unit 8, step_size 0',
     ),
     'no root': Damage(
         'broken_tree',
-        ('UPDATE resource_providers SET root_provider_id = NULL',),
+        ('UPDATE placement_resource_providers SET root_provider_id = NULL',),
         ({'resource_provider': ROOT}, {'resource_provider': CHILD}, {'resource_provider': LONER}),
         'its root is recorded as None, but its parents lead to',
         (_ROOTS, [1, 1, 3]),
     ),
     'wrong root': Damage(
         'broken_tree',
-        ('UPDATE resource_providers SET root_provider_id = 3 WHERE id = 2',),
+        ('UPDATE placement_resource_providers SET root_provider_id = 3 WHERE id = 2',),
         ({'resource_provider': CHILD},),
         f'its root is recorded as {LONER}, but its parents lead to {ROOT}',
         (_ROOTS, [1, 1, 3]),
@@ -154,8 +174,8 @@ ALL = {
     'parent gone': Damage(
         'broken_tree',
         (
-            'UPDATE resource_providers SET parent_provider_id = 99, root_provider_id = 99 WHERE id = 3',
-            'UPDATE resource_providers SET parent_provider_id = 3, root_provider_id = 99 WHERE id = 2',
+            'UPDATE placement_resource_providers SET parent_provider_id = 99, root_provider_id = 99 WHERE id = 3',
+            'UPDATE placement_resource_providers SET parent_provider_id = 3, root_provider_id = 99 WHERE id = 2',
         ),
         ({'resource_provider': LONER}, {'resource_provider': CHILD}),
         'its parent, provider number 99, is gone',
@@ -163,7 +183,7 @@ ALL = {
     ),
     'loop': Damage(
         'broken_tree',
-        ('UPDATE resource_providers SET parent_provider_id = 2 WHERE id = 1',),
+        ('UPDATE placement_resource_providers SET parent_provider_id = 2 WHERE id = 1',),
         ({'resource_provider': ROOT}, {'resource_provider': CHILD}),
         'its parents go round in a loop',
     ),

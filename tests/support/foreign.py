@@ -6,6 +6,7 @@ import re
 
 import sqlalchemy as sa
 
+from placement.db import tables
 from tests.support import damage
 
 HOST, NUMA, OTHER = (f'0000001{n}-0000-4000-8000-000000000000' for n in (1, 2, 3))
@@ -85,6 +86,14 @@ INSERT INTO resource_provider_traits (trait_id, resource_provider_id) VALUES (2,
 INSERT INTO placement_aggregates (id, uuid) VALUES (1, '{RACK}');
 INSERT INTO resource_provider_aggregates (resource_provider_id, aggregate_id) VALUES (1, 1)
 """
+
+
+def called(statement: str) -> str:
+    """A statement about our tables as one about theirs."""
+    for table, name in tables.THEIR_NAMES.items():
+        statement = re.sub(rf'\b{table.name}\b', name, statement)
+    return statement
+
 
 #: Tables whose sequences know of the rows; the others are as after a copy of the rows alone.
 _NUMBERED = ('resource_providers', 'inventories', 'allocations', 'projects', 'users', 'consumers')

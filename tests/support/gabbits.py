@@ -12,10 +12,14 @@ import unittest
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from gabbi import case, handlers, suitemaker, utils
+import yaml
+from gabbi import case, handlers, suitemaker
 
 ROOT = pathlib.Path(__file__).parents[2] / 'gabbits'
 HOST = 'placement.example.com'
+
+#: What gabbi reads its files with, where there is one in C: ten times as fast.
+_LOADER = getattr(yaml, 'CSafeLoader', yaml.SafeLoader)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,7 +52,7 @@ class Suite:
             suitemaker.test_suite_from_dict(
                 loader=unittest.TestLoader(),
                 test_base_name=path.stem,
-                suite_dict=utils.load_yaml(yaml_file=str(path)),
+                suite_dict=yaml.load(path.read_text(encoding='utf-8'), Loader=_LOADER),
                 test_directory=str(path.parent),
                 host=HOST,
                 port=80,

@@ -25,15 +25,18 @@ _CHANGE = re.compile(
 
 #: Table -> the column that says whose row it is; None for names, which are nobody's.
 _OWNER = {
-    'resource_providers': 'id',
-    'inventories': 'resource_provider_id',
-    'resource_provider_traits': 'resource_provider_id',
-    'resource_provider_aggregates': 'resource_provider_id',
-    'resource_classes': None,
-    'traits': None,
+    'placement_resource_providers': 'id',
+    'placement_inventories': 'resource_provider_id',
+    'placement_resource_provider_traits': 'resource_provider_id',
+    'placement_resource_provider_aggregates': 'resource_provider_id',
+    'placement_resource_classes': None,
+    'placement_traits': None,
 }
 #: Table -> columns in which a change of usage shows.
-_OF_USAGE = {'resource_providers': {'generation', 'updated_at'}, 'inventories': {'used', 'updated_at'}}
+_OF_USAGE = {
+    'placement_resource_providers': {'generation', 'updated_at'},
+    'placement_inventories': {'used', 'updated_at'},
+}
 
 Row = tuple[Any, ...]
 #: Owner -> its rows in one table.

@@ -6,18 +6,16 @@ a transaction (MySQL, MariaDB), is finished by doing it again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 import sqlalchemy as sa
 
 from placement import exception
-from placement.db import migration, tables
+from placement.db import migration
 from placement.db.adoption import found_tables, log, row_doubts, rows, schema, sqlite
 from placement.db.adoption.found_tables import Shape
-from placement.db.adoption.plan import Plan, Step
-
-#: What to tell about a step that is about to be made.
-Reporter = Callable[[Step], None]
+from placement.db.adoption.names import Names, keep_others_out
+from placement.db.adoption.plan import Plan, Reporter, Step, alone, make, shown
 
 
 class NothingToAdopt(exception.PlacementError):
@@ -37,69 +35,74 @@ def look(engine: sa.Engine, project: str, user: str) -> Plan:
     :raises AdoptedAlready: there is nothing to do.
     """
     with migration.locked(engine) as connection:
-        return _plan(connection, project, user)
+        return shown(connection, _plan(connection, project, user))
 
 
-def carry_out(engine: sa.Engine, project: str, user: str, report: Reporter) -> Plan:
+def carry_out(engine: sa.Engine, project: str, user: str, report: Reporter, others_are_stopped: bool = False) -> Plan:
     """Adopt, unless there are doubts; then nothing is changed.
 
-    One transaction on SQLite and PostgreSQL. Parameters and errors as for ``look``.
+    The tables are renamed first, so that the other service, should it run, cannot write any more; what it wrote since
+    the look is in the plan that is made after that. One transaction on SQLite and PostgreSQL. Parameters and errors
+    as for ``look``.
 
+    :param others_are_stopped: other connections to the database are none of the other service.
     :returns: what was done, or what speaks against it.
     :raises BrokenReferences: SQLite: a table of theirs refers to rows that are not there. Nothing was changed.
     """
     with migration.locked(engine) as connection:
-        _keep_others_out(connection)
-        plan = _plan(connection, project, user)
+        plan = alone(connection, _plan(connection, project, user), others_are_stopped)
         if plan.doubts:
             return plan
-        for step in plan.steps:
-            report(step)
-            step.run(connection)
+        names = Names(connection)
+        keep_others_out(connection, names)
+        make(connection, names.to_ours(), report)
+        plan = _plan(connection, project, user)
+        if plan.doubts:
+            make(connection, names.undone(), lambda _step: None)
+            return plan
+        make(connection, plan.steps, report)
         if connection.dialect.name == 'sqlite':
             sqlite.check_references(connection)
         return plan
-
-
-def _keep_others_out(connection: sa.Connection) -> None:
-    """Let nobody write between the look and the changes, where a lock lasts as long as the transaction."""
-    if connection.dialect.name == 'postgresql':
-        present = set(sa.inspect(connection).get_table_names()) & set(tables.metadata.tables)
-        if present:
-            connection.exec_driver_sql(f'LOCK TABLE {", ".join(sorted(present))} IN ACCESS EXCLUSIVE MODE')
 
 
 def _plan(connection: sa.Connection, project: str, user: str) -> Plan:
     version = migration.version_on(connection)
     if version is not None:
         raise AdoptedAlready(version=version)
-    shapes = found_tables.read(connection)
-    if not shapes:
+    names = Names(connection)
+    if not names:
         raise NothingToAdopt
-    doubts = [f'There is no table {table.name}.' for table in tables.SHARED if table.name not in shapes]
+    shapes = found_tables.read(connection, names)
+    doubts = list(names.doubts())
     doubts = doubts or [
         *log.doubts(connection),
         *schema.doubts(connection, shapes),
         *schema.number_doubts(connection, shapes),
     ]
     # Rows are asked about columns of ours, so these have to be there.
-    doubts = doubts or list(row_doubts.find(connection, shapes))
-    return Plan([] if doubts else list(_steps(connection, shapes, project, user)), doubts)
+    doubts = doubts or list(row_doubts.find(connection, names, shapes))
+    if doubts:
+        return Plan([], doubts)
+    return Plan(list(_steps(connection, names, shapes, project, user)), [], list(rows.notes(connection, names, shapes)))
 
 
-def _steps(connection: sa.Connection, shapes: Mapping[str, Shape], project: str, user: str) -> Iterator[Step]:
-    yield from rows.generations(connection, shapes)
+def _steps(
+    connection: sa.Connection, names: Names, shapes: Mapping[str, Shape], project: str, user: str
+) -> Iterator[Step]:
+    yield from names.to_ours()
+    yield from rows.generations(connection, names, shapes)
     if connection.dialect.name == 'sqlite':
         yield from sqlite.columns(shapes)
     else:
         yield from schema.columns(connection, shapes)
-    yield from rows.sequences(connection, shapes)
-    yield from rows.names(connection)
-    yield from rows.class_ids(connection)
-    yield from rows.roots(connection)
-    yield from rows.consumers(connection, project, user)
+    yield from rows.sequences(connection, names)
+    yield from rows.standard_names(connection, names)
+    yield from rows.class_ids(connection, names)
+    yield from rows.roots(connection, names)
+    yield from rows.consumers(connection, names, project, user)
     yield from schema.constraints(connection, shapes)
-    yield from rows.used(connection)
+    yield from rows.used(connection, names)
     yield from log.steps()
     head = migration.head()
     sentence = f'Record the version of the schema, {head}, in the table {migration.VERSION_TABLE}.'

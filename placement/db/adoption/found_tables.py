@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
 
 from placement.db import tables, types
+from placement.db.adoption.names import Names
 
 #: Columns that an existing deployment may lack: one is ours, the others tell times that nobody recorded.
 ADDED = frozenset({'used', 'created_at', 'updated_at'})
@@ -22,15 +23,17 @@ ForeignKeys = Mapping[tuple[str, ...], str]
 
 @dataclasses.dataclass(frozen=True)
 class Shape:
-    """One table as it is.
+    """One table as it is, and the ``name`` that it bears.
 
     ``columns`` are as SQLAlchemy's inspector gives them. ``unique`` are the sets of columns that cannot hold the same
-    values twice. ``own_order`` are the texts of ours that compare otherwise than code point by code point.
-    ``reuses_ids`` is true on SQLite where the largest id may be given again after its row was deleted, and should not.
-    ``engine`` is MySQL's, None elsewhere. ``taken`` are the names of indexes and unique constraints.
+    values twice. ``foreign_keys`` name tables as we do. ``own_order`` are the texts of ours that compare otherwise
+    than code point by code point. ``reuses_ids`` is true on SQLite where the largest id may be given again after its
+    row was deleted, and should not. ``engine`` is MySQL's, None elsewhere. ``taken`` are the names of indexes and
+    unique constraints.
     """
 
     table: sa.Table
+    name: str
     columns: Mapping[str, Any]
     primary_key: frozenset[str]
     unique: frozenset[frozenset[str]]
@@ -102,15 +105,14 @@ class Shape:
         return ((column.name, column) for column in self.table.columns if column.name in self.columns)
 
 
-def read(connection: sa.Connection) -> dict[str, Shape]:
-    """Table name -> shape, of those tables that are there and that both deployments have."""
+def read(connection: sa.Connection, names: Names) -> dict[str, Shape]:
+    """The name that we have for a table -> shape, of those tables that are there and that both deployments have."""
     inspector = sa.inspect(connection)
-    present = set(inspector.get_table_names())
-    return {table.name: _shape(connection, inspector, table) for table in tables.SHARED if table.name in present}
+    return {table.name: _shape(connection, inspector, names, table) for table in tables.SHARED if table in names}
 
 
-def _shape(connection: sa.Connection, inspector: sa.Inspector, table: sa.Table) -> Shape:
-    name = table.name
+def _shape(connection: sa.Connection, inspector: sa.Inspector, names: Names, table: sa.Table) -> Shape:
+    name = names.of(table)
     key = inspector.get_pk_constraint(name)['constrained_columns']
     indexes = [one for one in inspector.get_indexes(name) if None not in one['column_names'] and _is_whole(one)]
     uniques = [tuple(one['column_names']) for one in inspector.get_unique_constraints(name)]
@@ -118,15 +120,17 @@ def _shape(connection: sa.Connection, inspector: sa.Inspector, table: sa.Table) 
     led = {tuple(map(str, one['column_names'])) for one in indexes} | {tuple(key), *uniques}
     return Shape(
         table=table,
+        name=name,
         columns={column['name']: column for column in inspector.get_columns(name)},
         primary_key=frozenset(key),
         unique=frozenset(frozenset(one) for one in (*uniques, key) if one),
         foreign_keys={
-            tuple(one['constrained_columns']): one['referred_table'] for one in inspector.get_foreign_keys(name)
+            tuple(one['constrained_columns']): names.ours(one['referred_table'])
+            for one in inspector.get_foreign_keys(name)
         },
         indexes=frozenset(led),
-        own_order=frozenset(_own_order(connection, table)),
-        reuses_ids=_reuses_ids(connection, table),
+        own_order=frozenset(_own_order(connection, table, name)),
+        reuses_ids=_reuses_ids(connection, table, name),
         engine=_engine(connection, name),
         taken=frozenset(
             str(one['name']) for one in (*inspector.get_indexes(name), *inspector.get_unique_constraints(name))
@@ -142,17 +146,17 @@ def _is_whole(index: Any) -> bool:
     )
 
 
-def _own_order(connection: sa.Connection, table: sa.Table) -> Iterator[str]:
+def _own_order(connection: sa.Connection, table: sa.Table, borne: str) -> Iterator[str]:
     texts = [column.name for column in table.columns if isinstance(column.type, types.Text)]
     if connection.dialect.name in ('mysql', 'mariadb'):
         query = sa.text(
             'SELECT column_name AS name, collation_name AS collation FROM information_schema.columns'
             ' WHERE table_schema = DATABASE() AND table_name = :table'
         )
-        there = {row.name: row.collation for row in connection.execute(query, {'table': table.name})}
+        there = {row.name: row.collation for row in connection.execute(query, {'table': borne})}
         yield from (name for name in texts if there.get(name) not in (None, binary_collation(connection)))
     elif connection.dialect.name == 'sqlite':
-        definition = _definition(connection, table)
+        definition = _definition(connection, borne)
         yield from (
             name
             for name in texts
@@ -160,15 +164,15 @@ def _own_order(connection: sa.Connection, table: sa.Table) -> Iterator[str]:
         )
 
 
-def _reuses_ids(connection: sa.Connection, table: sa.Table) -> bool:
+def _reuses_ids(connection: sa.Connection, table: sa.Table, name: str) -> bool:
     if connection.dialect.name != 'sqlite' or not table.dialect_options['sqlite']['autoincrement']:
         return False
-    return re.search(r'\bAUTOINCREMENT\b', _definition(connection, table), re.IGNORECASE) is None
+    return re.search(r'\bAUTOINCREMENT\b', _definition(connection, name), re.IGNORECASE) is None
 
 
-def _definition(connection: sa.Connection, table: sa.Table) -> str:
+def _definition(connection: sa.Connection, table: str) -> str:
     query = sa.text("SELECT sql FROM sqlite_master WHERE type = 'table' AND name = :table")
-    return str(connection.execute(query, {'table': table.name}).scalar_one())
+    return str(connection.execute(query, {'table': table}).scalar_one())
 
 
 def binary_collation(connection: sa.Connection) -> str:

@@ -11,6 +11,7 @@ import sqlalchemy as sa
 
 from placement.db import tables, types
 from placement.db.adoption.found_tables import Shape
+from placement.db.adoption.names import Names
 from placement.db.adoption.plan import count
 
 _CANONICAL = re.compile(r'[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}')
@@ -20,40 +21,41 @@ _EXAMPLES = 3
 STANDARD_CLASSES = dict(enumerate(os_resource_classes.STANDARDS))
 
 
-def find(connection: sa.Connection, shapes: Mapping[str, Shape]) -> Iterator[str]:
+def find(connection: sa.Connection, names: Names, shapes: Mapping[str, Shape]) -> Iterator[str]:
     """Everything that would make a step fail, or would be wrong afterwards and is not for an audit to repair."""
     for shape in shapes.values():
-        yield from _empty(connection, shape)
-        yield from _equal(connection, shape)
-        for key in _references(shape.table):
-            yield from _orphans(connection, *key)
-    yield from _classes(connection)
-    yield from _uuids(connection)
-    yield from _loops(connection)
-    yield from _steps(connection)
+        yield from _empty(connection, names, shape)
+        yield from _equal(connection, names, shape)
+        for column, referred in _references(shape.table):
+            yield from _orphans(connection, names, column, referred.table)
+    yield from _classes(connection, names)
+    yield from _uuids(connection, names)
+    yield from _loops(connection, names)
+    yield from _steps(connection, names)
 
 
-def _empty(connection: sa.Connection, shape: Shape) -> Iterator[str]:
+def _empty(connection: sa.Connection, names: Names, shape: Shape) -> Iterator[str]:
     for name in shape.too_open():
         # An empty generation is one that was never moved: a step sets it to 0.
         if name != 'generation':
-            column = shape.table.c[name]
+            column = names[shape.table].c[name]
             number = connection.execute(sa.select(sa.func.count()).where(column.is_(None))).scalar_one()
             if number:
-                yield f'{shape.table.name}.{name} is empty in {count(number, "row")}.'
+                yield f'{shape.name}.{name} is empty in {count(number, "row")}.'
 
 
-def _equal(connection: sa.Connection, shape: Shape) -> Iterator[str]:
+def _equal(connection: sa.Connection, names: Names, shape: Shape) -> Iterator[str]:
     for unique in shape.lacks_unique():
-        columns = [_compared(connection, column) for column in unique.columns]
-        twice = sa.select(*unique.columns).group_by(*columns, *unique.columns).having(sa.func.count() > 1)
+        there = [names[shape.table].c[column.name] for column in unique.columns]
+        columns = [_compared(connection, column) for column in there]
+        twice = sa.select(*there).group_by(*columns, *there).having(sa.func.count() > 1)
         found = connection.execute(twice.limit(_EXAMPLES)).all()
         if found:
-            names = ', '.join(unique.columns.keys())
-            yield f'{shape.table.name} has rows with the same {names}: {_examples(map(tuple, found))}.'
+            same = ', '.join(unique.columns.keys())
+            yield f'{shape.name} has rows with the same {same}: {_examples(map(tuple, found))}.'
 
 
-def _compared(connection: sa.Connection, column: sa.Column[Any]) -> sa.ColumnElement[Any]:
+def _compared(connection: sa.Connection, column: sa.ColumnClause[Any]) -> sa.ColumnElement[Any]:
     """A column as it will be compared: the collation on MySQL may still take different texts for equal."""
     if connection.dialect.name in ('mysql', 'mariadb') and isinstance(column.type, types.Text):
         return sa.cast(column, sa.LargeBinary)
@@ -68,21 +70,22 @@ def _references(table: sa.Table) -> Iterator[tuple[sa.Column[Any], sa.Column[Any
         yield table.c.resource_class_id, tables.resource_classes.c.id
 
 
-def _orphans(connection: sa.Connection, column: sa.Column[Any], referred: sa.Column[Any]) -> Iterator[str]:
-    target = referred.table.alias()
-    gone = column.is_not(None) & ~sa.exists().where(target.c[referred.name] == column)
+def _orphans(connection: sa.Connection, names: Names, referring: sa.Column[Any], referred: sa.Table) -> Iterator[str]:
+    column = names[referring.table].c[referring.name]
+    target = names[referred].alias()
+    gone = column.is_not(None) & ~sa.exists().where(target.c.id == column)
     found: Iterable[int] = connection.scalars(sa.select(column).where(gone).distinct().order_by(column))
-    if referred.table is tables.resource_classes:
+    if referred is tables.resource_classes:
         # Standard classes that are not there are inserted under these ids.
         found = (id_ for id_ in found if id_ not in STANDARD_CLASSES)
     missing = list(found)
     if missing:
-        name = column.table.description
-        yield f'{name}.{column.name} refers to {referred.table.description} that do not exist: {_examples(missing)}.'
+        name, target_name = names.of(referring.table), names.of(referred)
+        yield f'{name}.{column.name} refers to {target_name} that do not exist: {_examples(missing)}.'
 
 
-def _classes(connection: sa.Connection) -> Iterator[str]:
-    classes = tables.resource_classes.c
+def _classes(connection: sa.Connection, names: Names) -> Iterator[str]:
+    classes = names[tables.resource_classes].c
     positions = {name: id_ for id_, name in STANDARD_CLASSES.items()}
     for id_, name in connection.execute(sa.select(classes.id, classes.name).order_by(classes.id)):
         if name in positions and positions[name] != id_:
@@ -91,29 +94,30 @@ def _classes(connection: sa.Connection) -> Iterator[str]:
             yield f'The id {id_} belongs to the standard resource class {STANDARD_CLASSES[id_]}, but is that of {name}.'
 
 
-def _uuids(connection: sa.Connection) -> Iterator[str]:
-    for column in (
+def _uuids(connection: sa.Connection, names: Names) -> Iterator[str]:
+    for wanted in (
         tables.resource_providers.c.uuid,
         tables.placement_aggregates.c.uuid,
         tables.consumers.c.uuid,
         tables.allocations.c.consumer_id,
     ):
+        column = names[wanted.table].c[wanted.name]
         texts = connection.scalars(sa.select(column).where(column.is_not(None)))
         odd = [text for text in texts if not _CANONICAL.fullmatch(text)]
         if odd:
             yield (
-                f'{column.table.description}.{column.name} is not spelled as a uuid is stored, in lower case with'
+                f'{names.of(wanted.table)}.{column.name} is not spelled as a uuid is stored, in lower case with'
                 f' hyphens: {_examples(odd)}.'
             )
 
 
-def _loops(connection: sa.Connection) -> Iterator[str]:
-    columns = tables.resource_providers.c
+def _loops(connection: sa.Connection, names: Names) -> Iterator[str]:
+    columns = names[tables.resource_providers].c
     rows = connection.execute(sa.select(columns.id, columns.parent_provider_id)).all()
     parents = {row.id: row.parent_provider_id for row in rows}
     looping = sorted(id_ for id_ in parents if top(id_, parents) is None)
     if looping:
-        yield f'The parents of resource_providers go round in a loop: {_examples(looping)}.'
+        yield f'The parents of {names.of(tables.resource_providers)} go round in a loop: {_examples(looping)}.'
 
 
 def top(provider_id: int, parents: Mapping[int, int | None]) -> int | None:
@@ -128,11 +132,12 @@ def top(provider_id: int, parents: Mapping[int, int | None]) -> int | None:
     return provider_id
 
 
-def _steps(connection: sa.Connection) -> Iterator[str]:
-    inventories = tables.inventories.c
+def _steps(connection: sa.Connection, names: Names) -> Iterator[str]:
+    inventories = names[tables.inventories].c
     found = connection.scalars(sa.select(inventories.id).where(inventories.step_size < 1).limit(_EXAMPLES)).all()
     if found:
-        yield f'inventories.step_size is less than 1, which no amount is a multiple of: {_examples(found)}.'
+        name = names.of(tables.inventories)
+        yield f'{name}.step_size is less than 1, which no amount is a multiple of: {_examples(found)}.'
 
 
 def _examples(found: Iterable[Any]) -> str:

@@ -14,17 +14,18 @@ from oslo_utils import timeutils
 from placement.db import standards, tables
 from placement.db.adoption import row_doubts
 from placement.db.adoption.found_tables import Shape
+from placement.db.adoption.names import Names
 from placement.db.adoption.plan import Step, count
 
 _allocations, _consumers, _inventories = tables.allocations, tables.consumers, tables.inventories
 _providers = tables.resource_providers
 
 
-def generations(connection: sa.Connection, shapes: Mapping[str, Shape]) -> Iterator[Step]:
+def generations(connection: sa.Connection, names: Names, shapes: Mapping[str, Shape]) -> Iterator[Step]:
     """A step for each table in which a generation is empty."""
     for table in (_providers, _consumers):
         if 'generation' in shapes[table.name].too_open():
-            number = _number(connection, table.c.generation.is_(None))
+            number = _number(connection, names[table].c.generation.is_(None))
             if number:
                 sentence = f'Set the generation of {count(number, "row")} of {table.name} to 0, where there is none.'
                 yield Step(sentence, functools.partial(_fill_generation, table))
@@ -35,31 +36,34 @@ def _fill_generation(table: sa.Table, connection: sa.Connection) -> None:
     connection.exec_driver_sql(f'UPDATE {table.name} SET generation = 0 WHERE generation IS NULL')  # noqa: S608
 
 
-def sequences(connection: sa.Connection, shapes: Mapping[str, Shape]) -> Iterator[Step]:
+def sequences(connection: sa.Connection, names: Names) -> Iterator[Step]:
     """Steps after which no sequence of PostgreSQL gives an id that is taken, as happens after rows were copied in."""
     if connection.dialect.name != 'postgresql':
         return
-    for name, shape in shapes.items():
-        if 'id' not in shape.columns:
-            continue
+    for table in (table for table in tables.SHARED if 'id' in table.columns):
+        name = names.of(table)
         sequence = connection.scalar(sa.text('SELECT pg_get_serial_sequence(:name, :id)'), {'name': name, 'id': 'id'})
-        largest = connection.scalar(sa.select(sa.func.max(shape.table.c.id)))
+        largest = connection.scalar(sa.select(sa.func.max(names[table].c.id)))
         if sequence is None or largest is None:
             continue
         last = connection.exec_driver_sql(f'SELECT last_value, is_called FROM {sequence}').one()  # noqa: S608
         if largest > last.last_value or (largest == last.last_value and not last.is_called):
             change = sa.select(sa.func.setval(sequence, largest))
-            yield Step(f'Let the ids of {name} go on after {largest}.', functools.partial(_execute, change))
+            yield Step(f'Let the ids of {table.name} go on after {largest}.', functools.partial(_execute, change))
 
 
 def _execute(statement: sa.Executable, connection: sa.Connection) -> None:
     connection.execute(statement)
 
 
-def names(connection: sa.Connection) -> Iterator[Step]:
+def standard_names(connection: sa.Connection, names: Names) -> Iterator[Step]:
     """A step that inserts the standard resource classes and traits that are not there."""
-    classes = set(os_resource_classes.STANDARDS) - set(connection.scalars(sa.select(tables.resource_classes.c.name)))
-    traits = set(os_traits.get_traits()) - set(connection.scalars(sa.select(tables.traits.c.name)))
+    present = {
+        table: set(connection.scalars(sa.select(names[table].c.name)))
+        for table in (tables.resource_classes, tables.traits)
+    }
+    classes = set(os_resource_classes.STANDARDS) - present[tables.resource_classes]
+    traits = set(os_traits.get_traits()) - present[tables.traits]
     if classes or traits:
         missing = f'{count(len(classes), "resource class", "resource classes")}, {count(len(traits), "trait")}'
         sentence = f'Insert the standard names that are not there: {missing}.'
@@ -78,24 +82,29 @@ def _insert_names(connection: sa.Connection) -> None:
     connection.execute(change, {'mode': mode})
 
 
-def class_ids(connection: sa.Connection) -> Iterator[Step]:
+def class_ids(connection: sa.Connection, names: Names) -> Iterator[Step]:
     """A step that remembers the largest id of a class, in a table that another deployment does not have."""
     remembered = tables.resource_class_ids
-    present = sa.inspect(connection).has_table(remembered.name)
-    if not present or connection.scalar(sa.select(remembered.c.last)) is None:
+    last = connection.scalar(sa.select(remembered.c.last)) if remembered.name in names.present else None
+    # The other deployment may have made classes since we gave the database back.
+    if last is None or last < _largest(connection, names[tables.resource_classes]):
         yield Step(f'Remember the largest id of a resource class, in the table {remembered.name}.', _remember_class_ids)
+
+
+def _largest(connection: sa.Connection, classes: sa.TableClause) -> int:
+    return connection.scalar(sa.select(sa.func.max(classes.c.id))) or 0
 
 
 def _remember_class_ids(connection: sa.Connection) -> None:
     tables.resource_class_ids.create(connection, checkfirst=True)
-    largest = connection.execute(sa.select(sa.func.max(tables.resource_classes.c.id))).scalar_one()
-    last = max(largest, tables.FIRST_CUSTOM_CLASS_ID - 1)
-    connection.execute(tables.resource_class_ids.insert(), {'id': 1, 'last': last})
+    last = max(_largest(connection, tables.resource_classes), tables.FIRST_CUSTOM_CLASS_ID - 1)
+    if connection.execute(tables.resource_class_ids.update().values(last=last)).rowcount == 0:
+        connection.execute(tables.resource_class_ids.insert(), {'id': 1, 'last': last})
 
 
-def roots(connection: sa.Connection) -> Iterator[Step]:
+def roots(connection: sa.Connection, names: Names) -> Iterator[Step]:
     """A step that records the root of each provider that has none."""
-    number = _number(connection, _providers.c.root_provider_id.is_(None))
+    number = _number(connection, names[_providers].c.root_provider_id.is_(None))
     if number:
         yield Step(f'Record the root of {count(number, "resource provider")}, from the parents.', _fill_roots)
 
@@ -112,10 +121,13 @@ def _fill_roots(connection: sa.Connection) -> None:
     connection.execute(change, [{'provider': id_, 'root': row_doubts.top(id_, parents)} for id_ in rootless])
 
 
-def consumers(connection: sa.Connection, project: str, user: str) -> Iterator[Step]:
+def consumers(connection: sa.Connection, names: Names, project: str, user: str) -> Iterator[Step]:
     """A step that makes a record of each consumer that holds something and has none."""
+    allocations = names[_allocations]
     number = connection.execute(
-        sa.select(sa.func.count(sa.distinct(_allocations.c.consumer_id))).where(~_recorded())
+        sa.select(sa.func.count(sa.distinct(allocations.c.consumer_id))).where(
+            ~_recorded(allocations, names[_consumers])
+        )
     ).scalar_one()
     if number:
         sentence = (
@@ -125,8 +137,8 @@ def consumers(connection: sa.Connection, project: str, user: str) -> Iterator[St
         yield Step(sentence, functools.partial(_insert_consumers, project, user))
 
 
-def _recorded() -> sa.ColumnElement[bool]:
-    return sa.exists().where(_consumers.c.uuid == _allocations.c.consumer_id)
+def _recorded(allocations: sa.TableClause, consumers: sa.TableClause) -> sa.ColumnElement[bool]:
+    return sa.exists().where(consumers.c.uuid == allocations.c.consumer_id)
 
 
 def _insert_consumers(project: str, user: str, connection: sa.Connection) -> None:
@@ -134,7 +146,8 @@ def _insert_consumers(project: str, user: str, connection: sa.Connection) -> Non
         _id_of(connection, table, external_id)
         for table, external_id in ((tables.projects, project), (tables.users, user))
     ]
-    uuids = connection.scalars(sa.select(_allocations.c.consumer_id).where(~_recorded()).distinct()).all()
+    unrecorded = ~_recorded(_allocations, _consumers)
+    uuids = connection.scalars(sa.select(_allocations.c.consumer_id).where(unrecorded).distinct()).all()
     rows = [{'uuid': uuid, 'project_id': owners[0], 'user_id': owners[1], 'generation': 0} for uuid in uuids]
     connection.execute(_consumers.insert(), rows)
 
@@ -147,20 +160,27 @@ def _id_of(connection: sa.Connection, table: sa.Table, external_id: str) -> int:
     return int(connection.execute(wanted).scalar_one())
 
 
-def used(connection: sa.Connection) -> Iterator[Step]:
+def used(connection: sa.Connection, names: Names) -> Iterator[Step]:
     """The step that fills the column of ours."""
-    number = _number(connection, _allocations.c.id.is_not(None))
+    number = _number(connection, names[_allocations].c.id.is_not(None))
     yield Step(f'Record how much of each inventory is used, from {count(number, "allocation")}.', _fill_used)
 
 
 def _fill_used(connection: sa.Connection) -> None:
-    held = (
-        sa.select(sa.func.coalesce(sa.func.sum(_allocations.c.used), 0))
-        .where(_allocations.c.resource_provider_id == _inventories.c.resource_provider_id)
-        .where(_allocations.c.resource_class_id == _inventories.c.resource_class_id)
-        .scalar_subquery()
-    )
-    connection.execute(_inventories.update().values(used=held, updated_at=_inventories.c.updated_at))
+    connection.execute(_inventories.update().values(used=tables.HELD, updated_at=_inventories.c.updated_at))
+
+
+def notes(connection: sa.Connection, names: Names, shapes: Mapping[str, Shape]) -> Iterator[str]:
+    """A sign that the other service is of a later release, and that clients ask it for more than this one speaks."""
+    if 'consumer_type_id' in shapes[_consumers.name].columns:
+        typed = sa.table(names.of(_consumers), sa.column('consumer_type_id'))
+        number = _number(connection, typed.c.consumer_type_id.is_not(None))
+        if number:
+            have = 'has' if number == 1 else 'have'
+            yield (
+                f'{count(number, "consumer")} {have} a type, which clients give at microversion 1.38 and later. This'
+                ' service speaks 1.29 at most and does not show types; look at doc/adopt.md for whom it serves.'
+            )
 
 
 def _number(connection: sa.Connection, condition: sa.ColumnElement[Any]) -> int:

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from alembic import migration
 from alembic.operations import Operations
 
-from placement.db import types
+from placement.db import tables, types
 from placement.db.adoption import found_tables
 from placement.db.adoption.found_tables import Shape
 from placement.db.adoption.plan import Step
@@ -20,21 +20,21 @@ _SPARE = 'placement_allocation_ratio'
 
 def doubts(connection: sa.Connection, shapes: Mapping[str, Shape]) -> Iterator[str]:
     """What is so different from what was expected that a person has to look at it."""
-    for name, shape in shapes.items():
+    for shape in shapes.values():
         for column in shape.lacks_columns():
             if column not in found_tables.ADDED:
-                yield f'The table {name} has no column {column}.'
+                yield f'The table {shape.name} has no column {column}.'
         for column_name, column in shape.columns.items():
             yield from _column_doubts(shape, column_name, column)
         yield from _key_doubts(shape, shapes)
         if connection.dialect.name == 'sqlite':
-            yield from _sqlite_doubts(connection, name)
+            yield from _sqlite_doubts(connection, shape.name)
         if shape.engine is not None:
             yield from _mysql_doubts(connection, shape)
 
 
 def _column_doubts(shape: Shape, name: str, column: Any) -> Iterator[str]:
-    where = f'The column {shape.table.name}.{name}'
+    where = f'The column {shape.name}.{name}'
     if name in shape.table.columns:
         if not found_tables.is_expected(shape.table.columns[name], column['type']):
             yield f'{where} is of an unexpected type: {column["type"]!r}.'
@@ -48,17 +48,18 @@ def _key_doubts(shape: Shape, shapes: Mapping[str, Shape]) -> Iterator[str]:
     expected = frozenset(column.name for column in shape.table.primary_key)
     if shape.primary_key != expected:
         found = ', '.join(sorted(shape.primary_key)) or 'nothing'
-        yield f'The primary key of {shape.table.name} is {found} instead of {", ".join(sorted(expected))}.'
-    for one in shape.lacks_foreign_keys():
-        (column,), referred = one.column_keys, one.referred_table.name
-        where = f'{shape.table.name}.{column}'
+        yield f'The primary key of {shape.name} is {found} instead of {", ".join(sorted(expected))}.'
+    for key in shape.lacks_foreign_keys():
+        (column,), referred = key.column_keys, key.referred_table.name
+        where = f'{shape.name}.{column}'
         elsewhere = shape.foreign_keys.get((column,))
         if elsewhere is not None:
             yield f'{where} refers to the table {elsewhere}.'
         elif shape.engine is not None and column in shape.columns and referred in shapes:
             types_ = shape.columns[column]['type'], shapes[referred].columns['id']['type']
             if type(types_[0]) is not type(types_[1]):
-                yield f'{where} is of the type {types_[0]!r} and cannot refer to {referred}.id, which is {types_[1]!r}.'
+                one = f'{shapes[referred].name}.id'
+                yield f'{where} is of the type {types_[0]!r} and cannot refer to {one}, which is {types_[1]!r}.'
 
 
 def _sqlite_doubts(connection: sa.Connection, name: str) -> Iterator[str]:
@@ -76,22 +77,22 @@ def _mysql_doubts(connection: sa.Connection, shape: Shape) -> Iterator[str]:
     )
     for row in connection.execute(query):
         for table, column in ((row.one, row.one_column), (row.other, row.other_column)):
-            if table == shape.table.name and column in shape.own_order:
+            if table == shape.name and column in shape.own_order:
                 yield f'The foreign key from {row.one}.{row.one_column} is on a text: drop it first.'
 
 
 def number_doubts(connection: sa.Connection, shapes: Mapping[str, Shape]) -> Iterator[str]:
     """Tables whose rows would not get an id by themselves."""
-    for name, shape in shapes.items():
+    for shape in shapes.values():
         id_ = shape.columns.get('id')
         # Resource classes get theirs from us.
-        if id_ is None or name == 'resource_classes':
+        if id_ is None or shape.table is tables.resource_classes:
             continue
         numbers = id_.get('autoincrement') is True or bool(id_.get('identity')) or bool(id_['default'])
         if connection.dialect.name == 'sqlite':
             numbers = str(id_['type']).upper() == 'INTEGER'
         if not numbers:
-            yield f'The column {name}.id does not number new rows by itself.'
+            yield f'The column {shape.name}.id does not number new rows by itself.'
 
 
 # Steps ---------------------------------------------------------------------------------------------------
@@ -222,22 +223,25 @@ def _as_single(value: float) -> float:
 
 
 def _ratio_on_postgresql(connection: sa.Connection) -> None:
-    connection.exec_driver_sql('ALTER TABLE inventories ALTER COLUMN allocation_ratio TYPE double precision')
-    for value in connection.exec_driver_sql('SELECT DISTINCT allocation_ratio FROM inventories').scalars().all():
-        change = sa.text('UPDATE inventories SET allocation_ratio = :new WHERE allocation_ratio = :old')
+    connection.exec_driver_sql('ALTER TABLE placement_inventories ALTER COLUMN allocation_ratio TYPE double precision')
+    for value in (
+        connection.exec_driver_sql('SELECT DISTINCT allocation_ratio FROM placement_inventories').scalars().all()
+    ):
+        change = sa.text('UPDATE placement_inventories SET allocation_ratio = :new WHERE allocation_ratio = :old')
         connection.execute(change, {'new': shortest(value), 'old': value})
-    connection.exec_driver_sql('ALTER TABLE inventories ALTER COLUMN allocation_ratio SET NOT NULL')
+    connection.exec_driver_sql('ALTER TABLE placement_inventories ALTER COLUMN allocation_ratio SET NOT NULL')
 
 
 def _ratio_on_mysql(connection: sa.Connection) -> None:
     """Through a second column, and exchanged at once, so that it can be cut short anywhere and done again."""
-    if _SPARE not in {column['name'] for column in sa.inspect(connection).get_columns('inventories')}:
-        connection.exec_driver_sql(f'ALTER TABLE inventories ADD COLUMN {_SPARE} DOUBLE NULL')
+    if _SPARE not in {column['name'] for column in sa.inspect(connection).get_columns('placement_inventories')}:
+        connection.exec_driver_sql(f'ALTER TABLE placement_inventories ADD COLUMN {_SPARE} DOUBLE NULL')
     # A sum is computed, and sent, as a double; the column itself would be sent with six digits.
     exact = 'allocation_ratio + 0e0'
-    for value in connection.scalars(sa.text(f'SELECT DISTINCT {exact} FROM inventories')).all():  # noqa: S608
-        change = sa.text(f'UPDATE inventories SET {_SPARE} = :new WHERE {exact} = :old')  # noqa: S608
+    for value in connection.scalars(sa.text(f'SELECT DISTINCT {exact} FROM placement_inventories')).all():  # noqa: S608
+        change = sa.text(f'UPDATE placement_inventories SET {_SPARE} = :new WHERE {exact} = :old')  # noqa: S608
         connection.execute(change, {'new': shortest(value), 'old': value})
     connection.exec_driver_sql(
-        f'ALTER TABLE inventories DROP COLUMN allocation_ratio, CHANGE COLUMN {_SPARE} allocation_ratio DOUBLE NOT NULL'
+        'ALTER TABLE placement_inventories DROP COLUMN allocation_ratio,'
+        f' CHANGE COLUMN {_SPARE} allocation_ratio DOUBLE NOT NULL'
     )

@@ -30,7 +30,9 @@ def check_references(connection: sa.Connection) -> None:
     """
     broken = connection.exec_driver_sql('PRAGMA foreign_key_check').all()
     if broken:
-        raise BrokenReferences(tables=', '.join(sorted({str(row[0]) for row in broken})))
+        theirs = {table.name: name for table, name in tables.THEIR_NAMES.items()}
+        names = {theirs.get(row[0], str(row[0])) for row in broken}
+        raise BrokenReferences(tables=', '.join(sorted(names)))
 
 
 def columns(shapes: Mapping[str, Shape]) -> Iterator[Step]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Mapping
 
 from placement.candidates.budget import Budget
-from placement.candidates.rows import Inventory
+from placement.candidates.providers import InventoryRecord
 from placement.candidates.search import search
 from placement.mirror.matching import Matching
 from placement.mirror.records import Record
@@ -18,7 +19,7 @@ NAMES = Names({number: name for name, number in CLASS_IDS.items()}, frozenset([*
 NOW = dt.datetime(2026, 1, 1, tzinfo=dt.timezone.utc)
 
 
-def records_of(world: list[RP], generation: int = 0) -> list[Record]:
+def records_of(world: list[RP], generation: int = 0, class_ids: Mapping[str, int] = CLASS_IDS) -> list[Record]:
     """The records of a world; the provider at place n has the id n + 1."""
     ids = {rp.name: number for number, rp in enumerate(world, start=1)}
     parents = {rp.name: rp.parent for rp in world}
@@ -33,7 +34,9 @@ def records_of(world: list[RP], generation: int = 0) -> list[Record]:
             parent_provider_uuid=f'uuid of {rp.parent}' if rp.parent else None,
             root_provider_uuid=f'uuid of {_top(rp.name, parents)}',
             modified=NOW,
-            inventories=tuple(sorted((CLASS_IDS[name], Inventory(**values)) for name, values in rp.inventory.items())),
+            inventories=tuple(
+                sorted((class_ids[name], InventoryRecord(**values)) for name, values in rp.inventory.items())
+            ),
             traits=frozenset(rp.traits),
             aggregates=frozenset(rp.aggregates),
         )

@@ -6,6 +6,7 @@ It shares nothing with ``placement.candidates``: it tries every combination and 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -67,6 +68,24 @@ def record(
         'allocation_ratio': allocation_ratio,
         'used': used,
     }
+
+
+def rp(
+    name: str,
+    parent: str | None = None,
+    aggregates: str = '',
+    traits: Iterable[str] = (),
+    shares: bool = False,
+    **inventory: int | dict[str, Any],
+) -> RP:
+    """A provider; inventory values are totals or ``record`` arguments."""
+    return RP(
+        name,
+        parent,
+        {rc: record(**value) if isinstance(value, dict) else record(value) for rc, value in inventory.items()},
+        set(traits) | ({SHARES} if shares else set()),
+        set(aggregates.split()),
+    )
 
 
 class Oracle:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import random
 from collections.abc import Hashable
 from dataclasses import replace
@@ -12,15 +11,12 @@ from typing import Any
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
+from placement.candidates.parts import compile_request
+from placement.candidates.providers import Anchor, InventoryRecord, Provider
 from placement.candidates.request import CandidateRequest, RequestGroup
-from placement.candidates.rows import Anchor, Inventory, Provider
 from placement.candidates.sharing import SharingIndex
 from placement.candidates.sites import AnchorSite, Candidate
-from placement.candidates.steps import compile_request
 from tests.support.candidates.oracle import RP, SHARES, Body, Group, Query, record
-
-#: A nightly run sets this to try so many times as many examples.
-EFFORT = int(os.environ.get('PLACEMENT_TEST_CANDIDATES_EFFORT', '1'))
 
 CLASSES = ['VCPU', 'MEMORY_MB', 'DISK_GB']
 TRAITS = ['HW_CPU_X86_AVX2', 'CUSTOM_RED']
@@ -31,9 +27,10 @@ MINORS = (10, 17, 21, 22, 24, 25, 28, 29, 29, 29)
 
 
 def thorough(examples: int) -> settings:
-    """Settings for a test that tries ``examples`` worlds in the default suite."""
+    """Settings for a test that tries ``examples`` worlds; a quarter of them unless Hypothesis' profile is thorough."""
+    everything = settings.get_current_profile_name() == 'thorough'
     return settings(
-        max_examples=examples * EFFORT,
+        max_examples=examples if everything else examples // 4,
         deadline=None,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
     )
@@ -53,7 +50,7 @@ class Rows:
                 uuid=rp.name,
                 root_id=ids[_top(rp.name, parents)],
                 parent_id=ids[rp.parent] if rp.parent else None,
-                inventories={rc: Inventory(**values) for rc, values in rp.inventory.items()},
+                inventories={rc: InventoryRecord(**values) for rc, values in rp.inventory.items()},
                 traits=frozenset(rp.traits),
                 aggregates=frozenset(rp.aggregates),
             )
@@ -100,8 +97,8 @@ def _shape(anchor: Anchor, request: CandidateRequest) -> Hashable:
     providers = anchor.tree + anchor.sharing
     roots = [anchor.tree[0] for _ in anchor.tree] + [None for _ in anchor.sharing]
     able = [
-        [step.refusal(one, root) is None for one, root in zip(providers, roots, strict=True)]
-        for step in compile_request(request).steps
+        [part.rejection(one, root) is None for one, root in zip(providers, roots, strict=True)]
+        for part in compile_request(request).parts
     ]
     of_tree = [[one.root_id for one in providers].index(other.root_id) for other in providers]
     told = [

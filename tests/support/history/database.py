@@ -10,9 +10,9 @@ _FAULTS = (
         'provider {0}: used of class {1} is {2}, its allocations are {3}',
         """
         SELECT p.uuid, i.resource_class_id, i.used, COALESCE(SUM(a.used), 0)
-        FROM inventories i
-        JOIN resource_providers p ON p.id = i.resource_provider_id
-        LEFT JOIN allocations a
+        FROM placement_inventories i
+        JOIN placement_resource_providers p ON p.id = i.resource_provider_id
+        LEFT JOIN placement_allocations a
             ON a.resource_provider_id = i.resource_provider_id AND a.resource_class_id = i.resource_class_id
         GROUP BY p.uuid, i.id, i.resource_class_id, i.used
         HAVING i.used <> COALESCE(SUM(a.used), 0)
@@ -22,19 +22,25 @@ _FAULTS = (
         'consumer {0}: allocation of class {1} on provider {2} without inventory',
         """
         SELECT a.consumer_id, a.resource_class_id, a.resource_provider_id
-        FROM allocations a
-        LEFT JOIN inventories i
+        FROM placement_allocations a
+        LEFT JOIN placement_inventories i
             ON a.resource_provider_id = i.resource_provider_id AND a.resource_class_id = i.resource_class_id
         WHERE i.id IS NULL
         """,
     ),
     (
         'consumer {0}: exists without allocations',
-        'SELECT c.uuid FROM consumers c LEFT JOIN allocations a ON a.consumer_id = c.uuid WHERE a.id IS NULL',
+        """
+        SELECT c.uuid FROM placement_consumers c
+        LEFT JOIN placement_allocations a ON a.consumer_id = c.uuid WHERE a.id IS NULL
+        """,
     ),
     (
         'consumer {0}: has allocations but does not exist',
-        'SELECT a.consumer_id FROM allocations a LEFT JOIN consumers c ON a.consumer_id = c.uuid WHERE c.id IS NULL',
+        """
+        SELECT a.consumer_id FROM placement_allocations a
+        LEFT JOIN placement_consumers c ON a.consumer_id = c.uuid WHERE c.id IS NULL
+        """,
     ),
 )
 

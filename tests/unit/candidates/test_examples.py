@@ -58,4 +58,4 @@ def test_limit_of_one_gives_one_of_the_table() -> None:
     rows = Rows(WORLDS['X4'])
     request = request_of(parsed('resources=SRIOV_NET_VF:1', 29))
     [candidate] = chosen(search(rows.sites(), request, Budget()), replace(request, limit=1), Budget())
-    assert rows.body(candidate) in bodies('oar0{SRIOV_NET_VF:1}; oar1{SRIOV_NET_VF:1}')
+    assert rows.body(candidate) in bodies('pf0{SRIOV_NET_VF:1}; pf1{SRIOV_NET_VF:1}')

@@ -15,8 +15,7 @@ from placement.candidates.reasons import Reason, Rejections
 from placement.candidates.request import CandidateRequest, RequestGroup
 from placement.candidates.search import Finder, Walk, breadth_first, chosen, search
 from placement.candidates.sites import Candidate, Placement, Site
-from tests.support.candidates.examples import rp
-from tests.support.candidates.oracle import RP, record
+from tests.support.candidates.oracle import RP, record, rp
 from tests.support.candidates.worlds import Rows
 
 
@@ -316,8 +315,8 @@ def test_reasons_are_counted_on_request() -> None:
 
 def test_all_reasons_of_one_inventory() -> None:
     inventory = Rows([RP('p', inventory={'VCPU': record(8, min_unit=2, max_unit=6, step_size=2, used=4)})])
-    refusal = inventory.providers['p'].inventories['VCPU'].refusal
-    assert [refusal(n) for n in (1, 2, 3, 4, 6, 7)] == [
+    rejection = inventory.providers['p'].inventories['VCPU'].rejection
+    assert [rejection(n) for n in (1, 2, 3, 4, 6, 7)] == [
         Reason.BELOW_MIN_UNIT,
         None,
         Reason.WRONG_STEP,

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from placement.candidates.collective import Traits
+from placement.candidates.providers import Provider
 from placement.candidates.reasons import Reason
 from placement.candidates.request import CandidateRequest, RequestGroup
-from placement.candidates.rows import Provider
 
 
 @dataclass(frozen=True)
-class Step:
-    """A part that goes to one provider: a numbered group whole, or one class of the unnumbered group.
+class Part:
+    """What goes to one provider: a numbered group whole, or one class of the unnumbered group.
 
     Steps that ask for the same are equal, whatever the number of their group.
     """
@@ -29,15 +29,15 @@ class Step:
         """A rough measure of how much it takes."""
         return sum(amount for _, amount in self.resources)
 
-    def refusal(self, provider: Provider, root: Provider | None) -> Reason | None:
-        """Return why ``provider`` cannot take this step, None when it can.
+    def rejection(self, provider: Provider, root: Provider | None) -> Reason | None:
+        """Return why ``provider`` cannot take this part, None when it can.
 
         ``root`` is the root of the anchor's tree when the provider belongs to it, None for a sharing provider of
         another tree: only tree members of the unnumbered group pass by their root's aggregates.
         """
         for name, amount in self.resources:
             inventory = provider.inventories.get(name)
-            reason = inventory.refusal(amount) if inventory else Reason.NO_INVENTORY
+            reason = inventory.rejection(amount) if inventory else Reason.NO_INVENTORY
             if reason:
                 return reason
         if not self.required <= provider.traits:
@@ -54,25 +54,25 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Plan:
+class CompiledRequest:
     """A request, compiled once for all anchors.
 
     ``collective`` are the traits that the unnumbered group requires, ``traits`` the same as sets of bits.
     """
 
-    steps: tuple[Step, ...]
+    parts: tuple[Part, ...]
     collective: frozenset[str]
     traits: Traits
     isolate: bool
     nested_aware: bool
 
 
-def compile_request(request: CandidateRequest) -> Plan:
-    """Turn request groups into steps."""
+def compile_request(request: CandidateRequest) -> CompiledRequest:
+    """Turn request groups into parts."""
     unnumbered = [group for group in request.groups if not group.use_same_provider]
     collective: frozenset[str] = frozenset().union(*(group.required for group in unnumbered))
-    return Plan(
-        steps=tuple(step for group in request.groups for step in _steps(group)),
+    return CompiledRequest(
+        parts=tuple(part for group in request.groups for part in _parts(group)),
         collective=collective,
         traits=Traits(collective),
         isolate=request.isolate,
@@ -80,9 +80,9 @@ def compile_request(request: CandidateRequest) -> Plan:
     )
 
 
-def _steps(group: RequestGroup) -> list[Step]:
-    parts = list(group.resources.items())
+def _parts(group: RequestGroup) -> list[Part]:
+    resources = tuple(group.resources.items())
     if group.use_same_provider:
-        return [Step(group.suffix, tuple(parts), group.required, group.forbidden, group.member_of, True)]
+        return [Part(group.suffix, resources, group.required, group.forbidden, group.member_of, True)]
     # Required traits of the unnumbered group are collective: no single provider has to have them.
-    return [Step(group.suffix, (part,), frozenset(), group.forbidden, group.member_of, False) for part in parts]
+    return [Part(group.suffix, (one,), frozenset(), group.forbidden, group.member_of, False) for one in resources]

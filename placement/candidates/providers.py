@@ -10,7 +10,7 @@ from placement import room
 from placement.candidates.reasons import Reason
 
 
-class Inventory(NamedTuple):
+class InventoryRecord(NamedTuple):
     """One inventory record. ``used`` is what all consumers hold of it together."""
 
     total: int
@@ -31,7 +31,7 @@ class Inventory(NamedTuple):
         """The most that one candidate may take: what is left, or ``max_unit`` when that is less."""
         return min(self.capacity - self.used, self.max_unit)
 
-    def refusal(self, amount: int) -> Reason | None:
+    def rejection(self, amount: int) -> Reason | None:
         """Return the part of the room rule that ``amount`` breaks, or None when there is room for it."""
         if amount > self.max_unit:
             return Reason.ABOVE_MAX_UNIT
@@ -58,7 +58,7 @@ class Provider:
     uuid: str
     root_id: int
     parent_id: int | None
-    inventories: Mapping[str, Inventory]
+    inventories: Mapping[str, InventoryRecord]
     traits: frozenset[str] | set[str]
     aggregates: frozenset[str] | set[str]
 

@@ -1,0 +1,82 @@
+"""Gives a database back to the deployment that it was adopted from: what an adoption did to names is undone.
+
+What it added stays: it is of no harm to the other service, and the next adoption finds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import sqlalchemy as sa
+
+from placement import exception
+from placement.db import migration, tables
+from placement.db.adoption import rows
+from placement.db.adoption.names import Names, keep_others_out
+from placement.db.adoption.plan import Plan, Reporter, Step, alone, make, shown
+
+#: In the order in which they can be dropped.
+_OF_OURS = (tables.changes.name, tables.writers.name, tables.VERSION_TABLE)
+
+
+class NothingToLeave(exception.PlacementError):
+    template = 'The database is not one of this service, so there is nothing to give back.'
+
+
+def look(engine: sa.Engine) -> Plan:
+    """What would be done, or what speaks against it. Changes nothing.
+
+    :raises NothingToLeave: the database is not one of this service.
+    :raises WrongSchema: it is one of another release.
+    """
+    with migration.locked(engine) as connection:
+        return shown(connection, _plan(connection))
+
+
+def carry_out(engine: sa.Engine, report: Reporter, others_are_stopped: bool = False) -> Plan:
+    """Give the database back, unless there are doubts; then nothing is changed.
+
+    One transaction on SQLite and PostgreSQL; elsewhere done again after it was cut short. Errors as for ``look``.
+
+    :param others_are_stopped: other connections to the database are none of this service.
+    :returns: what was done, or what speaks against it.
+    """
+    with migration.locked(engine) as connection:
+        plan = alone(connection, _plan(connection), others_are_stopped)
+        if not plan.doubts:
+            keep_others_out(connection, Names(connection))
+            make(connection, plan.steps, report)
+        return plan
+
+
+def _plan(connection: sa.Connection) -> Plan:
+    version = migration.version_on(connection)
+    if version is None:
+        raise NothingToLeave
+    if version != migration.head():
+        raise migration.WrongSchema(present=version, head=migration.head())
+    names = Names(connection)
+    doubts = list(names.doubts())
+    if doubts:
+        return Plan([], doubts)
+    return Plan(list(_steps(connection, names)), [], list(_notes(names)))
+
+
+def _steps(connection: sa.Connection, names: Names) -> Iterator[Step]:
+    # We give classes their ids, so that the counter of PostgreSQL has not moved.
+    yield from rows.sequences(connection, names)
+    yield from names.to_theirs()
+    yield Step(f'Drop the tables {", ".join(_OF_OURS)}.', _drop)
+
+
+def _drop(connection: sa.Connection) -> None:
+    for name in _OF_OURS:
+        connection.exec_driver_sql(f'DROP TABLE IF EXISTS {name}')
+
+
+def _notes(names: Names) -> Iterator[str]:
+    if 'alembic_version' not in names.present:
+        yield (
+            'There is no table alembic_version: this service made the database, and another one may not know how to'
+            ' use it.'
+        )

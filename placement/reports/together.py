@@ -1,0 +1,135 @@
+"""Why the parts of a request do not go together in trees where each of them could be served alone."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from placement.candidates.budget import Budget, Meter, OutOfSteps
+from placement.candidates.parts import compile_request
+from placement.candidates.providers import Anchor, Provider
+from placement.candidates.reasons import Reason, Rejections
+from placement.candidates.request import CandidateRequest
+from placement.candidates.search import Finder
+from placement.candidates.slots import Matcher, Slot
+from placement.mirror.matching import Matching, TreeSite
+from placement.mirror.state import State
+from placement.reports.obstacles import called
+
+#: How many kinds of trees to look into, and how many trees to name for each reason.
+_SHAPES, _NAMED = 100, 3
+
+#: These are found for a whole tree at once and need no count of what was tried in it.
+_OF_THE_TREE = (Reason.TOO_FEW_PROVIDERS, Reason.TOO_LITTLE_IN_ALL, Reason.TOO_FEW_WITH_ROOM)
+
+
+@dataclass(frozen=True)
+class TreeFact:
+    """One tree, known by its root, and what is the matter with it, in numbers where there are any."""
+
+    name: str
+    uuid: str
+    detail: str
+
+
+@dataclass
+class Together:
+    """The trees in which the parts do not go together for one reason, with some of them by name."""
+
+    reason: Reason
+    trees: int = 0
+    examples: list[TreeFact] = field(default_factory=list)
+
+    def as_data(self) -> dict[str, Any]:
+        """It in the types of JSON."""
+        return {
+            'reason': self.reason.name.lower(),
+            'trees': self.trees,
+            'examples': [asdict(one) for one in self.examples],
+        }
+
+
+def together(state: State, request: CandidateRequest, budget: Budget) -> list[Together]:
+    """Look into the trees where each part could be served, but not all at once; most trees first.
+
+    Trees that look alike are looked into once. What is beyond a bound is left out.
+
+    :param budget: what it may spend.
+    """
+    found: dict[Reason, Together] = {}
+    known: dict[Hashable, tuple[Reason, str] | None] = {}
+    spending = replace(budget, met=set())
+    for site in Matching(state, request).sites():
+        if not isinstance(site, TreeSite):
+            continue
+        if site.shape not in known:
+            if len(known) == _SHAPES or spending.exhausted:
+                break
+            known[site.shape] = _reason(request, site.anchor(), spending)
+        verdict = known[site.shape]
+        if verdict is not None:
+            reason, detail = verdict
+            entry = found.setdefault(reason, Together(reason))
+            entry.trees += 1
+            if len(entry.examples) < _NAMED:
+                root = site.block.records[site.first]
+                entry.examples.append(TreeFact(called(root), root.uuid, detail))
+    return sorted(found.values(), key=lambda one: -one.trees)
+
+
+def _reason(request: CandidateRequest, anchor: Anchor, budget: Budget) -> tuple[Reason, str] | None:
+    """Return the reason for one tree; None when there is a candidate or nothing was found out."""
+    rejections: Rejections = Counter()
+    budget.met.clear()
+    if any(placement is not None for placement in Finder(request, budget, rejections).placements(anchor)):
+        return None
+    if budget.met:
+        # It was given up on.
+        return None
+    between: Counter[Reason] = Counter()
+    for (_, reason), times in rejections.items():
+        if reason.between_groups:
+            between[reason] += times
+    if not between:
+        return None
+    reason = next((one for one in _OF_THE_TREE if one in between), between.most_common(1)[0][0])
+    return reason, _detail(request, anchor, reason, budget)
+
+
+def _detail(request: CandidateRequest, anchor: Anchor, reason: Reason, budget: Budget) -> str:
+    try:
+        slots = Matcher(compile_request(request)).slots(anchor, Meter(budget))
+    except OutOfSteps:
+        return reason.value
+    if reason is Reason.TOO_FEW_PROVIDERS:
+        return _too_few(slots) or reason.value
+    if reason is Reason.TOO_LITTLE_IN_ALL:
+        return _too_little(slots, anchor.tree + anchor.sharing) or reason.value
+    return reason.value
+
+
+def _too_few(slots: Sequence[Slot]) -> str:
+    """Find groups of which there are more than providers that would do for them."""
+    isolated = [slot for slot in slots if slot.isolated]
+    for wide in sorted({slot.options for slot in isolated}, key=len):
+        within = [slot for slot in isolated if set(slot.options) <= set(wide)]
+        if len(within) > len(wide):
+            groups = sorted((slot.part.group for slot in within), key=int)
+            names = ', '.join(f'resources{group}' for group in groups[:4])
+            more = f' and {len(groups) - 4} more' if len(groups) > 4 else ''
+            have = f'{len(wide)} provider{" does" if len(wide) == 1 else "s do"}'
+            return f'{names}{more} need {len(within)} different providers, and only {have}'
+    return ''
+
+
+def _too_little(slots: Sequence[Slot], providers: Sequence[Provider]) -> str:
+    for name in dict.fromkeys(name for slot in slots for name, _ in slot.part.resources):
+        asking = [slot for slot in slots if name in dict(slot.part.resources)]
+        wanted = sum(dict(slot.part.resources)[name] for slot in asking)
+        positions = {position for slot in asking for position in slot.options}
+        left = sum(providers[position].inventories[name].headroom for position in positions)
+        if len(asking) > 1 and wanted > left:
+            return f'{wanted} of {name} asked for in all, {left} left with those that would do'
+    return ''

@@ -1,0 +1,222 @@
+"""What an explanation of a search says is true: its numbers against the brute-force oracle, over random worlds."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+
+from hypothesis import event, given
+
+from placement.candidates.budget import Budget
+from placement.mirror.state import Names, State
+from placement.reports.explanation import Explanation, Options, explain
+from placement.reports.rules import Kind, Rule
+from tests.support.candidates.mirrored import records_of
+from tests.support.candidates.oracle import RP, SHARES, Body, Group, Oracle, Query
+from tests.support.candidates.worlds import TRAITS, queries, request_of, thorough, tight_worlds, worlds
+
+CLASSES = ['VCPU', 'MEMORY_MB', 'DISK_GB', 'VGPU']
+CLASS_IDS = {name: number for number, name in enumerate(CLASSES)}
+NAMES = Names(dict(enumerate(CLASSES)), frozenset([*TRAITS, SHARES]))
+MINORS = (10, 17, 22, 24, 25, 29, 29, 29)
+
+
+def state_of(world: list[RP]) -> State:
+    return State.of(NAMES, records_of(world, class_ids=CLASS_IDS), 3)
+
+
+def explained(world: list[RP], query: Query) -> Explanation:
+    return explain(state_of(world), request_of(query), Options())
+
+
+def dropped(query: Query, rules: list[Rule]) -> Query | None:
+    """The query without some of its rules, worked on as a person would edit it."""
+    groups = copy.deepcopy(query.groups)
+    policy, minor, gone = query.policy, query.minor, set()
+    for rule in rules:
+        if rule.kind is Kind.GROUP_POLICY:
+            policy = 'none'
+        elif rule.kind is Kind.MICROVERSION:
+            minor = 29
+        elif rule.kind is Kind.GROUP:
+            gone.add([suffix for suffix in rule.suffixes if suffix not in gone][-1])
+        else:
+            for group in groups:
+                if group.number in rule.suffixes:
+                    _edit(group, rule)
+    left = [group for group in groups if group.resources and group.number not in gone]
+    return replace(query, groups=left, policy=policy, minor=minor) if left else None
+
+
+def _edit(group: Group, rule: Rule) -> None:
+    if rule.kind is Kind.RESOURCES:
+        group.resources.pop(rule.subject.split(':')[0], None)
+    elif rule.kind is Kind.REQUIRED:
+        group.required = group.required - {rule.subject}
+    elif rule.kind is Kind.FORBIDDEN:
+        group.forbidden = group.forbidden - {rule.subject}
+    else:
+        group.member_of = [any_of for any_of in group.member_of if ','.join(sorted(any_of)) != rule.subject]
+
+
+def check(world: list[RP], query: Query) -> Explanation:
+    told = explained(world, query)
+    oracle = Oracle(world)
+    assert told.candidates == len(oracle.candidates(query))
+    assert told.sentence.endswith('.')
+    assert '\n' not in told.sentence
+    for what_if in told.what_ifs:
+        rest = dropped(query, [what_if.rule])
+        found = None if rest is None else len(oracle.candidates(rest))
+        if what_if.bounded:
+            assert found is not None
+            assert what_if.candidates is not None
+            assert 250 < what_if.candidates < found, what_if
+        else:
+            assert what_if.candidates == found, what_if
+    if not told.candidates:
+        check_blame(world, query, told)
+        check_obstacles(world, query, told)
+        check_nearest(world, query, told)
+    return told
+
+
+def check_blame(world: list[RP], query: Query, told: Explanation) -> None:
+    assert told.blamed
+    event(f'{len(told.blamed)} to blame: {told.blamed[0].kind.value}')
+    rest = dropped(query, list(told.blamed))
+    assert rest is None or Oracle(world).candidates(rest)
+    if len(told.blamed) > 1 and rest is not None:
+        for rule in told.blamed:
+            fewer = dropped(query, [one for one in told.blamed if one is not rule])
+            assert fewer is not None
+            assert not Oracle(world).candidates(fewer), rule
+
+
+def check_obstacles(world: list[RP], query: Query, told: Explanation) -> None:
+    """Of those who meet everything else, in a tree that has candidates otherwise, nobody meets the rule."""
+    oracle = Oracle(world)
+    for obstacle in told.obstacles:
+        others = [rule for rule in told.blamed if rule != obstacle.rule] if obstacle.rule in told.blamed else []
+        base = dropped(query, others) if others else query
+        if base is None or 'not beside' in obstacle.cause:
+            continue
+        event(f'obstacle: {obstacle.rule.kind.value}')
+        asked = next(group for group in base.groups if group.number in obstacle.rule.suffixes)
+        other = copy.deepcopy(asked)
+        _edit(other, obstacle.rule)
+        for root in _with_candidates(oracle, dropped(base, [obstacle.rule])):
+            for name in {*oracle.tree(root), *oracle.reaching(root)}:
+                if _meets(oracle, name, root, other, obstacle.rule):
+                    assert not _meets(oracle, name, root, asked, obstacle.rule), (name, obstacle)
+
+
+def _with_candidates(oracle: Oracle, query: Query | None) -> set[str]:
+    """The roots of the trees at which a query has candidates; all when nothing is asked for."""
+    roots = {oracle.root(name) for name in oracle.rps}
+    if query is None:
+        return roots
+    bodies = [{name for name, _, _ in body} for body in oracle.candidates(query)]
+    return {root for root in roots if any(body <= {*oracle.tree(root), *oracle.reaching(root)} for body in bodies)}
+
+
+def _meets(oracle: Oracle, name: str, root: str, group: Group, rule: Rule) -> bool:
+    """Whether a provider can serve a group, or for the unnumbered group a class of it, as far as ``rule`` is about."""
+    provider = oracle.rps[name]
+    judged = [name] if group.number or name not in oracle.tree(root) else [name, root]
+    if group.forbidden & provider.traits or not any(oracle.inside(one, group.member_of) for one in judged):
+        return False
+    if group.number:
+        return group.required <= provider.traits and all(oracle.room(name, *one) for one in group.resources.items())
+    if rule.kind is Kind.RESOURCES:
+        wanted = rule.subject.split(':')[0]
+        return wanted not in group.resources or oracle.room(name, wanted, group.resources[wanted])
+    if rule.kind is Kind.REQUIRED and rule.subject in group.required and rule.subject not in provider.traits:
+        return False
+    return any(oracle.room(name, *one) for one in group.resources.items())
+
+
+def check_nearest(world: list[RP], query: Query, told: Explanation) -> None:
+    oracle = Oracle(world)
+    for near in told.nearest:
+        if near.resource_class is not None:
+            event('nearest: full')
+            assert near.wanted is not None
+            assert near.left is not None
+            changed = copy.deepcopy(world)
+            record = next(rp for rp in changed if rp.name == near.name).inventory[near.resource_class]
+            assert near.left == int(oracle.capacity(near.name, near.resource_class)) - record['used'] < near.wanted
+            record['used'] -= near.wanted - near.left
+            assert record['used'] >= 0
+            assert Oracle(changed).candidates(query), near
+        else:
+            event('nearest: tree')
+            rests = [[one.rule] for one in told.what_ifs if str(one.rule) in near.lacks] or [list(told.blamed)]
+            rests = [list(told.blamed)] if len(told.blamed) > 1 else rests
+            found: set[Body] = set()
+            for rules in rests:
+                rest = dropped(query, rules)
+                found |= oracle.candidates(rest) if rest else set()
+            reached = {oracle.root(name) for body in found for name, _, _ in body}
+            assert near.name in reached
+
+
+@thorough(400)
+@given(worlds(), queries(MINORS))
+def test_numbers_and_names_are_true(world: list[RP], query: Query) -> None:
+    told = check(world, query)
+    event(f'found: {min(told.candidates, 1)}')
+
+
+@thorough(100)
+@given(tight_worlds())
+def test_groups_that_compete(case: tuple[list[RP], Query]) -> None:
+    world, query = case
+    told = check(world, query)
+    if not told.candidates and told.stages[-1].trees:
+        event('together')
+        assert told.together
+        assert told.together[0].examples[0].name == 'root'
+
+
+@thorough(200)
+@given(worlds(), queries((21, 24, 29), most=1))
+def test_each_condition_is_counted_as_it_is(world: list[RP], query: Query) -> None:
+    """Those who pass the conditions of a group up to each one, ``member_of`` by a root's aggregates included."""
+    told = explained(world, query)
+    oracle = Oracle(world)
+    for group in query.groups:
+        stages = [stage for stage in told.stages if stage.suffixes == (group.number,)]
+        passing = set(oracle.rps)
+        member_of: list[set[str]] = []
+        for stage in stages:
+            if stage.rule == 'resources':
+                rc, amount = stage.subject.split(':')
+                passing = passing if group.number else set(oracle.rps)
+                member_of = member_of if group.number else []
+                passing = {name for name in passing if oracle.room(name, rc, int(amount))}
+            elif stage.rule == 'required' and not group.number:
+                assert stage.providers == sum(stage.subject in rp.traits for rp in world)
+                continue
+            elif stage.rule == 'required':
+                passing = {name for name in passing if stage.subject in oracle.rps[name].traits}
+            elif stage.rule == 'forbidden':
+                passing = {name for name in passing if stage.subject not in oracle.rps[name].traits}
+            else:
+                member_of.append(set(stage.subject.split(',')))
+                judged = {name: [name] if group.number else [name, oracle.root(name)] for name in passing}
+                passing = {n for n in passing if any(oracle.inside(one, member_of) for one in judged[n])}
+            assert stage.providers == len(passing), stage
+
+
+def test_a_bound_is_told() -> None:
+    world = [RP(f'host{n}', inventory={'VCPU': {**_VCPU}}) for n in range(5)]
+    query = Query([Group('', {'VCPU': 1}, {TRAITS[0]})])
+    told = explain(state_of(world), request_of(query), Options(Budget(), most_candidates=3))
+    assert [(str(one.rule), str(one)) for one in told.what_ifs] == [
+        ('resources VCPU:1', 'nothing else is asked for'),
+        (f'required {TRAITS[0]}', 'at least 3'),
+    ]
+
+
+_VCPU = {'total': 4, 'reserved': 0, 'min_unit': 1, 'max_unit': 4, 'step_size': 1, 'allocation_ratio': 1.0, 'used': 0}

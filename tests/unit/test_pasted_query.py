@@ -1,0 +1,103 @@
+"""The query for candidates in what people paste, and what is said of parameters that a microversion lacks."""
+
+from __future__ import annotations
+
+import pytest
+
+from placement.reports import pasted_query
+
+QUERY = 'resources=VCPU%3A4,MEMORY_MB:512&required=HW_CPU_X86_AVX2,!CUSTOM_A&limit=10'
+PATH = f'/allocation_candidates?{QUERY}'
+OURS = f'127.0.0.1 "GET {PATH}" status: 200 len: 53 microversion: 1.25 time: 0.004321'
+
+
+@pytest.mark.parametrize(
+    ('text', 'version'),
+    [
+        (QUERY, None),
+        (f'?{QUERY}', None),
+        (f'  {QUERY}\n', None),
+        (PATH, None),
+        (f'allocation_candidates?{QUERY}', None),
+        (f'/placement{PATH}', None),
+        (f'http://[::1]:8778/placement{PATH}#top', None),
+        (f'GET {PATH}', None),
+        (OURS, '1.25'),
+        (f'2026-11-22 04:00:00.123 7 INFO placement.web.request_log [None req-1 a b - - c d] {OURS}', '1.25'),
+        (f'Nov 22 04:00:00 node placement-api[77]: 2026-11-22 04:00:00.123 7 INFO x [-] {OURS}', '1.25'),
+        (f'10.0.0.1 - - [22/Nov/2026:04:00:00 +0000] "GET /placement{PATH} HTTP/1.1" 200 53 "-" "nova/1"', None),
+        (f'10.0.0.1 - admin [22/Nov/2026:04:00:00 +0000] "GET {PATH} HTTP/1.1" 200 53 "http://a/b?c=d" "x" "-"', None),
+        (
+            f'... INFO placement.handlers.allocation_candidate [-] No allocation candidates for {QUERY}: resources ...',
+            None,
+        ),
+        (f'WARNING x [-] Stopped at [placement] max_search_steps = 10, max_x = 5 for {QUERY}', None),
+        (
+            f'REQ: curl -g -i -X GET "https://p.example{PATH}" -H "OpenStack-API-Version: placement 1.17" -H "A: b"',
+            '1.17',
+        ),
+        (f"curl -s 'http://127.0.0.1:8778{PATH}' -H 'OpenStack-API-Version: placement 1.29'", '1.29'),
+    ],
+)
+def test_what_people_have(text: str, version: str | None) -> None:
+    assert pasted_query.read(text) == (QUERY, version)
+
+
+@pytest.mark.parametrize(
+    ('text', 'told'),
+    [
+        ('', 'There is no query for candidates'),
+        ('VCPU:4', 'There is no query for candidates'),
+        ('no = valid host', 'There is no query for candidates'),
+        ('/allocation_candidates', 'nothing is asked for'),
+        ('http://127.0.0.1:8778/allocation_candidates/', 'nothing is asked for'),
+        ('/resource_providers?resources=VCPU:4', 'not about candidates'),
+        ('127.0.0.1 "GET /usages?project_id=a" status: 200 len: 1 microversion: 1.9 time: 0.1', 'not about candidates'),
+        (f'127.0.0.1 "GET {PATH}..." status: 200', 'cut this query off'),
+    ],
+)
+def test_what_has_no_query(text: str, told: str) -> None:
+    with pytest.raises(pasted_query.NoQuery, match=told):
+        pasted_query.read(text)
+
+
+@pytest.mark.parametrize(
+    ('query', 'told'),
+    [
+        ('resources=VCPU:1&in_tree=x', 'in_tree needs 1.31'),
+        ('resources1=VCPU:1&in_tree1=x', 'in_tree1 needs 1.31'),
+        ('resources=VCPU:1&member_of=!in:x', '! in member_of needs 1.32'),
+        ('resources1=VCPU:1&member_of1=%21x', '! in member_of1 needs 1.32'),
+        ('resources_NET1=VCPU:1', 'resources_NET1 needs 1.33'),
+        ('resources1=VCPU:1&required_a=b', 'required_a needs 1.33'),
+        ('resources=VCPU:1&in_tree_COMPUTE=x', 'in_tree_COMPUTE needs 1.33'),
+        ('resources=VCPU:1&root_required=A', 'root_required needs 1.35'),
+        ('resources1=VCPU:1&same_subtree=1,2', 'same_subtree needs 1.36'),
+        ('resources=VCPU:1&required=in:A,B', 'in: in required needs 1.39'),
+    ],
+)
+def test_parameters_of_later_microversions(query: str, told: str) -> None:
+    assert pasted_query.unknown(query, (1, 29), (1, 29)) == f'{told}, this service speaks 1.29.'
+
+
+@pytest.mark.parametrize(
+    ('query', 'minor', 'told'),
+    [
+        ('resources=VCPU:1&limit=5', 15, 'limit needs 1.16'),
+        ('resources=VCPU:1&required=A', 16, 'required needs 1.17'),
+        ('resources=VCPU:1&member_of=a', 20, 'member_of needs 1.21'),
+        ('resources=VCPU:1&required=!A', 21, '! in required needs 1.22'),
+        ('resources=VCPU:1&member_of=a&member_of=b', 23, 'member_of given twice needs 1.24'),
+        ('resources1=VCPU:1', 24, 'resources1 needs 1.25'),
+        ('resources=VCPU:1&group_policy=none', 24, 'group_policy needs 1.25'),
+    ],
+)
+def test_parameters_that_the_request_is_too_old_for(query: str, minor: int, told: str) -> None:
+    expected = f'{told}, this is a request of 1.{minor} (see --microversion).'
+    assert pasted_query.unknown(query, (1, minor), (1, 29)) == expected
+    assert pasted_query.unknown(query, (1, minor + 1), (1, 29)) is None
+
+
+def test_no_parameter_at_all() -> None:
+    assert pasted_query.unknown('banana=1', (1, 29), (1, 29)) == 'banana is no parameter of GET /allocation_candidates.'
+    assert pasted_query.unknown(QUERY, (1, 29), (1, 29)) is None
