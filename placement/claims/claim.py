@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import sqlalchemy as sa
 from oslo_db import exception as db_exc
@@ -25,7 +25,7 @@ from placement.claims import consumer_records, holding, owners, refusal, usage_m
 from placement.claims.request import ConsumerClaim, Wish
 from placement.claims.usage_moves import InventoryKey
 from placement.db import api as db_api
-from placement.db import changes, statements, tables
+from placement.db import changes, generation, statements, tables
 from placement.db.api import Database
 from placement.db.together import Together
 
@@ -68,7 +68,7 @@ def _give_up(tx: sa.Connection, claim: ConsumerClaim) -> None:
     held = _take(tx, claim.consumer_uuid)
     _check_generation(claim, held.generations().get(claim.consumer_uuid))
     together = Together(tx)
-    _bump_providers(together, held.provider_ids())
+    generation.bump_all(together, held.provider_ids())
     usage_moves.add(together, held.amounts(), {}, _start_over)
     changes.usage(tx, held.provider_ids())
     together.run_last()
@@ -104,7 +104,7 @@ def _replace(db: Database, tx: sa.Connection, claims: Sequence[ConsumerClaim]) -
 
     together = Together(tx)
     consumer_records.write(together, owned, held.consumers)
-    _bump_providers(together, touched)
+    generation.bump_all(together, touched)
     usage_moves.add(together, held.amounts(), _by_slot(wishes), refuse)
     _delete_rows(together, held)
     _insert_rows(together, wishes)
@@ -192,29 +192,6 @@ def _owned(tx: sa.Connection, claims: Sequence[ConsumerClaim], held: holding.Hel
         )
         for claim in claims
     ]
-
-
-def _bump_providers(together: Together, provider_ids: set[int]) -> None:
-    """Move the generations. Added to whatever they are now: two claims that both fit need not refuse each other."""
-    for batch in statements.batches(sorted(provider_ids)):
-        together.add(_bump(together.tx.dialect.name, len(batch)), *_bump_values(together.tx, batch))
-
-
-@functools.lru_cache(maxsize=128)
-def _bump(dialect: str, count: int) -> str:
-    """The statement that moves ``count`` generations, in the order of their ids."""
-    moved = 'UPDATE placement_resource_providers SET generation = generation + 1, updated_at = ?'
-    which = f'id IN ({statements.marks(count)})'
-    if dialect != 'postgresql' or count == 1:
-        return f'{moved} WHERE {which}'
-    held = f'SELECT id AS held_id FROM placement_resource_providers WHERE {which} ORDER BY id FOR NO KEY UPDATE'  # noqa: S608
-    return f'WITH held AS ({held}) {moved} FROM held WHERE id = held_id'
-
-
-def _bump_values(tx: sa.Connection, provider_ids: Sequence[int]) -> list[Any]:
-    moment = statements.now(tx)
-    first = tx.dialect.name == 'postgresql' and len(provider_ids) > 1
-    return [*provider_ids, moment] if first else [moment, *provider_ids]
 
 
 def _delete_rows(together: Together, held: holding.Held) -> None:

@@ -10,15 +10,16 @@ from oslo_config import cfg
 
 from placement import conf as placement_conf
 from placement import exception
-from placement.cmd import dev_database, manage_audit, manage_db, manage_explain, manage_tree, output
+from placement.cmd import dev_database, manage_audit, manage_db, manage_explain, manage_openapi, manage_tree, output
 from placement.db.api import Database
 
 #: Exit code of a command that could not do what it was asked.
 FAILED = 127
 
 #: One module for each command; each has ``add_parser(subparsers)``, which sets ``run(args, conf, db) -> exit code``,
-#: and ``needs_schema=False`` if it works on a database without our schema.
-_COMMANDS = (manage_db, manage_audit, manage_tree, manage_explain)
+#: and ``needs_schema=False`` if it works on a database without our schema, or ``needs_database=False`` if it needs
+#: neither configuration nor database: ``run(args) -> exit code``.
+_COMMANDS = (manage_db, manage_audit, manage_tree, manage_explain, manage_openapi)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -29,6 +30,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     args = _parser().parse_args(argv)
     output.warn_of_installation('placement-manage')
+    if not args.needs_database:
+        return int(args.run(args))
     try:
         conf = _configuration(args.config_file)
         # A change of the schema may keep the server busy for longer than a request may take.
@@ -74,7 +77,7 @@ def _parser() -> argparse.ArgumentParser:
         ' environment variable OS_PLACEMENT_DATABASE__CONNECTION; without either, that of placement-api --dev in the'
         ' current directory.',
     )
-    parser.set_defaults(needs_schema=True)
+    parser.set_defaults(needs_schema=True, needs_database=True)
     output.add_common_options(parser)
     commands = parser.add_subparsers(title='commands', metavar='COMMAND', required=True)
     for module in _COMMANDS:

@@ -14,6 +14,7 @@ from placement.objects.provider_parts import Provider
 from placement.objects.resource_provider import ResourceProvider
 from placement.policies import aggregate as policies
 from placement.schemas import aggregate as schema
+from placement.schemas import shown
 from placement.web import microversion, util
 from placement.web.answers import Answer
 from placement.web.context import RequestContext
@@ -31,7 +32,7 @@ def _response(req: webob.Request, provider: ResourceProvider | Provider, aggrega
     return util.json_response(req, body, last_modified=modified.now())
 
 
-@operation(Accepts(JSON), Since('1.1'), Allowed(policies.LIST))
+@operation(Accepts(JSON), Since('1.1'), Allowed(policies.LIST), gives={200: shown.AGGREGATES})
 def get_aggregates(req: webob.Request, context: RequestContext) -> webob.Response:
     """Show the aggregates that a provider is in."""
     provider, aggregates = aggregate.get_with_provider(context, util.wsgi_path_item(req.environ, 'uuid'))
@@ -39,13 +40,14 @@ def get_aggregates(req: webob.Request, context: RequestContext) -> webob.Respons
 
 
 @operation(
-    Reads(JSON),
+    Reads(JSON, schema.PUT),
     Since('1.1'),
     Allowed(policies.UPDATE),
     failures=(
         Answer(exception.ProviderGenerationMismatch, "Resource provider's generation already changed."),
         Answer(exception.ConcurrentUpdate, 'Update conflict: {error}'),
     ),
+    gives={200: shown.AGGREGATES},
 )
 def set_aggregates(req: webob.Request, context: RequestContext) -> webob.Response:
     """Replace the aggregates of a provider; from 1.19 guarded by, and moving, its generation."""

@@ -17,6 +17,7 @@ from placement.objects.consumer import Consumer
 from placement.objects.provider_parts import Provider
 from placement.policies import allocation as policies
 from placement.schemas import allocation as schema
+from placement.schemas import shown
 from placement.web import microversion, util
 from placement.web.answers import Answer
 from placement.web.context import RequestContext
@@ -83,7 +84,7 @@ def _claim(req: webob.Request, consumer_uuid: str, data: dict[str, Any]) -> Cons
     )
 
 
-@operation(Accepts(JSON), Allowed(policies.LIST))
+@operation(Accepts(JSON), Allowed(policies.LIST), gives={200: shown.CONSUMER_ALLOCATIONS})
 def list_for_consumer(req: webob.Request, context: RequestContext) -> webob.Response:
     """Show what a consumer has; for one that nobody knows, nothing."""
     uuid = _as_consumer(util.wsgi_path_item(req.environ, 'consumer_uuid'))
@@ -96,6 +97,7 @@ def list_for_consumer(req: webob.Request, context: RequestContext) -> webob.Resp
     Accepts(JSON),
     Allowed(policies.RP_LIST),
     failures=(Answer(exception.ResourceProviderNotFound, "Resource provider '{uuid}' not found: {error}"),),
+    gives={200: shown.PROVIDER_ALLOCATIONS},
 )
 def list_for_resource_provider(req: webob.Request, context: RequestContext) -> webob.Response:
     """Show who has what of a provider."""
@@ -105,7 +107,7 @@ def list_for_resource_provider(req: webob.Request, context: RequestContext) -> w
 
 
 @operation(
-    Reads(JSON),
+    Reads(JSON, schema.PUT),
     Allowed(policies.UPDATE),
     failures=(
         _WRONG_GENERATION,
@@ -116,6 +118,7 @@ def list_for_resource_provider(req: webob.Request, context: RequestContext) -> w
             exc.HTTPBadRequest,
         ),
     ),
+    gives={204: None},
 )
 def set_allocations_for_consumer(req: webob.Request, context: RequestContext) -> webob.Response:
     """Replace all allocations of one consumer."""
@@ -129,13 +132,14 @@ def set_allocations_for_consumer(req: webob.Request, context: RequestContext) ->
 
 @operation(
     Since('1.13'),
-    Reads(JSON),
+    Reads(JSON, schema.POST),
     Allowed(policies.MANAGE),
     failures=(
         _WRONG_GENERATION,
         _CHANGED,
         Answer(exception.ResourceClassNotFound, 'Unable to allocate inventory {error}', exc.HTTPBadRequest),
     ),
+    gives={204: None},
 )
 def set_allocations(req: webob.Request, context: RequestContext) -> webob.Response:
     """Replace all allocations of every consumer that the body names, together or not at all."""
@@ -155,6 +159,7 @@ def set_allocations(req: webob.Request, context: RequestContext) -> webob.Respon
 @operation(
     Allowed(policies.DELETE),
     failures=(Answer(exception.AllocationsNotFound, "No allocations for consumer '{consumer_uuid}'"),),
+    gives={204: None},
 )
 def delete_allocations(req: webob.Request, context: RequestContext) -> webob.Response:
     """Remove all allocations of a consumer, whatever its generation."""

@@ -20,6 +20,8 @@ from placement.objects import candidate_bounds
 from placement.objects.allocation_candidate import AllocationCandidates
 from placement.policies import allocation_candidate as policies
 from placement.reports import account
+from placement.schemas import allocation_candidate as schema
+from placement.schemas import shown
 from placement.web import microversion, request_log, util
 from placement.web.answers import Answer
 from placement.web.context import RequestContext
@@ -40,6 +42,8 @@ LOG = log.getLogger(__name__)
         ),
         Answer(exception.TraitNotFound, '{error}', exc.HTTPBadRequest),
     ),
+    query=schema.GET,
+    gives={200: shown.CANDIDATES},
 )
 def list_allocation_candidates(req: webob.Request, context: RequestContext) -> webob.Response:
     """Find the candidates for the request in the query string."""

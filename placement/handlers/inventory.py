@@ -16,6 +16,7 @@ from placement.objects.provider_parts import Provider
 from placement.objects.resource_provider import ResourceProvider
 from placement.policies import inventory as policies
 from placement.schemas import inventory as schema
+from placement.schemas import shown
 from placement.web import error_document, microversion, util
 from placement.web.answers import Answer
 from placement.web.context import RequestContext
@@ -62,7 +63,7 @@ def _make(req: webob.Request, provider: ResourceProvider, resource_class: str, r
     raise exception.InvalidInventoryCapacity(resource_class=resource_class, uuid=provider.uuid, rule=rule)
 
 
-@operation(Accepts(JSON), Allowed(policies.LIST))
+@operation(Accepts(JSON), Allowed(policies.LIST), gives={200: shown.INVENTORIES})
 def get_inventories(req: webob.Request, context: RequestContext) -> webob.Response:
     """Show all inventories of a provider."""
     provider, inventories = InventoryList.get_with_provider(context, util.wsgi_path_item(req.environ, 'uuid'))
@@ -70,7 +71,7 @@ def get_inventories(req: webob.Request, context: RequestContext) -> webob.Respon
 
 
 @operation(
-    Reads(JSON),
+    Reads(JSON, schema.POST_ONE),
     Allowed(policies.CREATE),
     failures=(
         Answer(exception.Invalid, 'Unable to create inventory for resource provider {uuid}: {error}'),
@@ -82,6 +83,7 @@ def get_inventories(req: webob.Request, context: RequestContext) -> webob.Respon
         Answer(exception.InventoryExists, 'Update conflict: {error}', code=error_document.CONCURRENT_UPDATE),
         Answer(exception.ConcurrentUpdate, 'Update conflict: {error}'),
     ),
+    gives={201: shown.INVENTORY},
 )
 def create_inventory(req: webob.Request, context: RequestContext) -> webob.Response:
     """Add the inventory of one class."""
@@ -95,7 +97,7 @@ def create_inventory(req: webob.Request, context: RequestContext) -> webob.Respo
 
 
 @operation(
-    Reads(JSON),
+    Reads(JSON, schema.PUT_ALL),
     Allowed(policies.UPDATE),
     failures=(
         Answer(exception.Invalid, 'Unable to update inventory for resource provider {uuid}: {error}'),
@@ -108,6 +110,7 @@ def create_inventory(req: webob.Request, context: RequestContext) -> webob.Respo
         Answer(exception.ProviderGenerationMismatch),
         Answer(exception.ConcurrentUpdate, 'update conflict: {error}'),
     ),
+    gives={200: shown.INVENTORIES},
 )
 def set_inventories(req: webob.Request, context: RequestContext) -> webob.Response:
     """Replace all inventories of a provider by those in the body."""
@@ -123,6 +126,7 @@ def set_inventories(req: webob.Request, context: RequestContext) -> webob.Respon
     Since('1.5', otherwise=405),
     Allowed(policies.DELETE),
     failures=(Answer(exception.ConcurrentUpdate, 'Unable to delete inventory for resource provider {uuid}: {error}'),),
+    gives={204: None},
 )
 def delete_inventories(req: webob.Request, context: RequestContext) -> webob.Response:
     """Remove all inventories of a provider."""
@@ -130,7 +134,7 @@ def delete_inventories(req: webob.Request, context: RequestContext) -> webob.Res
     return util.empty_response(req, 204)
 
 
-@operation(Accepts(JSON), Allowed(policies.SHOW))
+@operation(Accepts(JSON), Allowed(policies.SHOW), gives={200: shown.INVENTORY})
 def get_inventory(req: webob.Request, context: RequestContext) -> webob.Response:
     """Show the inventory of one class."""
     uuid, resource_class = (util.wsgi_path_item(req.environ, name) for name in ('uuid', 'resource_class'))
@@ -139,13 +143,14 @@ def get_inventory(req: webob.Request, context: RequestContext) -> webob.Response
 
 
 @operation(
-    Reads(JSON),
+    Reads(JSON, schema.PUT_ONE),
     Allowed(policies.UPDATE),
     failures=(
         Answer(exception.Invalid, 'Unable to update inventory for resource provider {uuid}: {error}'),
         Answer(exception.ProviderGenerationMismatch),
         Answer(exception.ConcurrentUpdate, 'update conflict: {error}'),
     ),
+    gives={200: shown.INVENTORY},
 )
 def update_inventory(req: webob.Request, context: RequestContext) -> webob.Response:
     """Overwrite the inventory of one class, which must exist."""
@@ -170,6 +175,7 @@ def update_inventory(req: webob.Request, context: RequestContext) -> webob.Respo
         ),
         Answer(exception.ConcurrentUpdate, 'Unable to delete inventory of class {resource_class}: {error}'),
     ),
+    gives={204: None},
 )
 def delete_inventory(req: webob.Request, context: RequestContext) -> webob.Response:
     """Remove the inventory of one class."""

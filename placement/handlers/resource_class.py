@@ -12,6 +12,7 @@ from placement.handlers import modified
 from placement.objects.resource_class import ResourceClass, ResourceClassList
 from placement.policies import resource_class as policies
 from placement.schemas import resource_class as schema
+from placement.schemas import shown
 from placement.web import util
 from placement.web.answers import Answer
 from placement.web.context import RequestContext
@@ -26,7 +27,7 @@ def _serialize(req: webob.Request, resource_class: ResourceClass) -> dict[str, A
     }
 
 
-@operation(Since('1.2'), Accepts(JSON), Allowed(policies.LIST))
+@operation(Since('1.2'), Accepts(JSON), Allowed(policies.LIST), gives={200: shown.RESOURCE_CLASSES})
 def list_resource_classes(req: webob.Request, context: RequestContext) -> webob.Response:
     """List all classes, the standard ones first."""
     classes = ResourceClassList.get_all(context)
@@ -36,9 +37,10 @@ def list_resource_classes(req: webob.Request, context: RequestContext) -> webob.
 
 @operation(
     Since('1.2'),
-    Reads(JSON),
+    Reads(JSON, schema.CUSTOM_CLASS),
     Allowed(policies.CREATE),
     failures=(Answer(exception.ResourceClassExists, 'Conflicting resource class already exists: {resource_class}'),),
+    gives={201: None},
 )
 def create_resource_class(req: webob.Request, context: RequestContext) -> webob.Response:
     """Create a custom class."""
@@ -47,14 +49,19 @@ def create_resource_class(req: webob.Request, context: RequestContext) -> webob.
     return util.empty_response(req, 201, location=util.resource_class_url(req.environ, data['name']))
 
 
-@operation(Since('1.2'), Accepts(JSON), Allowed(policies.SHOW))
+@operation(Since('1.2'), Accepts(JSON), Allowed(policies.SHOW), gives={200: shown.RESOURCE_CLASS})
 def get_resource_class(req: webob.Request, context: RequestContext) -> webob.Response:
     """Show one class."""
     resource_class = ResourceClass.get_by_name(context, util.wsgi_path_item(req.environ, 'name'))
     return util.json_response(req, _serialize(req, resource_class), last_modified=resource_class.modified)
 
 
-@operation(Since('1.2', last='1.6'), Reads(JSON), Allowed(policies.UPDATE))
+@operation(
+    Since('1.2', last='1.6'),
+    Reads(JSON, schema.CUSTOM_CLASS),
+    Allowed(policies.UPDATE),
+    gives={200: shown.RESOURCE_CLASS},
+)
 def rename_resource_class(req: webob.Request, context: RequestContext) -> webob.Response:
     """Rename a custom class."""
     data = util.extract_json(req.body, schema.CUSTOM_CLASS)
@@ -63,7 +70,7 @@ def rename_resource_class(req: webob.Request, context: RequestContext) -> webob.
     return util.json_response(req, _serialize(req, resource_class))
 
 
-@operation(Since('1.7'), Allowed(policies.UPDATE))
+@operation(Since('1.7'), Allowed(policies.UPDATE), gives={201: None, 204: None})
 def ensure_resource_class(req: webob.Request, context: RequestContext) -> webob.Response:
     """Create a custom class, or confirm that it exists."""
     name = util.wsgi_path_item(req.environ, 'name')
@@ -84,6 +91,7 @@ update_resource_class = Versions(rename_resource_class, ensure_resource_class)
         Answer(exception.CannotDeleteStandardResourceClass, 'Error in delete resource class: {error}'),
         Answer(exception.ResourceClassInUse, 'Error in delete resource class: {error}'),
     ),
+    gives={204: None},
 )
 def delete_resource_class(req: webob.Request, context: RequestContext) -> webob.Response:
     """Remove a custom class that no provider has inventory of."""

@@ -20,6 +20,7 @@ from placement.mirror.records import Record
 from placement.objects import resource_provider as objects
 from placement.policies import resource_provider as policies
 from placement.schemas import resource_provider as schema
+from placement.schemas import shown
 from placement.web import answers, microversion, query, util
 from placement.web.answers import Answer
 from placement.web.context import RequestContext
@@ -90,6 +91,8 @@ def _filters(req: webob.Request) -> ProviderFilters:
         ),
         Answer(exception.TraitNotFound, 'Invalid trait(s) in "required" parameter: {error}', exc.HTTPBadRequest),
     ),
+    query=schema.LIST,
+    gives={200: shown.PROVIDERS},
 )
 def list_resource_providers(req: webob.Request, context: RequestContext) -> webob.Response:
     """List the providers that pass every filter of the query string."""
@@ -111,7 +114,9 @@ def _entries(req: webob.Request, listed: Iterable[tuple[Block, Sequence[int]]]) 
     return [entry for block, rows in listed for entry in block.fragments(form, rows, write)]
 
 
-@operation(Reads(JSON), Allowed(policies.CREATE))
+@operation(
+    Reads(JSON, schema.POST), Allowed(policies.CREATE), gives=(((1, 20), {200: shown.PROVIDER}), ((1, 0), {201: None}))
+)
 def create_resource_provider(req: webob.Request, context: RequestContext) -> webob.Response:
     """Create a provider: 201 and empty below 1.20, from there 200 with the provider."""
     version = microversion.wanted(req)
@@ -137,7 +142,7 @@ def create_resource_provider(req: webob.Request, context: RequestContext) -> web
     return response
 
 
-@operation(Accepts(JSON), Allowed(policies.SHOW))
+@operation(Accepts(JSON), Allowed(policies.SHOW), gives={200: shown.PROVIDER})
 def get_resource_provider(req: webob.Request, context: RequestContext) -> webob.Response:
     """Show one provider."""
     provider = objects.ResourceProvider.get_by_uuid(context, util.wsgi_path_item(req.environ, 'uuid'))
@@ -145,13 +150,14 @@ def get_resource_provider(req: webob.Request, context: RequestContext) -> webob.
 
 
 @operation(
-    Reads(JSON),
+    Reads(JSON, schema.PUT),
     Allowed(policies.UPDATE),
     failures=(
         Answer(exception.ParentProviderNotFound, 'Unable to save resource provider {uuid}: {error}'),
         Answer(exception.Invalid, 'Unable to save resource provider {uuid}: {error}'),
         Answer(exception.DuplicateProviderName, 'Conflicting resource provider {name} already exists'),
     ),
+    gives={200: shown.PROVIDER},
 )
 def update_resource_provider(req: webob.Request, context: RequestContext) -> webob.Response:
     """Rename a provider and, from 1.14, give it a parent; an absent parent member leaves the parent alone."""
@@ -164,7 +170,11 @@ def update_resource_provider(req: webob.Request, context: RequestContext) -> web
     return util.json_response(req, _serialize(req, provider), last_modified=provider.modified)
 
 
-@operation(Allowed(policies.DELETE), failures=(Answer(exception.ResourceProviderNotFound, '{error} for delete'),))
+@operation(
+    Allowed(policies.DELETE),
+    failures=(Answer(exception.ResourceProviderNotFound, '{error} for delete'),),
+    gives={204: None},
+)
 def delete_resource_provider(req: webob.Request, context: RequestContext) -> webob.Response:
     """Remove a provider with its inventories and associations."""
     objects.ResourceProvider.destroy(context, util.wsgi_path_item(req.environ, 'uuid'))

@@ -5,12 +5,13 @@ from __future__ import annotations
 import webob
 
 from placement.handlers import modified
+from placement.schemas import shown
 from placement.web import microversion, util
 from placement.web.context import RequestContext
 from placement.web.operation import operation
 
 
-@operation()
+@operation(gives={200: shown.VERSIONS})
 def home(req: webob.Request, _context: RequestContext) -> webob.Response:
     """Say which microversions are served. The href is empty, so it means this same URL below any prefix."""
     document = {

@@ -12,12 +12,12 @@ from oslo_log import log
 from oslo_utils import timeutils
 
 from placement import exception, room
-from placement.db import statements, tables
+from placement.db import generation, statements, tables
 from placement.db.api import Database
+from placement.db.generation import KnownProvider
 from placement.db.together import Together
-from placement.objects import base, generation, provider_parts
+from placement.objects import base, provider_parts
 from placement.objects.base import Context
-from placement.objects.generation import KnownProvider
 
 LOG = log.getLogger(__name__)
 

@@ -12,8 +12,8 @@ from oslo_utils import timeutils
 
 from placement import exception
 from placement.absent import ABSENT, Absent
-from placement.db import changes, statements, tables
-from placement.objects import aggregate, base, generation, inventory, provider_parts, provider_tree, trait
+from placement.db import changes, generation, statements, tables
+from placement.objects import aggregate, base, inventory, provider_parts, provider_tree, trait
 from placement.objects.base import Context
 
 _providers = tables.resource_providers

@@ -10,12 +10,12 @@ from oslo_db import exception as db_exc
 
 from placement import exception
 from placement.db import api as db_api
-from placement.db import changes, name_cache, statements, tables
+from placement.db import changes, generation, name_cache, statements, tables
 from placement.db.api import Database
+from placement.db.generation import KnownProvider
 from placement.db.together import Together
-from placement.objects import base, custom_name, generation, provider_parts
+from placement.objects import base, custom_name, provider_parts
 from placement.objects.base import Context
-from placement.objects.generation import KnownProvider
 
 _traits = tables.traits
 _provider_traits = tables.resource_provider_traits

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 import microversion_parse
@@ -16,6 +16,7 @@ import webob
 from webob import exc
 
 from placement import exception
+from placement.schemas import Schema, Windows
 from placement.web import answers, context, error_document, microversion, query
 from placement.web.answers import Answer
 from placement.web.context import RequestContext
@@ -23,6 +24,11 @@ from placement.web.context import RequestContext
 Handler = Callable[[webob.Request, RequestContext], webob.Response]
 
 JSON = 'application/json'
+
+#: A schema, or one for each window of microversions, newest first; None for no body.
+Described = Schema | Windows | None
+#: The answers that succeed, by status, or these for each window of microversions.
+Gives = Mapping[int, Described] | tuple[tuple[tuple[int, int], Mapping[int, Described]], ...]
 
 
 class Request(webob.Request):
@@ -71,9 +77,10 @@ class Since:
 
 @dataclasses.dataclass(frozen=True)
 class Reads:
-    """The body is of ``media_type``; else 415."""
+    """The body is of ``media_type``; else 415. The handler judges whether it satisfies ``schema``."""
 
     media_type: str
+    schema: Described = None
 
     def __call__(self, req: webob.Request) -> None:
         sent = req.environ.get('CONTENT_TYPE', '').partition(';')[0].strip() or None
@@ -113,12 +120,23 @@ class Operation:
 
     :param failures: how this operation tells failures where it differs from the general rules; the first match counts.
         Their texts may mention the variables of the path.
+    :param query: what the query string may hold; None for anything, which is not looked at.
+    :param gives: the answers when all is well.
     """
 
-    def __init__(self, handler: Handler, checks: Iterable[Check], failures: Iterable[Answer]) -> None:
+    def __init__(
+        self,
+        handler: Handler,
+        checks: Iterable[Check],
+        failures: Iterable[Answer] = (),
+        query: Described = None,
+        gives: Gives | None = None,
+    ) -> None:
         self.handler = handler
         self.checks = tuple(checks)
         self.failures = tuple(failures)
+        self.query = query
+        self.gives = gives or {}
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         """Answer a request."""
@@ -170,10 +188,16 @@ class Versions:
         return chosen(environ, start_response)
 
 
-def operation(*checks: Check, failures: Iterable[Answer] = ()) -> Callable[[Handler], Operation]:
-    """Decorate a handler, which is called with the request and its context when all ``checks`` have passed."""
+def operation(
+    *checks: Check, failures: Iterable[Answer] = (), query: Described = None, gives: Gives | None = None
+) -> Callable[[Handler], Operation]:
+    """Decorate a handler, which is called with the request and its context when all ``checks`` have passed.
+
+    The other parameters are those of ``Operation``. What ``Reads``, ``query`` and ``gives`` say of bodies is for the
+    OpenAPI document (``placement.openapi``), which tests hold against the service.
+    """
 
     def decorate(handler: Handler) -> Operation:
-        return Operation(handler, checks, failures)
+        return Operation(handler, checks, failures, query, gives)
 
     return decorate

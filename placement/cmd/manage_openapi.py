@@ -1,0 +1,33 @@
+"""``placement-manage openapi``: the API as an OpenAPI document."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from placement import openapi
+from placement.cmd import output
+from placement.web import microversion
+
+
+def add_parser(commands: Any) -> None:
+    """Add ``openapi`` to the parser of ``placement-manage``."""
+    parser = commands.add_parser(
+        'openapi',
+        help='print the API as an OpenAPI 3.1 document',
+        description='Print the OpenAPI 3.1 document of one microversion as JSON. Neither a configuration nor a database'
+        ' is needed.',
+    )
+    parser.add_argument(
+        '--microversion',
+        metavar='VERSION',
+        choices=microversion.VERSIONS,
+        default=microversion.max_version_string(),
+        help='1.0 to %(default)s (default: %(default)s)',
+    )
+    parser.set_defaults(run=_print, needs_database=False)
+
+
+def _print(args: argparse.Namespace) -> int:
+    output.print_json(openapi.document(microversion.parse_version_string(args.microversion)))
+    return 0

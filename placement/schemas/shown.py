@@ -1,0 +1,123 @@
+"""Schemas of the answers that succeed, for the OpenAPI document; nothing is checked with them while answering."""
+
+from __future__ import annotations
+
+from placement.schemas import Schema, Windows, common
+
+_TEXT: Schema = {'type': 'string'}
+_NUMBER: Schema = {'type': 'integer'}
+_LINKS: Schema = {
+    'type': 'array',
+    'items': {
+        'type': 'object',
+        'properties': {'rel': _TEXT, 'href': _TEXT},
+        'required': ['rel', 'href'],
+        'additionalProperties': False,
+    },
+}
+
+
+def _object(**members: Schema) -> Schema:
+    """An object that has these members, and no others."""
+    return {'type': 'object', 'properties': members, 'required': list(members), 'additionalProperties': False}
+
+
+def _by_name(value: Schema) -> Schema:
+    return {'type': 'object', 'additionalProperties': value}
+
+
+def _list_of(value: Schema) -> Schema:
+    return {'type': 'array', 'items': value}
+
+
+_AMOUNTS = _by_name(_NUMBER)
+_OWNED: Schema = {'project_id': _TEXT, 'user_id': _TEXT}
+
+# The version document -----------------------------------------------------------------------------------------
+
+VERSIONS = _object(
+    versions=_list_of(_object(id=_TEXT, max_version=_TEXT, min_version=_TEXT, status=_TEXT, links=_LINKS))
+)
+
+# Resource classes and traits ------------------------------------------------------------------------------------
+
+RESOURCE_CLASS = _object(name=_TEXT, links=_LINKS)
+RESOURCE_CLASSES = _object(resource_classes=_list_of(RESOURCE_CLASS))
+TRAITS = _object(traits=_list_of(_TEXT))
+PROVIDER_TRAITS = _object(traits=_list_of(_TEXT), resource_provider_generation=_NUMBER)
+
+# Resource providers ---------------------------------------------------------------------------------------------
+
+_PROVIDER: Schema = {'uuid': common.UUID, 'name': _TEXT, 'generation': _NUMBER, 'links': _LINKS}
+_TREE: Schema = {'parent_provider_uuid': common.UUID_OR_NULL, 'root_provider_uuid': common.UUID}
+
+PROVIDER_1_14 = _object(**_PROVIDER, **_TREE)
+PROVIDER_1_0 = _object(**_PROVIDER)
+PROVIDER: Windows = (((1, 14), PROVIDER_1_14), ((1, 0), PROVIDER_1_0))
+PROVIDERS: Windows = tuple((since, _object(resource_providers=_list_of(schema))) for since, schema in PROVIDER)
+
+# Inventories and usages -----------------------------------------------------------------------------------------
+
+_RECORD: Schema = {
+    **dict.fromkeys(('total', 'reserved', 'min_unit', 'max_unit', 'step_size'), _NUMBER),
+    'allocation_ratio': {'type': 'number'},
+}
+INVENTORY = _object(**_RECORD, resource_provider_generation=_NUMBER)
+INVENTORIES = _object(resource_provider_generation=_NUMBER, inventories=_by_name(_object(**_RECORD)))
+PROVIDER_USAGES = _object(resource_provider_generation=_NUMBER, usages=_AMOUNTS)
+USAGES = _object(usages=_AMOUNTS)
+
+# Aggregates -----------------------------------------------------------------------------------------------------
+
+AGGREGATES: Windows = (
+    ((1, 19), _object(aggregates=_list_of(common.UUID), resource_provider_generation=_NUMBER)),
+    ((1, 1), _object(aggregates=_list_of(common.UUID))),
+)
+
+# Allocations ----------------------------------------------------------------------------------------------------
+
+# A consumer without allocations has no owner in the answer.
+_OF_CONSUMER: Schema = {
+    'type': 'object',
+    'properties': {'allocations': _by_name(_object(generation=_NUMBER, resources=_AMOUNTS))},
+    'required': ['allocations'],
+    'additionalProperties': False,
+}
+_OF_CONSUMER_1_12: Schema = {**_OF_CONSUMER, 'properties': {**_OF_CONSUMER['properties'], **_OWNED}}
+_OF_CONSUMER_1_28: Schema = {
+    **_OF_CONSUMER,
+    'properties': {**_OF_CONSUMER_1_12['properties'], 'consumer_generation': {'type': ['integer', 'null']}},
+}
+CONSUMER_ALLOCATIONS: Windows = (((1, 28), _OF_CONSUMER_1_28), ((1, 12), _OF_CONSUMER_1_12), ((1, 0), _OF_CONSUMER))
+
+PROVIDER_ALLOCATIONS: Windows = (
+    (
+        (1, 28),
+        _object(
+            allocations=_by_name(_object(resources=_AMOUNTS, consumer_generation={'type': ['integer', 'null']})),
+            resource_provider_generation=_NUMBER,
+        ),
+    ),
+    ((1, 0), _object(allocations=_by_name(_object(resources=_AMOUNTS)), resource_provider_generation=_NUMBER)),
+)
+
+# Allocation candidates ------------------------------------------------------------------------------------------
+
+_SUMMARY: Schema = {'resources': _by_name(_object(capacity=_NUMBER, used=_NUMBER))}
+_SUMMARY_1_17: Schema = {**_SUMMARY, 'traits': _list_of(_TEXT)}
+_AS_LIST = _object(
+    allocations=_list_of(_object(resource_provider=_object(uuid=common.UUID), resources=_AMOUNTS)),
+)
+_AS_OBJECT = _object(allocations=_by_name(_object(resources=_AMOUNTS)))
+
+
+def _candidates(request: Schema, summary: Schema) -> Schema:
+    return _object(allocation_requests=_list_of(request), provider_summaries=_by_name(_object(**summary)))
+
+
+CANDIDATES: Windows = (
+    ((1, 29), _candidates(_AS_OBJECT, {**_SUMMARY_1_17, **_TREE})),
+    ((1, 17), _candidates(_AS_OBJECT, _SUMMARY_1_17)),
+    ((1, 12), _candidates(_AS_OBJECT, _SUMMARY)),
+    ((1, 10), _candidates(_AS_LIST, _SUMMARY)),
+)

@@ -1,0 +1,123 @@
+"""The OpenAPI documents, driven against the service by schemathesis: no 5xx, and no answer that they do not allow."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from placement import openapi
+from placement.web import microversion
+from tests.support.operations import placement_server, services
+
+#: In an environment of its own: its dependencies are many, and none of ours.
+PACKAGES = ('schemathesis>=4.32',)
+CHECKS = 'not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance'
+VERSIONS = ('1.0', '1.12', '1.29')
+HEADERS = {'X-Auth-Token': 'admin', 'OpenStack-API-Version': 'placement 1.29'}
+
+PROVIDER = '7a8f6a1e-52b5-4f8e-9a3c-0d7a1a0b9c01'
+CONSUMER = '7a8f6a1e-52b5-4f8e-9a3c-0d7a1a0b9c02'
+AGGREGATE = '7a8f6a1e-52b5-4f8e-9a3c-0d7a1a0b9c03'
+NOBODY = '7a8f6a1e-52b5-4f8e-9a3c-0d7a1a0b9c04'
+#: What is asked for, so that there is something to answer with.
+VALUES = {
+    'uuid': [PROVIDER, NOBODY],
+    'consumer_uuid': [CONSUMER, NOBODY],
+    'name': ['CUSTOM_A', 'CUSTOM_NEW', 'VCPU', 'HW_CPU_X86_AVX'],
+    'resource_class': ['VCPU', 'CUSTOM_A'],
+    'resources': ['VCPU:1', 'VCPU:1,CUSTOM_A:2', 'VCPU:99', 'VCPU'],
+    'required': ['CUSTOM_A', 'CUSTOM_A,HW_CPU_X86_AVX', 'NONE'],
+    'member_of': [AGGREGATE, f'in:{AGGREGATE},{NOBODY}', 'none'],
+    'in_tree': [PROVIDER, NOBODY],
+    'project_id': ['project'],
+    'user_id': ['user', 'another'],
+    'associated': ['true', 'false', 'both'],
+}
+
+
+def _fill(url: str) -> None:
+    """Make a provider that has something of everything, in use so that it stays."""
+    provider = f'/resource_providers/{PROVIDER}'
+    guarded: dict[str, Any] = {'resource_provider_generation': 0}
+    steps: list[tuple[str, str, Any]] = [
+        ('POST', '/resource_providers', {'name': 'host', 'uuid': PROVIDER}),
+        ('PUT', '/resource_classes/CUSTOM_A', None),
+        ('PUT', '/traits/CUSTOM_A', None),
+        (
+            'PUT',
+            f'{provider}/inventories',
+            {**guarded, 'inventories': {'VCPU': {'total': 8}, 'CUSTOM_A': {'total': 8}}},
+        ),
+        ('PUT', f'{provider}/traits', {'resource_provider_generation': 1, 'traits': ['CUSTOM_A']}),
+        ('PUT', f'{provider}/aggregates', {'resource_provider_generation': 2, 'aggregates': [AGGREGATE]}),
+        (
+            'PUT',
+            f'/allocations/{CONSUMER}',
+            {
+                'allocations': {PROVIDER: {'resources': {'VCPU': 1, 'CUSTOM_A': 1}}},
+                'project_id': 'project',
+                'user_id': 'user',
+                'consumer_generation': None,
+            },
+        ),
+    ]
+    for method, path, body in steps:
+        answer = httpx.request(method, f'{url}{path}', json=body, headers=HEADERS)
+        assert answer.status_code < 300, answer.text
+
+
+@pytest.fixture
+def url(tmp_path: pathlib.Path) -> Iterator[str]:
+    """The address of a running service that has something to tell."""
+    with placement_server.served(placement_server.write_configuration(tmp_path)) as (address, _):
+        _fill(address)
+        yield address
+
+
+def _aimed(version: str) -> dict[str, Any]:
+    """The document, with values that mean something to this service in the place of any text."""
+    document = openapi.document(microversion.parse_version_string(version))
+    # It would take away what the others ask for.
+    del document['paths']['/allocations/{consumer_uuid}']['delete']
+    for operations in document['paths'].values():
+        for operation in operations.values():
+            for parameter in operation['parameters']:
+                name = parameter.get('name')
+                if name in VALUES:
+                    parameter['schema'] = {'type': 'string', 'enum': VALUES[name]}
+                elif name == 'query':
+                    groups = {one: {'enum': VALUES[one]} for one in ('resources', 'required', 'member_of')}
+                    parameter['schema'] = {
+                        'type': 'object',
+                        'properties': groups | {'resources1': {'enum': ['CUSTOM_A:1']}, 'limit': {'enum': ['1']}},
+                        'required': ['resources'],
+                        'additionalProperties': False,
+                    }
+    return document
+
+
+@pytest.mark.parametrize('version', VERSIONS)
+def test_service_answers_as_the_document_says(url: str, tmp_path: pathlib.Path, version: str) -> None:
+    programs = services.environment('schemathesis', PACKAGES)
+    document = tmp_path / 'openapi.json'
+    document.write_text(json.dumps(_aimed(version)))
+    said = services.run(
+        [
+            *['env', '-C', str(tmp_path), str(programs / 'schemathesis'), 'run', str(document), '--url', url],
+            *['-H', 'X-Auth-Token: admin', '--checks', CHECKS, '--mode', 'positive', '--phases', 'coverage,fuzzing'],
+            *['--max-examples', '15', '--seed', '1', '--no-color', '--generation-database', 'none'],
+        ],
+        services.clean_environ(HOME=str(tmp_path)),
+    )
+    operations = sum(len(methods) for methods in _aimed(version)['paths'].values())
+    assert f'Tested: {operations}' in said
+    # What is asked for most is answered with more than a refusal.
+    for path in ('allocation_candidates', f'resource_providers/{PROVIDER}/inventories', f'allocations/{CONSUMER}'):
+        answer = httpx.get(f'{url}/{path}?resources=VCPU:1', headers=HEADERS)
+        assert answer.status_code == 200
+        assert PROVIDER in answer.text or 'VCPU' in answer.text
