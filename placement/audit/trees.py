@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import NamedTuple
 
 import sqlalchemy as sa
 
@@ -27,35 +27,54 @@ def flaws(tx: sa.Connection) -> Iterator[Flaw]:
     """Everything wrong with the trees, from one look at the identifiers of all providers."""
     columns = _providers.c
     query = sa.select(columns.id, columns.uuid, columns.parent_provider_id, columns.root_provider_id)
-    rows = {row.id: row for row in tx.execute(query.order_by(columns.id))}
-    # Those without their parent first: the roots of what is below them follow once they are roots themselves.
-    for row in sorted(rows.values(), key=lambda row: row.parent_provider_id is None or row.parent_provider_id in rows):
-        flaw = _flaw(row, rows)
-        if flaw is not None:
-            yield flaw
+    found = tx.execute(query.order_by(columns.id)).all()
+    parents: dict[int, int | None] = {id_: parent_id for id_, _, parent_id, _ in found}
+    roots = _roots(parents)
+    wrong = [id_ for id_, _, parent_id, root_id in found if roots[id_] != root_id or _is_lost(parent_id, parents)]
+    if wrong:
+        rows = {id_: _Row(*columns) for id_, *columns in found}
+        # Those without their parent first: the roots of what is below them follow once they are roots themselves.
+        wrong.sort(key=lambda id_: not _is_lost(parents[id_], parents))
+        yield from (_flaw(id_, rows, roots[id_]) for id_ in wrong)
 
 
-def _flaw(row: Any, rows: Mapping[int, Any]) -> Flaw | None:
-    parent_id = row.parent_provider_id
+class _Row(NamedTuple):
+    uuid: str
+    parent_id: int | None
+    root_id: int | None
+
+
+def _is_lost(parent_id: int | None, parents: Mapping[int, int | None]) -> bool:
+    return parent_id is not None and parent_id not in parents
+
+
+def _flaw(id_: int, rows: Mapping[int, _Row], root_id: int | None) -> Flaw:
+    """What is wrong with a provider whose parents lead to ``root_id``, or go round when that is None."""
+    uuid, parent_id, recorded_id = rows[id_]
     if parent_id is not None and parent_id not in rows:
         detail = f'its parent, provider number {parent_id}, is gone'
-        return Flaw(row.uuid, detail, repairs.parent(row.id, parent_id))
-    root_id = _root(row, rows)
+        return Flaw(uuid, detail, repairs.parent(id_, parent_id))
     if root_id is None:
-        return Flaw(row.uuid, 'its parents go round in a loop: set parent_provider_id of one of them to NULL by hand')
-    if root_id == row.root_provider_id:
-        return None
-    recorded = rows[row.root_provider_id].uuid if row.root_provider_id in rows else row.root_provider_id
+        return Flaw(uuid, 'its parents go round in a loop: set parent_provider_id of one of them to NULL by hand')
+    recorded_row = None if recorded_id is None else rows.get(recorded_id)
+    recorded = recorded_row.uuid if recorded_row else recorded_id
     detail = f'its root is recorded as {recorded}, but its parents lead to {rows[root_id].uuid}'
-    return Flaw(row.uuid, detail, repairs.root(row.id))
+    return Flaw(uuid, detail, repairs.root(id_))
 
 
-def _root(row: Any, rows: Mapping[int, Any]) -> int | None:
-    """The id of the topmost provider above ``row``, None when there is no top. A parent that is gone ends the way."""
-    seen = set()
-    while row.parent_provider_id in rows:
-        if row.id in seen:
-            return None
-        seen.add(row.id)
-        row = rows[row.parent_provider_id]
-    return int(row.id)
+def _roots(parents: Mapping[int, int | None]) -> dict[int, int | None]:
+    """The id of the topmost provider above each, None when there is no top. A parent that is gone ends the way."""
+    roots: dict[int, int | None] = {}
+    for id_ in parents:
+        way: dict[int, None] = {}
+        at = id_
+        while at not in roots and at not in way:
+            way[at] = None
+            parent_id = parents[at]
+            if parent_id is None or parent_id not in parents:
+                roots[at] = at
+            else:
+                at = parent_id
+        # Whoever meets their own way goes round.
+        roots.update(dict.fromkeys(way, roots.get(at)))
+    return roots
