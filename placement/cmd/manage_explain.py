@@ -16,15 +16,14 @@ from placement import exception
 from placement.audit import checks
 from placement.cmd import output, usage_warning
 from placement.db.api import Database
-from placement.handlers import candidate_query
+from placement.handlers import pasted_search
 from placement.mirror.keeper import Mirror
 from placement.objects import candidate_bounds
-from placement.reports import explanation, pasted_query
+from placement.reports import explanation
 from placement.reports.account import Stage
 from placement.reports.explanation import Explanation
 from placement.reports.rules import in_short
 from placement.web import microversion
-from placement.web.query import BadQuery
 
 _DESCRIPTION = """\
 Run a search for allocation candidates and say in one sentence why it finds nothing, or what it finds. Then show what
@@ -38,12 +37,6 @@ _EPILOG = (
 
 #: Characters of a uuid with its comma.
 _UUID = 37
-
-
-class BadRequest(exception.PlacementError):
-    """The query string or the microversion is not one that the API would take."""
-
-    template = '{reason}'
 
 
 def add_parser(commands: Any) -> None:
@@ -67,39 +60,19 @@ def add_parser(commands: Any) -> None:
 
 
 def _run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
-    pasted = pasted_query.read(args.query)
-    version = args.microversion or pasted.version or microversion.max_version_string()
-    numbers, newest = _version(version), _numbers(microversion.max_version_string())
-    unknown = pasted_query.unknown(pasted.query, numbers, newest)
-    if unknown:
-        raise BadRequest(reason=unknown)
+    pasted = pasted_search.read(args.query, args.microversion, conf)
+    options = explanation.Options(candidate_bounds.budget(conf.placement))
     try:
-        request = candidate_query.parse(pasted.query, numbers, conf)
-        options = explanation.Options(candidate_bounds.budget(conf.placement))
         with output.waiting('Reading the resource providers ...'):
-            told = explanation.explain(Mirror(db).current(), request, options)
-    except (BadQuery, exception.NotFound) as error:
-        raise BadRequest(reason=' '.join(str(error).split())) from error
+            told = explanation.explain(Mirror(db).current(), pasted.request, options)
+    except exception.NotFound as error:
+        raise pasted_search.BadSearch(reason=' '.join(str(error).split())) from error
     if args.format == 'json':
-        output.print_json({'query': pasted.query, 'microversion': version, **told.as_data()})
+        output.print_json({'query': pasted.query, 'microversion': pasted.microversion, **told.as_data()})
     else:
         _print(told, conf)
     usage_warning.warn(len(checks.find(db, conf, 'wrong_usage')))
     return 0
-
-
-def _version(text: str) -> tuple[int, int]:
-    if text not in microversion.VERSIONS or text in microversion.VERSIONS[:10]:
-        raise BadRequest(
-            reason=f'There is no search for candidates at microversion {text}: it takes 1.10 to'
-            f' {microversion.max_version_string()}'
-        )
-    return _numbers(text)
-
-
-def _numbers(text: str) -> tuple[int, int]:
-    major, minor = text.split('.')
-    return int(major), int(minor)
 
 
 def _print(told: Explanation, conf: cfg.ConfigOpts) -> None:

@@ -1,0 +1,57 @@
+"""A search for candidates that somebody pasted, as a request: for those who look into why it finds nothing."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from oslo_config import cfg
+
+from placement import exception
+from placement.candidates.request import CandidateRequest
+from placement.handlers import candidate_query
+from placement.reports import pasted_query
+from placement.web import microversion
+from placement.web.query import BadQuery
+
+
+class BadSearch(exception.PlacementError):
+    """The query string or the microversion is not one that the API would take."""
+
+    template = '{reason}'
+
+
+class PastedSearch(NamedTuple):
+    """The query string and the microversion that were found in a text, and the request that they make."""
+
+    query: str
+    microversion: str
+    request: CandidateRequest
+
+
+def read(text: str, version: str | None, conf: cfg.ConfigOpts) -> PastedSearch:
+    """Find the search in ``text``.
+
+    :param version: the microversion; without one that in the text, or else the newest.
+    :raises NoQuery, BadSearch: there is none, or the API would not take it.
+    """
+    pasted = pasted_query.read(text)
+    version = version or pasted.version or microversion.max_version_string()
+    numbers = _numbers(version)
+    unknown = pasted_query.unknown(pasted.query, numbers, _numbers(microversion.max_version_string()))
+    if unknown:
+        raise BadSearch(reason=unknown)
+    try:
+        request = candidate_query.parse(pasted.query, numbers, conf)
+    except BadQuery as error:
+        raise BadSearch(reason=' '.join(str(error).split())) from error
+    return PastedSearch(pasted.query, version, request)
+
+
+def _numbers(version: str) -> tuple[int, int]:
+    if version not in microversion.VERSIONS or version in microversion.VERSIONS[:10]:
+        raise BadSearch(
+            reason=f'There is no search for candidates at microversion {version}: it takes 1.10 to'
+            f' {microversion.max_version_string()}'
+        )
+    major, minor = version.split('.')
+    return int(major), int(minor)
