@@ -10,7 +10,16 @@ from oslo_config import cfg
 
 from placement import conf as placement_conf
 from placement import exception
-from placement.cmd import dev_database, manage_audit, manage_db, manage_explain, manage_openapi, manage_tree, output
+from placement.cmd import (
+    dev_database,
+    manage_audit,
+    manage_capacity,
+    manage_db,
+    manage_explain,
+    manage_openapi,
+    manage_tree,
+    output,
+)
 from placement.db.api import Database
 
 #: Exit code of a command that could not do what it was asked.
@@ -19,7 +28,7 @@ FAILED = 127
 #: One module for each command; each has ``add_parser(subparsers)``, which sets ``run(args, conf, db) -> exit code``,
 #: and ``needs_schema=False`` if it works on a database without our schema, or ``needs_database=False`` if it needs
 #: neither configuration nor database: ``run(args) -> exit code``.
-_COMMANDS = (manage_db, manage_audit, manage_tree, manage_explain, manage_openapi)
+_COMMANDS = (manage_db, manage_audit, manage_tree, manage_capacity, manage_explain, manage_openapi)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

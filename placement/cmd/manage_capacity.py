@@ -1,0 +1,122 @@
+"""``placement-manage capacity``: how full the cloud is, and how many more of a size fit."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from typing import Any
+
+from oslo_config import cfg
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from placement import exception
+from placement.cmd import output
+from placement.db.api import Database
+from placement.mirror.keeper import Mirror
+from placement.reports import capacity
+from placement.reports.how_many import HowMany, Size, how_many
+from placement.web import query, validation
+
+_DESCRIPTION = """\
+Show for each resource class how much there is, how much of it is used, how much is free, the largest piece that one
+request gets from one provider, and how many providers hand out nothing more. Reads one state of the database, changes
+nothing."""
+_EPILOG = (
+    'Example: placement-manage capacity --more VCPU:4,MEMORY_MB:8192 --trait HW_CPU_X86_AVX2.'
+    ' Exit code: 0, or 127 when a name does not exist or the command failed.'
+)
+
+
+class BadRequest(exception.PlacementError):
+    """An argument makes no sense."""
+
+    template = '{reason}'
+
+
+def add_parser(commands: Any) -> None:
+    """Add ``capacity`` to the parser of ``placement-manage``."""
+    parser = commands.add_parser(
+        'capacity',
+        help='how full the cloud is, and how many more of a size fit',
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+    )
+    parser.add_argument('--aggregate', metavar='UUID', help='only trees with a provider in this aggregate')
+    parser.add_argument(
+        '--trait',
+        metavar='NAME',
+        action='append',
+        default=[],
+        help='only trees with a provider that has it; repeatable',
+    )
+    parser.add_argument(
+        '--more',
+        metavar='SIZE',
+        help='count how many more consumers of this size fit: CLASS:AMOUNT,CLASS:AMOUNT; with --trait and'
+        ' --aggregate as a search with required and member_of',
+    )
+    parser.add_argument('--format', choices=('table', 'json'), default='table', help='how to print the figures')
+    parser.set_defaults(run=_run)
+
+
+#: Searches that a count may take: minutes.
+_SEARCHES = 1_000_000
+
+
+def _run(args: argparse.Namespace, _conf: cfg.ConfigOpts, db: Database) -> int:
+    try:
+        scope, size = _asked(args)
+        state = Mirror(db).current()
+        summary = capacity.summary(state, scope)
+        more = None
+        if size is not None:
+            with output.waiting('Counting ...'):
+                more = how_many(state, size, _SEARCHES)
+    except (query.BadQuery, exception.NotFound) as error:
+        raise BadRequest(reason=' '.join(str(error).split())) from error
+    if args.format == 'json':
+        output.print_json(
+            {**dataclasses.asdict(summary), 'how_many_more': None if more is None else dataclasses.asdict(more)}
+        )
+    else:
+        _print(summary, args.more, more)
+    return 0
+
+
+def _asked(args: argparse.Namespace) -> tuple[capacity.Scope, Size | None]:
+    if args.aggregate is not None and not validation.is_uuid(args.aggregate):
+        raise BadRequest(reason=f'An aggregate is given by its uuid, which {args.aggregate!r} is not.')
+    aggregate = None if args.aggregate is None else validation.canonical_uuid(args.aggregate)
+    scope = capacity.Scope(aggregate, frozenset(args.trait))
+    if args.more is None:
+        return scope, None
+    return scope, Size(query.parse_resources(args.more), scope.traits, aggregate)
+
+
+def _print(summary: capacity.Summary, asked: str | None, more: HowMany | None) -> None:
+    console = output.console()
+    if summary.classes:
+        console.print(_table(summary))
+    console.print(f'{summary.providers} resource providers in {summary.trees} trees')
+    if more is not None:
+        console.print(Text(_sentence(asked or '', more, console)))
+
+
+def _table(summary: capacity.Summary) -> Table:
+    table = Table('Class')
+    for heading in ('Capacity', 'Used', '', 'Free', 'Largest piece', 'Providers', 'Full'):
+        table.add_column(heading, justify='right')
+    for one in summary.classes:
+        share = capacity.Filling(one.capacity, one.used).share
+        figures = (one.free, one.largest_free, one.providers, one.full)
+        used = f'{min(int(share * 100), 9999)}%'
+        table.add_row(one.resource_class, str(one.capacity), str(one.used), used, *map(str, figures))
+    return table
+
+
+def _sentence(asked: str, more: HowMany, console: Console) -> str:
+    least = '' if more.complete else 'At least '
+    most = '' if more.fit == more.at_most else f'; no order of placing fits more than {more.at_most}'
+    return f'{least}{more.fit} more of {output.printable(asked, console)} fit{most}'

@@ -1,0 +1,236 @@
+"""How full the cloud is: by resource class, and by aggregate and resource class."""
+
+from __future__ import annotations
+
+import functools
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placement.mirror.block import Block, any_of_tree
+from placement.mirror.matching import holds
+from placement.mirror.state import State
+from placement.mirror.stock import Flags, Integers, Stock
+
+#: Capacities and usages beyond this count as this, so that sums over a block fit a column.
+_LARGEST = 2**48
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Which provider trees to look at: those with a provider in ``aggregate``, and for each trait one that has it."""
+
+    aggregate: str | None = None
+    traits: frozenset[str] = frozenset()
+
+    def trees(self, block: Block) -> Flags:
+        """Return which trees of a block are meant."""
+        meant = np.ones(len(block.roots), np.bool_)
+        if self.aggregate is not None:
+            meant &= any_of_tree(block, block.aggregates.where(functools.partial(holds, self.aggregate)))
+        for name in self.traits:
+            meant &= any_of_tree(block, block.traits.where(functools.partial(holds, name)))
+        return meant
+
+
+@dataclass(frozen=True)
+class ClassFigures:
+    """One resource class: ``capacity`` is what may be used in all, ``used`` what is.
+
+    ``free`` adds up what each provider has left, ``largest_free`` is the most that one request gets from one provider.
+    ``full`` counts the providers that hand out nothing more.
+    """
+
+    resource_class: str
+    providers: int
+    capacity: int
+    used: int
+    free: int
+    largest_free: int
+    full: int
+
+
+@dataclass(frozen=True)
+class Filling:
+    """How much of a capacity is used."""
+
+    capacity: int
+    used: int
+
+    @property
+    def share(self) -> float:
+        """The used part of the capacity; 1 when anything is used of nothing."""
+        return self.used / self.capacity if self.capacity else float(self.used > 0)
+
+
+@dataclass(frozen=True)
+class AggregateRow:
+    """One aggregate: how many trees have a provider in it, and of these the filling of each class that they have."""
+
+    aggregate: str
+    trees: int
+    fillings: Sequence[Filling | None]
+
+
+@dataclass(frozen=True)
+class HeatMap:
+    """Aggregates, the fullest first, by resource classes. ``aggregates`` is how many there are in all."""
+
+    classes: Sequence[str]
+    aggregates: int
+    rows: Sequence[AggregateRow]
+
+
+def by_class(state: State, scope: Scope) -> list[ClassFigures]:
+    """The figures of each class that any provider in ``scope`` has inventory of, in order of the class ids.
+
+    :raises TraitNotFound: a trait of ``scope`` does not exist.
+    """
+    state.names.check((), scope.traits)
+    parts: defaultdict[int, list[_BlockSums]] = defaultdict(list)
+    for block in state.blocks:
+        meant = scope.trees(block)[block.tree_of]
+        for class_id, stock in block.stocks.items():
+            within = meant[stock.rows]
+            if within.any():
+                parts[class_id].append(_BlockSums(stock, within))
+    return [_figures(state.names.classes[class_id], some) for class_id, some in sorted(parts.items())]
+
+
+class _BlockSums:
+    """The sums over some inventories of one block."""
+
+    def __init__(self, stock: Stock, within: Flags) -> None:
+        capacity, used = _bounded(stock.ceiling[within]), _bounded(stock.used[within])
+        pieces = _pieces(stock)[within]
+        self.providers = len(capacity)
+        self.capacity = int(capacity.sum())
+        self.used = int(used.sum())
+        self.free = int(np.maximum(capacity - used, 0).sum())
+        self.largest = int(pieces.max())
+        self.full = int((pieces == 0).sum())
+
+
+def _figures(name: str, parts: Sequence[_BlockSums]) -> ClassFigures:
+    return ClassFigures(
+        name,
+        providers=sum(one.providers for one in parts),
+        capacity=sum(one.capacity for one in parts),
+        used=sum(one.used for one in parts),
+        free=sum(one.free for one in parts),
+        largest_free=max(one.largest for one in parts),
+        full=sum(one.full for one in parts),
+    )
+
+
+def _pieces(stock: Stock) -> Integers:
+    """The largest amount that each provider hands out, by the room rule; 0 for none."""
+    piece = np.clip(stock.headroom, 0, _LARGEST)
+    step = np.maximum(stock.step_size, 1)
+    piece -= piece % step
+    piece[piece < stock.min_unit] = 0
+    return piece
+
+
+def _bounded(column: Integers) -> Integers:
+    return np.clip(column, 0, _LARGEST)
+
+
+def heat_map(state: State, first: int = 0, count: int | None = None) -> HeatMap:
+    """Aggregates by classes, with what the trees have that any of their providers makes a member.
+
+    :param first: how many of the fullest aggregates to leave out.
+    :param count: how many rows to return at most.
+    """
+    sums = _AggregateSums(state)
+    order = np.argsort(-sums.fullest(), kind='stable')
+    chosen = order[first : None if count is None else first + count].tolist()
+    return HeatMap(sums.class_names, len(sums.uuids), [sums.row(number) for number in chosen])
+
+
+class _AggregateSums:
+    """Capacity and usage by aggregate and class; ``totals`` has a row for each aggregate, ordered by uuid."""
+
+    def __init__(self, state: State) -> None:
+        sets = {names for block in state.blocks for names in block.tree_aggregates.values}
+        self.uuids = sorted(frozenset().union(*sets))
+        self._numbers = {uuid: number for number, uuid in enumerate(self.uuids)}
+        class_ids = sorted({class_id for block in state.blocks for class_id in block.stocks})
+        self.class_names = [state.names.classes[class_id] for class_id in class_ids]
+        self.trees = np.zeros(len(self.uuids), np.int64)
+        self.totals = np.zeros((len(self.uuids), len(class_ids), 2))
+        for block in state.blocks:
+            self._add(block, class_ids)
+
+    def _add(self, block: Block, class_ids: Sequence[int]) -> None:
+        sets = block.tree_aggregates
+        trees = np.bincount(sets.of, minlength=len(sets.values))
+        by_set = np.stack([_by_set(block, class_id) for class_id in class_ids], axis=1) if class_ids else None
+        for number, names in enumerate(sets.values):
+            for uuid in names:
+                self.trees[self._numbers[uuid]] += trees[number]
+                if by_set is not None:
+                    self.totals[self._numbers[uuid]] += by_set[number]
+
+    def fullest(self) -> NDArray[np.float64]:
+        """The share of the fullest class of each aggregate."""
+        capacity, used = self.totals[:, :, 0], self.totals[:, :, 1]
+        return shares(capacity, used).max(axis=1, initial=0)
+
+    def row(self, number: int) -> AggregateRow:
+        """The figures of one aggregate."""
+        fillings = [Filling(int(capacity), int(used)) for capacity, used in self.totals[number].tolist()]
+        shown = [one if one.capacity or one.used else None for one in fillings]
+        return AggregateRow(self.uuids[number], int(self.trees[number]), shown)
+
+
+def _by_set(block: Block, class_id: int) -> NDArray[np.float64]:
+    """Capacity and usage of one class for each set of aggregates that a tree of the block has."""
+    size = len(block.tree_aggregates.values)
+    stock = block.stocks.get(class_id)
+    if stock is None:
+        return np.zeros((size, 2))
+    sets = block.tree_aggregates.of[block.tree_of[stock.rows]]
+    return np.stack(list(_sums(sets, stock, size)), axis=1)
+
+
+def of_trees(block: Block, class_id: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Capacity and usage of one class for each tree of a block that has any of it."""
+    stock = block.stocks[class_id]
+    capacity, used = _sums(block.tree_of[stock.rows], stock, len(block.roots))
+    return capacity, used
+
+
+def _sums(numbers: NDArray[np.signedinteger[Any]], stock: Stock, size: int) -> Iterator[NDArray[np.float64]]:
+    for column in (stock.ceiling, stock.used):
+        summed = np.bincount(numbers, weights=_bounded(column), minlength=size)
+        yield summed.astype(np.float64)
+
+
+def shares(capacity: NDArray[np.float64], used: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the used parts of some capacities, as ``Filling.share`` does."""
+    return np.divide(used, capacity, out=(used > 0).astype(np.float64), where=capacity > 0)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The cloud in a few numbers."""
+
+    providers: int
+    trees: int
+    classes: Sequence[ClassFigures] = field(default_factory=list)
+
+
+def summary(state: State, scope: Scope) -> Summary:
+    """Count what is in ``scope``, and give the figures of each class.
+
+    :raises TraitNotFound: a trait of ``scope`` does not exist.
+    """
+    classes = by_class(state, scope)
+    meant = [(block, scope.trees(block)) for block in state.blocks]
+    providers = sum(int(flags[block.tree_of].sum()) for block, flags in meant)
+    return Summary(providers, sum(int(flags.sum()) for _, flags in meant), classes)

@@ -1,0 +1,88 @@
+"""How many more of a size fit, against consumers placed one by one by the brute-force oracle."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+
+from hypothesis import event, given
+from hypothesis import strategies as st
+
+from placement.mirror.state import State
+from placement.reports.how_many import Size, how_many
+from tests.support.candidates.mirrored import NAMES, records_of
+from tests.support.candidates.oracle import RP, SHARES, Body, Group, Oracle, Query, record
+from tests.support.candidates.worlds import CLASSES, TRAITS, thorough, worlds
+
+#: Consumers to place at most.
+_MOST = 30
+
+sizes = st.builds(
+    Size,
+    st.dictionaries(st.sampled_from(CLASSES), st.integers(1, 4), min_size=1),
+    st.frozensets(st.sampled_from(TRAITS), max_size=1),
+    st.sampled_from([None, None, 'a', 'b']),
+)
+
+
+@thorough(500)
+@given(worlds(), sizes, st.integers(0, 100))
+def test_no_order_of_placing_beats_the_bound_and_what_is_counted_can_be_placed(
+    world: list[RP], size: Size, seed: int
+) -> None:
+    told = how_many(State.of(NAMES, records_of(world)), size, 10_000)
+    placed = _placed(world, size, random.Random(seed))
+    event(f'placed: {min(placed, 4)}, exact: {told.fit == told.at_most}')
+    assert told.complete
+    assert told.fit <= told.at_most
+    assert placed <= told.at_most
+    assert (placed == 0) == (told.fit == 0)
+    if not size.required and not any(SHARES in rp.traits for rp in world) and placed < _MOST:
+        # Nothing that is placed stands in the way of anything else, so all orders come to the same.
+        assert told.fit == placed
+
+
+def _placed(world: list[RP], size: Size, rng: random.Random) -> int:
+    """Place one consumer after the other, each on any candidate."""
+    member_of = [{size.aggregate}] if size.aggregate else []
+    query = Query([Group('', dict(size.resources), set(size.required), set(), member_of)], None, None, 29)
+    for count in range(_MOST):
+        candidates = sorted(Oracle(world).candidates(query), key=sorted)
+        if not candidates:
+            return count
+        world = _taken(world, rng.choice(candidates))
+    return _MOST
+
+
+def _taken(world: list[RP], body: Body) -> list[RP]:
+    taken = {(name, resource_class): amount for name, resource_class, amount in body}
+    return [
+        dataclasses.replace(
+            rp,
+            inventory={
+                name: {**values, 'used': values['used'] + taken.get((rp.name, name), 0)}
+                for name, values in rp.inventory.items()
+            },
+        )
+        for rp in world
+    ]
+
+
+def test_a_count_that_ends_early_says_so() -> None:
+    world = [RP('disk', inventory={'DISK_GB': record(100)}, traits={SHARES}, aggregates={'a'})]
+    world += [RP(f'host{n}', inventory={'VCPU': record(2)}, aggregates={'a'}) for n in range(5)]
+    state = State.of(NAMES, records_of(world))
+    size = Size({'VCPU': 1, 'DISK_GB': 1})
+    assert dataclasses.astuple(how_many(state, size, 100)) == (10, 10, True)
+    early = how_many(state, size, 3)
+    assert (early.fit, early.at_most, early.complete) == (4, 10, False)
+
+
+def test_only_providers_with_the_trait_are_counted_where_it_is_required_of_all_together() -> None:
+    world = [
+        RP('root'),
+        RP('with', 'root', {'VCPU': record(2)}, {'CUSTOM_RED'}),
+        RP('without', 'root', {'VCPU': record(2)}),
+    ]
+    told = how_many(State.of(NAMES, records_of(world)), Size({'VCPU': 1}, frozenset({'CUSTOM_RED'})), 100)
+    assert dataclasses.astuple(told) == (2, 4, True)
