@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import functools
 import os
 import shutil
 import subprocess
@@ -15,6 +17,11 @@ from oslo_config import cfg
 from placement import conf as placement_conf
 from placement import exception
 from placement.db.api import Database
+from placement.mirror.keeper import Mirror
+from placement.observability.recent import Recent
+from placement.page import hosts
+from placement.page.application import Page
+from placement.page.desk import Desk, log_file
 
 PROGRAM = 'placement.cmd.exporter'
 VARIABLE = 'PROMETHEUS_MULTIPROC_DIR'
@@ -56,10 +63,25 @@ def _serve(conf: cfg.ConfigOpts) -> None:
     database = Database(conf)
     registry = shared.registry(os.environ[VARIABLE])
     registry.register(collectors.DatabaseCollector(database, conf.metrics))
+    recent = Recent(shared.registry(os.environ[VARIABLE]))
+    page = _page(conf, database, recent) if conf.metrics.page else None
     try:
-        metrics_listener.serve(metrics_listener.application(database, registry), conf.metrics.bind)
+        app = metrics_listener.application(database, registry, page)
+        metrics_listener.serve(app, conf.metrics.bind, functools.partial(_look, recent) if page else lambda: None)
     finally:
         database.dispose()
+
+
+def _look(recent: Recent) -> None:
+    """Keep the counts of this moment. The files that they are in come and go; a look that fails is one look less."""
+    with contextlib.suppress(Exception):
+        recent.look()
+
+
+def _page(conf: cfg.ConfigOpts, database: Database, recent: Recent) -> Page:
+    """The page, under any name unless the address is of this machine alone."""
+    host = conf.metrics.bind.rpartition(':')[0].strip('[]')
+    return Page(Desk(conf, database, Mirror(database), log_file(conf), recent), hosts.names(host))
 
 
 class Companion:

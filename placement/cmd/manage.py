@@ -17,6 +17,7 @@ from placement.cmd import (
     manage_db,
     manage_explain,
     manage_openapi,
+    manage_page,
     manage_tree,
     output,
 )
@@ -27,8 +28,9 @@ FAILED = 127
 
 #: One module for each command; each has ``add_parser(subparsers)``, which sets ``run(args, conf, db) -> exit code``,
 #: and ``needs_schema=False`` if it works on a database without our schema, or ``needs_database=False`` if it needs
-#: neither configuration nor database: ``run(args) -> exit code``.
-_COMMANDS = (manage_db, manage_audit, manage_tree, manage_capacity, manage_explain, manage_openapi)
+#: neither configuration nor database: ``run(args) -> exit code``. ``patient=False`` if it gives up on a server that
+#: does not answer as soon as the service does.
+_COMMANDS = (manage_db, manage_audit, manage_tree, manage_capacity, manage_explain, manage_page, manage_openapi)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -43,8 +45,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return int(args.run(args))
     try:
         conf = _configuration(args.config_file)
-        # A change of the schema may keep the server busy for longer than a request may take.
-        conf.set_override('network_timeout', 0, 'placement_database')
+        if args.patient:
+            # A change of the schema may keep the server busy for longer than a request may take.
+            conf.set_override('network_timeout', 0, 'placement_database')
         db = Database(conf)
         try:
             if args.needs_schema:
@@ -86,7 +89,7 @@ def _parser() -> argparse.ArgumentParser:
         ' environment variable OS_PLACEMENT_DATABASE__CONNECTION; without either, that of placement-api --dev in the'
         ' current directory.',
     )
-    parser.set_defaults(needs_schema=True, needs_database=True)
+    parser.set_defaults(needs_schema=True, needs_database=True, patient=True)
     output.add_common_options(parser)
     commands = parser.add_subparsers(title='commands', metavar='COMMAND', required=True)
     for module in _COMMANDS:

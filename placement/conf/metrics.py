@@ -39,4 +39,10 @@ OPTS = [
         help='Seconds for which the number of wrong usages, and what is allocated in each aggregate, are kept. All'
         ' allocations are read for it. -1 is never.',
     ),
+    cfg.BoolOpt(
+        'page',
+        default=False,
+        help='Whether the page of placement-manage page is served there too, at /page. It only reads, but shows every'
+        ' provider, allocation and owner to whoever reaches the address.',
+    ),
 ]

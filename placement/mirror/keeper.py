@@ -175,7 +175,7 @@ class Mirror:
                 LOG.info('Building the mirror: read the %s in %.1f s', what, seconds)
 
         vector = changes.newest(tx)
-        clock, silent = changes.clock(tx), _silent_seconds(tx)
+        clock, silent = changes.clock(tx), silent_seconds(tx)
         state = State.of(reading.names(tx), reading.everything(tx, told))
         seconds = time.monotonic() - started
         _leave_alone()
@@ -246,7 +246,7 @@ def _leave_alone() -> None:
     gc.freeze()
 
 
-def _silent_seconds(tx: sa.Connection) -> dict[int, float]:
+def silent_seconds(tx: sa.Connection) -> dict[int, float]:
     """How long ago each writer wrote its newest entry, as far as the clock of the database knows."""
     return {
         row.id: (row.now - row.newest_at).total_seconds() for row in tx.execute(_SILENT) if row.newest_at is not None

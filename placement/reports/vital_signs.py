@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from typing import NamedTuple
+
 import sqlalchemy as sa
 from oslo_db import exception as db_exc
 from sqlalchemy import exc as sa_exc
 
 from placement import exception
-from placement.db import tables
+from placement.db import company, tables
 from placement.db.api import Database, NoTables
+from placement.mirror import keeper
 
 #: What reading raises when the database is away, or is not ours.
 TROUBLES = (exception.DatabaseUnavailable, db_exc.DBError, sa_exc.SQLAlchemyError)
@@ -29,3 +33,37 @@ def trouble(db: Database) -> str | None:
     except TROUBLES:
         return 'The database does not have the expected tables.'
     return None
+
+
+def seconds_since_change(db: Database) -> float | None:
+    """How long ago the newest entry of the log of changes was written; None when the log is empty."""
+    with db.reader() as connection:
+        return min(keeper.silent_seconds(connection).values(), default=None)
+
+
+class Connections(NamedTuple):
+    """How many connections to the database come from one place. ``own``: with the account that we have."""
+
+    account: str
+    address: str
+    program: str
+    own: bool
+    connections: int
+
+
+def connections(db: Database) -> list[Connections] | None:
+    """The other connections to the database, those of other accounts first; None where the server cannot tell."""
+    with db.reader() as connection:
+        if connection.dialect.name == 'sqlite':
+            return None
+        found = Counter(
+            (one.account, _without_port(one.address), one.program, one.own) for one in company.others(connection)
+        )
+    rows = (Connections(*place, connections=count) for place, count in found.items())
+    return sorted(rows, key=lambda one: (one.own, -one.connections, one))
+
+
+def _without_port(address: str) -> str:
+    """MariaDB says ``10.0.0.1:45678`` or ``localhost``."""
+    host, colon, port = address.rpartition(':')
+    return host if colon and port.isdigit() and ':' not in host else address

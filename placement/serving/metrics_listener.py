@@ -18,18 +18,24 @@ from placement.web.wsgi_types import WSGIApplication
 
 METRICS_PATH = '/metrics'
 HEALTH_PATH = '/healthcheck'
+PAGE_PATH = '/page'
 
 
-def application(db: Database, registry: CollectorRegistry) -> WSGIApplication:
+def application(db: Database, registry: CollectorRegistry, page: WSGIApplication | None = None) -> WSGIApplication:
     """The listener's WSGI application: ``/metrics``, ``/healthcheck``, ``/healthcheck/ready``; 404 for anything else.
 
     :param registry: what ``/metrics`` shows.
+    :param page: served below ``/page``, when it is given.
     """
     metrics: WSGIApplication = make_wsgi_app(registry)
 
     def route(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         if environ['PATH_INFO'] == METRICS_PATH:
             return metrics(environ, start_response)
+        if page is not None and f'{environ["PATH_INFO"]}/'.startswith(f'{PAGE_PATH}/'):
+            environ['SCRIPT_NAME'] += PAGE_PATH
+            environ['PATH_INFO'] = environ['PATH_INFO'].removeprefix(PAGE_PATH)
+            return page(environ, start_response)
         body = b'Not found. Try /metrics, /healthcheck or /healthcheck/ready.\n'
         start_response('404 Not Found', [('Content-Type', 'text/plain'), ('Content-Length', str(len(body)))])
         return [body]
@@ -51,9 +57,10 @@ class _ServerV6(_Server):
     address_family = socket.AF_INET6
 
 
-def serve(app: WSGIApplication, bind: str) -> None:
+def serve(app: WSGIApplication, bind: str, between: Callable[[], None] = lambda: None) -> None:
     """Serve ``app`` on ``bind`` (``host:port`` or ``[v6]:port``) while the process that started this one lives.
 
+    :param between: called between requests, at least every second.
     :raises OSError: the address cannot be listened on.
     """
     parent = os.getppid()
@@ -63,3 +70,4 @@ def serve(app: WSGIApplication, bind: str) -> None:
         server.set_app(app)
         while os.getppid() == parent:
             server.handle_request()
+            between()

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from placement.cmd import manage_page
 from tests.support.operations import services
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -94,10 +95,12 @@ def test_dev_prints_where_it_listens_where_the_data_is_and_a_curl_line_that_work
     assert json.loads(_interpret(line))
 
 
-def test_two_commands_do_all_set_up_from_a_bare_python() -> None:
+def test_two_commands_do_all_set_up_from_a_bare_python_and_one_shows_it() -> None:
     commands = [block.strip() for block in _blocks('sh') if not block.startswith('curl')]
     assert commands == [
         'python3 -m venv .venv && .venv/bin/pip install . && .venv/bin/placement-api --dev',
         'python3 -m venv .venv && .venv/bin/pip install tox && .venv/bin/tox',
+        '.venv/bin/placement-manage page',
     ]
+    assert f'http://{manage_page.DEFAULT_BIND}/' in README
     assert f'http://{ADDRESS}' in README

@@ -15,7 +15,7 @@ from placement.cmd import manage, status
 DOC = Path(__file__).resolve().parents[2] / 'doc'
 
 #: Commands with a page of their own; the others have a section in manage.md.
-PAGES = {'explain': 'explain.md', 'db adopt': 'adopt.md', 'upgrade check': 'status.md'}
+PAGES = {'explain': 'explain.md', 'page': 'page.md', 'db adopt': 'adopt.md', 'upgrade check': 'status.md'}
 
 
 def _commands(parser: argparse.ArgumentParser, path: str = '') -> Iterator[tuple[str, argparse.ArgumentParser]]:

@@ -1,0 +1,87 @@
+"""``placement-manage page``: a read-only web page for whoever is on call."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import pathlib
+import re
+from typing import Any
+
+import waitress
+from oslo_config import cfg
+
+from placement import exception
+from placement.cmd import output
+from placement.db.api import Database
+from placement.mirror.keeper import Mirror
+from placement.page import hosts
+from placement.page.application import Page
+from placement.page.desk import Desk, log_file
+
+DEFAULT_BIND = '127.0.0.1:8779'
+
+_DESCRIPTION = """\
+Serve a web page that shows how full the cloud is, the provider trees and who holds what, why a search finds nothing,
+and what an audit finds. It only reads. There is no authentication: it listens on this machine alone unless told
+otherwise."""
+_EPILOG = 'It runs until Ctrl-C. Exit code: 0, or 127 when it cannot start; standard error says why.'
+
+
+class CannotServe(exception.PlacementError):
+    """The page cannot be served where it should be."""
+
+    template = '{reason}'
+
+
+def add_parser(commands: Any) -> None:
+    """Add ``page`` to the parser of ``placement-manage``."""
+    parser = commands.add_parser(
+        'page', help='serve a read-only web page for whoever is on call', description=_DESCRIPTION, epilog=_EPILOG
+    )
+    parser.add_argument(
+        '--bind', metavar='HOST:PORT', default=DEFAULT_BIND, help='where to listen (default: %(default)s)'
+    )
+    parser.add_argument(
+        '--expose',
+        action='store_true',
+        help='listen on an address that other machines reach, and answer under any name: whoever reaches it sees'
+        ' everything, without a password',
+    )
+    parser.add_argument(
+        '--log',
+        metavar='FILE',
+        type=pathlib.Path,
+        help='log file of the service, for the latest searches without result',
+    )
+    parser.set_defaults(run=_run, patient=False)
+
+
+def _run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
+    host, port = _address(args.bind)
+    if not args.expose and not hosts.is_loopback(host):
+        raise CannotServe(
+            reason=f'Other machines reach {host}, and the page asks for no password. Say --expose if that is meant.'
+        )
+    # It warns whenever a request waits for a thread.
+    logging.getLogger('waitress.queue').setLevel(logging.ERROR)
+    mirror = Mirror(db)
+    with output.waiting('Reading the resource providers ...'):
+        mirror.current()
+    desk = Desk(conf, db, mirror, log=args.log or log_file(conf))
+    application = Page(desk, None if args.expose else hosts.names(host))
+    try:
+        server = waitress.create_server(application, host=host, port=port, ident='', threads=4)
+    except OSError as error:
+        raise CannotServe(reason=f'Cannot listen on {args.bind}: {error.strerror}.') from error
+    print(f'The page is at http://{args.bind}/ until Ctrl-C.', flush=True)
+    # It ends at Ctrl-C, of its own accord.
+    server.run()
+    return 0
+
+
+def _address(bind: str) -> tuple[str, int]:
+    match = re.fullmatch(r'(\[[0-9A-Fa-f:.]+\]|[^:\[\]\s]+):([0-9]{1,5})', bind)
+    if match is None or int(match[2]) > 65535:
+        raise CannotServe(reason=f'--bind takes HOST:PORT or [IPV6]:PORT, not {bind!r}.')
+    return match[1].strip('[]').lower(), int(match[2])

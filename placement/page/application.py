@@ -1,0 +1,140 @@
+"""The WSGI application: from an address to a view. It only reads, and answers only GET and HEAD."""
+
+from __future__ import annotations
+
+import functools
+import importlib.resources
+import re
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import webob
+from oslo_db import exception as db_exc
+from oslo_log import log
+from sqlalchemy import exc as sa_exc
+
+from placement import exception
+from placement.page import consumer, health, overview, trees, why
+from placement.page.asked import Asked, BadInput, Missing
+from placement.page.desk import Desk
+from placement.page.hosts import LOOPBACK_NAMES
+from placement.page.rendering import Renderer, View
+
+LOG = log.getLogger(__name__)
+
+#: What browsers may do with an answer: show it, with our style sheet, and send forms back here.
+_HEADERS = {
+    'Content-Security-Policy': (
+        "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none';"
+        " frame-ancestors 'none'"
+    ),
+    'X-Content-Type-Options': 'nosniff',
+    'Referrer-Policy': 'no-referrer',
+    'Cross-Origin-Resource-Policy': 'same-origin',
+    'Cache-Control': 'no-store',
+}
+_FILES = {'/page.css': 'text/css', '/icon.svg': 'image/svg+xml'}
+
+Make = Callable[..., View]
+
+_VIEWS: tuple[tuple[re.Pattern[str], Make], ...] = (
+    (re.compile('/'), overview.view),
+    (re.compile('/trees'), trees.list_view),
+    (re.compile('/trees/(?P<uuid>[^/]+)'), trees.view),
+    (re.compile('/consumers/(?P<uuid>[^/]+)'), consumer.view),
+    (re.compile('/why'), why.view),
+    (re.compile('/health'), health.view),
+)
+
+
+class Page:
+    """The application.
+
+    :param desk: what the views look at.
+    :param hosts: the names, as in the header ``Host`` without a port, under which it answers; None for all. Pages of
+        strangers can lead a browser here under names of their own, and would read the answers.
+    """
+
+    def __init__(self, desk: Desk, hosts: frozenset[str] | None = LOOPBACK_NAMES) -> None:
+        self._desk = desk
+        self._hosts = hosts
+
+    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        """Answer one request."""
+        request = webob.Request(environ)
+        response = self._refusal(request) or self._answer(request)
+        response.headers.update(_HEADERS)
+        answered: Iterable[bytes] = response(environ, start_response)
+        return answered
+
+    def _refusal(self, request: webob.Request) -> webob.Response | None:
+        """The answer to a request that is not looked into, None for the others."""
+        if self._hosts is not None and _host_name(request.environ.get('HTTP_HOST', '')) not in self._hosts:
+            return _plain(421, 'This page answers only under its own name, such as localhost.')
+        if request.method not in ('GET', 'HEAD'):
+            refused = _plain(405, 'This page only reads: GET and HEAD.')
+            refused.allow = ('GET', 'HEAD')
+            return refused
+        return None
+
+    def _answer(self, request: webob.Request) -> webob.Response:
+        path = request.environ.get('PATH_INFO', '').encode('latin-1').decode('utf-8', 'replace') or '/'
+        if path in _FILES:
+            return _file(path)
+        asked, renderer = None, Renderer(request.script_name, '', {})
+        try:
+            asked = Asked(request.environ.get('QUERY_STRING', ''))
+            renderer = Renderer(request.script_name, path, asked.values)
+            return _response(200, self._view(path, asked), renderer, asked.wants_json)
+        except Exception as error:
+            status, view = _trouble(error)
+            return _response(status, view, renderer, asked is not None and asked.values.get('format') == 'json')
+
+    def _view(self, path: str, asked: Asked) -> View:
+        for pattern, make in _VIEWS:
+            match = pattern.fullmatch(path)
+            if match:
+                return make(self._desk, asked, **match.groupdict())
+        raise Missing(reason='There is no such page.')
+
+
+def _response(status: int, view: View, renderer: Renderer, as_json: bool) -> webob.Response:
+    if as_json:
+        return webob.Response(status=status, body=renderer.json(view), content_type='application/json')
+    return webob.Response(status=status, body=renderer.html(view), content_type='text/html', charset='UTF-8')
+
+
+@functools.cache
+def _bytes(path: str) -> bytes:
+    return importlib.resources.files('placement.page').joinpath(f'static{path}').read_bytes()
+
+
+def _file(path: str) -> webob.Response:
+    return webob.Response(body=_bytes(path), content_type=_FILES[path], charset='UTF-8')
+
+
+def _host_name(host: str) -> str:
+    """The header ``Host`` without the port."""
+    return re.sub(r':[0-9]*$', '', host).lower()
+
+
+def _plain(status: int, text: str) -> webob.Response:
+    return webob.Response(status=status, text=f'{text}\n', content_type='text/plain', charset='UTF-8')
+
+
+def _trouble(error: Exception) -> tuple[int, View]:
+    """The status and the view that say what is wrong."""
+    if isinstance(error, (BadInput, exception.ResourceClassNotFound, exception.TraitNotFound)):
+        return 400, _error_view('That cannot be asked', str(error))
+    if isinstance(error, exception.DatabaseUnavailable):
+        return 503, _error_view('The database cannot be reached', 'Nothing can be shown until it is back.')
+    if isinstance(error, exception.NotFound):
+        return 404, _error_view('Not found', str(error))
+    LOG.error('The page failed', exc_info=error)
+    if isinstance(error, (db_exc.DBError, sa_exc.SQLAlchemyError)):
+        return 503, _error_view('The database cannot be read', 'The log of this program has the reason.')
+    return 500, _error_view('This page failed', 'The log of this program has the reason.')
+
+
+def _error_view(title: str, detail: str) -> View:
+    return View('error.html', title, {'error': {'title': title, 'detail': detail}})

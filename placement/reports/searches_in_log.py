@@ -1,0 +1,82 @@
+"""The searches that found nothing lately, as the log of the service has them, grouped by what they asked for."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from urllib import parse
+
+from placement.reports import pasted_query
+
+#: How much of the end of a log is read, in bytes.
+_TAIL = 4 * 1024 * 1024
+_SIGN = 'No allocation candidates for '
+#: How many equal searches a line stands for besides its own.
+_MORE = re.compile(r'\(([0-9]{1,9}) more since the last such line\)$')
+_TIME = re.compile(r'[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}:[0-9]{2}')
+
+
+@dataclass
+class EmptyShape:
+    """Searches that asked for the same classes and traits, in whatever amounts and aggregates.
+
+    ``latest`` is the query of the last one, and ``at`` when that was, as the log writes it.
+    """
+
+    shape: str
+    count: int = 0
+    latest: str = ''
+    at: str | None = None
+
+
+@dataclass(frozen=True)
+class SearchesInLog:
+    """What the end of a log holds, the most frequent shape first. ``whole`` says that all of the log was read."""
+
+    shapes: Sequence[EmptyShape] = field(default_factory=list)
+    whole: bool = True
+
+
+def recent(log: pathlib.Path) -> SearchesInLog:
+    """Read the end of a log.
+
+    :raises OSError: it cannot be read.
+    """
+    with log.open('rb') as file:
+        size = file.seek(0, os.SEEK_END)
+        start = file.seek(max(size - _TAIL, 0))
+        lines = file.read(_TAIL).decode('utf-8', 'replace').splitlines()
+    found: dict[str, EmptyShape] = {}
+    # A reading that begins inside of the log begins inside of a line.
+    for query, line in _queries(lines[1:] if start else lines):
+        shape = shape_of(query)
+        one = found.setdefault(shape, EmptyShape(shape))
+        more, at = _MORE.search(line), _TIME.search(line)
+        one.count += 1 + (int(more[1]) if more else 0)
+        one.latest, one.at = query, at[0] if at else None
+    return SearchesInLog(sorted(found.values(), key=lambda one: -one.count), whole=start == 0)
+
+
+def _queries(lines: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """The queries with the lines that they are in."""
+    for line in lines:
+        if _SIGN in line:
+            with contextlib.suppress(pasted_query.NoQuery):
+                yield pasted_query.read(line[line.index(_SIGN) :]).query, line.rstrip()
+
+
+def shape_of(query: str) -> str:
+    """Return what a query asks for, without amounts, the uuids of aggregates, and the limit."""
+    parts = []
+    for key, value in parse.parse_qsl(query):
+        if key.startswith('resources'):
+            parts.append(f'{key}={",".join(sorted(item.partition(":")[0] for item in value.split(",")))}')
+        elif key.startswith('required'):
+            parts.append(f'{key}={",".join(sorted(value.split(",")))}')
+        elif key != 'limit':
+            parts.append(key if key.startswith('member_of') else f'{key}={value}')
+    return ' '.join(sorted(parts))

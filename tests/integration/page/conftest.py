@@ -1,0 +1,68 @@
+"""What the browser tests are given: a browser, and the page of three clouds; and being left out unless asked for."""
+
+from __future__ import annotations
+
+import contextlib
+import pathlib
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from placement import conf as placement_conf
+from placement.db.api import Database
+from tests.support import browser, clouds
+from tests.support.clouds import Cloud
+from tests.support.operations import services
+
+CLOUDS: dict[str, Callable[[], Cloud]] = {
+    'empty': Cloud,
+    'nested': clouds.nested,
+    'large': lambda: clouds.flat(10_000),
+}
+LOG = (
+    '2026-01-02 03:{:02}:05.006 7 INFO placement.handlers.allocation_candidate [-]'
+    ' No allocation candidates for {}: resources\n'
+)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what lies here unless it was asked for."""
+    browser.skip_unless_asked(config, items, pathlib.Path(__file__).parent)
+
+
+@pytest.fixture(scope='session')
+def chromium() -> Iterator[Any]:
+    """A running browser."""
+    with browser.chromium() as running:
+        yield running
+
+
+@pytest.fixture(scope='session')
+def pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """The addresses of ``placement-manage page``, by the name of the cloud that it shows."""
+    with contextlib.ExitStack() as stack:
+        yield {
+            name: stack.enter_context(_served(make(), tmp_path_factory.mktemp(name))) for name, make in CLOUDS.items()
+        }
+
+
+@contextlib.contextmanager
+def _served(cloud: Cloud, directory: pathlib.Path) -> Iterator[str]:
+    connection = f'sqlite:///{directory}/placement.sqlite'
+    overrides = {'placement_database': {'connection': connection}}
+    db = Database(placement_conf.load(environ={}, config_files=[], overrides=overrides))
+    db.sync()
+    clouds.plant(db, cloud)
+    db.dispose()
+    log = directory / 'placement.log'
+    queries = ('resources=VCPU:64,MEMORY_MB:4096', 'resources=VCPU:32,MEMORY_MB:4096', 'resources=CUSTOM_GPU:8')
+    log.write_text(''.join(LOG.format(number, query) for number, query in enumerate(queries)))
+    address = f'127.0.0.1:{services.free_port()}'
+    command = [str(pathlib.Path(sys.executable).with_name('placement-manage')), 'page', '--bind', address]
+    environ = services.clean_environ(
+        OS_PLACEMENT_CONFIG_DIR=str(directory), OS_PLACEMENT_DATABASE__CONNECTION=connection
+    )
+    with services.running([*command, '--log', str(log)], f'http://{address}/', directory / 'page.log', environ):
+        yield f'http://{address}'

@@ -1,0 +1,124 @@
+"""Each view of the page in Chromium: it fits, nothing serious stands in anybody's way, and nothing else is loaded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.support import browser
+from tests.support.clouds import uuid_of
+
+_NESTED_SEARCH = 'resources%3DVCPU:32,MEMORY_MB:60000%26required%3DHW_CPU_X86_AVX2%26resources1%3DSRIOV_NET_VF:9'
+_LARGE_SEARCH = 'resources%3DVCPU:16,CUSTOM_GPU:4,MEMORY_MB:262144%26required%3DHW_CPU_X86_AVX512F'
+
+#: By cloud, the name of each view and where it is.
+VIEWS = {
+    'empty': {
+        'overview': '/?size=VCPU:4',
+        'trees': '/trees',
+        'why': '/why?query=resources%3DVCPU:4',
+        'health': '/health?audit=all',
+        'error': '/trees/nonsense',
+    },
+    'nested': {
+        'overview': '/?size=VCPU:4,MEMORY_MB:4096,DISK_GB:10',
+        'trees': '/trees',
+        'tree': f'/trees/{uuid_of("compute-0")}',
+        'consumer': f'/consumers/{uuid_of("machine-3")}',
+        'why': f'/why?query={_NESTED_SEARCH}',
+        'health': '/health?audit=all',
+    },
+    'large': {
+        'overview': '/?size=VCPU:4,MEMORY_MB:8192',
+        'trees': '/trees?q=host-01',
+        'tree': f'/trees/{uuid_of("host-01010")}',
+        'consumer': f'/consumers/{uuid_of("machine-1010-0")}',
+        'why': f'/why?query={_LARGE_SEARCH}',
+        'health': '/health',
+    },
+}
+ALL = [(cloud, name) for cloud, views in VIEWS.items() for name in views]
+
+
+@pytest.mark.parametrize(('width', 'scheme'), [(1280, 'light'), (1280, 'dark'), (390, 'light'), (390, 'dark')])
+@pytest.mark.parametrize(('cloud', 'name'), ALL)
+def test_view(chromium: Any, pages: dict[str, str], cloud: str, name: str, width: int, scheme: str) -> None:
+    with browser.tab(chromium, pages[cloud], width, scheme) as tab:
+        status = tab.open(VIEWS[cloud][name])
+        if name == 'error':
+            # The browser itself tells of the status.
+            tab.complaints.clear()
+        assert status == (400 if name == 'error' else 200)
+        tab.keep(f'{cloud}-{name}-{width}-{scheme}')
+        assert tab.overflow() <= 0
+        assert tab.serious() == []
+
+
+def test_the_way_from_a_search_to_a_consumer_needs_no_script(chromium: Any, pages: dict[str, str]) -> None:
+    with browser.tab(chromium, pages['nested'], scripts=False) as tab:
+        tab.open('/')
+        tab.page.get_by_role('link', name='Trees', exact=True).click()
+        tab.page.get_by_label('Name or uuid').fill('NIC0')
+        tab.page.get_by_role('button', name='Search').click()
+        browser.has_text(tab.page.get_by_role('status'), '4 trees')
+        tab.page.get_by_role('link', name='compute-0').click()
+        browser.has_text(tab.page.get_by_role('heading', level=1), 'compute-0')
+        tab.page.get_by_role('link', name=uuid_of('machine-3')).click()
+        browser.has_text(tab.page.get_by_role('heading', level=1), 'Consumer')
+        assert 'project-blue' in tab.page.get_by_role('main').inner_text()
+        assert tab.page.url.endswith(f'/consumers/{uuid_of("machine-3")}')
+
+
+def test_a_line_of_the_log_is_explained(chromium: Any, pages: dict[str, str]) -> None:
+    line = (
+        'x INFO [-] No allocation candidates for resources=VCPU:999&limit=5: resources VCPU:999: 0 trees, 0 providers'
+    )
+    with browser.tab(chromium, pages['nested']) as tab:
+        tab.open('/why')
+        tab.page.get_by_label('Query, address, or line of the log').fill(line)
+        tab.page.get_by_role('button', name='Explain').click()
+        tab.page.get_by_role('heading', name='Nothing is found').wait_for()
+        assert 'resources=VCPU:999&limit=5' in tab.page.get_by_role('main').inner_text()
+
+
+def test_a_keyboard_reaches_everything(chromium: Any, pages: dict[str, str]) -> None:
+    with browser.tab(chromium, pages['nested']) as tab:
+        tab.open('/')
+        tab.page.keyboard.press('Tab')
+        skip = tab.page.get_by_role('link', name='Skip to the content')
+        browser.has_focus(skip)
+        assert skip.bounding_box()['x'] >= 0
+        tab.page.keyboard.press('Enter')
+        browser.has_focus(tab.page.get_by_role('main'))
+        for label in ('Aggregate', 'Traits', 'How many more of this size?'):
+            tab.page.keyboard.press('Tab')
+            browser.has_focus(tab.page.get_by_label(label, exact=True))
+        tab.page.keyboard.type('VCPU:4')
+        tab.page.keyboard.press('Enter')
+        tab.page.get_by_role('heading', name='How many more').wait_for()
+
+
+@pytest.mark.parametrize('address', ['/', '/why'])
+def test_axe_looks_at_the_page(chromium: Any, pages: dict[str, str], address: str) -> None:
+    """What keeps the tests above from passing because axe looked at nothing."""
+    with browser.tab(chromium, pages['nested']) as tab:
+        tab.open(address)
+        tab.page.evaluate("document.querySelectorAll('label').forEach(one => one.remove())")
+        tab.page.evaluate(
+            "document.querySelectorAll('input, textarea').forEach(one => one.removeAttribute('placeholder'))"
+        )
+        assert any(one.startswith('label ') for one in tab.serious())
+
+
+def test_the_policy_is_enforced(chromium: Any, pages: dict[str, str]) -> None:
+    with browser.tab(chromium, pages['nested']) as tab:
+        tab.open('/')
+        tab.page.evaluate("""() => {
+            const one = document.createElement('script');
+            one.textContent = 'document.title = "taken over"';
+            document.head.append(one);
+        }""")
+        assert tab.page.title() == 'Overview · placement'
+        assert any('Content Security Policy' in one for one in tab.complaints)
+        tab.complaints.clear()

@@ -1,0 +1,185 @@
+"""The page on each kind of database, as a command of its own, and on the listener of the metrics."""
+
+from __future__ import annotations
+
+import http.client
+import pathlib
+import signal
+import subprocess
+import sys
+import urllib.request
+from typing import Any
+
+import orjson
+import pytest
+import sqlalchemy as sa
+import webob
+
+from placement import conf as placement_conf
+from placement.cmd import manage
+from placement.db.api import Database
+from placement.mirror.keeper import Mirror
+from placement.page.application import Page
+from placement.page.desk import Desk
+from tests.support import clouds, databases, servers
+from tests.support.clouds import uuid_of
+from tests.support.operations import services
+
+MANAGE = str(pathlib.Path(sys.executable).with_name('placement-manage'))
+SERVERS = databases.parameters(*databases.defaults())
+
+
+@pytest.mark.parametrize('setting', SERVERS, indirect=True)
+def test_every_view_on_every_database(setting: databases.Setting, database: sa.URL) -> None:
+    overrides = {'placement_database': {'connection': setting.session_url(database)}}
+    conf = placement_conf.load(environ={}, config_files=[], overrides=overrides)
+    db = Database(conf)
+    db.sync()
+    clouds.plant(db, clouds.nested())
+    page = Page(Desk(conf, db, Mirror(db)))
+    _look_at_everything(page)
+    other = sa.create_engine(database)
+    before = _connections(page)
+    with other.connect():
+        assert _connections(page) == before + 1
+    other.dispose()
+    db.dispose()
+
+
+def _connections(page: Page) -> int:
+    """How many connections with our account the page shows."""
+    told = webob.Request.blank('/health?format=json').get_response(page).json['connections']
+    assert 'Besides the one that asks' in webob.Request.blank('/health').get_response(page).text or not told
+    return sum(one['connections'] for one in told if one['own'])
+
+
+def _look_at_everything(page: Page) -> None:
+
+    def ask(address: str) -> Any:
+        answer = webob.Request.blank(address).get_response(page)
+        assert answer.status_int == 200
+        as_json = webob.Request.blank(address + ('&' if '?' in address else '?') + 'format=json').get_response(page)
+        assert as_json.status_int == 200
+        return as_json.json
+
+    assert ask('/?size=VCPU:4,DISK_GB:10')['how_many_more']['count'] == {'fit': 87, 'at_most': 87, 'complete': True}
+    assert ask('/trees')['trees'][0]['name'] == 'compute-0'
+    tree = ask(f'/trees/{uuid_of("compute-0")}')
+    assert [one['name'] for one in tree['providers']][:2] == ['compute-0', 'compute-0-numa0']
+    assert (len(tree['consumers']), tree['sharing_providers'][0]['name']) == (7, 'store')
+    held = ask(f'/consumers/{uuid_of("machine-3")}')
+    assert held['totals'] == {'SRIOV_NET_VF': 2, 'VCPU': 16, 'MEMORY_MB': 16256, 'DISK_GB': 80}
+    assert ask('/why?query=resources%3DVCPU:99')['explanation']['candidates'] == 0
+    health = ask('/health?audit=all')
+    assert {one['found'] for one in health['audit']} == {0}
+    # The clock of the database and the column of the log agree on the time zone.
+    assert 0 <= health['mirror']['seconds_since_change'] < 300
+
+
+@pytest.fixture
+def environ(tmp_path: pathlib.Path) -> dict[str, str]:
+    """The environment of commands on a small cloud in a file."""
+    connection = f'sqlite:///{tmp_path}/placement.sqlite'
+    overrides = {'placement_database': {'connection': connection}}
+    db = Database(placement_conf.load(environ={}, config_files=[], overrides=overrides))
+    db.sync()
+    clouds.plant(db, clouds.nested())
+    db.dispose()
+    return services.clean_environ(OS_PLACEMENT_CONFIG_DIR=str(tmp_path), OS_PLACEMENT_DATABASE__CONNECTION=connection)
+
+
+def test_the_command_serves_until_it_is_interrupted(environ: dict[str, str], tmp_path: pathlib.Path) -> None:
+    address = f'127.0.0.1:{services.free_port()}'
+    log = tmp_path / 'page.log'
+    with services.running([MANAGE, 'page', '--bind', address], f'http://{address}/', log, environ) as process:
+        with urllib.request.urlopen(f'http://{address}/?format=json', timeout=10) as answer:
+            assert orjson.loads(answer.read())['providers'] == 21
+        connection = http.client.HTTPConnection(address, timeout=10)
+        connection.request('GET', '/', headers={'Host': 'rebound.example'})
+        assert connection.getresponse().status == 421
+        connection.close()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(10) == 0
+    assert log.read_text() == f'The page is at http://{address}/ until Ctrl-C.\n'
+
+
+def test_the_page_follows_what_the_service_writes(environ: dict[str, str], tmp_path: pathlib.Path) -> None:
+    address = f'127.0.0.1:{services.free_port()}'
+    with (
+        services.running([MANAGE, 'page', '--bind', address], f'http://{address}/', tmp_path / 'page.log', environ),
+        servers.serving(environ['OS_PLACEMENT_DATABASE__CONNECTION'], tmp_path) as service,
+    ):
+        request = urllib.request.Request(
+            f'{service.url}/resource_providers',
+            orjson.dumps({'name': 'newcomer'}),
+            {'X-Auth-Token': 'admin', 'Content-Type': 'application/json'},
+        )
+        urllib.request.urlopen(request, timeout=10).close()
+        with urllib.request.urlopen(f'http://{address}/trees?q=newcomer&format=json', timeout=10) as answer:
+            assert orjson.loads(answer.read())['total'] == 1
+
+
+@pytest.mark.parametrize(
+    ('options', 'told'),
+    [
+        (['--bind', '0.0.0.0:80'], 'Other machines reach 0.0.0.0, and the page asks for no password. Say --expose'),
+        (['--bind', 'db.example.org:80'], 'Other machines reach db.example.org'),
+        (['--bind', '8779'], "--bind takes HOST:PORT or [IPV6]:PORT, not '8779'."),
+        (['--bind', '127.0.0.1:99999'], '--bind takes HOST:PORT'),
+    ],
+)
+def test_it_is_not_shown_to_others_by_accident(
+    environ: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    options: list[str],
+    told: str,
+) -> None:
+    for name in ('OS_PLACEMENT_CONFIG_DIR', 'OS_PLACEMENT_DATABASE__CONNECTION'):
+        monkeypatch.setenv(name, environ[name])
+    assert manage.main(['page', *options]) == manage.FAILED
+    printed = capsys.readouterr()
+    assert told in printed.err
+    assert (printed.out, printed.err.count('\n')) == ('', 1)
+
+
+def test_a_port_that_is_taken(environ: dict[str, str]) -> None:
+    with services.taken_port() as port:
+        command = [MANAGE, 'page', '--bind', f'127.0.0.1:{port}']
+        ended = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60, env=environ)
+    assert (ended.returncode, ended.stdout) == (127, '')
+    assert ended.stderr == f'placement-manage: Cannot listen on 127.0.0.1:{port}: Address already in use.\n'
+
+
+@pytest.mark.parametrize('shown', [True, False])
+def test_the_listener_of_the_metrics_serves_it_if_it_is_told_to(tmp_path: pathlib.Path, shown: bool) -> None:
+    environment = {'OS_METRICS__PAGE': 'true'} if shown else {}
+    connection = f'sqlite:///{tmp_path}/placement.sqlite'
+    with servers.serving(connection, tmp_path, environment=environment) as server:
+        assert server.metrics_url is not None
+        host = server.metrics_url.removeprefix('http://').removesuffix('/metrics')
+
+        def ask(address: str) -> tuple[int, bytes]:
+            asked = http.client.HTTPConnection(host, timeout=20)
+            asked.request('GET', address)
+            answer = asked.getresponse()
+            body = answer.read()
+            asked.close()
+            return answer.status, body
+
+        if not shown:
+            assert ask('/page')[0] == 404
+            return
+        status, body = ask('/page')
+        assert status == 200
+        assert b'href="/page/trees"' in body
+        for _ in range(3):
+            request = urllib.request.Request(f'{server.url}/resource_providers', headers={'X-Auth-Token': 'admin'})
+            urllib.request.urlopen(request, timeout=10).close()
+        told = orjson.loads(ask('/page/health?format=json')[1])
+        routes = {(one['method'], one['route']): one['requests'] for one in told['activity']['routes']}
+        assert routes['GET', '/resource_providers'] == 3
+        assert told['mirror']['service_checked_seconds_ago'] < 60
+        assert b'Nine of ten within' in ask('/page/health')[1]
+        assert ask('/pages')[0] == 404
+        assert ask('/metrics')[0] == 200

@@ -1,0 +1,127 @@
+"""Chromium for the tests of the page: tabs that notice what should not happen, and screenshots that are kept."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import shutil
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.support import databases
+
+#: Where screenshots are kept; nowhere when it is not set.
+DIRECTORY = 'PLACEMENT_TEST_SCREENSHOTS'
+_NAMES = ('chromium', 'chromium-browser', 'google-chrome')
+#: How bad what axe finds may be.
+_SERIOUS = ('serious', 'critical')
+
+
+@contextlib.contextmanager
+def chromium() -> Iterator[Any]:
+    """A running Chromium; skips, or fails when ``PLACEMENT_TEST_REQUIRE`` names ``page``, without one."""
+    program = next(filter(None, map(shutil.which, _NAMES)), None)
+    if program is None:
+        databases.unavailable('page', 'there is no Chromium (tools/install-page.sh)')
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        databases.unavailable('page', "there is no playwright (pip install '.[browser]')")
+    with sync_playwright() as playwright:
+        # The pages are ours, and containers often do not allow what the sandbox needs.
+        browser = playwright.chromium.launch(executable_path=program, args=['--no-sandbox'])
+        yield browser
+        browser.close()
+
+
+class Tab:
+    """One page of a browser of some size and colour scheme, on one service.
+
+    ``complaints`` collects what the browser objected to and requests that went elsewhere.
+    """
+
+    def __init__(self, browser: Any, address: str, width: int, scheme: str, scripts: bool = True) -> None:
+        self._address = address
+        self._context = browser.new_context(
+            viewport={'width': width, 'height': 860}, color_scheme=scheme, java_script_enabled=scripts
+        )
+        self.width = width
+        self.page = self._context.new_page()
+        self.complaints: list[str] = []
+        self.page.on('console', lambda message: self.complaints.append(message.text))
+        self.page.on('pageerror', lambda error: self.complaints.append(str(error)))
+        self.page.on('request', self._judge)
+
+    def _judge(self, request: Any) -> None:
+        # Browsers ask for an icon of their own accord.
+        if urlsplit(request.url).netloc != urlsplit(self._address).netloc:
+            self.complaints.append(f'asked for {request.url}')
+
+    def open(self, path: str) -> int:
+        """Open a view and return the status."""
+        return int(self.page.goto(self._address + path).status)
+
+    def serious(self) -> list[str]:
+        """What axe finds to be serious for people with keyboards and screen readers."""
+        from axe_playwright_python.sync_playwright import Axe
+
+        found = Axe().run(self.page).response['violations']
+        return [
+            f'{one["id"]} ({one["impact"]}): {node["html"]} {node["failureSummary"]}'
+            for one in found
+            if one['impact'] in _SERIOUS
+            for node in one['nodes']
+        ]
+
+    def overflow(self) -> int:
+        """How many pixels of the page lie beyond the right edge."""
+        return int(self.page.evaluate('document.documentElement.scrollWidth')) - self.width
+
+    def keep(self, name: str) -> None:
+        """Keep a screenshot of the whole page, if screenshots are kept."""
+        if os.environ.get(DIRECTORY):
+            directory = pathlib.Path(os.environ[DIRECTORY])
+            directory.mkdir(parents=True, exist_ok=True)
+            self.page.screenshot(path=str(directory / f'{name}.png'), full_page=True)
+
+    def close(self) -> None:
+        self._context.close()
+
+
+@contextlib.contextmanager
+def tab(browser: Any, address: str, width: int = 1280, scheme: str = 'light', scripts: bool = True) -> Iterator[Tab]:
+    """A tab that is closed at the end, by when the browser must not have complained."""
+    opened = Tab(browser, address, width, scheme, scripts)
+    try:
+        yield opened
+        assert not opened.complaints, opened.complaints
+    finally:
+        opened.close()
+
+
+def has_text(locator: Any, text: str) -> None:
+    """Wait until an element has a text."""
+    from playwright.sync_api import expect
+
+    expect(locator).to_have_text(text)
+
+
+def has_focus(locator: Any) -> None:
+    """Wait until an element has the focus."""
+    from playwright.sync_api import expect
+
+    expect(locator).to_be_focused()
+
+
+def skip_unless_asked(config: pytest.Config, items: list[pytest.Item], here: pathlib.Path) -> None:
+    """Mark the tests below ``here``, and leave them out of a run that did not ask for them."""
+    asked = 'page' in config.option.markexpr
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker('page')
+            if not asked:
+                item.add_marker(pytest.mark.skip(reason='not run: needs pytest -m page'))

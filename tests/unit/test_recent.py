@@ -1,0 +1,80 @@
+"""What a service counted in the last minutes."""
+
+from __future__ import annotations
+
+from placement.observability.prometheus import PrometheusMetrics
+from placement.observability.recent import PERIOD, SPAN, Recent
+
+
+class Clock:
+    """A clock that goes on when it is told."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_only_the_last_minutes_count() -> None:
+    metrics, clock = PrometheusMetrics(), Clock()
+    recent = Recent(metrics.registry, clock)
+    metrics.request_answered('/old', 'GET', '1.29', 200, 9.0)
+    metrics.claim_refused('capacity')
+    recent.look()
+    clock.now += SPAN + PERIOD
+    metrics.request_answered('/', 'GET', '1.29', 200, 0.002)
+    recent.look()
+    clock.now += 60
+    for status in (200, 404, 503):
+        metrics.request_answered('/traits', 'GET', '1.29', status, 0.004)
+    metrics.claim_accepted()
+    metrics.claim_refused('capacity')
+    metrics.retried('deadlock')
+    metrics.candidates(0, 0.1)
+    metrics.candidates(7, 0.1)
+    told = recent.activity()
+    # The look from before is too old, and was let go by the one after it.
+    assert told.seconds == 60
+    (route,) = told.routes
+    assert (route.route, route.method, route.requests, route.client_errors, route.server_errors) == (
+        '/traits',
+        'GET',
+        3,
+        1,
+        1,
+    )
+    assert abs(route.mean - 0.004) < 1e-9
+    assert route.slowest_tenth == 0.005
+    assert (told.granted, told.refused, told.retried) == (1, {'capacity': 1}, {'deadlock': 1})
+    assert (told.searches, told.empty_searches) == (2, 1)
+
+
+def test_looks_are_not_taken_all_the_time() -> None:
+    metrics, clock = PrometheusMetrics(), Clock()
+    recent = Recent(metrics.registry, clock)
+    recent.look()
+    metrics.claim_accepted()
+    clock.now += PERIOD / 2
+    recent.look()
+    assert recent.activity().granted == 1
+
+
+def test_a_service_that_was_started_anew_counts_from_nothing() -> None:
+    before, after, clock = PrometheusMetrics(), PrometheusMetrics(), Clock()
+    recent = Recent(before.registry, clock)
+    for _ in range(5):
+        before.claim_accepted()
+    recent.look()
+    recent._registry = after.registry
+    after.claim_accepted()
+    assert recent.activity().granted == 1
+
+
+def test_without_a_look_everything_counts() -> None:
+    metrics = PrometheusMetrics()
+    metrics.mirror_checked()
+    metrics.claim_accepted()
+    told = Recent(metrics.registry, Clock()).activity()
+    assert (told.seconds, told.granted) == (0, 1)
+    assert told.mirror_checked is not None

@@ -1,0 +1,54 @@
+"""The searches without result that a log holds, grouped by what they asked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from placement.reports import searches_in_log
+from placement.reports.searches_in_log import recent, shape_of
+
+LINE = (
+    '2026-01-02 03:04:{:02}.123 7 INFO placement.handlers.allocation_candidate [-] No allocation candidates for {}: x'
+)
+
+
+@pytest.mark.parametrize(
+    ('query', 'shape'),
+    [
+        ('resources=VCPU:4,MEMORY_MB:2&limit=5', 'resources=MEMORY_MB,VCPU'),
+        ('required=B,A&resources=VCPU:1', 'required=A,B resources=VCPU'),
+        ('resources1=VCPU:1&member_of1=in:a,b&group_policy=none', 'group_policy=none member_of1 resources1=VCPU'),
+        ('resources=VCPU%3A4%2CDISK_GB%3A1', 'resources=DISK_GB,VCPU'),
+    ],
+)
+def test_a_shape_is_without_amounts_and_aggregates(query: str, shape: str) -> None:
+    assert shape_of(query) == shape
+
+
+def test_searches_are_counted_by_shape(tmp_path: Path) -> None:
+    log = tmp_path / 'log'
+    lines = [
+        LINE.format(1, 'resources=VCPU:4'),
+        LINE.format(2, 'resources=DISK_GB:4'),
+        LINE.format(3, 'resources=VCPU:8') + ' (4 more since the last such line)',
+        '2026-01-02 03:04:09 GET /allocation_candidates?resources=VCPU:4 status: 200',
+        LINE.format(4, 'resources=VCPU:' + '4' * 10 + '...'),
+    ]
+    log.write_text('\n'.join(lines))
+    found = recent(log)
+    assert [(one.shape, one.count, one.latest, one.at) for one in found.shapes] == [
+        ('resources=VCPU', 6, 'resources=VCPU:8', '2026-01-02 03:04:03'),
+        ('resources=DISK_GB', 1, 'resources=DISK_GB:4', '2026-01-02 03:04:02'),
+    ]
+    assert found.whole
+
+
+def test_of_a_long_log_the_end_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(searches_in_log, '_TAIL', 500)
+    log = tmp_path / 'log'
+    log.write_text(''.join(LINE.format(n % 60, f'resources=VCPU:{n}') + '\n' for n in range(100)))
+    found = recent(log)
+    assert not found.whole
+    assert (found.shapes[0].latest, found.shapes[0].count) == ('resources=VCPU:99', 3)
