@@ -14,6 +14,7 @@ from oslo_middleware import base, cors, http_proxy_to_wsgi, request_id
 
 from placement import conf as configuration
 from placement import exception, handler, once
+from placement.candidates.budget import Bound
 from placement.db.api import Database
 from placement.mirror.keeper import Mirror
 from placement.web import (
@@ -64,6 +65,8 @@ def loadapp(conf: cfg.ConfigOpts) -> Application:
     db = Database(conf)
     enforcer = policy.Enforcer(conf)
     mirror = Mirror(db)
+    operations = [(path, method) for path, methods in handler.ROUTE_DECLARATIONS.items() for method in methods]
+    db.metrics.expect(operations, [bound.value for bound in Bound])
     application: WSGIApplication = handler.PlacementHandler()
     for middleware in reversed(_pipeline(conf, db, enforcer, mirror)):
         application = middleware(application)
@@ -96,7 +99,7 @@ def _pipeline(conf: cfg.ConfigOpts, db: Database, enforcer: policy.Enforcer, mir
         _DefaultAccept,
         functools.partial(cors.CORS, conf=conf) if conf.cors.allowed_origin else None,
         _Preflight if conf.cors.allowed_origin else None,
-        functools.partial(authentication.KeystoneAuth, conf=conf)
+        functools.partial(authentication.KeystoneAuth, conf=conf, metrics=db.metrics)
         if conf.api.auth_strategy == 'keystone'
         else authentication.NoAuth,
         functools.partial(context.ContextMiddleware, conf=conf, db=db, enforcer=enforcer, mirror=mirror),

@@ -6,6 +6,7 @@ Every message is a text of api-ref, so that whoever turns an exception into an a
 
 from __future__ import annotations
 
+from collections.abc import Container, Iterable
 from typing import Any
 
 
@@ -44,11 +45,25 @@ class ResourceProviderNotFound(NotFound):
 class ResourceClassNotFound(NotFound):
     template = 'No such resource class {resource_class}'
 
+    @classmethod
+    def check(cls, wanted: Iterable[str], known: Container[str]) -> None:
+        """Raise for the first of ``wanted`` that is not ``known``."""
+        for name in wanted:
+            if name not in known:
+                raise cls(resource_class=name)
+
 
 class TraitNotFound(NotFound):
     """``names`` is every missing trait, joined with comma and blank."""
 
     template = 'No such trait(s): {names}.'
+
+    @classmethod
+    def check(cls, wanted: Iterable[str], known: Container[str]) -> None:
+        """Raise for those of ``wanted`` that are not ``known``, if there are any."""
+        missing = [name for name in wanted if name not in known]
+        if missing:
+            raise cls(names=', '.join(missing))
 
 
 class InventoryNotFound(NotFound):

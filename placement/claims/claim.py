@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import sqlalchemy as sa
 from oslo_db import exception as db_exc
@@ -25,11 +25,12 @@ from placement.claims import consumer_records, holding, owners, refusal, usage_m
 from placement.claims.request import ConsumerClaim, Wish
 from placement.claims.usage_moves import InventoryKey
 from placement.db import api as db_api
-from placement.db import changes, statements, tables
+from placement.db import changes, generation, statements, tables
+from placement.db.api import Database
 from placement.db.together import Together
 
 
-def replace_allocations(context: Any, claims: Sequence[ConsumerClaim]) -> None:
+def replace_allocations(db: Database, claims: Sequence[ConsumerClaim]) -> None:
     """Let each consumer named in ``claims`` hold exactly what its claim says: all of it or, on any failure, nothing.
 
     :param claims: at most one for each consumer, in the order of the request.
@@ -40,17 +41,17 @@ def replace_allocations(context: Any, claims: Sequence[ConsumerClaim]) -> None:
     :raises AllocationCapacityExceeded: there is no room.
     :raises ConcurrentUpdate: conflicts with other writers outlasted the retries.
     """
-    with context.db.metrics.claim():
-        context.db.write(lambda tx: _replace(context.db, tx, claims))
+    with db.metrics.claim():
+        db.write(lambda tx: _replace(db, tx, claims))
 
 
-def delete_allocations(context: Any, consumer_uuid: str) -> None:
+def delete_allocations(db: Database, consumer_uuid: str) -> None:
     """Take everything from a consumer, unconditionally, and forget it.
 
     :param consumer_uuid: canonical.
     :raises AllocationsNotFound: it holds nothing.
     """
-    context.db.write(lambda tx: _delete(tx, consumer_uuid))
+    db.write(lambda tx: _delete(tx, consumer_uuid))
 
 
 def _delete(tx: sa.Connection, consumer_uuid: str) -> None:
@@ -67,7 +68,7 @@ def _give_up(tx: sa.Connection, claim: ConsumerClaim) -> None:
     held = _take(tx, claim.consumer_uuid)
     _check_generation(claim, held.generations().get(claim.consumer_uuid))
     together = Together(tx)
-    _bump_providers(together, held.provider_ids())
+    generation.bump_all(together, held.provider_ids())
     usage_moves.add(together, held.amounts(), {}, _start_over)
     changes.usage(tx, held.provider_ids())
     together.run_last()
@@ -85,7 +86,7 @@ def _take(tx: sa.Connection, consumer_uuid: str) -> holding.Held:
     return held
 
 
-def _replace(db: Any, tx: sa.Connection, claims: Sequence[ConsumerClaim]) -> None:
+def _replace(db: Database, tx: sa.Connection, claims: Sequence[ConsumerClaim]) -> None:
     if len(claims) == 1 and not claims[0].allocations:
         _give_up(tx, claims[0])
         return
@@ -103,7 +104,7 @@ def _replace(db: Any, tx: sa.Connection, claims: Sequence[ConsumerClaim]) -> Non
 
     together = Together(tx)
     consumer_records.write(together, owned, held.consumers)
-    _bump_providers(together, touched)
+    generation.bump_all(together, touched)
     usage_moves.add(together, held.amounts(), _by_slot(wishes), refuse)
     _delete_rows(together, held)
     _insert_rows(together, wishes)
@@ -140,7 +141,7 @@ def _check_generation(claim: ConsumerClaim, present: int | None) -> None:
         raise exception.ConsumerGenerationConflict(expected=expected, got=claim.generation)
 
 
-def _resolve(db: Any, tx: sa.Connection, claims: Sequence[ConsumerClaim], held: holding.Held) -> list[Wish]:
+def _resolve(db: Database, tx: sa.Connection, claims: Sequence[ConsumerClaim], held: holding.Held) -> list[Wish]:
     """The amounts that ``claims`` ask for, in the order of the request."""
     for claim in claims:
         for uuid in claim.allocations:
@@ -149,10 +150,7 @@ def _resolve(db: Any, tx: sa.Connection, claims: Sequence[ConsumerClaim], held: 
     class_names = list(
         dict.fromkeys(name for claim in claims for amounts in claim.allocations.values() for name in amounts)
     )
-    class_ids = db.resource_classes.ids(tx, class_names, hold=True)
-    for name in class_names:
-        if name not in class_ids:
-            raise exception.ResourceClassNotFound(resource_class=name)
+    class_ids = db.resource_classes.hold(tx, class_names)
     return [
         Wish(claim.consumer_uuid, uuid, name, (held.providers[uuid], class_ids[name]), amount)
         for claim in claims
@@ -194,29 +192,6 @@ def _owned(tx: sa.Connection, claims: Sequence[ConsumerClaim], held: holding.Hel
         )
         for claim in claims
     ]
-
-
-def _bump_providers(together: Together, provider_ids: set[int]) -> None:
-    """Move the generations. Added to whatever they are now: two claims that both fit need not refuse each other."""
-    for batch in statements.batches(sorted(provider_ids)):
-        together.add(_bump(together.tx.dialect.name, len(batch)), *_bump_values(together.tx, batch))
-
-
-@functools.lru_cache(maxsize=128)
-def _bump(dialect: str, count: int) -> str:
-    """The statement that moves ``count`` generations, in the order of their ids."""
-    moved = 'UPDATE placement_resource_providers SET generation = generation + 1, updated_at = ?'
-    which = f'id IN ({statements.marks(count)})'
-    if dialect != 'postgresql' or count == 1:
-        return f'{moved} WHERE {which}'
-    held = f'SELECT id AS held_id FROM placement_resource_providers WHERE {which} ORDER BY id FOR NO KEY UPDATE'  # noqa: S608
-    return f'WITH held AS ({held}) {moved} FROM held WHERE id = held_id'
-
-
-def _bump_values(tx: sa.Connection, provider_ids: Sequence[int]) -> list[Any]:
-    moment = statements.now(tx)
-    first = tx.dialect.name == 'postgresql' and len(provider_ids) > 1
-    return [*provider_ids, moment] if first else [moment, *provider_ids]
 
 
 def _delete_rows(together: Together, held: holding.Held) -> None:

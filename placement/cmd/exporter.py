@@ -50,12 +50,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _serve(conf: cfg.ConfigOpts) -> None:
     # Not at the top: the library chooses how to store values when it is imported, by PROMETHEUS_MULTIPROC_DIR.
-    from placement.observability import prometheus
-    from placement.serving import metrics_listener
+    from placement.observability import shared
+    from placement.serving import collectors, metrics_listener
 
     database = Database(conf)
+    registry = shared.registry(os.environ[VARIABLE])
+    registry.register(collectors.DatabaseCollector(database, conf.metrics))
     try:
-        metrics_listener.serve(metrics_listener.application(database, prometheus.shared_registry()), conf.metrics.bind)
+        metrics_listener.serve(metrics_listener.application(database, registry), conf.metrics.bind)
     finally:
         database.dispose()
 

@@ -17,4 +17,26 @@ OPTS = [
         ' directory for the server and for "python -m placement.cmd.exporter", and run the latter beside the'
         ' former. There is no authentication: use an address that only the monitoring reaches.',
     ),
+    cfg.Opt(
+        'aggregates',
+        type=types.List(types.String(regex=r'^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$')),
+        default=[],
+        sample_default='7d2c5d6a-0f6b-4a1e-9b7e-6f0c7a3b1d55',
+        help='UUIDs of aggregates of which the metrics shall also tell apart how much there is and how full it is. Each'
+        ' is several time series for each resource class.',
+    ),
+    cfg.IntOpt(
+        'cloud_interval',
+        default=60,
+        min=0,
+        help='Seconds for which the sums over all inventories and the numbers of providers, consumers and allocations'
+        ' are kept before a scrape reads them from the database again.',
+    ),
+    cfg.IntOpt(
+        'allocations_interval',
+        default=600,
+        min=-1,
+        help='Seconds for which the number of wrong usages, and what is allocated in each aggregate, are kept. All'
+        ' allocations are read for it. -1 is never.',
+    ),
 ]

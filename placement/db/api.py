@@ -20,7 +20,9 @@ from oslo_db.sqlalchemy import enginefacade
 from sqlalchemy import event
 
 from placement import exception, observability
-from placement.db import asking, changes, error_kinds, names, retention, sqlite, tables, together, url, writers
+from placement.db import asking, changes, error_kinds, name_cache, retention, sqlite, tables, together, url, writers
+from placement.observability.metrics import Metrics
+from placement.observability.spending import DATABASE
 
 T = TypeVar('T')
 
@@ -29,6 +31,9 @@ _FIRST_PAUSE = 0.002
 _LONGEST_PAUSE = 0.25
 #: How often, about once a second, to look whether another node of a cluster is done changing the schema.
 _SYNC_RETRIES = 60
+
+#: What the pool of the connections for transactions is called in the metrics.
+_POOL = 'transactions'
 
 #: Options of [placement_database] that oslo.db's engine takes under the same name; the second for pooled connections.
 _ENGINE_OPTIONS = ('connection_recycle_time', 'connection_debug', 'mysql_sql_mode', 'mysql_wsrep_sync_wait')
@@ -96,7 +101,9 @@ class Database:
             thread_checkin=False,
             **{name: self._options[name] for name in passed_on},
         )
-        self._asker = asking.Asker(connection_url, self._options)
+        #: What counts the retries, the claims and the searches of this application; nothing unless configured.
+        self.metrics = observability.create(conf)
+        self._asker = asking.Asker(connection_url, self._options, self.metrics)
         event.listen(self._asker.engine, 'do_connect', _connect)
         self._lock = threading.Lock()
         self._prepared: sa.Engine | None = None
@@ -105,11 +112,9 @@ class Database:
         self._keeper: sqlite.Keeper | None = None
         self._log_writers = writers.Writers(self._tested_writer)
         self._housekeeper = retention.Housekeeper(self._tested_writer)
-        self.resource_classes = names.NameCache(tables.resource_classes)
-        self.traits = names.NameCache(tables.traits)
-        self.aggregates = names.Heard()
-        #: What counts the retries, the claims and the searches of this application; nothing unless configured.
-        self.metrics = observability.create(conf)
+        self.resource_classes = name_cache.NameCache(tables.resource_classes, exception.ResourceClassNotFound)
+        self.traits = name_cache.NameCache(tables.traits, exception.TraitNotFound)
+        self.aggregates = name_cache.Heard()
 
     @property
     def engine(self) -> sa.Engine:
@@ -131,6 +136,7 @@ class Database:
         event.listen(engine, 'do_connect', _connect)
         changes.observe(engine)
         together.prepare(engine)
+        self.metrics.watch(_POOL, engine, self._options.max_pool_size + self._options.max_overflow)
         if engine.dialect.name == 'sqlite':
             self._keeper = sqlite.prepare(engine, self._options.sqlite_busy_timeout)
         else:
@@ -172,9 +178,9 @@ class Database:
 
         :raises DatabaseUnavailable: the database cannot be reached.
         """
-        with _speaking_of_outages(), self.engine.connect() as connection:
+        with _speaking_of_outages(), self._connection() as connection:
             connection.execution_options(**{sqlite.WRITES: True})
-            with _ending(connection, connection.begin()):
+            with _ending(connection, connection.begin(), self.metrics):
                 yield connection
 
     @contextlib.contextmanager
@@ -191,7 +197,7 @@ class Database:
         """A transaction whose first statement is ``first``, on a new connection if need be. On SQLite without that."""
         with contextlib.ExitStack() as stack:
             for again in (True, False):
-                connection = stack.enter_context(self.engine.connect())
+                connection = stack.enter_context(self._connection())
                 connection.execution_options(**options)
                 transaction = connection.begin()
                 try:
@@ -202,8 +208,13 @@ class Database:
                     if not (again and error_kinds.is_lost(error)):
                         raise
                     connection.close()
-            with _ending(connection, transaction):
+            with _ending(connection, transaction, self.metrics):
                 yield connection
+
+    def _connection(self) -> sa.Connection:
+        engine = self.engine
+        with self.metrics.connecting(_POOL):
+            return engine.connect()
 
     def write(self, work: Callable[[sa.Connection], T]) -> T:
         """Run ``work`` in a transaction and return what it returns. There is no other way to write.
@@ -367,7 +378,7 @@ def _spare_round_trips(engine: sa.Engine) -> None:
 
 
 @contextlib.contextmanager
-def _ending(connection: sa.Connection, transaction: sa.RootTransaction) -> Iterator[None]:
+def _ending(connection: sa.Connection, transaction: sa.RootTransaction, metrics: Metrics) -> Iterator[None]:
     """Commit at the end, roll back on an exception.
 
     Connections are given back as they are. So one whose COMMIT failed, which may still be in its transaction, is
@@ -379,7 +390,8 @@ def _ending(connection: sa.Connection, transaction: sa.RootTransaction) -> Itera
         transaction.rollback()
         raise
     try:
-        transaction.commit()
+        with metrics.spending(DATABASE):
+            transaction.commit()
     except BaseException as error:
         if not error_kinds.is_conflict(error):
             connection.invalidate()

@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from sqlalchemy import event
 
 from placement.db import error_kinds
+from placement.observability.metrics import Metrics
 
 #: Beyond one dead connection, how often a statement is asked again when something concurrent is in its way.
 _TRIES = 5
@@ -23,9 +24,13 @@ class Asker:
 
     :param url: as ``placement.db.url.engine_url`` makes it.
     :param options: the group ``placement_database``.
+    :param metrics: is told of the time spent on it.
     """
 
-    def __init__(self, url: sa.URL, options: Any) -> None:
+    #: What the pool is called in the metrics.
+    POOL = 'questions'
+
+    def __init__(self, url: sa.URL, options: Any, metrics: Metrics) -> None:
         arguments: dict[str, Any] = {'pool_recycle': options.connection_recycle_time}
         if url.get_backend_name() == 'sqlite':
             arguments['connect_args'] = {'timeout': options.sqlite_busy_timeout, 'check_same_thread': False}
@@ -41,6 +46,8 @@ class Asker:
             pool_timeout=options.pool_timeout,
             **arguments,
         )
+        self._metrics = metrics
+        metrics.watch(self.POOL, self.engine, options.max_pool_size + options.max_overflow)
         self._pid = os.getpid()
         if url.get_backend_name() in ('mysql', 'mariadb') and options.mysql_wsrep_sync_wait is not None:
             _wait_for_cluster(self.engine, options.mysql_wsrep_sync_wait)
@@ -55,12 +62,16 @@ class Asker:
             rows = self._try(statement, parameters)
             if rows is not None:
                 return rows
-        with self.engine.connect() as connection:
+        with self._connection() as connection:
             return connection.execute(statement, parameters).all()
+
+    def _connection(self) -> sa.Connection:
+        with self._metrics.connecting(self.POOL):
+            return self.engine.connect()
 
     def _try(self, statement: sa.Executable, parameters: Mapping[str, Any]) -> Sequence[sa.Row[Any]] | None:
         try:
-            with self.engine.connect() as connection:
+            with self._connection() as connection:
                 return connection.execute(statement, parameters).all()
         except sa.exc.DBAPIError as error:
             if error.connection_invalidated or error_kinds.is_conflict(error):

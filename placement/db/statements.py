@@ -148,3 +148,8 @@ def new_id(inserted: sa.CursorResult[Any]) -> int:
     """The id that the database gave to the one row that was inserted."""
     key: Any = inserted.inserted_primary_key
     return int(key[0])
+
+
+def storable(text: str) -> bool:
+    """False for text that no database could hold, with a NUL or a lone surrogate, and that some refuse to look for."""
+    return '\x00' not in text and not any('\ud800' <= char <= '\udfff' for char in text)

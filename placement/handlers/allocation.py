@@ -10,10 +10,10 @@ from webob import exc
 
 from placement import exception, schemas
 from placement.absent import ABSENT
-from placement.claims import claim
 from placement.claims.request import ConsumerClaim
 from placement.handlers import modified
 from placement.objects.allocation import Allocation, AllocationList
+from placement.objects.consumer import Consumer
 from placement.objects.provider_parts import Provider
 from placement.policies import allocation as policies
 from placement.schemas import allocation as schema
@@ -35,8 +35,8 @@ def _as_consumer(text: str) -> str:
     return util.canonical_uuid(text) if util.is_uuid(text) else text
 
 
-def _consumer_body(req: webob.Request, allocations: Iterable[Allocation]) -> dict[str, Any]:
-    """Lay out the allocations of one consumer."""
+def _consumer_body(req: webob.Request, consumer: Consumer | None, allocations: Iterable[Allocation]) -> dict[str, Any]:
+    """Lay out the allocations of one consumer, or none of nobody."""
     version = microversion.wanted(req)
     entries: dict[str, dict[str, Any]] = {}
     body: dict[str, Any] = {'allocations': entries}
@@ -46,10 +46,10 @@ def _consumer_body(req: webob.Request, allocations: Iterable[Allocation]) -> dic
             {'generation': allocation.resource_provider_generation, 'resources': {}},
         )
         entry['resources'][allocation.resource_class] = allocation.used
-        if version >= (1, 12):
-            body['project_id'], body['user_id'] = allocation.project_id, allocation.user_id
-        if version >= (1, 28):
-            body['consumer_generation'] = allocation.consumer_generation
+    if consumer is not None and version >= (1, 12):
+        body['project_id'], body['user_id'] = consumer.project_id, consumer.user_id
+    if consumer is not None and version >= (1, 28):
+        body['consumer_generation'] = consumer.generation
     return body
 
 
@@ -87,9 +87,10 @@ def _claim(req: webob.Request, consumer_uuid: str, data: dict[str, Any]) -> Cons
 @operation(Accepts(JSON), Allowed(policies.LIST), gives={200: shown.CONSUMER_ALLOCATIONS})
 def list_for_consumer(req: webob.Request, context: RequestContext) -> webob.Response:
     """Show what a consumer has; for one that nobody knows, nothing."""
-    consumer = _as_consumer(util.wsgi_path_item(req.environ, 'consumer_uuid'))
-    allocations = AllocationList.get_all_by_consumer(context, consumer)
-    return util.json_response(req, _consumer_body(req, allocations), last_modified=modified.newest(allocations))
+    uuid = _as_consumer(util.wsgi_path_item(req.environ, 'consumer_uuid'))
+    consumer, allocations = Consumer.get_with_allocations(context, uuid)
+    body = _consumer_body(req, consumer, allocations)
+    return util.json_response(req, body, last_modified=modified.newest(allocations))
 
 
 @operation(
@@ -125,7 +126,7 @@ def set_allocations_for_consumer(req: webob.Request, context: RequestContext) ->
     if not util.is_uuid(sent):
         raise exc.HTTPBadRequest(f'Malformed consumer_uuid: {sent}')
     data = util.extract_json(req.body, schemas.for_version(schema.PUT, microversion.wanted(req)))
-    claim.replace_allocations(context, [_claim(req, util.canonical_uuid(sent), data)])
+    AllocationList.replace_all(context, [_claim(req, util.canonical_uuid(sent), data)])
     return util.empty_response(req, 204)
 
 
@@ -151,7 +152,7 @@ def set_allocations(req: webob.Request, context: RequestContext) -> webob.Respon
         if consumer in claims:
             raise exc.HTTPBadRequest(f'JSON does not validate: consumer {consumer} is named more than once')
         claims[consumer] = _claim(req, consumer, entry)
-    claim.replace_allocations(context, list(claims.values()))
+    AllocationList.replace_all(context, list(claims.values()))
     return util.empty_response(req, 204)
 
 
@@ -162,5 +163,6 @@ def set_allocations(req: webob.Request, context: RequestContext) -> webob.Respon
 )
 def delete_allocations(req: webob.Request, context: RequestContext) -> webob.Response:
     """Remove all allocations of a consumer, whatever its generation."""
-    claim.delete_allocations(context, _as_consumer(util.wsgi_path_item(req.environ, 'consumer_uuid')))
+    uuid = _as_consumer(util.wsgi_path_item(req.environ, 'consumer_uuid'))
+    AllocationList.delete_all_by_consumer(context, uuid)
     return util.empty_response(req, 204)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import Any
 
 from webob import exc
 
 from placement.objects.resource_provider import ResourceProvider
+from placement.web.context import RequestContext
 
 
 @contextlib.contextmanager
-def before(context: Any, uuid: str) -> Iterator[None]:
+def before(context: RequestContext, uuid: str) -> Iterator[None]:
     """Look for a provider only when the block, which reads the body, fails; else the write that follows finds out.
 
     :param uuid: of the path.

@@ -36,12 +36,8 @@ class Names:
         :raises ResourceClassNotFound: one of ``classes`` does not exist.
         :raises TraitNotFound: some of ``traits`` do not exist; names them all.
         """
-        for name in classes:
-            if name not in self.class_ids:
-                raise exception.ResourceClassNotFound(resource_class=name)
-        missing = sorted(set(traits) - self.traits)
-        if missing:
-            raise exception.TraitNotFound(names=', '.join(missing))
+        exception.ResourceClassNotFound.check(classes, self.class_ids)
+        exception.TraitNotFound.check(sorted(set(traits)), self.traits)
 
 
 @dataclass(frozen=True)

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Any
 
 import sqlalchemy as sa
 from oslo_db import exception as db_exc
 
 from placement.db import api as db_api
-from placement.db import names, statements, tables
+from placement.db import name_cache, statements, tables
 from placement.db.together import Together
 from placement.objects import provider_parts
+from placement.objects.base import Context
 
 _aggregates = tables.placement_aggregates
 _members = tables.resource_provider_aggregates
 
 
-def get_with_provider(context: Any, uuid: str) -> tuple[provider_parts.Provider, list[str]]:
+def get_with_provider(context: Context, uuid: str) -> tuple[provider_parts.Provider, list[str]]:
     """A provider and the uuids of the aggregates that it is in.
 
     :raises ResourceProviderNotFound: no such provider.
@@ -35,7 +35,7 @@ _WITH_PROVIDER = provider_parts.statement(
 )
 
 
-def replace(tx: sa.Connection, heard: names.Heard, provider_id: int, uuids: Sequence[str]) -> None:
+def replace(tx: sa.Connection, heard: name_cache.Heard, provider_id: int, uuids: Sequence[str]) -> None:
     """Make ``uuids`` all the aggregates of a provider whose row the transaction has locked; as its last change.
 
     :param heard: those of them that it lacks are created, unless they are there.
@@ -59,7 +59,7 @@ def replace(tx: sa.Connection, heard: names.Heard, provider_id: int, uuids: Sequ
     heard.add(uuids)
 
 
-def _expect(heard: names.Heard, uuids: Sequence[str], joined: int) -> None:
+def _expect(heard: name_cache.Heard, uuids: Sequence[str], joined: int) -> None:
     if joined != len(uuids):
         # An audit removed one that nobody was in.
         heard.forget(uuids)

@@ -7,7 +7,7 @@ import time
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Protocol, cast
 
 from placement.candidates.budget import Bound
 from placement.candidates.providers import Provider
@@ -15,9 +15,20 @@ from placement.candidates.request import CandidateRequest
 from placement.candidates.search import chosen, search
 from placement.candidates.sites import Candidate, Placement
 from placement.mirror.block import Block
+from placement.mirror.keeper import Mirror
 from placement.mirror.matching import Matching, MirrorSite, TreeSite
 from placement.mirror.state import Names, State
 from placement.objects import candidate_bounds
+from placement.objects.base import Context
+from placement.observability.metrics import Metrics
+
+
+class SearchContext(Context, Protocol):
+    """What a search needs of the context of a request."""
+
+    @property
+    def mirror(self) -> Mirror:
+        """What it looks at."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +44,7 @@ class AllocationCandidates:
     bounds: frozenset[Bound] = frozenset()
 
     @classmethod
-    def get_by_request(cls, context: Any, request: CandidateRequest) -> AllocationCandidates:
+    def get_by_request(cls, context: SearchContext, request: CandidateRequest) -> AllocationCandidates:
         """Search a committed state of the database that is no older than this call.
 
         :raises ResourceClassNotFound: a class of any group does not exist.
@@ -101,7 +112,7 @@ class AllocationCandidates:
         return found
 
 
-def _count(metrics: Any, count: int, bounds: Collection[Bound], seconds: float) -> None:
+def _count(metrics: Metrics, count: int, bounds: Collection[Bound], seconds: float) -> None:
     metrics.candidates(count, seconds)
     for bound in bounds:
         metrics.search_bounded(bound.value)

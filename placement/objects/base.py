@@ -1,24 +1,34 @@
-"""What all our versioned objects share."""
+"""What all our versioned objects share.
+
+An object declares its fields as annotations, which the type checker reads too; ``PlacementObject`` makes the fields of
+oslo.versionedobjects from them. Whoever changes the fields of an object raises its ``VERSION``
+(``tests/unit/test_objects.py`` has the fingerprints).
+"""
 
 from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import functools
+import inspect
 import sys
 import types
-from collections.abc import Iterable, Iterator
-from typing import Any, TypeVar
+import typing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import sqlalchemy as sa
+from oslo_config import cfg
 from oslo_utils import timeutils
+
+from placement.db.api import Database
 
 
 @contextlib.contextmanager
 def _without_messaging() -> Iterator[None]:
-    """Keep oslo.messaging out while oslo.versionedobjects is imported.
+    """Keep oslo.messaging out while oslo.versionedobjects is imported (doc/dependencies.md#a-module-that-stands-in).
 
-    It is imported there only as the base of a serializer for RPC, which we have no use for, and brings eventlet into
-    the process. A process that already has it keeps it.
+    A process that already has it keeps it.
     """
     if 'oslo_messaging' in sys.modules:
         yield
@@ -34,41 +44,86 @@ def _without_messaging() -> Iterator[None]:
 
 with _without_messaging():
     from oslo_versionedobjects import base as ovo_base
-    from oslo_versionedobjects import fields as fields
+    from oslo_versionedobjects import fields as ovo_fields
 
 P = TypeVar('P', bound='PlacementObject')
-L = TypeVar('L', bound='ObjectList')
+L = TypeVar('L', bound='ObjectList[Any]')
 
 register = ovo_base.VersionedObjectRegistry.register
 
 
+class Context(Protocol):
+    """What objects need of the context of a request."""
+
+    @property
+    def conf(self) -> cfg.ConfigOpts:
+        """The application's configuration."""
+
+    @property
+    def db(self) -> Database:
+        """The application's database."""
+
+
+_FIELDS: Mapping[type, Callable[..., ovo_fields.Field[Any]]] = {
+    int: ovo_fields.IntegerField,
+    float: ovo_fields.FloatField,
+    str: ovo_fields.StringField,
+    # Without zone, as the tables hold them.
+    dt.datetime: functools.partial(ovo_fields.DateTimeField, tzinfo_aware=False),
+}
+
+
+def _is_field(name: str, type_: Any) -> bool:
+    return not name.startswith('_') and typing.get_origin(type_) is not ClassVar
+
+
+def _field(type_: Any) -> ovo_fields.Field[Any]:
+    """The field of an annotation: a type of ``_FIELDS``, or such a type or None."""
+    alternatives = typing.get_args(type_) if isinstance(type_, types.UnionType) else (type_,)
+    (value,) = (one for one in alternatives if one is not types.NoneType)
+    return _FIELDS[value](nullable=types.NoneType in alternatives)
+
+
 class PlacementObject(ovo_base.VersionedObject):
-    """Base of all objects: made from rows, bound to the context of one request."""
+    """Base of all objects: made from rows, bound to the context of one request.
+
+    Every annotation of a class is a field, unless it is a ``ClassVar`` or its name begins with an underscore.
+    """
 
     OBJ_PROJECT_NAMESPACE = 'placement'
     OBJ_SERIAL_NAMESPACE = 'placement_object'
 
+    _context: Context
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        annotations = inspect.get_annotations(cls, eval_str=True)
+        # oslo.versionedobjects adds those of base classes.
+        cls.fields = {name: _field(type_) for name, type_ in annotations.items() if _is_field(name, type_)}
+
     @classmethod
-    def from_row(cls: type[P], context: Any, row: sa.Row[Any]) -> P:
+    def from_row(cls: type[P], context: Context, row: sa.Row[Any]) -> P:
         """The object whose fields are the columns of ``row`` that have a field's name."""
-        made = cls(context)
-        for name, value in row._asdict().items():
-            if name in cls.fields:
-                # Past the field's setter, which would convert what the database gives in the right type, at ten times
-                # the cost, and note a change.
-                setattr(made, f'_obj_{name}', value)
+        return cls.from_each(context, [row])[0]
+
+    @classmethod
+    def from_each(cls: type[P], context: Context, rows: Sequence[sa.Row[Any]]) -> list[P]:
+        """As ``from_row``, for all ``rows`` of one reading."""
+        columns = enumerate(rows[0]._fields) if rows else ()
+        # Past the fields' setters, which would convert what the database gives in the right type, at twenty times the
+        # cost, and note changes. This is where oslo.versionedobjects keeps the values.
+        kept = [(f'_obj_{name}', at) for at, name in columns if name in cls.fields]
+        made = [cls(context) for _ in rows]
+        for one, row in zip(made, rows, strict=True):
+            one.__dict__.update({attribute: row[at] for attribute, at in kept})
         return made
 
 
 class Timestamped(PlacementObject):
-    """An object that knows when its row was last written."""
+    """An object that knows when its row was last written, in UTC without saying so."""
 
     created_at: dt.datetime | None
     updated_at: dt.datetime | None
-    fields = {
-        'created_at': fields.DateTimeField(nullable=True),
-        'updated_at': fields.DateTimeField(nullable=True),
-    }
 
     @property
     def modified(self) -> dt.datetime:
@@ -76,13 +131,25 @@ class Timestamped(PlacementObject):
         return modified(self.updated_at, self.created_at)
 
 
-class ObjectList(ovo_base.ObjectListBase[Any], PlacementObject):
-    """A list of objects: iterates, indexes and has a length."""
+class ObjectList(ovo_base.ObjectListBase[P], PlacementObject):
+    """A list of objects of one class: iterates, indexes and has a length. ``ObjectList[Trait]`` is one of traits."""
+
+    #: The class of what is in the list.
+    MEMBER: ClassVar[type[PlacementObject]]
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        (itself,) = cls.__dict__['__orig_bases__']
+        (cls.MEMBER,) = typing.get_args(itself)
+        cls.fields = {'objects': ovo_fields.ListOfObjectsField(cls.MEMBER.__name__)}
 
     @classmethod
-    def from_rows(cls: type[L], context: Any, member: type[PlacementObject], rows: Iterable[sa.Row[Any]]) -> L:
-        """The list of one ``member`` for each of ``rows``."""
-        return cls(context, objects=[member.from_row(context, row) for row in rows])
+    def from_rows(cls: type[L], context: Context, rows: Sequence[sa.Row[Any]]) -> L:
+        """The list of one object for each of ``rows``."""
+        made = cls(context)
+        # Past the setter, which would look at each again.
+        made.__dict__['_obj_objects'] = cls.MEMBER.from_each(context, rows)
+        return made
 
 
 def modified(updated_at: dt.datetime | None, created_at: dt.datetime | None) -> dt.datetime:

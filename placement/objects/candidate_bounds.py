@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+
+from oslo_config import cfg
 
 from placement.candidates.budget import Bound, Budget
 
@@ -15,7 +16,7 @@ _OPTIONS = {
 }
 
 
-def budget(options: Any) -> Budget:
+def budget(options: cfg.ConfigOpts.GroupAttr) -> Budget:
     """Return what one search may spend.
 
     :param options: the group ``[placement]``.
@@ -28,14 +29,14 @@ def budget(options: Any) -> Budget:
     )
 
 
-def for_account(options: Any) -> Budget:
+def for_account(options: cfg.ConfigOpts.GroupAttr) -> Budget:
     """Return what a search may spend that only counts why an earlier one found nothing: a tenth of that one."""
     return Budget(
         candidates=1, steps=options.max_search_steps // 10, tree_steps=options.max_search_steps_per_tree // 10
     )
 
 
-def in_words(bounds: Iterable[Bound], options: Any) -> str:
+def in_words(bounds: Iterable[Bound], options: cfg.ConfigOpts.GroupAttr) -> str:
     """Name the options that set ``bounds``, with their values, in a fixed order."""
     met = set(bounds)
     return ', '.join(f'{name} = {options[name]}' for bound, name in _OPTIONS.items() if bound in met)

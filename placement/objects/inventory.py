@@ -12,10 +12,12 @@ from oslo_log import log
 from oslo_utils import timeutils
 
 from placement import exception, room
-from placement.db import statements, tables
+from placement.db import generation, statements, tables
+from placement.db.api import Database
+from placement.db.generation import KnownProvider
 from placement.db.together import Together
-from placement.objects import base, generation, provider_parts
-from placement.objects.base import fields
+from placement.objects import base, provider_parts
+from placement.objects.base import Context
 
 LOG = log.getLogger(__name__)
 
@@ -34,6 +36,8 @@ _TOGETHER = 100
 class Inventory(base.Timestamped):
     """What one provider has of one class. ``used`` is the sum of all allocations of it."""
 
+    VERSION = '1.0'
+
     id: int
     resource_class: str
     total: int
@@ -43,17 +47,6 @@ class Inventory(base.Timestamped):
     step_size: int
     allocation_ratio: float
     used: int
-    fields = {
-        'id': fields.IntegerField(),
-        'resource_class': fields.StringField(),
-        'total': fields.IntegerField(),
-        'reserved': fields.IntegerField(),
-        'min_unit': fields.IntegerField(),
-        'max_unit': fields.IntegerField(),
-        'step_size': fields.IntegerField(),
-        'allocation_ratio': fields.FloatField(),
-        'used': fields.IntegerField(),
-    }
 
     @classmethod
     def from_request(cls, resource_class: str, record: Mapping[str, Any]) -> Inventory:
@@ -72,7 +65,7 @@ class Inventory(base.Timestamped):
 
     @classmethod
     def get_with_provider(
-        cls, context: Any, uuid: str, resource_class: str
+        cls, context: Context, uuid: str, resource_class: str
     ) -> tuple[provider_parts.Provider, Inventory]:
         """A provider and what it has of ``resource_class``.
 
@@ -93,22 +86,22 @@ class Inventory(base.Timestamped):
 
 
 @base.register
-class InventoryList(base.ObjectList):
+class InventoryList(base.ObjectList[Inventory]):
     """The inventories of one provider, in order of class id: standard classes first."""
 
-    fields = {'objects': fields.ListOfObjectsField('Inventory')}
+    VERSION = '1.0'
 
     @classmethod
-    def get_with_provider(cls, context: Any, uuid: str) -> tuple[provider_parts.Provider, InventoryList]:
+    def get_with_provider(cls, context: Context, uuid: str) -> tuple[provider_parts.Provider, InventoryList]:
         """A provider and all its inventories.
 
         :raises ResourceProviderNotFound: no such provider.
         """
         provider, rows = provider_parts.read(context, _WITH_PROVIDER, uuid)
-        return provider, cls.from_rows(context, Inventory, rows)
+        return provider, cls.from_rows(context, rows)
 
 
-def read(context: Any, uuid: str) -> tuple[provider_parts.Provider, list[sa.Row[Any]]]:
+def read(context: Context, uuid: str) -> tuple[provider_parts.Provider, list[sa.Row[Any]]]:
     """A provider and what a change of its inventories needs of each; see ``provider_parts.read``."""
     return provider_parts.read(context, _TO_CHANGE, uuid)
 
@@ -120,9 +113,9 @@ def read(context: Any, uuid: str) -> tuple[provider_parts.Provider, list[sa.Row[
 # `used` moves the generation, it is still right once the generation has been moved; only `used` may have become less.
 
 
-def add(db: Any, tx: sa.Connection, provider: Any, record: Inventory) -> None:
+def add(db: Database, tx: sa.Connection, provider: KnownProvider, record: Inventory) -> None:
     """Store a new inventory; see ``ResourceProvider.add_inventory``."""
-    class_id = _hold_classes(db, tx, [record.resource_class])[record.resource_class]
+    class_id = db.resource_classes.hold(tx, [record.resource_class])[record.resource_class]
     together = Together(tx)
     generation.bump(together, provider)
     _insert(together, provider, {class_id: record})
@@ -133,10 +126,14 @@ def add(db: Any, tx: sa.Connection, provider: Any, record: Inventory) -> None:
 
 
 def replace_all(
-    db: Any, tx: sa.Connection, provider: Any, present_rows: Sequence[sa.Row[Any]], records: Sequence[Inventory]
+    db: Database,
+    tx: sa.Connection,
+    provider: KnownProvider,
+    present_rows: Sequence[sa.Row[Any]],
+    records: Sequence[Inventory],
 ) -> None:
     """Make ``records`` the whole inventory; see ``ResourceProvider.set_inventories``."""
-    ids = _hold_classes(db, tx, [record.resource_class for record in records])
+    ids = db.resource_classes.hold(tx, [record.resource_class for record in records])
     wanted = {ids[record.resource_class]: record for record in records}
     present = {row.resource_class_id: row for row in present_rows}
     removed = [row for class_id, row in present.items() if class_id not in wanted]
@@ -155,9 +152,11 @@ def replace_all(
     _warn_of_overcommitment(provider, [(record, present[class_id].used) for class_id, record in kept.items()])
 
 
-def update(db: Any, tx: sa.Connection, provider: Any, present: Sequence[sa.Row[Any]], record: Inventory) -> None:
+def update(
+    db: Database, tx: sa.Connection, provider: KnownProvider, present: Sequence[sa.Row[Any]], record: Inventory
+) -> None:
     """Overwrite one inventory; see ``ResourceProvider.update_inventory``."""
-    class_id = _hold_classes(db, tx, [record.resource_class])[record.resource_class]
+    class_id = db.resource_classes.hold(tx, [record.resource_class])[record.resource_class]
     row = _of_class(present, class_id)
     if row is None:
         raise exception.InventoryRecordNotFound(resource_class=record.resource_class)
@@ -168,9 +167,11 @@ def update(db: Any, tx: sa.Connection, provider: Any, present: Sequence[sa.Row[A
     _warn_of_overcommitment(provider, [(record, row.used)])
 
 
-def delete(db: Any, tx: sa.Connection, provider: Any, present: Sequence[sa.Row[Any]], resource_class: str) -> None:
+def delete(
+    db: Database, tx: sa.Connection, provider: KnownProvider, present: Sequence[sa.Row[Any]], resource_class: str
+) -> None:
     """Remove one inventory; see ``ResourceProvider.delete_inventory``."""
-    class_id = _hold_classes(db, tx, [resource_class])[resource_class]
+    class_id = db.resource_classes.hold(tx, [resource_class])[resource_class]
     row = _of_class(present, class_id)
     if row is None:
         raise exception.InventoryNotFound(resource_class=resource_class, uuid=provider.uuid)
@@ -180,7 +181,7 @@ def delete(db: Any, tx: sa.Connection, provider: Any, present: Sequence[sa.Row[A
     together.run_last()
 
 
-def _remove(together: Together, provider: Any, rows: Sequence[sa.Row[Any]]) -> None:
+def _remove(together: Together, provider: KnownProvider, rows: Sequence[sa.Row[Any]]) -> None:
     """Delete the inventories ``rows`` of ``provider``.
 
     :raises InventoryInUse: some have allocations; names them all, in order of class id.
@@ -203,14 +204,14 @@ def _of_class(rows: Iterable[sa.Row[Any]], class_id: int) -> sa.Row[Any] | None:
     return next((row for row in rows if row.resource_class_id == class_id), None)
 
 
-def _insert(together: Together, provider: Any, records: Mapping[int, Inventory], otherwise: str = '') -> None:
+def _insert(together: Together, provider: KnownProvider, records: Mapping[int, Inventory], otherwise: str = '') -> None:
     """Store records, by class id; ``otherwise``, made by ``statements``, says what to do with those that are there."""
     rows = [(provider.id, class_id, 0, *_values(record)) for class_id, record in sorted(records.items())]
     for text, values in statements.insertions(together.tx, 'placement_inventories', _COLUMNS, rows):
         together.add(text + otherwise, *values)
 
 
-def _overwrite(together: Together, provider: Any, records: Mapping[int, Inventory]) -> None:
+def _overwrite(together: Together, provider: KnownProvider, records: Mapping[int, Inventory]) -> None:
     """Write records, by class id, over those that are there, in one statement unless there are very many.
 
     In the order in which claims take them: one that only gives back does not wait for the provider.
@@ -257,19 +258,11 @@ _TO_CHANGE = provider_parts.statement(
 )
 
 
-def _hold_classes(db: Any, tx: sa.Connection, names: Sequence[str]) -> dict[str, int]:
-    ids: dict[str, int] = db.resource_classes.ids(tx, names, hold=True)
-    for name in names:
-        if name not in ids:
-            raise exception.ResourceClassNotFound(resource_class=name)
-    return ids
-
-
 def _values(record: Inventory) -> tuple[Any, ...]:
     return tuple(getattr(record, name) for name in _WRITABLE)
 
 
-def _warn_of_overcommitment(provider: Any, pairs: Iterable[tuple[Inventory, int]]) -> None:
+def _warn_of_overcommitment(provider: KnownProvider, pairs: Iterable[tuple[Inventory, int]]) -> None:
     over = [
         f'{record.resource_class} ({used} used of {record.capacity})'
         for record, used in pairs

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from placement import exception
-from placement.db import names, tables
+from placement.db import statements, tables
+from placement.objects.base import Context
 
 _providers = tables.resource_providers
 
@@ -59,7 +60,7 @@ def beside(
     )
 
 
-def read(context: Any, query: sa.Executable, uuid: str, **parameters: Any) -> tuple[Provider, list[sa.Row[Any]]]:
+def read(context: Context, query: sa.Executable, uuid: str, **parameters: Any) -> tuple[Provider, list[sa.Row[Any]]]:
     """The provider with a canonical ``uuid``, and a row for each of its parts.
 
     :param query: made by ``statement`` or ``beside``.
@@ -67,7 +68,7 @@ def read(context: Any, query: sa.Executable, uuid: str, **parameters: Any) -> tu
     :raises ResourceProviderNotFound: there is none.
     """
     # Text that no database can hold is nobody's uuid.
-    rows = context.db.ask(query, {'owner_uuid': uuid, **parameters}) if names.storable(uuid) else []
+    rows = context.db.ask(query, {'owner_uuid': uuid, **parameters}) if statements.storable(uuid) else []
     if not rows:
         raise exception.ResourceProviderNotFound(uuid=uuid)
     first = rows[0]

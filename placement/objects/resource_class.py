@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import sqlalchemy as sa
 from oslo_db import exception as db_exc
 
 from placement import exception
 from placement.db import api as db_api
-from placement.db import changes, names, tables
-from placement.objects import base, named
-from placement.objects.base import fields
+from placement.db import changes, name_cache, tables
+from placement.objects import base, custom_name
+from placement.objects.base import Context
 
 _classes = tables.resource_classes
 _class_ids = tables.resource_class_ids
@@ -19,18 +17,20 @@ _inventories = tables.inventories
 
 
 @base.register
-class ResourceClass(named.Named):
+class ResourceClass(custom_name.CustomName):
     """One class, standard or custom (``CUSTOM_...``)."""
 
+    VERSION = '1.0'
     TABLE = _classes
+    USES = sa.select(_inventories.c.id).where(_inventories.c.resource_class_id == sa.bindparam('sought')).limit(1)
+    FAILURES = custom_name.Failures(
+        not_found=lambda name: exception.ResourceClassNotFound(resource_class=name),
+        standard=lambda name: exception.CannotDeleteStandardResourceClass(resource_class=name),
+        in_use=lambda name: exception.ResourceClassInUse(resource_class=name),
+    )
 
     @classmethod
-    def not_found(cls, name: str) -> exception.NotFound:
-        """What to raise when there is no class called ``name``."""
-        return exception.ResourceClassNotFound(resource_class=name)
-
-    @classmethod
-    def create(cls, context: Any, name: str) -> ResourceClass:
+    def create(cls, context: Context, name: str) -> ResourceClass:
         """Store a class under ``name``, a valid custom name.
 
         :raises ResourceClassExists: there is one already.
@@ -49,33 +49,7 @@ class ResourceClass(named.Named):
             changes.names(tx)
             return cls.read(context, tx, name)
 
-        created: ResourceClass = context.db.write(work)
-        return created
-
-    @classmethod
-    def destroy(cls, context: Any, name: str) -> None:
-        """Remove a custom class.
-
-        :raises ResourceClassNotFound: there is none.
-        :raises CannotDeleteStandardResourceClass: it is not custom.
-        :raises ResourceClassInUse: a provider has inventory of it.
-        """
-
-        def work(tx: sa.Connection) -> None:
-            found = cls.read(context, tx, name)
-            if not names.is_custom(name):
-                raise exception.CannotDeleteStandardResourceClass(resource_class=name)
-            inventory = sa.select(_inventories.c.id).where(_inventories.c.resource_class_id == found.id).limit(1)
-            if tx.scalar(inventory) is not None:
-                raise exception.ResourceClassInUse(resource_class=name)
-            try:
-                cls.delete_row(tx, found)
-            except db_exc.DBReferenceError as error:
-                # A provider got inventory of it since we looked.
-                raise exception.ResourceClassInUse(resource_class=name) from error
-            changes.names(tx)
-
-        context.db.write(work)
+        return context.db.write(work)
 
     def rename(self, new_name: str) -> None:
         """Give a custom class another valid custom name; inventories and allocations follow.
@@ -84,7 +58,7 @@ class ResourceClass(named.Named):
         :raises ResourceClassExists: another class has the name.
         :raises ResourceClassNotFound: it was deleted meanwhile.
         """
-        if not names.is_custom(self.name):
+        if not name_cache.is_custom(self.name):
             raise exception.CannotUpdateStandardResourceClass(resource_class=self.name)
 
         def work(tx: sa.Connection) -> ResourceClass:
@@ -103,15 +77,15 @@ class ResourceClass(named.Named):
 
 
 @base.register
-class ResourceClassList(base.ObjectList):
+class ResourceClassList(base.ObjectList[ResourceClass]):
     """Resource classes: the standard ones in the library's order, then the custom ones in order of creation."""
 
-    fields = {'objects': fields.ListOfObjectsField('ResourceClass')}
+    VERSION = '1.0'
 
     @classmethod
-    def get_all(cls, context: Any) -> ResourceClassList:
+    def get_all(cls, context: Context) -> ResourceClassList:
         """All classes."""
-        return cls.from_rows(context, ResourceClass, context.db.ask(_ALL))
+        return cls.from_rows(context, context.db.ask(_ALL))
 
 
 _ALL = sa.select(_classes).order_by(_classes.c.id)

@@ -12,15 +12,15 @@ from oslo_utils import timeutils
 
 from placement import exception
 from placement.absent import ABSENT, Absent
-from placement.db import changes, names, tables
-from placement.objects import aggregate, base, generation, inventory, provider_parts, provider_tree, trait
-from placement.objects.base import fields
+from placement.db import changes, generation, statements, tables
+from placement.objects import aggregate, base, inventory, provider_parts, provider_tree, trait
+from placement.objects.base import Context
 
 _providers = tables.resource_providers
 
 
 #: Reads a provider along with what hangs on it, given a context and a uuid.
-Reader = Callable[[Any, str], tuple[provider_parts.Provider, list[sa.Row[Any]]]]
+Reader = Callable[[Context, str], tuple[provider_parts.Provider, list[sa.Row[Any]]]]
 
 
 @base.register
@@ -31,38 +31,32 @@ class ResourceProvider(base.Timestamped):
     ``generation`` from the value that this object was read with.
     """
 
-    #: What ``get_with`` read, until it is used.
-    _parts: Sequence[sa.Row[Any]] | None = None
+    VERSION = '1.0'
 
     id: int
     uuid: str
-    name: str
+    name: str | None
     generation: int
     parent_provider_uuid: str | None
     root_provider_uuid: str
-    fields = {
-        'id': fields.IntegerField(),
-        'uuid': fields.StringField(),
-        'name': fields.StringField(nullable=True),
-        'generation': fields.IntegerField(),
-        'parent_provider_uuid': fields.StringField(nullable=True),
-        'root_provider_uuid': fields.StringField(),
-    }
+
+    #: What ``get_with`` read, until it is used.
+    _parts: Sequence[sa.Row[Any]] | None = None
 
     @classmethod
-    def get_by_uuid(cls, context: Any, uuid: str) -> ResourceProvider:
+    def get_by_uuid(cls, context: Context, uuid: str) -> ResourceProvider:
         """The provider with this canonical ``uuid``.
 
         :raises ResourceProviderNotFound: there is none.
         """
         # Text that no database can hold is nobody's uuid.
-        rows = context.db.ask(provider_tree.BY_UUID, {'sought': uuid}) if names.storable(uuid) else []
+        rows = context.db.ask(provider_tree.BY_UUID, {'sought': uuid}) if statements.storable(uuid) else []
         if not rows:
             raise exception.ResourceProviderNotFound(uuid=uuid)
         return cls.from_row(context, rows[0])
 
     @classmethod
-    def get_with(cls, context: Any, uuid: str, read: Reader) -> ResourceProvider:
+    def get_with(cls, context: Context, uuid: str, read: Reader) -> ResourceProvider:
         """The provider with this canonical ``uuid``, and what hangs on it, which the write that follows relies on.
 
         It knows no more of itself than ``id``, ``uuid`` and ``generation``.
@@ -76,7 +70,9 @@ class ResourceProvider(base.Timestamped):
         return provider
 
     @classmethod
-    def create(cls, context: Any, *, name: str, uuid: str, parent_provider_uuid: str | None = None) -> ResourceProvider:
+    def create(
+        cls, context: Context, *, name: str, uuid: str, parent_provider_uuid: str | None = None
+    ) -> ResourceProvider:
         """Store a new provider, a root unless a parent is given.
 
         :raises ParentProviderIsSelf: the parent is the provider itself.
@@ -107,13 +103,12 @@ class ResourceProvider(base.Timestamped):
             )
 
         try:
-            created: ResourceProvider = context.db.write(work)
+            return context.db.write(work)
         except db_exc.DBDuplicateEntry as error:
             raise cls._which_is_taken(context, name, uuid) from error
-        return created
 
     @classmethod
-    def destroy(cls, context: Any, uuid: str) -> None:
+    def destroy(cls, context: Context, uuid: str) -> None:
         """Remove a provider with its inventories and its associations.
 
         :raises ResourceProviderNotFound: there is none.
@@ -205,7 +200,7 @@ class ResourceProvider(base.Timestamped):
     # Aggregates and traits -----------------------------------------------------------------------------------
 
     @classmethod
-    def unread(cls, context: Any, uuid: str, generation: int | None = None) -> ResourceProvider:
+    def unread(cls, context: Context, uuid: str, generation: int | None = None) -> ResourceProvider:
         """What a caller says of a provider, which the write that follows compares with what is so."""
         return cls(context, uuid=uuid, **({} if generation is None else {'generation': generation}))
 
@@ -244,7 +239,7 @@ class ResourceProvider(base.Timestamped):
             raise exception.TraitNotFound(names=', '.join(exchange.missing))
         if not exchange.is_empty:
             self._bumping(lambda tx: exchange.carry_out(self._context.db, tx, self))
-        return trait.TraitList.from_rows(self._context, trait.Trait, exchange.kept)
+        return trait.TraitList.from_rows(self._context, exchange.kept)
 
     def clear_traits(self) -> None:
         """Take all traits away. The generation moves only if there were any.
@@ -280,7 +275,7 @@ class ResourceProvider(base.Timestamped):
         return found
 
     @classmethod
-    def _which_is_taken(cls, context: Any, name: str, uuid: str) -> exception.Conflict:
+    def _which_is_taken(cls, context: Context, name: str, uuid: str) -> exception.Conflict:
         try:
             cls.get_by_uuid(context, uuid)
         except exception.ResourceProviderNotFound:

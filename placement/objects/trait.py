@@ -10,28 +10,32 @@ from oslo_db import exception as db_exc
 
 from placement import exception
 from placement.db import api as db_api
-from placement.db import changes, names, statements, tables
+from placement.db import changes, generation, name_cache, statements, tables
+from placement.db.api import Database
+from placement.db.generation import KnownProvider
 from placement.db.together import Together
-from placement.objects import base, generation, named, provider_parts
-from placement.objects.base import fields
+from placement.objects import base, custom_name, provider_parts
+from placement.objects.base import Context
 
 _traits = tables.traits
 _provider_traits = tables.resource_provider_traits
 
 
 @base.register
-class Trait(named.Named):
+class Trait(custom_name.CustomName):
     """One trait, standard or custom (``CUSTOM_...``)."""
 
+    VERSION = '1.0'
     TABLE = _traits
+    USES = sa.select(_provider_traits.c.trait_id).where(_provider_traits.c.trait_id == sa.bindparam('sought')).limit(1)
+    FAILURES = custom_name.Failures(
+        not_found=lambda name: exception.TraitNotFound(names=name),
+        standard=lambda name: exception.CannotDeleteStandardTrait(name=name),
+        in_use=lambda name: exception.TraitInUse(name=name),
+    )
 
     @classmethod
-    def not_found(cls, name: str) -> exception.NotFound:
-        """What to raise when there is no trait called ``name``."""
-        return exception.TraitNotFound(names=name)
-
-    @classmethod
-    def create(cls, context: Any, name: str) -> Trait:
+    def create(cls, context: Context, name: str) -> Trait:
         """Store a trait under ``name``, a valid custom name.
 
         :raises TraitExists: there is one already.
@@ -43,46 +47,21 @@ class Trait(named.Named):
             return cls.read(context, tx, name)
 
         try:
-            created: Trait = context.db.write(work)
+            return context.db.write(work)
         except db_exc.DBDuplicateEntry as error:
             raise exception.TraitExists(name=name) from error
-        return created
-
-    @classmethod
-    def destroy(cls, context: Any, name: str) -> None:
-        """Remove a custom trait.
-
-        :raises TraitNotFound: there is none.
-        :raises CannotDeleteStandardTrait: it is not custom.
-        :raises TraitInUse: a provider has it.
-        """
-
-        def work(tx: sa.Connection) -> None:
-            trait = cls.read(context, tx, name)
-            if not names.is_custom(name):
-                raise exception.CannotDeleteStandardTrait(name=name)
-            if tx.execute(_having(trait.id)).first() is not None:
-                raise exception.TraitInUse(name=name)
-            try:
-                cls.delete_row(tx, trait)
-            except db_exc.DBReferenceError as error:
-                # A provider got it since we looked.
-                raise exception.TraitInUse(name=name) from error
-            changes.names(tx)
-
-        context.db.write(work)
 
 
 @base.register
-class TraitList(base.ObjectList):
+class TraitList(base.ObjectList[Trait]):
     """Traits in order of creation."""
 
-    fields = {'objects': fields.ListOfObjectsField('Trait')}
+    VERSION = '1.0'
 
     @classmethod
     def get_all(
         cls,
-        context: Any,
+        context: Context,
         *,
         names: Collection[str] | None = None,
         prefix: str | None = None,
@@ -101,16 +80,16 @@ class TraitList(base.ObjectList):
             for row in context.db.ask(query)
             if (names is None or row.name in names) and (prefix is None or row.name.startswith(prefix))
         ]
-        return cls.from_rows(context, Trait, rows)
+        return cls.from_rows(context, rows)
 
     @classmethod
-    def get_with_provider(cls, context: Any, uuid: str) -> tuple[provider_parts.Provider, TraitList]:
+    def get_with_provider(cls, context: Context, uuid: str) -> tuple[provider_parts.Provider, TraitList]:
         """A provider and its traits.
 
         :raises ResourceProviderNotFound: no such provider.
         """
         provider, rows = provider_parts.read(context, _WITH_PROVIDER, uuid)
-        return provider, cls.from_rows(context, Trait, rows)
+        return provider, cls.from_rows(context, rows)
 
 
 _ALL = sa.select(_traits).order_by(_traits.c.id)
@@ -134,12 +113,12 @@ _WITH_WANTED = sa.union_all(
 )
 
 
-def read(context: Any, uuid: str, wanted: Sequence[str] = ()) -> tuple[provider_parts.Provider, list[sa.Row[Any]]]:
+def read(context: Context, uuid: str, wanted: Sequence[str] = ()) -> tuple[provider_parts.Provider, list[sa.Row[Any]]]:
     """A provider and the rows of its traits (``present`` is 1) and of those of ``wanted`` that exist (0).
 
     :raises ResourceProviderNotFound: no such provider.
     """
-    sought = [name for name in wanted if names.storable(name)]
+    sought = [name for name in wanted if statements.storable(name)]
     provider, rows = provider_parts.read(context, _WITH_WANTED, uuid, wanted=sought[: statements.BATCH])
     for batch in statements.batches(sought[statements.BATCH :]):
         more = provider_parts.read(context, _WITH_WANTED, uuid, wanted=batch)[1]
@@ -169,17 +148,14 @@ class Exchange:
         """Whether there is nothing to be done."""
         return not (self._gone or self._added)
 
-    def carry_out(self, db: Any, tx: sa.Connection, provider: Any) -> None:
+    def carry_out(self, db: Database, tx: sa.Connection, provider: KnownProvider) -> None:
         """Do it, and move the generation.
 
         :raises TraitNotFound: with all names that do not exist.
         :raises ConcurrentProviderUpdate: the generation moved.
         """
-        custom = [name for name in self._added if names.is_custom(name)]
-        held = db.traits.ids(tx, custom, hold=True) if custom else {}
-        if len(held) < len(custom):
-            raise exception.TraitNotFound(names=', '.join(name for name in custom if name not in held))
-        added = self._added | held
+        custom = [name for name in self._added if name_cache.is_custom(name)]
+        added = self._added | db.traits.hold(tx, custom)
         together = Together(tx)
         generation.bump(together, provider)
         for batch in statements.batches(self._gone):
@@ -194,7 +170,3 @@ class Exchange:
         except (db_exc.DBReferenceError, db_exc.DBDuplicateEntry) as error:
             # A trait was deleted on another node of a cluster since we looked; the next attempt names it.
             raise db_api.TryAgain from error
-
-
-def _having(trait_id: int) -> sa.Select[Any]:
-    return sa.select(_provider_traits.c.trait_id).where(_provider_traits.c.trait_id == trait_id).limit(1)

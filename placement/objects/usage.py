@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import sqlalchemy as sa
 
-from placement.db import names, tables
+from placement.db import statements, tables
 from placement.objects import base, provider_parts
-from placement.objects.base import fields
+from placement.objects.base import Context
 
 _allocations, _consumers, _inventories = tables.allocations, tables.consumers, tables.inventories
 _classes, _projects, _users = tables.resource_classes, tables.projects, tables.users
@@ -18,33 +16,34 @@ _classes, _projects, _users = tables.resource_classes, tables.projects, tables.u
 class Usage(base.PlacementObject):
     """The amount of one class that is taken."""
 
+    VERSION = '1.0'
+
     resource_class: str
     usage: int
-    fields = {'resource_class': fields.StringField(), 'usage': fields.IntegerField()}
 
 
 @base.register
-class UsageList(base.ObjectList):
+class UsageList(base.ObjectList[Usage]):
     """Usages in order of class id, each class once."""
 
-    fields = {'objects': fields.ListOfObjectsField('Usage')}
+    VERSION = '1.0'
 
     @classmethod
-    def get_with_provider(cls, context: Any, uuid: str) -> tuple[provider_parts.Provider, UsageList]:
+    def get_with_provider(cls, context: Context, uuid: str) -> tuple[provider_parts.Provider, UsageList]:
         """A provider, and one usage for each class that it has inventory of, 0 where nothing is taken.
 
         :raises ResourceProviderNotFound: no such provider.
         """
         provider, rows = provider_parts.read(context, _WITH_PROVIDER, uuid)
-        return provider, cls.from_rows(context, Usage, rows)
+        return provider, cls.from_rows(context, rows)
 
     @classmethod
-    def get_all_by_project_user(cls, context: Any, project_id: str, user_id: str | None = None) -> UsageList:
+    def get_all_by_project_user(cls, context: Context, project_id: str, user_id: str | None = None) -> UsageList:
         """What the consumers of a project hold now, or those of one user in it; classes without any are left out."""
-        if not all(names.storable(text) for text in (project_id, user_id or '')):
-            return cls.from_rows(context, Usage, [])
+        if not all(statements.storable(text) for text in (project_id, user_id or '')):
+            return cls.from_rows(context, [])
         query = _OF_PROJECT if user_id is None else _OF_PROJECT_AND_USER
-        return cls.from_rows(context, Usage, context.db.ask(query, {'project': project_id, 'user': user_id}))
+        return cls.from_rows(context, context.db.ask(query, {'project': project_id, 'user': user_id}))
 
 
 _WITH_PROVIDER = provider_parts.statement(

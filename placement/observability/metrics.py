@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+
+import sqlalchemy as sa
 
 from placement import exception
 
@@ -19,11 +21,44 @@ REFUSALS: tuple[tuple[type[exception.PlacementError], str], ...] = (
 )
 
 
+#: The kinds of conflict that begin a transaction again, as far as they are known beforehand.
+RETRIES = ('DBDeadlock', 'DBReferenceError', 'TryAgain')
+
+_NOTHING = contextlib.nullcontext()
+
+
 class Metrics:
     """The events worth counting, one method each. ``PrometheusMetrics`` keeps the counts."""
 
+    def expect(self, operations: Iterable[tuple[str, str]], bounds: Iterable[str]) -> None:
+        """Let counts begin at 0 that would else begin with the first event.
+
+        :param operations: declared path and method of each.
+        :param bounds: those of ``search_bounded``.
+        """
+
+    def request_begun(self) -> None:
+        """This thread has a request to answer."""
+
     def request_answered(self, route: str, method: str, microversion: str, status: int, seconds: float) -> None:
         """One request was answered. ``route`` is the declared path, never the path that was asked for."""
+
+    def threads(self, count: int) -> None:
+        """This process answers at most ``count`` requests at once."""
+
+    def requests_waiting(self, count: int) -> None:
+        """So many requests wait for a thread of this process."""
+
+    def watch(self, pool: str, engine: sa.Engine, limit: int) -> None:
+        """Let the connections of ``engine``, at most ``limit`` at once, and the time of its statements be seen."""
+
+    def connecting(self, pool: str) -> contextlib.AbstractContextManager[None]:  # noqa: ARG002
+        """In the block a connection of ``pool``, which is watched, is waited for."""
+        return _NOTHING
+
+    def spending(self, part: str) -> contextlib.AbstractContextManager[None]:  # noqa: ARG002
+        """The time of the block is spent on ``part``, one of ``spending.PARTS``."""
+        return _NOTHING
 
     def claim_accepted(self) -> None:
         """One request for allocations was granted."""

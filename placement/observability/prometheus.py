@@ -1,18 +1,32 @@
 """The counts of one application, as Prometheus metrics in a registry of their own.
 
 With ``PROMETHEUS_MULTIPROC_DIR`` in the environment when this is imported, the values live in files in that
-directory, one set per process, and ``shared_registry`` adds them up; there, one process serves one application.
+directory, one set per process, and ``shared.registry`` adds them up; there, one process serves one application.
 """
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
-from prometheus_client.multiprocess import MultiProcessCollector
+import contextlib
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
-from placement.observability.metrics import Metrics
+import sqlalchemy as sa
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from placement.observability import spending
+from placement.observability.load import Load
+from placement.observability.metrics import REFUSALS, RETRIES, Metrics
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 COUNTS = (0, 1, 10, 100, 1000, 10000, 100000)
+
+
+class _Answers(NamedTuple):
+    """Where the answers to requests of one kind are counted."""
+
+    counter: Counter
+    seconds: Histogram
+    parts: Mapping[str, Counter]
 
 
 class PrometheusMetrics(Metrics):
@@ -20,6 +34,16 @@ class PrometheusMetrics(Metrics):
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
+        self._spent = spending.Spent()
+        self._load = Load(self.registry)
+        #: What looking up the labels gives, which takes as long as counting.
+        self._answers: dict[tuple[str, str, str, int], _Answers] = {}
+        self._add_requests()
+        self._add_claims()
+        self._add_searches()
+        self._add_mirror()
+
+    def _add_requests(self) -> None:
         self._requests = Counter(
             'placement_requests',
             'Requests answered.',
@@ -33,11 +57,31 @@ class PrometheusMetrics(Metrics):
             registry=self.registry,
             buckets=SECONDS,
         )
+        self._request_parts = Counter(
+            'placement_request_part_seconds',
+            'What the time of requests was spent on.',
+            ('route', 'method', 'part'),
+            registry=self.registry,
+        )
+        self._errors = Counter(
+            'placement_server_errors',
+            'Requests answered with a status of 500 or above.',
+            ('route', 'status'),
+            registry=self.registry,
+        )
+
+    def _add_claims(self) -> None:
         self._accepted = Counter('placement_claims_accepted', 'Claims granted.', registry=self.registry)
         self._refused = Counter('placement_claims_refused', 'Claims refused.', ('reason',), registry=self.registry)
         self._retries = Counter(
             'placement_transaction_retries', 'Transactions begun again.', ('reason',), registry=self.registry
         )
+        for _, reason in REFUSALS:
+            self._refused.labels(reason)
+        for reason in RETRIES:
+            self._retries.labels(reason)
+
+    def _add_searches(self) -> None:
         self._candidates = Histogram(
             'placement_candidates', 'Candidates returned by a search.', registry=self.registry, buckets=COUNTS
         )
@@ -47,7 +91,6 @@ class PrometheusMetrics(Metrics):
         self._bounded = Counter(
             'placement_candidates_bounded', 'Searches cut short.', ('bound',), registry=self.registry
         )
-        self._add_mirror()
 
     def _add_mirror(self) -> None:
         self._mirror_providers = Gauge(
@@ -73,9 +116,56 @@ class PrometheusMetrics(Metrics):
             buckets=SECONDS,
         )
 
+    def expect(self, operations: Iterable[tuple[str, str]], bounds: Iterable[str]) -> None:
+        for route, method in operations:
+            self._request_seconds.labels(route, method)
+            for part in spending.PARTS:
+                self._request_parts.labels(route, method, part)
+            for status in ('500', '503'):
+                self._errors.labels(route, status)
+        for bound in bounds:
+            self._bounded.labels(bound)
+
+    def request_begun(self) -> None:
+        self._spent.clear()
+        self._load.begin()
+
     def request_answered(self, route: str, method: str, microversion: str, status: int, seconds: float) -> None:
-        self._requests.labels(route, method, microversion, str(status)).inc()
-        self._request_seconds.labels(route, method).observe(seconds)
+        self._load.end()
+        key = (route, method, microversion, status)
+        answers = self._answers.get(key)
+        if answers is None:
+            answers = self._answers[key] = self._answers_of(*key)
+        answers.counter.inc()
+        answers.seconds.observe(seconds)
+        for part, spent in self._spent.seconds.items():
+            if spent:
+                answers.parts[part].inc(spent)
+        if status >= 500:
+            self._errors.labels(route, str(status)).inc()
+
+    def _answers_of(self, route: str, method: str, microversion: str, status: int) -> _Answers:
+        return _Answers(
+            self._requests.labels(route, method, microversion, str(status)),
+            self._request_seconds.labels(route, method),
+            {part: self._request_parts.labels(route, method, part) for part in spending.PARTS},
+        )
+
+    def threads(self, count: int) -> None:
+        self._load.threads(count)
+
+    def requests_waiting(self, count: int) -> None:
+        self._load.requests_waiting(count)
+
+    def watch(self, pool: str, engine: sa.Engine, limit: int) -> None:
+        spending.watch_statements(engine, self._spent)
+        self._load.watch(pool, engine, limit)
+
+    def connecting(self, pool: str) -> contextlib.AbstractContextManager[None]:
+        return spending.Span(self._spent, spending.CONNECTION, self._load.waiting[pool])
+
+    def spending(self, part: str) -> contextlib.AbstractContextManager[None]:
+        return spending.Span(self._spent, part)
 
     def claim_accepted(self) -> None:
         self._accepted.inc()
@@ -101,10 +191,3 @@ class PrometheusMetrics(Metrics):
         self._mirror_changes.inc(changes)
         self._mirror_rebuilds.inc(rebuilt)
         self._mirror_seconds.observe(seconds)
-
-
-def shared_registry() -> CollectorRegistry:
-    """A registry to read the counts of all processes from. ``PROMETHEUS_MULTIPROC_DIR`` must name their directory."""
-    registry = CollectorRegistry()
-    MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
-    return registry

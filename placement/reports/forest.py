@@ -10,7 +10,7 @@ import os_traits
 import sqlalchemy as sa
 
 from placement import exception, room
-from placement.db import names, tables
+from placement.db import statements, tables
 from placement.db.api import Database
 
 _providers, _inventories = tables.resource_providers, tables.inventories
@@ -100,7 +100,7 @@ def _identified(tx: sa.Connection, identifier: str) -> sa.Row[Any]:
     """The provider with the uuid, or else the name."""
     columns = _providers.c
     wanted = sa.or_(columns.uuid == identifier.lower(), columns.name == identifier)
-    found = tx.execute(sa.select(_providers).where(wanted)).all() if names.storable(identifier) else []
+    found = tx.execute(sa.select(_providers).where(wanted)).all() if statements.storable(identifier) else []
     if not found:
         raise UnknownProvider(identifier=identifier)
     return next((row for row in found if row.uuid == identifier.lower()), found[0])

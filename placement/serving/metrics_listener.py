@@ -5,17 +5,14 @@ from __future__ import annotations
 import os
 import socket
 import socketserver
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from prometheus_client import CollectorRegistry
-from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.exposition import make_wsgi_app
-from prometheus_client.registry import Collector
 
 from placement.db.api import Database
-from placement.reports import vital_signs
 from placement.web.health import HealthCheck
 from placement.web.wsgi_types import WSGIApplication
 
@@ -23,47 +20,11 @@ METRICS_PATH = '/metrics'
 HEALTH_PATH = '/healthcheck'
 
 
-class DatabaseCollector(Collector):
-    """Reads the state of the cloud at each scrape, with one query whatever the number of providers."""
-
-    def __init__(self, db: Database) -> None:
-        self._db = db
-
-    def describe(self) -> Iterator[GaugeMetricFamily]:
-        """The families without samples, so that registering them asks the database nothing."""
-        yield GaugeMetricFamily('placement_database_up', 'Whether the database answered this scrape.')
-        yield GaugeMetricFamily(
-            'placement_inventory_units',
-            'Sum over all inventories of a class; field is total, reserved or used.',
-            labels=('resource_class', 'field'),
-        )
-
-    def collect(self) -> Iterator[GaugeMetricFamily]:
-        """The families with the present values. Without the database only ``placement_database_up 0``.
-
-        It never raises: the counts of the service are wanted most while the database is in trouble.
-        """
-        up, units = self.describe()
-        try:
-            totals = vital_signs.totals_by_class(self._db)
-        except vital_signs.TROUBLES:
-            up.add_metric((), 0)
-            yield up
-            return
-        up.add_metric((), 1)
-        for row in totals:
-            for field in ('total', 'reserved', 'used'):
-                units.add_metric((row.resource_class, field), getattr(row, field))
-        yield up
-        yield units
-
-
 def application(db: Database, registry: CollectorRegistry) -> WSGIApplication:
     """The listener's WSGI application: ``/metrics``, ``/healthcheck``, ``/healthcheck/ready``; 404 for anything else.
 
-    :param registry: where the counts of the service are read from (``prometheus.shared_registry``).
+    :param registry: what ``/metrics`` shows.
     """
-    registry.register(DatabaseCollector(db))
     metrics: WSGIApplication = make_wsgi_app(registry)
 
     def route(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:

@@ -89,6 +89,8 @@ class WaitressWorker(Worker):
             channel_timeout=sys.maxsize,
         )
         self._dispatcher = server.task_dispatcher
+        self._metrics = self.wsgi.db.metrics
+        self._metrics.threads(self.cfg.threads)
         self._servers = [each for each in clients.sockets.values() if isinstance(each, BaseWSGIServer)]
         for each in self._servers:
             each.channel_class = functools.partial(Channel, clients)
@@ -106,6 +108,7 @@ class WaitressWorker(Worker):
         if now - self._told >= _TURN:
             self._told = now
             self.notify()
+            self._metrics.requests_waiting(len(self._dispatcher.queue))
             self._clients.sweep()
 
 

@@ -14,6 +14,8 @@ from oslo_middleware import request_id
 from webob import exc
 
 from placement import exception
+from placement.observability.metrics import Metrics
+from placement.observability.spending import KEYSTONE
 from placement.web import request_log, wsgi_wrapper
 from placement.web.wsgi_types import WSGIApplication
 
@@ -78,15 +80,17 @@ class KeystoneAuth(_Authentication):
     keystonemiddleware gets a request of its own to pass or to refuse. That keeps its answers apart from the service's,
     so that they can be given as error documents.
 
+    :param metrics: is told how long that takes.
     :raises ConfigurationInvalid: at start, when [keystone_authtoken] makes no sense.
     """
 
-    def __init__(self, application: WSGIApplication, conf: cfg.ConfigOpts) -> None:
+    def __init__(self, application: WSGIApplication, conf: cfg.ConfigOpts, metrics: Metrics) -> None:
         # Imported here because it takes a tenth of a second, which noauth2 need not wait for.
         from keystoneauth1 import loading
         from keystonemiddleware import auth_token
 
         super().__init__(application)
+        self._metrics = metrics
         loading.register_auth_conf_options(conf, _GROUP)
         section = conf[_GROUP].auth_section or _GROUP
         if not conf[section].auth_type:
@@ -108,7 +112,8 @@ class KeystoneAuth(_Authentication):
 
     def _identify(self, environ: dict[str, Any]) -> dict[str, Any]:
         try:
-            verdict = webob.Request(environ).get_response(self._validate)
+            with self._metrics.spending(KEYSTONE):
+                verdict = webob.Request(environ).get_response(self._validate)
         except Exception as error:  # Whatever failed in asking Keystone, the caller had no part in it.
             LOG.error('The token could not be validated: %s: %s', type(error).__name__, ' '.join(str(error).split()))
             LOG.debug('It failed here', exc_info=True)

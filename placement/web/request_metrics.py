@@ -26,6 +26,7 @@ class RequestMetrics:
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         started = time.perf_counter()
+        self._metrics.request_begun()
         statuses: list[str] = []
 
         def start(status: str, *rest: Any) -> Any:

@@ -13,6 +13,7 @@ import webob
 
 from placement import conf as configuration
 from placement import deploy, exception
+from placement.observability.prometheus import PrometheusMetrics
 from tests.support.keystone import CLAIMS, keystone
 
 
@@ -38,7 +39,7 @@ def keystone_url() -> Iterator[str]:
         yield url
 
 
-def _application(tmp_path: pathlib.Path, url: str) -> deploy.Application:
+def _application(tmp_path: pathlib.Path, url: str, **environ: str) -> deploy.Application:
     file = tmp_path / 'placement.conf'
     file.write_text(
         '[api]\nauth_strategy = keystone\n'
@@ -48,7 +49,7 @@ def _application(tmp_path: pathlib.Path, url: str) -> deploy.Application:
         'user_domain_id = default\nproject_domain_id = default\n'
         'http_request_max_retries = 0\n'
     )
-    return deploy.loadapp(configuration.load(environ={}, config_files=[str(file)]))
+    return deploy.loadapp(configuration.load(environ=environ, config_files=[str(file)]))
 
 
 @pytest.mark.parametrize(
@@ -114,6 +115,22 @@ def test_keystone_decides(tmp_path: pathlib.Path, keystone_url: str) -> None:
         assert (error['status'], error['title']) == (401, 'Unauthorized')
         assert error['request_id'] == response.headers['x-openstack-request-id']
         assert 'OpenStack-API-Version' not in response.headers
+    app.db.dispose()
+
+
+def test_the_time_for_validating_a_token_is_counted(tmp_path: pathlib.Path, keystone_url: str) -> None:
+    app = _application(tmp_path, keystone_url, OS_METRICS__BIND='127.0.0.1:1')
+    assert _ask(app, '/resource_providers', 'good-admin').status_code == 200
+    assert isinstance(app.db.metrics, PrometheusMetrics)
+    labels = {'route': '/resource_providers', 'method': 'GET'}
+    spent = [
+        app.db.metrics.registry.get_sample_value(name, labels | part)
+        for name, part in (
+            ('placement_request_part_seconds_total', {'part': 'keystone'}),
+            ('placement_request_seconds_sum', {}),
+        )
+    ]
+    assert 0 < (spent[0] or 0) < (spent[1] or 0)
     app.db.dispose()
 
 

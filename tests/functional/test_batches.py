@@ -8,13 +8,13 @@ import pytest
 
 from placement import exception
 from placement.audit import checks
-from placement.claims import claim
 from placement.claims.request import ConsumerClaim
 from placement.db import statements
 from placement.mirror import listing
 from placement.mirror.listing import ProviderFilters
 from placement.objects import aggregate
 from placement.objects.allocation import AllocationList
+from placement.objects.consumer import Consumer
 from placement.objects.inventory import Inventory, InventoryList
 from placement.objects.resource_class import ResourceClass
 from placement.objects.resource_provider import ResourceProvider
@@ -62,7 +62,7 @@ def nothing_is_wrong(context: RequestContext) -> bool:
 
 def test_claims(context: RequestContext, providers: list[ResourceProvider]) -> None:
     for amount in (1, 2, 0):
-        claim.replace_allocations(context, claims(providers, amount))
+        AllocationList.replace_all(context, claims(providers, amount))
         assert [usages(context, one) for one in providers] == [{amount * COUNT}] * COUNT
         assert len(AllocationList.get_with_provider(context, providers[-1].uuid)[1]) == (
             COUNT * len(CLASSES) if amount else 0
@@ -73,23 +73,22 @@ def test_claims(context: RequestContext, providers: list[ResourceProvider]) -> N
 def test_projects_and_users(context: RequestContext, providers: list[ResourceProvider]) -> None:
     """More users than projects, some known and some not."""
     wanted = claims(providers, 1)
-    claim.replace_allocations(context, wanted[:2])
-    claim.replace_allocations(context, wanted)
-    held = {
-        one.consumer_uuid: (one.project_id, one.user_id)
-        for one in AllocationList.get_with_provider(context, providers[0].uuid)[1]
-    }
-    assert held == {one.consumer_uuid: (one.project_id, one.user_id) for one in wanted}
+    AllocationList.replace_all(context, wanted[:2])
+    AllocationList.replace_all(context, wanted)
+    for one in wanted:
+        consumer, _ = Consumer.get_with_allocations(context, one.consumer_uuid)
+        assert consumer is not None
+        assert (consumer.project_id, consumer.user_id) == (one.project_id, one.user_id)
 
 
 def test_refusals(context: RequestContext, providers: list[ResourceProvider]) -> None:
     with pytest.raises(exception.AllocationCapacityExceeded) as refused:
-        claim.replace_allocations(context, claims(providers, 3))
+        AllocationList.replace_all(context, claims(providers, 3))
     assert (refused.value.uuid, refused.value.resource_class) == (providers[0].uuid, CLASSES[0])
     unknown = str(uuid.uuid4())
     wanted = ConsumerClaim(unknown, 'p', 'u', {one: {CLASSES[0]: 1} for one in [*(p.uuid for p in providers), unknown]})
     with pytest.raises(exception.AllocationProviderNotFound, match=unknown):
-        claim.replace_allocations(context, [wanted])
+        AllocationList.replace_all(context, [wanted])
     assert [usages(context, one) for one in providers] == [{0}] * COUNT
 
 

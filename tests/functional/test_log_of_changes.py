@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 import sqlalchemy as sa
 from oslo_config import cfg
 
-from placement.claims.claim import delete_allocations, replace_allocations
+from placement import deploy
 from placement.claims.request import ConsumerClaim
 from placement.cmd import manage, manage_audit
 from placement.db import changes, tables
 from placement.db.api import Database, TryAgain
 from placement.db.changes import NO_PROVIDER, What
+from placement.objects.allocation import AllocationList
 from placement.objects.inventory import Inventory
 from placement.objects.resource_class import ResourceClass
 from placement.objects.resource_provider import ResourceProvider
@@ -23,6 +24,14 @@ from placement.web.context import RequestContext
 from tests.support import damage
 
 Logged = Callable[[], dict[int, What]]
+
+
+@pytest.fixture
+def app(conf: cfg.ConfigOpts) -> Iterator[deploy.Application]:
+    """An application that synchronised its database itself, so that it has the only writer."""
+    made = deploy.loadapp(conf)
+    yield made
+    made.db.dispose()
 
 
 @pytest.fixture
@@ -48,7 +57,7 @@ def host(context: RequestContext, name: str, parent: str | None = None) -> Resou
 def claim(context: RequestContext, consumer: str, **amounts: int) -> None:
     """Let a consumer hold so many VCPUs of each provider, named by uuid with underscores."""
     wanted = {name.replace('_', '-')[1:]: {'VCPU': amount} for name, amount in amounts.items()}
-    replace_allocations(context, [ConsumerClaim(consumer, 'project', 'user', wanted)])
+    AllocationList.replace_all(context, [ConsumerClaim(consumer, 'project', 'user', wanted)])
 
 
 def key(provider: ResourceProvider) -> str:
@@ -83,7 +92,7 @@ def test_claims(context: RequestContext, logged: Logged) -> None:
     assert logged() == {one.id: What.USAGE}
     claim(context, consumer, **{key(other): 1})
     assert logged() == {one.id: What.USAGE, other.id: What.USAGE}
-    delete_allocations(context, consumer)
+    AllocationList.delete_all_by_consumer(context, consumer)
     assert logged() == {other.id: What.USAGE}
 
 

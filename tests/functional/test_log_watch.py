@@ -8,9 +8,9 @@ from collections.abc import Iterable
 import pytest
 import sqlalchemy as sa
 
-from placement.claims.claim import replace_allocations
 from placement.claims.request import ConsumerClaim
 from placement.db import changes
+from placement.objects.allocation import AllocationList
 from placement.objects.inventory import Inventory
 from placement.objects.resource_provider import ResourceProvider
 from placement.objects.trait import Trait
@@ -30,7 +30,7 @@ def hosts(context: RequestContext) -> list[ResourceProvider]:
 
 def claim_of_both(context: RequestContext, hosts: list[ResourceProvider]) -> None:
     wanted = {host.uuid: {'VCPU': 1} for host in hosts[:2]}
-    replace_allocations(context, [ConsumerClaim(str(uuid.uuid4()), 'project', 'user', wanted)])
+    AllocationList.replace_all(context, [ConsumerClaim(str(uuid.uuid4()), 'project', 'user', wanted)])
 
 
 def seen(watch: Watch) -> list[str]:

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import orjson
 import pytest
-import webob
 
 from placement.objects.inventory import Inventory
 from placement.objects.resource_provider import Reader, ResourceProvider
 from placement.web.context import RequestContext
+from tests.support.asking import ask
 
 UUID = '0f2f9ef6-6d4b-4b51-9a5c-0f0a6d9a1b11'
 TRAIT = 'HW_CPU_X86_VMX'
@@ -44,15 +43,6 @@ def provider(context: RequestContext, monkeypatch: pytest.MonkeyPatch) -> Resour
     return made
 
 
-def send(app: Any, method: str, path: str, body: dict[str, Any] | None) -> webob.Response:
-    req = webob.Request.blank(path, method=method)
-    req.headers.update({'X-Auth-Token': 'admin', 'OpenStack-API-Version': 'placement 1.29'})
-    if body is not None:
-        req.body = orjson.dumps(body)
-        req.content_type = 'application/json'
-    return req.get_response(app)
-
-
 @pytest.mark.parametrize(
     ('method', 'path', 'body', 'lead'),
     [
@@ -70,7 +60,7 @@ def test_the_slower_writer_is_told(
 ) -> None:
     if method == 'PUT':
         body = {**(body or {}), 'resource_provider_generation': provider.generation}
-    response = send(app, method, f'/resource_providers/{UUID}{path}', body)
+    response = ask(app, method, f'/resource_providers/{UUID}{path}', body)
     error = response.json['errors'][0]
     assert (error['status'], error['code']) == (409, 'placement.concurrent_update')
     assert error['detail'].startswith(f'{lead}Another thread concurrently updated the resource provider data.')
@@ -80,10 +70,10 @@ def test_the_slower_writer_leaves_no_trace(
     app: Any, context: RequestContext, provider: ResourceProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = f'/resource_providers/{UUID}'
-    assert send(app, 'DELETE', f'{path}/inventories', None).status_int == 409
-    assert send(app, 'DELETE', f'{path}/traits', None).status_int == 409
+    assert ask(app, 'DELETE', f'{path}/inventories').status_int == 409
+    assert ask(app, 'DELETE', f'{path}/traits').status_int == 409
     monkeypatch.undo()
-    shown = send(app, 'GET', f'{path}/inventories', None).json
+    shown = ask(app, 'GET', f'{path}/inventories').json
     assert shown['resource_provider_generation'] == provider.generation + 2
     assert shown['inventories'].keys() == {'VCPU'}
-    assert send(app, 'GET', f'{path}/traits', None).json['traits'] == [TRAIT]
+    assert ask(app, 'GET', f'{path}/traits').json['traits'] == [TRAIT]

@@ -21,6 +21,7 @@ from placement.db.adoption.plan import Step
 from placement.db.adoption.schema import shortest
 from placement.db.api import Database
 from tests.support import adopted, damage, foreign
+from tests.support.asking import ask
 from tests.support.foreign_service import WRITES, Busy, ForeignService
 
 #: What was done to a database -> the doubt that it raises.
@@ -278,8 +279,8 @@ def test_service_points_here(url: str, caplog: pytest.LogCaptureFixture) -> None
     with adopted.service(url) as app:
         assert 'Take it over with: placement-manage db adopt' in caplog.text
         for method, path in (('GET', '/resource_providers'), ('GET', f'/allocations/{foreign.LOST}')):
-            assert adopted.call(app, method, path).status_code == 503
-        assert adopted.call(app, 'PUT', '/traits/CUSTOM_ONE').status_code == 503
+            assert ask(app, method, path).status_code == 503
+        assert ask(app, 'PUT', '/traits/CUSTOM_ONE').status_code == 503
 
 
 # Another service that still runs ------------------------------------------------------------------------

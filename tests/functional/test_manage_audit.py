@@ -19,6 +19,7 @@ from placement.audit import checks
 from placement.cmd import manage, manage_audit
 from placement.db.api import Database
 from tests.support import damage
+from tests.support.asking import ask
 
 
 @pytest.fixture
@@ -172,17 +173,9 @@ def test_repair_while_clients_claim(url: str, app: Any) -> None:
 
 
 def _call(app: Any, method: str, consumer: str, resources: dict[str, int] | None = None) -> webob.Response:
-    request = webob.Request.blank(f'/allocations/{consumer}', method=method)
-    request.headers['X-Auth-Token'] = 'admin'
-    request.headers['OpenStack-API-Version'] = 'placement 1.12'
-    if resources is not None:
-        request.content_type = 'application/json'
-        request.json = {
-            'allocations': {damage.CHILD: {'resources': resources}},
-            'project_id': 'project',
-            'user_id': 'user',
-        }
-    return request.get_response(app)
+    allocations = {damage.CHILD: {'resources': resources}}
+    body = {'allocations': allocations, 'project_id': 'project', 'user_id': 'user'}
+    return ask(app, method, f'/allocations/{consumer}', body if resources is not None else None, '1.12')
 
 
 def _on_terminal(things: list[int], monkeypatch: pytest.MonkeyPatch) -> str:

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from oslo_config import cfg
 
-from placement.claims import claim
 from placement.claims.request import ConsumerClaim
 from placement.cmd import manage
 from placement.db import tables
 from placement.db.api import Database
+from placement.objects.allocation import AllocationList
 from placement.objects.inventory import Inventory
 from placement.objects.resource_provider import ResourceProvider
 from placement.web.context import RequestContext
@@ -34,7 +34,7 @@ def hosts(
     make(context, 'stepped', {'total': 8, 'step_size': 2})
     small.set_traits(['HW_CPU_X86_VMX'])
     consumer = ConsumerClaim(str(uuid.uuid4()), 'project', 'user', {full.uuid: {'VCPU': 6}})
-    claim.replace_allocations(context, [consumer])
+    AllocationList.replace_all(context, [consumer])
 
 
 def make(context: RequestContext, name: str, vcpu: dict[str, Any]) -> ResourceProvider:

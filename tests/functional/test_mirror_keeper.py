@@ -20,13 +20,13 @@ from oslo_config import cfg
 from oslo_db import exception as db_exc
 
 from placement import conf as placement_conf
-from placement.claims.claim import replace_allocations
 from placement.claims.request import ConsumerClaim
 from placement.db import changes, tables
 from placement.db.api import Database
 from placement.mirror import keeper
 from placement.mirror.keeper import Mirror
 from placement.mirror.state import State
+from placement.objects.allocation import AllocationList
 from placement.objects.inventory import Inventory
 from placement.objects.resource_class import ResourceClass
 from placement.objects.resource_provider import ResourceProvider
@@ -115,7 +115,7 @@ def rename(context: RequestContext, host: ResourceProvider, name: str) -> None:
 
 
 def claim(context: RequestContext, host: ResourceProvider) -> None:
-    replace_allocations(context, [ConsumerClaim(str(uuid.uuid4()), 'project', 'user', {host.uuid: {'VCPU': 1}})])
+    AllocationList.replace_all(context, [ConsumerClaim(str(uuid.uuid4()), 'project', 'user', {host.uuid: {'VCPU': 1}})])
 
 
 def name_in(state: State, host: ResourceProvider) -> str | None:

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterable
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -18,19 +19,23 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
 from placement import deploy, observability
+from placement.db import tables
 from placement.db.api import Database, TryAgain
 from placement.objects.inventory import Inventory
 from placement.objects.resource_provider import ResourceProvider
 from placement.observability import metrics
 from placement.observability.prometheus import PrometheusMetrics
+from placement.observability.shared import Processes
 from placement.reports import vital_signs
 from placement.serving import metrics_listener
-from placement.serving.metrics_listener import DatabaseCollector
+from placement.serving.collectors import DatabaseCollector
 from placement.web.context import RequestContext
 from tests.support import fixtures
 from tests.support.pages import section
 
 HEADERS = {'X-Auth-Token': 'admin', 'OpenStack-API-Version': 'placement 1.29', 'Content-Type': 'application/json'}
+
+AGGREGATE = 'a0000000-0000-4000-8000-000000000000'
 
 Load = Callable[..., cfg.ConfigOpts]
 
@@ -64,6 +69,10 @@ def _values(app: deploy.Application, name: str) -> dict[tuple[str, ...], float]:
         for sample in family.samples
         if sample.name == name
     }
+
+
+def _beyond_zero(app: deploy.Application, name: str) -> dict[tuple[str, ...], float]:
+    return {labels: value for labels, value in _values(app, name).items() if value}
 
 
 def test_requests_are_counted_by_route_method_microversion_and_status(counted: deploy.Application) -> None:
@@ -103,7 +112,7 @@ def test_claims_and_searches_are_counted(counted: deploy.Application) -> None:
         }
         _ask(counted, 'PUT', f'/allocations/00000000-0000-4000-8000-{consumer:012}', json=claim)
     assert _values(counted, 'placement_claims_accepted_total') == {(): 1}
-    assert _values(counted, 'placement_claims_refused_total') == {('capacity',): 1, ('units',): 1}
+    assert _beyond_zero(counted, 'placement_claims_refused_total') == {('capacity',): 1, ('units',): 1}
     for amount in (1, 2):
         _ask(counted, 'GET', f'/allocation_candidates?resources=VCPU:{amount}')
     assert _values(counted, 'placement_candidates_sum') == {(): 1}
@@ -113,12 +122,12 @@ def test_claims_and_searches_are_counted(counted: deploy.Application) -> None:
 def test_searches_that_meet_a_bound_are_counted_by_it(load: Load) -> None:
     app = deploy.loadapp(load(metrics={'bind': '127.0.0.1:1'}, placement={'max_allocation_candidates': 1}))
     for number in range(2):
-        assert _values(app, 'placement_candidates_bounded_total') == {}
+        assert _beyond_zero(app, 'placement_candidates_bounded_total') == {}
         provider = _ask(app, 'POST', '/resource_providers', json={'name': f'host{number}'}).json['uuid']
         inventory = {'resource_provider_generation': 0, 'inventories': {'VCPU': {'total': 4}}}
         assert _ask(app, 'PUT', f'/resource_providers/{provider}/inventories', json=inventory).status_code == 200
         _ask(app, 'GET', '/allocation_candidates?resources=VCPU:1')
-    assert _values(app, 'placement_candidates_bounded_total') == {('candidates',): 1}
+    assert _beyond_zero(app, 'placement_candidates_bounded_total') == {('candidates',): 1}
     app.db.dispose()
 
 
@@ -155,48 +164,61 @@ def test_without_configuration_nothing_is_counted_and_the_library_is_not_loaded(
 # What the listener answers --------------------------------------------------------------------------------
 
 
+def _listener(db: Database, conf: cfg.ConfigOpts, registry: CollectorRegistry | None = None) -> Any:
+    registry = registry or CollectorRegistry()
+    registry.register(DatabaseCollector(db, conf.metrics))
+    return metrics_listener.application(db, registry)
+
+
 def _scrape(app: Any, path: str = '/metrics') -> webob.Response:
     return webob.Request.blank(path).get_response(app)
 
 
-def _units(answer: webob.Response) -> dict[tuple[str, str], float]:
-    return {
-        (sample.labels['resource_class'], sample.labels['field']): sample.value
-        for family in text_string_to_metric_families(answer.text)
-        for sample in family.samples
-        if sample.name == 'placement_inventory_units'
-    }
+def _samples(answer: webob.Response) -> dict[str, dict[tuple[str, ...], float]]:
+    """The samples of a scrape: by name, then by the values of their labels in the order of their names."""
+    found: dict[str, dict[tuple[str, ...], float]] = {}
+    for family in text_string_to_metric_families(answer.text):
+        for sample in family.samples:
+            found.setdefault(sample.name, {})[tuple(sample.labels[name] for name in sorted(sample.labels))] = (
+                sample.value
+            )
+    return found
 
 
-def test_inventories_are_summed_by_class_in_one_query(counted: deploy.Application, queries: Any) -> None:
-    listener = metrics_listener.application(counted.db, CollectorRegistry())
+def test_a_scrape_reads_the_cloud_in_few_statements_and_not_again_within_the_interval(
+    counted: deploy.Application, load: Load, queries: Any
+) -> None:
+    listener = _listener(counted.db, load(metrics={'cloud_interval': 1000}))
     for number in range(3):
         provider = _ask(counted, 'POST', '/resource_providers', json={'name': f'host-{number}'}).json['uuid']
-        records = {'VCPU': {'total': 8, 'reserved': 1}, 'MEMORY_MB': {'total': 2**31 - 1}}
-        body = {'resource_provider_generation': 0, 'inventories': records}
+        body = {'resource_provider_generation': 0, 'inventories': {'VCPU': {'total': 8, 'allocation_ratio': 1.5}}}
         assert _ask(counted, 'PUT', f'/resource_providers/{provider}/inventories', json=body).status_code == 200
+    with queries(at_most=6):
+        samples = _samples(_scrape(listener))
+    assert samples['placement_inventory_units']['capacity', 'VCPU'] == 36
+    assert samples['placement_database_up'] == {(): 1}
+    _ask(counted, 'POST', '/resource_providers', json={'name': 'later'})
     with queries(at_most=1):
-        answer = _scrape(listener)
-    assert _units(answer) == {
-        ('VCPU', 'total'): 24,
-        ('VCPU', 'reserved'): 3,
-        ('VCPU', 'used'): 0,
-        ('MEMORY_MB', 'total'): 3 * (2**31 - 1),
-        ('MEMORY_MB', 'reserved'): 0,
-        ('MEMORY_MB', 'used'): 0,
-    }
-    assert 'placement_database_up 1.0' in answer.text
+        assert _samples(_scrape(listener))['placement_resource_providers'] == {(): 3}
+
+
+def test_an_aggregate_that_is_named_twice_is_shown_once(counted: deploy.Application, load: Load) -> None:
+    listener = _listener(counted.db, load(metrics={'aggregates': [AGGREGATE, AGGREGATE.upper()]}))
+    lines = [line for line in _scrape(listener).text.splitlines() if line.startswith('placement_aggregate_trees')]
+    assert lines == [f'placement_aggregate_trees{{aggregate="{AGGREGATE}"}} 0.0']
 
 
 def test_a_scrape_without_the_database_has_the_counts(load: Load) -> None:
-    db = Database(load(placement_database={'connection': 'sqlite:////nowhere/at/all.sqlite'}))
+    conf = load(placement_database={'connection': 'sqlite:////nowhere/at/all.sqlite'})
     counts = PrometheusMetrics()
     counts.claim_accepted()
-    answer = _scrape(metrics_listener.application(db, counts.registry))
+    answer = _scrape(_listener(Database(conf), conf, counts.registry))
     assert answer.status_code == 200
-    assert 'placement_database_up 0.0' in answer.text
-    assert 'placement_claims_accepted_total 1.0' in answer.text
-    assert _units(answer) == {}
+    samples = _samples(answer)
+    assert samples['placement_database_up'] == {(): 0}
+    assert samples['placement_claims_accepted_total'] == {(): 1}
+    assert 'placement_inventory_units' not in samples
+    assert samples['placement_build_info'] == {(tables.VERSION, metadata.version('placement')): 1}
 
 
 def test_the_listener_knows_only_its_paths(counted: deploy.Application) -> None:
@@ -260,23 +282,29 @@ def test_exporter_says_what_it_lacks(tmp_path: Path) -> None:
 # The page ------------------------------------------------------------------------------------------------------
 
 
-def _exercised() -> PrometheusMetrics:
+def _exercised(db: Database) -> PrometheusMetrics:
     """Counters that have counted one of everything, so that each has its labels."""
     counts = PrometheusMetrics()
+    counts.expect([('/', 'GET')], ['candidates'])
+    counts.watch('questions', db.asking_engine, 1)
+    counts.request_begun()
     counts.request_answered('/', 'GET', '1.0', 200, 0.1)
-    counts.claim_accepted()
-    counts.claim_refused('capacity')
-    counts.retried('DBDeadlock')
-    counts.candidates(1, 0.1)
-    counts.search_bounded('candidates')
+    counts._load.look()
     return counts
 
 
-def test_metrics_and_their_labels_are_documented(context: RequestContext) -> None:
+def test_metrics_and_their_labels_are_documented(context: RequestContext, load: Load, tmp_path: Path) -> None:
     provider = ResourceProvider.create(context, name='host', uuid='5f7d8c1e-8a52-4c0c-9d0f-3d3b1f8b6f10')
     provider.add_inventory(Inventory.from_request('VCPU', {'total': 8}))
-    exported = [*_exercised().registry.collect(), *DatabaseCollector(context.db).collect()]
+    provider.set_aggregates([AGGREGATE], bump=False)
+    tmp_path.joinpath(f'gauge_livesum_{os.getpid()}.db').touch()
+    exported = [
+        *_exercised(context.db).registry.collect(),
+        *DatabaseCollector(context.db, load(metrics={'aggregates': [AGGREGATE]}).metrics).collect(),
+        *Processes(tmp_path).collect(),
+    ]
     labels = {family.name: {name for sample in family.samples for name in sample.labels} for family in exported}
+    assert all(family.samples for family in exported)
     rows = re.findall(r'^\| `([^`]+)` \| [^|]+ \|([^|]*)\|', section('observability.md', 'Metrics'), re.MULTILINE)
     documented = {name: set(re.findall(r'`([a-z_]+)`', cell)) for name, cell in rows}
     assert documented == {name: found - {'le'} for name, found in labels.items()}

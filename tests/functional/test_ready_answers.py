@@ -11,6 +11,7 @@ import webob
 from oslo_config import cfg
 
 from placement import deploy
+from tests.support import asking
 
 HOST, CHILD, OTHER, CONSUMER, AGGREGATE = (str(uuid.UUID(int=number + 2**76)) for number in range(1, 6))
 CLASS = 'CUSTOM_CLASS'
@@ -20,12 +21,7 @@ Start = Callable[[], Any]
 
 def ask(app: Any, method: str, path: str, minor: int, body: Any = None) -> webob.Response:
     """Send a request that succeeds."""
-    request = webob.Request.blank(path, method=method)
-    request.headers.update({'X-Auth-Token': 'admin', 'OpenStack-API-Version': f'placement 1.{minor}'})
-    if body is not None:
-        request.content_type = 'application/json'
-        request.json = body
-    response = request.get_response(app)
+    response = asking.ask(app, method, path, body, f'1.{minor}')
     assert response.status_int < 300, response.text
     return response
 

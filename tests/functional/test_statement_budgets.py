@@ -10,24 +10,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
-import webob
 
 from placement.db.api import Database
 from placement.objects.inventory import Inventory
 from placement.objects.resource_provider import ResourceProvider
 from placement.web.context import RequestContext
+from tests.support.asking import ask
 from tests.support.fixtures import Counter
-
-
-def ask(app: Any, method: str, path: str, body: object = None) -> webob.Response:
-    """Send one request at the newest microversion as an administrator."""
-    request = webob.Request.blank(path, method=method)
-    request.headers['X-Auth-Token'] = 'admin'
-    request.headers['OpenStack-API-Version'] = 'placement latest'
-    if body is not None:
-        request.content_type = 'application/json'
-        request.body = json.dumps(body).encode()
-    return request.get_response(app)
 
 
 def make_provider(context: RequestContext, name: str, **totals: int) -> ResourceProvider:

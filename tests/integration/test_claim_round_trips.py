@@ -9,10 +9,10 @@ import pytest
 import sqlalchemy as sa
 
 from placement import exception
-from placement.claims import claim
 from placement.claims.request import ConsumerClaim
 from placement.db import tables
 from placement.db.api import Database
+from placement.objects.allocation import AllocationList
 from placement.objects.inventory import Inventory
 from placement.objects.resource_provider import ResourceProvider
 from placement.web.context import RequestContext
@@ -62,7 +62,7 @@ def put(context: RequestContext, hosts: list[str], consumer: str | None = None) 
     """Claim one of each class of each host, or nothing of no host."""
     consumer = consumer or str(uuid.uuid4())
     wanted = {host: dict.fromkeys(CLASSES, 1) for host in hosts}
-    claim.replace_allocations(context, [ConsumerClaim(consumer, 'project', 'user', wanted)])
+    AllocationList.replace_all(context, [ConsumerClaim(consumer, 'project', 'user', wanted)])
     return consumer
 
 
@@ -71,14 +71,14 @@ def test_claim_and_release(context: RequestContext, proxy: wire.Proxy, hosts: li
     on_postgresql = context.db.engine.dialect.name == 'postgresql'
     for _ in range(10):
         # Psycopg prepares a statement that comes often.
-        claim.delete_allocations(context, put(context, hosts, put(context, hosts)))
+        AllocationList.delete_all_by_consumer(context, put(context, hosts, put(context, hosts)))
         put(context, [], put(context, hosts))
     consumer = put(context, hosts)
     works: dict[str, tuple[Callable[[], object], int, int]] = {
         'claim': (lambda: put(context, hosts), 3, 8),
         'change': (lambda: put(context, hosts, consumer), 3, 9),
         'clear': (lambda: put(context, [], consumer), 4, 7),
-        'claim and delete': (lambda: claim.delete_allocations(context, put(context, hosts)), 3 + 4, 8 + 6),
+        'claim and delete': (lambda: AllocationList.delete_all_by_consumer(context, put(context, hosts)), 3 + 4, 8 + 6),
     }
     counts = {}
     for name, (work, *_) in works.items():
@@ -95,7 +95,7 @@ def test_a_refusal_takes_no_writer(context: RequestContext, hosts: list[str]) ->
     wanted = {host: dict.fromkeys(CLASSES, 101) for host in hosts}
     for _ in range(5):
         with pytest.raises(exception.AllocationCapacityExceeded):
-            claim.replace_allocations(context, [ConsumerClaim(str(uuid.uuid4()), 'project', 'user', wanted)])
+            AllocationList.replace_all(context, [ConsumerClaim(str(uuid.uuid4()), 'project', 'user', wanted)])
     assert context.db.ask(writers)[0][0] == before
     put(context, hosts)
     assert context.db.ask(writers)[0][0] == before
@@ -121,9 +121,9 @@ def test_a_dead_connection_is_replaced(
     with db.reader() as connection:
         assert connection.exec_driver_sql('SELECT count(*) FROM placement_consumers').scalar_one() > 0
     databases.end_connections(database)
-    claim.delete_allocations(context, consumer)
+    AllocationList.delete_all_by_consumer(context, consumer)
     with pytest.raises(exception.AllocationsNotFound):
-        claim.delete_allocations(context, consumer)
+        AllocationList.delete_all_by_consumer(context, consumer)
 
 
 @pytest.mark.parametrize('at', ['statement', 'commit'])

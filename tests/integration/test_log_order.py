@@ -17,10 +17,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import pytest
 import sqlalchemy as sa
 
-from placement.claims.claim import replace_allocations
 from placement.claims.request import ConsumerClaim
 from placement.db import changes
 from placement.db.api import Database
+from placement.objects.allocation import AllocationList
 from placement.objects.inventory import Inventory
 from placement.objects.resource_provider import ResourceProvider
 from placement.web.context import RequestContext
@@ -184,7 +184,7 @@ def claims(db: Database, provider: str, count: int) -> Callable[[], None]:
     def run() -> None:
         for _ in range(count):
             claim = ConsumerClaim(str(uuid.uuid4()), 'project', 'user', {provider: {'VCPU': 1}})
-            replace_allocations(context, [claim])
+            AllocationList.replace_all(context, [claim])
 
     return run
 

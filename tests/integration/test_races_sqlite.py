@@ -8,12 +8,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.support import assertions, names_race, races, servers
+from tests.support import assertions, servers
 from tests.support.history import report
 from tests.support.history.workload import Load
-
-ROUNDS = 20
-NAMES_SECONDS = 5
 
 
 @pytest.fixture(scope='module')
@@ -30,27 +27,20 @@ def server(directory: pathlib.Path) -> Iterator[servers.Server]:
 
 
 def test_forty_callers_on_ten_units(server: servers.Server) -> None:
-    with races.callers([server.url]) as racing:
-        for _ in range(ROUNDS):
-            assertions.exactly_ten_won(*races.for_the_last_units(racing))
+    assertions.last_units_are_given_once(server)
 
 
 @pytest.mark.parametrize('existing', [True, False])
 def test_one_consumer_generation(server: servers.Server, existing: bool) -> None:
-    with races.callers([server.url], 16) as racing:
-        for _ in range(5):
-            replies, generation = races.for_one_generation(racing, existing=existing)
-            assertions.exactly_one_won(replies, generation, expected=2 if existing else 1)
+    assertions.a_generation_is_moved_once(server, existing=existing)
 
 
 def test_opposite_lock_orders(server: servers.Server) -> None:
-    with races.callers([server.url], 8) as racing:
-        assertions.made_progress(races.in_opposite_orders(racing, 10))
+    assertions.opposite_orders_make_progress(server)
 
 
 def test_names_that_come_and_go(server: servers.Server) -> None:
-    with races.callers([server.url], 12) as racing:
-        assertions.nothing_landed_elsewhere(names_race.run(racing, NAMES_SECONDS))
+    assertions.names_keep_their_meaning(server)
 
 
 def test_history(server: servers.Server, directory: pathlib.Path, record_property: Callable[[str, str], None]) -> None:

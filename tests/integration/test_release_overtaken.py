@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from placement.claims import claim
 from placement.claims.request import ConsumerClaim
 from placement.db import tables
 from placement.db.api import Database
+from placement.objects.allocation import AllocationList
 from placement.objects.inventory import Inventory
 from placement.objects.resource_provider import ResourceProvider
 from placement.web.context import RequestContext
@@ -36,11 +36,11 @@ def context(db: Database) -> RequestContext:
 
 
 def release(context: RequestContext, consumer: str) -> None:
-    claim.delete_allocations(context, consumer)
+    AllocationList.delete_all_by_consumer(context, consumer)
 
 
 def clear(context: RequestContext, consumer: str) -> None:
-    claim.replace_allocations(context, [ConsumerClaim(consumer, 'project', 'user', {})])
+    AllocationList.replace_all(context, [ConsumerClaim(consumer, 'project', 'user', {})])
 
 
 @pytest.mark.parametrize('give_up', [release, clear])
@@ -57,7 +57,7 @@ def test_a_consumer_that_is_created_meanwhile(
         if statement.startswith('DELETE FROM placement_allocations') and not claimed:
             claimed.append(True)
             wanted = ConsumerClaim(consumer, 'project', 'user', {host: {'VCPU': 2}})
-            claim.replace_allocations(context, [wanted])
+            AllocationList.replace_all(context, [wanted])
 
     sa.event.listen(db.engine, 'before_cursor_execute', overtake)
     try:

@@ -16,11 +16,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from placement import exception
-from placement.claims import claim
 from placement.claims.request import ConsumerClaim
 from placement.db import tables
 from placement.db.api import Database
-from placement.objects import allocation
+from placement.objects.allocation import AllocationList
+from placement.objects.consumer import Consumer
 from placement.objects.inventory import Inventory
 from placement.objects.resource_provider import ResourceProvider
 from placement.web.context import RequestContext
@@ -148,11 +148,11 @@ class World:
         expected = self.model.refusal(request)
         claims = [self.claim_of(who, wanted) for who, wanted in request.items()]
         if expected is None:
-            claim.replace_allocations(self.context, claims)
+            AllocationList.replace_all(self.context, claims)
             self.model.carry_out(request)
         else:
             with pytest.raises(expected):
-                claim.replace_allocations(self.context, claims)
+                AllocationList.replace_all(self.context, claims)
 
     def claim_of(self, consumer: str, wanted: Holding) -> ConsumerClaim:
         allocations: dict[str, dict[str, int]] = {}
@@ -162,7 +162,7 @@ class World:
 
     def step_delete(self, consumer: str) -> None:
         try:
-            claim.delete_allocations(self.context, consumer)
+            AllocationList.delete_all_by_consumer(self.context, consumer)
         except exception.AllocationsNotFound:
             assert consumer not in self.model.holdings
         else:
@@ -172,7 +172,7 @@ class World:
     def compare(self) -> None:
         names = {uuid_: name for name, uuid_ in self.uuids.items()}
         for consumer in CONSUMERS:
-            held = allocation.AllocationList.get_all_by_consumer(self.context, consumer)
+            _, held = Consumer.get_with_allocations(self.context, consumer)
             found = {(names[each.resource_provider_uuid], each.resource_class): each.used for each in held}
             assert found == self.model.holdings.get(consumer, {})
             assert {each.consumer_generation for each in held} <= {self.model.generations.get(consumer)}
@@ -193,7 +193,7 @@ class World:
 
     def clear(self) -> None:
         for consumer in list(self.model.holdings):
-            claim.delete_allocations(self.context, consumer)
+            AllocationList.delete_all_by_consumer(self.context, consumer)
         for uuid_ in self.uuids.values():
             ResourceProvider.destroy(self.context, uuid_)
 

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-import webob
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 
@@ -21,6 +20,7 @@ from placement.db import migration, tables
 from placement.db.adoption import found_tables
 from placement.db.adoption.names import Names
 from tests.support import damage, foreign
+from tests.support.asking import ask
 from tests.support.foreign_service import WRITES, ForeignService
 
 
@@ -106,17 +106,6 @@ def service(url: str | sa.URL) -> Iterator[Any]:
         app.db.dispose()
 
 
-def call(app: Any, method: str, path: str, body: Any = None) -> webob.Response:
-    """Send one request as an administrator."""
-    request = webob.Request.blank(path, method=method)
-    request.headers['X-Auth-Token'] = 'admin'
-    request.headers['OpenStack-API-Version'] = 'placement 1.29'
-    if body is not None:
-        request.content_type = 'application/json'
-        request.json = body
-    return request.get_response(app)
-
-
 def check_service(url: str | sa.URL) -> None:
     """The service answers over the old data, finds room in it, and claims, moves and names."""
     with service(url) as app:
@@ -127,25 +116,25 @@ def check_service(url: str | sa.URL) -> None:
 
 
 def _check_answers(app: Any) -> None:
-    held = call(app, 'GET', f'/allocations/{foreign.INSTANCE}').json
+    held = ask(app, 'GET', f'/allocations/{foreign.INSTANCE}').json
     assert {key: one['resources'] for key, one in held['allocations'].items()} == {
         foreign.HOST: {'MEMORY_MB': 1024},
         foreign.NUMA: {'VCPU': 4},
     }
     assert (held['project_id'], held['user_id'], held['consumer_generation']) == ('the-project', 'the-user', 3)
-    assert call(app, 'GET', f'/resource_providers/{foreign.NUMA}/usages').json['usages'] == {'VCPU': 12}
-    usages = call(app, 'GET', '/usages?project_id=the-project').json['usages']
+    assert ask(app, 'GET', f'/resource_providers/{foreign.NUMA}/usages').json['usages'] == {'VCPU': 12}
+    usages = ask(app, 'GET', '/usages?project_id=the-project').json['usages']
     assert usages == {'MEMORY_MB': 1024, 'VCPU': 12}
-    inventory = call(app, 'GET', f'/resource_providers/{foreign.OTHER}/inventories/CUSTOM_GOLD').json
+    inventory = ask(app, 'GET', f'/resource_providers/{foreign.OTHER}/inventories/CUSTOM_GOLD').json
     assert inventory['allocation_ratio'] == 0.1
-    numa = call(app, 'GET', f'/resource_providers/{foreign.NUMA}').json
+    numa = ask(app, 'GET', f'/resource_providers/{foreign.NUMA}').json
     assert (numa['root_provider_uuid'], numa['parent_provider_uuid']) == (foreign.HOST, foreign.HOST)
-    traits = call(app, 'GET', f'/resource_providers/{foreign.NUMA}/traits').json['traits']
+    traits = ask(app, 'GET', f'/resource_providers/{foreign.NUMA}/traits').json['traits']
     assert traits == ['HW_CPU_X86_AVX2']
 
 
 def _check_candidates(app: Any) -> None:
-    found = call(app, 'GET', f'/allocation_candidates?resources=MEMORY_MB:512,VCPU:2&member_of={foreign.RACK}').json
+    found = ask(app, 'GET', f'/allocation_candidates?resources=MEMORY_MB:512,VCPU:2&member_of={foreign.RACK}').json
     assert [set(one['allocations']) for one in found['allocation_requests']] == [{foreign.HOST, foreign.NUMA}]
     capacity = found['provider_summaries'][foreign.NUMA]['resources']['VCPU']
     assert capacity == {'capacity': int(16 * 16.1), 'used': 12}
@@ -154,23 +143,23 @@ def _check_candidates(app: Any) -> None:
 def _check_claims(app: Any) -> None:
     claim = {'project_id': 'another', 'user_id': 'the-user', 'consumer_generation': None}
     small, large = ({'allocations': {foreign.OTHER: {'resources': {'VCPU': n}}}, **claim} for n in (6, 7))
-    assert call(app, 'PUT', f'/allocations/{uuid.uuid4()}', large).status_code == 409
-    assert call(app, 'PUT', f'/allocations/{uuid.uuid4()}', small).status_code == 204
-    assert call(app, 'PUT', f'/allocations/{uuid.uuid4()}', small).status_code == 409
-    assert call(app, 'DELETE', f'/allocations/{foreign.LOST}').status_code == 204
-    usages = call(app, 'GET', f'/resource_providers/{foreign.OTHER}/usages').json['usages']
+    assert ask(app, 'PUT', f'/allocations/{uuid.uuid4()}', large).status_code == 409
+    assert ask(app, 'PUT', f'/allocations/{uuid.uuid4()}', small).status_code == 204
+    assert ask(app, 'PUT', f'/allocations/{uuid.uuid4()}', small).status_code == 409
+    assert ask(app, 'DELETE', f'/allocations/{foreign.LOST}').status_code == 204
+    usages = ask(app, 'GET', f'/resource_providers/{foreign.OTHER}/usages').json['usages']
     assert usages == {'CUSTOM_GOLD': 0, 'VCPU': 6}
 
 
 def _check_names(app: Any) -> None:
     """New names get ids of their own, names that differ in case are two, and what is in use stays."""
-    assert call(app, 'PUT', '/resource_classes/CUSTOM_SILVER').status_code == 201
-    assert call(app, 'PUT', '/traits/CUSTOM_SLOW').status_code == 201
-    assert call(app, 'POST', '/resource_providers', {'name': 'HOST'}).status_code == 200
-    assert call(app, 'POST', '/resource_providers', {'name': 'host'}).status_code == 409
-    assert call(app, 'DELETE', '/traits/CUSTOM_FAST').status_code == 409
-    assert call(app, 'DELETE', '/resource_classes/CUSTOM_GOLD').status_code == 409
-    assert call(app, 'DELETE', f'/resource_providers/{foreign.HOST}').status_code == 409
+    assert ask(app, 'PUT', '/resource_classes/CUSTOM_SILVER').status_code == 201
+    assert ask(app, 'PUT', '/traits/CUSTOM_SLOW').status_code == 201
+    assert ask(app, 'POST', '/resource_providers', {'name': 'HOST'}).status_code == 200
+    assert ask(app, 'POST', '/resource_providers', {'name': 'host'}).status_code == 409
+    assert ask(app, 'DELETE', '/traits/CUSTOM_FAST').status_code == 409
+    assert ask(app, 'DELETE', '/resource_classes/CUSTOM_GOLD').status_code == 409
+    assert ask(app, 'DELETE', f'/resource_providers/{foreign.HOST}').status_code == 409
 
 
 # Another service that still runs ------------------------------------------------------------------------
@@ -225,13 +214,13 @@ def fill(app: Any) -> None:
         'user_id': 'ours',
         'consumer_generation': None,
     }
-    answers = [call(app, 'PUT', f'/allocations/{uuid.uuid4()}', claim).status_code for _ in range(9)]
+    answers = [ask(app, 'PUT', f'/allocations/{uuid.uuid4()}', claim).status_code for _ in range(9)]
     assert set(answers) <= {204, 409}
     assert answers[-1] == 409
-    held = call(app, 'GET', f'/resource_providers/{foreign.OTHER}/allocations').json['allocations']
+    held = ask(app, 'GET', f'/resource_providers/{foreign.OTHER}/allocations').json['allocations']
     assert sum(one['resources'].get('VCPU', 0) for one in held.values()) == 8
     # So do searches, which look at a mirror.
-    found = call(app, 'GET', '/allocation_candidates?resources=CUSTOM_GOLD:1').json['provider_summaries']
+    found = ask(app, 'GET', '/allocation_candidates?resources=CUSTOM_GOLD:1').json['provider_summaries']
     assert found[foreign.OTHER]['resources']['VCPU']['used'] == 8
 
 
@@ -245,11 +234,11 @@ def check_going_back_and_coming_again(
             check_usages(url)
             fill(app)
             for name in ('traits', 'resource_classes'):
-                assert call(app, 'PUT', f'/{name}/CUSTOM_OURS_{cycle}').status_code == 201
+                assert ask(app, 'PUT', f'/{name}/CUSTOM_OURS_{cycle}').status_code == 201
             assert run(['db', 'leave', '--yes', '--others-are-stopped']) == 0
             for method, path in (('GET', '/resource_providers'), ('GET', f'/allocations/{foreign.LOST}')):
-                assert call(app, method, path).status_code == 503
-            assert call(app, 'PUT', '/traits/CUSTOM_NONE').status_code == 503
+                assert ask(app, method, path).status_code == 503
+            assert ask(app, 'PUT', '/traits/CUSTOM_NONE').status_code == 503
             # It sees what we wrote, and goes on from there.
             assert not other.claim()
             other.release()
@@ -265,5 +254,5 @@ def check_going_back_and_coming_again(
         assert damage.column(url, 'SELECT last FROM resource_class_ids') == largest
         fill(app)
         for name in ('traits', 'resource_classes'):
-            assert call(app, 'PUT', f'/{name}/CUSTOM_OURS_2').status_code == 201
-            assert call(app, 'PUT', f'/{name}/CUSTOM_THEIRS_1').status_code == 204
+            assert ask(app, 'PUT', f'/{name}/CUSTOM_OURS_2').status_code == 201
+            assert ask(app, 'PUT', f'/{name}/CUSTOM_THEIRS_1').status_code == 204

@@ -50,6 +50,33 @@ def nobody_waited(replies: list[Reply]) -> None:
     assert max(reply.seconds for reply in replies) < races.PATIENCE
 
 
+def last_units_are_given_once(server: servers.Server, rounds: int = 20) -> None:
+    """Forty callers want one of ten units, again and again."""
+    with races.callers([server.url]) as racing:
+        for _ in range(rounds):
+            exactly_ten_won(*races.for_the_last_units(racing))
+
+
+def a_generation_is_moved_once(server: servers.Server, *, existing: bool) -> None:
+    """Sixteen callers write one consumer, which is there already or is not."""
+    with races.callers([server.url], 16) as racing:
+        for _ in range(5):
+            replies, generation = races.for_one_generation(racing, existing=existing)
+            exactly_one_won(replies, generation, expected=2 if existing else 1)
+
+
+def opposite_orders_make_progress(server: servers.Server) -> None:
+    """Eight callers name the same providers in opposite orders."""
+    with races.callers([server.url], 8) as racing:
+        made_progress(races.in_opposite_orders(racing, 10))
+
+
+def names_keep_their_meaning(server: servers.Server, seconds: float = 5) -> None:
+    """Twelve callers change names, and write and claim by name."""
+    with races.callers([server.url], 12) as racing:
+        nothing_landed_elsewhere(names_race.run(racing, seconds))
+
+
 def all_came_up(database_urls: Iterable[str], directory: pathlib.Path) -> None:
     """Servers that start at once on an empty database, one for each URL, all come up, with the same standard names."""
     started = [servers.launch(url, directory, workers=1, threads=2, metrics=False) for url in database_urls]

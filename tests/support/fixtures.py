@@ -57,9 +57,8 @@ def conf(tmp_path: pathlib.Path) -> cfg.ConfigOpts:
 
 
 @pytest.fixture
-def app(conf: cfg.ConfigOpts, tmp_path: pathlib.Path) -> Iterator[Any]:
-    """The whole WSGI application, on a database that has been synchronised before."""
-    prepare(tmp_path / 'placement.sqlite')
+def app(conf: cfg.ConfigOpts) -> Iterator[Any]:
+    """The whole WSGI application, which synchronised its database itself: it is the one writer of its log."""
     made = deploy.loadapp(conf)
     yield made
     made.db.dispose()

@@ -8,9 +8,9 @@ from collections.abc import Callable
 import sqlalchemy as sa
 
 from placement.audit import checks
-from placement.claims import claim
 from placement.claims.request import ConsumerClaim
 from placement.db import tables
+from placement.objects.allocation import AllocationList
 from placement.objects.inventory import Inventory
 from placement.objects.resource_class import ResourceClass
 from placement.objects.resource_provider import ResourceProvider
@@ -49,9 +49,9 @@ def _consumer(context: RequestContext) -> int:
     provider, consumer = _provider(context), str(uuid.uuid4())
     provider.add_inventory(Inventory.from_request('VCPU', {'total': 1}))
     wanted = ConsumerClaim(consumer, 'project', 'user', {provider.uuid: {'VCPU': 1}})
-    claim.replace_allocations(context, [wanted])
+    AllocationList.replace_all(context, [wanted])
     made = _id(context, tables.consumers.c.uuid, consumer)
-    claim.delete_allocations(context, consumer)
+    AllocationList.delete_all_by_consumer(context, consumer)
     return made
 
 

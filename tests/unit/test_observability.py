@@ -46,7 +46,13 @@ def test_an_error_that_is_no_verdict_is_not_counted() -> None:
     with pytest.raises(exception.DatabaseUnavailable), counts.claim():
         raise exception.DatabaseUnavailable
     assert counts.registry.get_sample_value('placement_claims_accepted_total') == 0
-    assert [family.samples for family in counts.registry.collect() if family.name == 'placement_claims_refused'] == [[]]
+    refused = [
+        sample.value
+        for family in counts.registry.collect()
+        for sample in family.samples
+        if sample.name == 'placement_claims_refused_total'
+    ]
+    assert refused == [0] * len(metrics.REFUSALS)
 
 
 @pytest.mark.parametrize('value', ['9178', ':9178', '127.0.0.1', '::1:9178', 'host:port'])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+import yaml
 from keystoneauth1 import loading as ks_loading
 from oslo_config import cfg
 from oslo_policy import policy
@@ -94,3 +95,17 @@ def test_bounds_of_a_search_are_documented() -> None:
 
 def test_reasons_to_refuse_a_claim_are_documented() -> None:
     assert first_cells(section('observability.md', 'Reasons')) == ['reason', *(word for _, word in REFUSALS)]
+
+
+def test_alerts_are_documented() -> None:
+    rules = yaml.safe_load((ROOT / 'etc' / 'prometheus' / 'placement-rules.yaml').read_text())
+    alerts = [rule['alert'] for group in rules['groups'] for rule in group['rules']]
+    assert first_cells(section('observability.md', 'What to alert on')) == alerts
+
+
+def test_metrics_that_alerts_and_dashboard_name_are_documented() -> None:
+    documented = set(first_cells(section('observability.md', 'Metrics')))
+    for file in ('prometheus/placement-rules.yaml', 'grafana/placement.json'):
+        text = (ROOT / 'etc' / file).read_text()
+        named = {re.sub(r'_(total|count|sum|bucket)$', '', name) for name in re.findall(r'\bplacement_\w+', text)}
+        assert named <= documented, file

@@ -41,6 +41,20 @@ def _ask(url: str, times: int) -> None:
         assert httpx.get(f'{url}/traits', headers=HEADERS).status_code == 200
 
 
+def _wait_for_processes(listener: str, workers: int) -> None:
+    """Return when there are so many workers, one server and one exporter, and what others had is no longer there."""
+
+    def are_seen() -> bool:
+        families = text_string_to_metric_families(httpx.get(f'{listener}/metrics').text)
+        samples = [sample for family in families for sample in family.samples]
+        memory = [one for one in samples if one.name == 'placement_process_resident_memory_bytes' and one.value > 1e6]
+        seen = sorted(one.labels['process'] for one in memory)
+        threads = [one.value for one in samples if one.name == 'placement_threads']
+        return seen == ['exporter', 'server', *['worker'] * workers] and threads == [8 * workers]
+
+    services.wait_until(are_seen, 'the processes are not those that live')
+
+
 def test_counts_of_all_workers_survive_a_reload_and_end_with_the_service(tmp_path: pathlib.Path) -> None:
     bind = f'127.0.0.1:{services.free_port()}'
     listener = f'http://{bind}'
@@ -56,6 +70,7 @@ def test_counts_of_all_workers_survive_a_reload_and_end_with_the_service(tmp_pat
         seconds = {'route': '/traits', 'method': 'GET'}
         assert _value(listener, 'placement_request_seconds_count', seconds) == 60
         assert httpx.get(f'{url}/metrics', headers=HEADERS).status_code == 404
+        _wait_for_processes(listener, workers=3)
     assert not _is_open(listener)
 
 

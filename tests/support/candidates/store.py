@@ -11,6 +11,7 @@ import webob
 
 from placement.db import changes, tables
 from placement.db.api import Database
+from tests.support.asking import ask
 from tests.support.candidates.oracle import RP, Body, Query
 from tests.support.candidates.worlds import TRAITS
 
@@ -40,13 +41,7 @@ class Stored:
         store(app.db, world)
 
     def ask(self, path: str, minor: int, method: str = 'GET', body: Any = None) -> webob.Response:
-        request = webob.Request.blank(path, method=method)
-        request.headers['X-Auth-Token'] = 'admin'
-        request.headers['OpenStack-API-Version'] = f'placement 1.{minor}'
-        if body is not None:
-            request.content_type = 'application/json'
-            request.json = body
-        return request.get_response(self._app)
+        return ask(self._app, method, path, body, f'1.{minor}')
 
     def candidates(self, query: Query | str, minor: int = 29) -> dict[str, Any]:
         """The answer to a query, aggregates given by name."""

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 
 import sqlalchemy as sa
 
+from placement import exception
 from placement.db import statements
 
 CUSTOM_PREFIX = 'CUSTOM_'
@@ -21,27 +22,41 @@ def is_custom(name: str) -> bool:
 
 
 class NameCache:
-    """Ids of the names in one table (``resource_classes`` or ``traits``)."""
+    """Ids of the names in one table.
 
-    def __init__(self, table: sa.Table) -> None:
+    :param table: ``resource_classes`` or ``traits``.
+    :param not_found: what is raised for names that it lacks.
+    """
+
+    def __init__(
+        self, table: sa.Table, not_found: type[exception.ResourceClassNotFound] | type[exception.TraitNotFound]
+    ) -> None:
         self._table = table
+        self._not_found = not_found
         self._standard: dict[str, int] = {}
 
-    def ids(self, tx: sa.Connection, names: Iterable[str], *, hold: bool = False) -> dict[str, int]:
-        """The ids of those of ``names`` that exist; no statement when all are known standards.
+    def hold(self, tx: sa.Connection, names: Sequence[str]) -> dict[str, int]:
+        """The ids of ``names``, which stay what they are until the transaction ends: nobody renames or deletes them.
 
-        :param hold: keep the names what they are until the transaction ends: nobody renames or deletes them meanwhile.
-            For whoever writes what a name stands for. Where a server has no such lock on another node of a cluster,
-            or on SQLite, where nobody else writes, the foreign keys and ids that are never used again do.
+        No statement when all are known standards. For whoever writes what a name stands for. Where a server has no
+        such lock on another node of a cluster, or on SQLite, where nobody else writes, the foreign keys and ids that
+        are never used again do.
+
+        :raises ResourceClassNotFound, TraitNotFound: some do not exist.
         """
+        known = self._known(tx, names)
+        self._not_found.check(names, known)
+        return known
+
+    def _known(self, tx: sa.Connection, names: Iterable[str]) -> dict[str, int]:
         wanted = set(names)
         if not self._standard and not all(is_custom(name) for name in wanted):
             self._load_standard(tx)
         known = {name: self._standard[name] for name in wanted if name in self._standard}
         # A text with a NUL or a lone surrogate cannot be stored, and some drivers refuse to ask for it.
-        missing = sorted(name for name in wanted - known.keys() if storable(name))
+        missing = sorted(name for name in wanted - known.keys() if statements.storable(name))
         for batch in statements.batches(missing):
-            known.update(self._look_up(tx, batch, hold))
+            known.update(self._look_up(tx, batch))
         return known
 
     def _load_standard(self, tx: sa.Connection) -> None:
@@ -50,12 +65,15 @@ class NameCache:
         found = tx.execute(sa.select(columns.name, columns.id).where(standard))
         self._standard.update({row.name: row.id for row in found})
 
-    def _look_up(self, tx: sa.Connection, names: Sequence[str], hold: bool) -> dict[str, int]:
+    def _look_up(self, tx: sa.Connection, names: Sequence[str]) -> dict[str, int]:
         columns = self._table.c
-        query = sa.select(columns.name, columns.id).where(columns.name.in_(names))
-        if hold:
-            # In one order everywhere, and weak enough to let others hold the same names.
-            query = query.order_by(columns.id).with_for_update(read=True, key_share=True)
+        # In one order everywhere, and weak enough to let others hold the same names.
+        query = (
+            sa.select(columns.name, columns.id)
+            .where(columns.name.in_(names))
+            .order_by(columns.id)
+            .with_for_update(read=True, key_share=True)
+        )
         found = {row.name: row.id for row in tx.execute(query)}
         self._standard.update((name, id_) for name, id_ in found.items() if not is_custom(name))
         return found
@@ -84,8 +102,3 @@ class Heard:
     def lacks(self, uuids: Iterable[str]) -> list[str]:
         """Those that it does not know."""
         return [uuid for uuid in uuids if uuid not in self._uuids]
-
-
-def storable(text: str) -> bool:
-    """False for text that no database could hold, with a NUL or a lone surrogate, and that some refuse to look for."""
-    return '\x00' not in text and not any('\ud800' <= char <= '\udfff' for char in text)

@@ -1,0 +1,63 @@
+"""Consumers: who holds allocations, and for which project and user."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from placement.db import statements, tables
+from placement.objects import allocation, base
+from placement.objects.allocation import AllocationList
+from placement.objects.base import Context
+
+_allocations, _consumers, _providers = tables.allocations, tables.consumers, tables.resource_providers
+_projects, _users = tables.projects, tables.users
+
+
+@base.register
+class Consumer(base.PlacementObject):
+    """Whoever holds allocations. It exists as long as it holds any; ``AllocationList`` writes it along with them."""
+
+    VERSION = '1.0'
+
+    uuid: str
+    generation: int
+    project_id: str
+    user_id: str
+
+    @classmethod
+    def get_with_allocations(cls, context: Context, uuid: str) -> tuple[Consumer | None, AllocationList]:
+        """The consumer with this canonical uuid and what it holds; None and nothing for text that is no consumer.
+
+        Allocations of an adopted database that lack a consumer have the one that ``[placement]`` says
+        (``incomplete_consumer_project_id``, ``incomplete_consumer_user_id``).
+        """
+        options = context.conf.placement
+        incomplete = {
+            'incomplete_project': options.incomplete_consumer_project_id,
+            'incomplete_user': options.incomplete_consumer_user_id,
+        }
+        known = statements.storable(uuid)
+        rows = context.db.ask(_WITH_ALLOCATIONS, {'sought': uuid, **incomplete}) if known else []
+        if not rows:
+            return None, AllocationList(context)
+        return cls.from_row(context, rows[0]), AllocationList.from_rows(context, rows)
+
+
+_WITH_ALLOCATIONS = (
+    sa.select(
+        *allocation.COLUMNS,
+        _allocations.c.consumer_id.label('uuid'),
+        sa.func.coalesce(_consumers.c.generation, 0).label('generation'),
+        sa.func.coalesce(_projects.c.external_id, sa.bindparam('incomplete_project', type_=sa.String)).label(
+            'project_id'
+        ),
+        sa.func.coalesce(_users.c.external_id, sa.bindparam('incomplete_user', type_=sa.String)).label('user_id'),
+    )
+    .select_from(
+        allocation.JOINED.join(_providers, _providers.c.id == _allocations.c.resource_provider_id)
+        .outerjoin(_projects, _projects.c.id == _consumers.c.project_id)
+        .outerjoin(_users, _users.c.id == _consumers.c.user_id)
+    )
+    .where(_allocations.c.consumer_id == sa.bindparam('sought'))
+    .order_by(_allocations.c.id)
+)

@@ -1,0 +1,90 @@
+"""The counts of all processes that keep them in one directory, and what the system knows of these processes."""
+
+from __future__ import annotations
+
+import functools
+import os
+import pathlib
+import re
+from collections.abc import Iterable, Iterator
+
+from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
+from prometheus_client.registry import Collector
+
+#: The file in which a process keeps what adds up over those that live; ``Load`` has each make one.
+_FILE = re.compile(r'gauge_livesum_(\d+)\.db')
+
+_LABELS = ('process', 'pid')
+_FAMILIES: tuple[Metric, ...] = (
+    CounterMetricFamily('placement_process_cpu_seconds', 'Processor time of a process.', labels=_LABELS),
+    GaugeMetricFamily('placement_process_resident_memory_bytes', 'Memory of a process.', labels=_LABELS),
+    GaugeMetricFamily('placement_process_virtual_memory_bytes', 'Address space of a process.', labels=_LABELS),
+    GaugeMetricFamily('placement_process_start_time_seconds', 'When a process was started.', labels=_LABELS),
+    GaugeMetricFamily('placement_process_open_fds', 'Open files of a process.', labels=_LABELS),
+    GaugeMetricFamily('placement_process_max_fds', 'Files that a process may have open.', labels=_LABELS),
+)
+
+
+def registry(directory: str) -> CollectorRegistry:
+    """A registry to read the counts of all processes from.
+
+    :param directory: in which they keep them: ``PROMETHEUS_MULTIPROC_DIR``.
+    """
+    made = CollectorRegistry()
+    # First, as it forgets the processes that are gone.
+    made.register(Processes(pathlib.Path(directory)))
+    MultiProcessCollector(made, directory)  # type: ignore[no-untyped-call]
+    return made
+
+
+class Processes(Collector):
+    """Processor time, memory and open files of each process, as far as the system lets this one see them.
+
+    What a process that is gone had added to the gauges is forgotten.
+    """
+
+    def __init__(self, directory: pathlib.Path) -> None:
+        self._directory = directory
+
+    def describe(self) -> Iterable[Metric]:
+        """The families without samples."""
+        return _FAMILIES
+
+    def collect(self) -> Iterable[Metric]:
+        """The families with a sample for each process."""
+        families = {family.name: _copy(family) for family in _FAMILIES}
+        for pid in self._living():
+            labels = {'process': _role(pid), 'pid': str(pid)}
+            for family in ProcessCollector('placement', functools.partial(int, pid), registry=None).collect():
+                for sample in family.samples:
+                    families[family.name].add_sample(sample.name, labels, sample.value)
+        return families.values()
+
+    def _living(self) -> Iterator[int]:
+        found = (_FILE.fullmatch(path.name) for path in self._directory.iterdir())
+        for pid in sorted(int(match[1]) for match in found if match):
+            if _lives(pid):
+                yield pid
+            else:
+                mark_process_dead(pid, str(self._directory))  # type: ignore[no-untyped-call]
+
+
+def _copy(family: Metric) -> Metric:
+    return Metric(family.name, family.documentation, family.type)
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _role(pid: int) -> str:
+    """What a process is for: this one, the one that started it, or one that answers requests."""
+    return {os.getpid(): 'exporter', os.getppid(): 'server'}.get(pid, 'worker')

@@ -1,0 +1,231 @@
+"""Connections to clients: what each may take, over real sockets, in the process of the test and with short times."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import socket
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pytest
+import waitress
+from waitress import wasyncore
+
+from placement.serving import channel
+from placement.serving.channel import Channel, Clients
+
+#: Seconds that clients have, and longer than any test takes that does not wait for them.
+SHORT, LONG = 0.3, 60.0
+WHOLE = b'GET /traits HTTP/1.1\r\nHost: x\r\n\r\n'
+HALF = b'PUT /traits/A HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nhalf'
+
+
+def application(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+    """Answer with the path; ``/long`` with some megabytes."""
+    body = b'x' * 8_000_000 if environ['PATH_INFO'] == '/long' else environ['PATH_INFO'].encode()
+    start_response('200 OK', [('Content-Length', str(len(body)))])
+    return [body]
+
+
+class Service:
+    """A server whose loop turns when the test wants it to."""
+
+    def __init__(self, client_timeout: float = LONG, keepalive_timeout: float = LONG, **options: Any) -> None:
+        self.clients = Clients(100, client_timeout, keepalive_timeout)
+        listener = socket.create_server(('127.0.0.1', 0))
+        self.address = listener.getsockname()
+        self._server = waitress.create_server(
+            application,
+            map=self.clients.sockets,
+            sockets=[listener],
+            threads=1,
+            outbuf_high_watermark=sys.maxsize,
+            connection_limit=sys.maxsize,
+            channel_timeout=sys.maxsize,
+            **options,
+        )
+        self._server.channel_class = functools.partial(Channel, self.clients)
+
+    def turn(self) -> None:
+        """Do what there is to do, and look at the clock."""
+        wasyncore.loop(0.02, use_poll=True, map=self.clients.sockets, count=1)
+        self.clients.sweep()
+
+    def connect(self, said: bytes = b'', **options: int) -> socket.socket:
+        """A new connection that has been taken."""
+        connection = socket.socket()
+        for name, value in options.items():
+            connection.setsockopt(socket.SOL_SOCKET, getattr(socket, name), value)
+        connection.connect(self.address)
+        connection.sendall(said)
+        connection.setblocking(False)
+        before = time.monotonic()
+        while not any(each.addr == connection.getsockname() for each in self.clients.channels):
+            assert time.monotonic() - before < LONG
+            self.turn()
+        return connection
+
+    def answer(self, connection: socket.socket, *, until: bytes | None = None) -> bytes:
+        """What comes until these words do, or until the connection is closed."""
+        told = b''
+        deadline = time.monotonic() + LONG
+        while until is None or until not in told:
+            assert time.monotonic() < deadline, told
+            self.turn()
+            with contextlib.suppress(BlockingIOError):
+                part = connection.recv(65536)
+                if not part:
+                    return told
+                told += part
+        return told
+
+    def stop(self) -> None:
+        """Close everything."""
+        self._server.task_dispatcher.shutdown()
+        wasyncore.close_all(self.clients.sockets)
+
+
+@pytest.fixture
+def services() -> Iterator[Any]:
+    """Make services that are stopped at the end."""
+    with contextlib.ExitStack() as stack:
+
+        def make(**options: Any) -> Service:
+            made = Service(**options)
+            stack.callback(made.stop)
+            return made
+
+        yield make
+
+
+def error_of(answer: bytes) -> tuple[int, str]:
+    """Status and detail of an error document."""
+    (error,) = json.loads(answer.partition(b'\r\n\r\n')[2])['errors']
+    assert answer.startswith(f'HTTP/1.1 {error["status"]} '.encode())
+    return error['status'], error['detail']
+
+
+def test_requests_behind_each_other_are_answered_on_one_connection(services: Any) -> None:
+    service = services()
+    with service.connect(WHOLE.replace(b'/traits', b'/a') + WHOLE.replace(b'/traits', b'//b')) as connection:
+        answer = service.answer(connection, until=b'//b')
+        assert answer.count(b'HTTP/1.1 200 OK') == 2
+        assert service.clients.channels != []
+
+
+def test_half_a_request_is_answered_in_time_and_its_connection_closed(services: Any) -> None:
+    service = services(client_timeout=SHORT)
+    started = time.monotonic()
+    with service.connect(HALF) as connection:
+        assert error_of(service.answer(connection)) == (408, 'The request did not come whole in time.')
+    assert time.monotonic() - started >= SHORT
+
+
+def test_a_request_that_ends_before_it_is_whole_is_bad(services: Any) -> None:
+    service = services()
+    with service.connect(HALF) as connection:
+        connection.shutdown(socket.SHUT_WR)
+        assert error_of(service.answer(connection)) == (400, 'The request ended before it was whole.')
+
+
+def test_what_comes_after_a_refusal_is_thrown_away(services: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Closing the connection at once would reset it, and the client would not read the answer."""
+    monkeypatch.setattr(channel, '_DRAIN', LONG)
+    service = services(client_timeout=SHORT)
+    with service.connect(HALF) as connection:
+        assert error_of(service.answer(connection))[0] == 408
+        connection.sendall(WHOLE * 1000)
+        for _ in range(5):
+            service.turn()
+        assert len(service.clients.channels) == 1
+        monkeypatch.setattr(channel, '_DRAIN', 0.0)
+        deadline = time.monotonic() + LONG
+        while service.clients.channels:
+            assert time.monotonic() < deadline
+            service.turn()
+
+
+@pytest.mark.parametrize(('said', 'time_is_up'), [(b'', 'client_timeout'), (WHOLE, 'keepalive_timeout')])
+def test_a_client_that_asks_nothing_is_closed_after_its_own_time(services: Any, said: bytes, time_is_up: str) -> None:
+    service = services(**{time_is_up: SHORT})
+    with service.connect(said) as connection:
+        started = time.monotonic()
+        assert service.answer(connection).endswith(b'/traits' if said else b'')
+        assert SHORT / 2 < time.monotonic() - started < LONG / 2
+
+
+def test_beyond_the_bound_the_one_that_waited_longest_goes(services: Any) -> None:
+    service = services()
+    # One of what is watched is the listener, another its trigger.
+    service.clients.max_connections = len(service.clients.sockets) + 2
+    with contextlib.ExitStack() as stack:
+        first, second, third, fourth = (stack.enter_context(service.connect()) for _ in range(4))
+        assert service.answer(first) == b''
+        for connection in (second, third, fourth):
+            connection.sendall(WHOLE)
+            assert service.answer(connection, until=b'/traits').startswith(b'HTTP/1.1 200 ')
+
+
+def test_a_client_that_takes_nothing_is_given_up(services: Any) -> None:
+    service = services(client_timeout=SHORT)
+    with service.connect(b'GET /long HTTP/1.1\r\nHost: x\r\n\r\n', SO_RCVBUF=4096):
+        deadline = time.monotonic() + LONG
+        while service.clients.channels:
+            assert time.monotonic() < deadline
+            service.turn()
+
+
+def test_answers_that_are_kept_for_clients_have_a_bound(services: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(channel, '_MAX_HELD', 5_000_000)
+    service = services()
+    with service.connect(b'GET /long HTTP/1.1\r\nHost: x\r\n\r\n', SO_RCVBUF=4096), service.connect() as idle:
+        deadline = time.monotonic() + LONG
+        while len(service.clients.channels) > 1:
+            assert time.monotonic() < deadline
+            service.turn()
+        assert service.clients.channels[0].addr == idle.getsockname()
+
+
+def test_a_whole_long_answer_comes(services: Any) -> None:
+    service = services()
+    with service.connect(b'GET /long HTTP/1.0\r\n\r\n') as connection:
+        assert len(service.answer(connection).partition(b'\r\n\r\n')[2]) == 8_000_000
+
+
+def test_after_the_stop_answers_close_their_connections(services: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(channel, '_LINGER', SHORT)
+    service = services()
+    with service.connect() as asking, service.connect() as idle:
+        service.clients.stopped = time.monotonic()
+        asking.sendall(WHOLE)
+        assert b'Connection: close' in service.answer(asking)
+        assert service.answer(idle) == b''
+
+
+@pytest.mark.parametrize(
+    ('lines', 'detail'),
+    [
+        (b'Transfer-Encoding: gzip\r\n', 'transfer-encoding header must be chunked, and nothing else'),
+        (b'Content-Length: ' + b'9' * 5000 + b'\r\n', 'The request line or content-length makes no sense.'),
+        (
+            b'Content-Length: 5\r\nTransfer-Encoding: chunked\r\n',
+            'There must not be both transfer-encoding and content-length.',
+        ),
+    ],
+)
+def test_a_head_that_makes_no_sense_is_told_in_the_form_of_the_api(services: Any, lines: bytes, detail: str) -> None:
+    service = services()
+    with service.connect(b'POST /traits HTTP/1.1\r\nHost: x\r\n' + lines + b'\r\n') as connection:
+        assert error_of(service.answer(connection)) == (400, detail)
+
+
+def test_below_a_prefix_everything_else_is_unknown(services: Any) -> None:
+    service = services(url_prefix='/placement')
+    with service.connect(b'GET /placement/traits HTTP/1.1\r\nHost: x\r\n\r\n') as connection:
+        assert service.answer(connection, until=b'/traits').endswith(b'\r\n\r\n/traits')
+        connection.sendall(b'GET /placements HTTP/1.1\r\nHost: x\r\n\r\n')
+        assert error_of(service.answer(connection))[0] == 404

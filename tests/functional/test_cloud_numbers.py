@@ -1,0 +1,39 @@
+"""The numbers about the whole cloud, on SQLite; tests/integration/test_cloud_numbers.py has the other databases."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from placement.db import tables
+from placement.db.api import Database
+from placement.reports import cloud_numbers
+from tests.support import cloud
+
+
+@pytest.mark.parametrize('inventory', cloud.INVENTORIES, ids=str)
+def test_capacity_and_largest_piece_follow_the_room_rule(db: Database, inventory: cloud.Inventory) -> None:
+    cloud.assert_numbers(db, inventory)
+
+
+def test_counts_trees_aggregates_and_wrong_usages(db: Database) -> None:
+    cloud.assert_counts(db)
+
+
+def test_the_number_of_statements_does_not_follow_the_cloud(db: Database, queries: Any) -> None:
+    cloud.fill(db)
+    with queries(at_most=8):
+        cloud_numbers.look(db, [cloud.AGGREGATE, cloud.EMPTY])
+    with queries(at_most=2):
+        cloud_numbers.look_at_allocations(db, [cloud.AGGREGATE, cloud.EMPTY])
+    with queries(at_most=1):
+        cloud_numbers.look_at_allocations(db, [])
+
+
+def test_an_inventory_that_another_service_wrote_with_a_step_of_zero_has_no_piece(db: Database) -> None:
+    cloud.fill(db)
+    with db.engine.begin() as connection:
+        connection.execute(sa.update(tables.inventories).values(step_size=0))
+    assert {totals.largest_free for totals in cloud_numbers.look(db, []).classes} == {0}

@@ -1,0 +1,199 @@
+"""The dashboard and the alert rules in etc/, by a real Prometheus that scrapes a real service."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import pathlib
+import re
+import shutil
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+
+from tests.support.operations import placement_server, services
+from tests.support.operations.load import HEADERS
+
+RULES = pathlib.Path(services.ROOT) / 'etc' / 'prometheus' / 'placement-rules.yaml'
+DASHBOARD = pathlib.Path(services.ROOT) / 'etc' / 'grafana' / 'placement.json'
+RULE_TESTS = pathlib.Path(__file__).with_name('placement-rules-test.yaml')
+AGGREGATE = 'a0000000-0000-4000-8000-000000000000'
+
+#: What Grafana puts for its variables.
+VARIABLES = {'$job': 'placement', '$instance': '.*', '$__rate_interval': '10s'}
+
+
+def _alerts() -> dict[str, str]:
+    rules = [rule for group in yaml.safe_load(RULES.read_text())['groups'] for rule in group['rules']]
+    return {rule['alert']: rule['expr'] for rule in rules}
+
+
+def _panels() -> dict[str, str]:
+    """The expressions of the dashboard, by the panel's title and the letter of the query."""
+    found = {}
+    for panel in json.loads(DASHBOARD.read_text())['panels']:
+        for target in panel.get('targets', ()):
+            found[f'{panel["title"]} {target["refId"]}'] = target['expr']
+    return found
+
+
+def _variables() -> Iterator[tuple[str, str]]:
+    """The metric and the label of each variable that is a query."""
+    for variable in json.loads(DASHBOARD.read_text())['templating']['list']:
+        if variable['type'] == 'query':
+            match = re.fullmatch(r'label_values\((\w+).*, (\w+)\)', variable['query']['query'])
+            assert match, variable
+            yield match[1], match[2]
+
+
+def _filled_in(expression: str) -> str:
+    for name, value in VARIABLES.items():
+        expression = expression.replace(name, value)
+    assert '$' not in expression, expression
+    return expression
+
+
+class Prometheus:
+    """A Prometheus.
+
+    :param url: where it answers.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    def query(self, expression: str) -> list[dict[str, Any]]:
+        """Evaluate an expression at this moment. The test fails when that is an error, or gives a warning."""
+        answer = httpx.post(f'{self._url}/api/v1/query', data={'query': expression}).json()
+        assert answer['status'] == 'success', f'{expression}: {answer}'
+        assert not answer.get('warnings'), f'{expression}: {answer}'
+        result: list[dict[str, Any]] = answer['data']['result']
+        return result
+
+    def metrics(self) -> set[str]:
+        """The names of all metrics that it has."""
+        return set(httpx.get(f'{self._url}/api/v1/label/__name__/values').json()['data'])
+
+    def rules(self) -> list[dict[str, Any]]:
+        """The rules, and how their last evaluation went."""
+        groups = httpx.get(f'{self._url}/api/v1/rules').json()['data']['groups']
+        return [rule for group in groups for rule in group['rules']]
+
+
+@contextlib.contextmanager
+def _scraping(home: pathlib.Path, target: str) -> Iterator[Prometheus]:
+    program = services.program('prometheus', 'prometheus')
+    shutil.copy(RULES, home)
+    home.joinpath('prometheus.yml').write_text(
+        'global: {scrape_interval: 1s, evaluation_interval: 1s}\n'
+        f'rule_files: [{RULES.name}]\n'
+        f'scrape_configs: [{{job_name: placement, static_configs: [{{targets: ["{target}"]}}]}}]\n'
+    )
+    address = f'127.0.0.1:{services.free_port()}'
+    command = [
+        program,
+        f'--config.file={home}/prometheus.yml',
+        f'--storage.tsdb.path={home}/data',
+        f'--web.listen-address={address}',
+    ]
+    with services.running(command, f'http://{address}/-/ready', home / 'prometheus.log', services.clean_environ()):
+        yield Prometheus(f'http://{address}')
+
+
+@pytest.fixture(scope='module')
+def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
+    """One that has scraped a service with traffic of each kind for some seconds."""
+    home = tmp_path_factory.mktemp('prometheus')
+    bind = f'127.0.0.1:{services.free_port()}'
+    placement_server.write_configuration(home, metrics={'bind': bind, 'aggregates': AGGREGATE, 'cloud_interval': 1})
+    with placement_server.served(home, '--workers', '2') as (url, _), _scraping(home, bind) as found:
+        services.wait_until(lambda: 'placement_build_info' in found.metrics(), 'nothing was scraped')
+        _prepare(url)
+        seen = 0
+
+        def is_enough() -> bool:
+            nonlocal seen
+            _make_traffic(url)
+            seen += 1
+            return seen > 20 and bool(
+                found.query('placement_wrong_usages and rate(placement_candidates_count[5s]) > 0')
+            )
+
+        services.wait_until(is_enough, 'no rate after a minute')
+        yield found
+
+
+def _prepare(url: str) -> None:
+    with httpx.Client(base_url=url, headers=HEADERS) as client:
+        name = '00000000-0000-4000-8000-000000000001'
+        client.post('/resource_providers', json={'name': 'host', 'uuid': name}).raise_for_status()
+        records = {'VCPU': {'total': 16, 'allocation_ratio': 4.0}, 'MEMORY_MB': {'total': 4096, 'reserved': 512}}
+        body = {'resource_provider_generation': 0, 'inventories': records}
+        client.put(f'/resource_providers/{name}/inventories', json=body).raise_for_status()
+        members = {'aggregates': [AGGREGATE], 'resource_provider_generation': 1}
+        client.put(f'/resource_providers/{name}/aggregates', json=members).raise_for_status()
+        claim = {'allocations': {name: {'resources': {'VCPU': 4}}}, 'project_id': 'p', 'user_id': 'u'}
+        for consumer, amount in (('c0000001', 4), ('c0000002', 400)):
+            claim['allocations'] = {name: {'resources': {'VCPU': amount}}}
+            path = f'/allocations/{consumer}-0000-4000-8000-000000000000'
+            client.put(path, json=claim | {'consumer_generation': None})
+
+
+def _make_traffic(url: str) -> None:
+    for path in ('/allocation_candidates?resources=VCPU:1', '/allocation_candidates?resources=VCPU:999', '/traits'):
+        assert httpx.get(f'{url}{path}', headers=HEADERS).status_code == 200
+
+
+def _names(expression: str) -> set[str]:
+    """The metrics that an expression names."""
+    return set(re.findall(r'\b(?:placement_\w+|up(?=[{ ]))', re.sub(r'"[^"]*"', '""', expression)))
+
+
+@pytest.mark.parametrize('title', _panels())
+def test_each_query_of_the_dashboard_shows_something(prometheus: Prometheus, title: str) -> None:
+    expression = _filled_in(_panels()[title])
+    assert _names(expression) <= prometheus.metrics()
+    assert prometheus.query(expression), f'{expression} shows nothing'
+
+
+def test_the_variables_of_the_dashboard_have_values(prometheus: Prometheus) -> None:
+    for metric, label in _variables():
+        assert all(found['metric'][label] for found in prometheus.query(metric))
+        assert prometheus.query(metric)
+
+
+@pytest.mark.parametrize('alert', _alerts())
+def test_each_alert_can_be_evaluated_and_names_what_exists(prometheus: Prometheus, alert: str) -> None:
+    expression = _alerts()[alert]
+    names = _names(expression)
+    assert names
+    assert names <= prometheus.metrics()
+    prometheus.query(expression)
+
+
+def test_no_rule_fails_and_a_sound_service_raises_no_alert_but_that_of_the_traffic(prometheus: Prometheus) -> None:
+    services.wait_until(
+        lambda: all(rule['lastEvaluation'] > '2000' for rule in prometheus.rules()), 'a rule was not evaluated'
+    )
+    rules = {rule['name']: rule for rule in prometheus.rules()}
+    assert set(rules) == set(_alerts())
+    assert {name: rule['lastError'] for name, rule in rules.items() if rule.get('lastError')} == {}
+    raised = {name for name, rule in rules.items() if rule['state'] != 'inactive'}
+    # Every second search asks for more than there is.
+    assert raised <= {'PlacementSearchesFindNothing'}
+
+
+def test_promtool_takes_the_rules_and_each_alert_fires_and_is_silent_when_it_should(tmp_path: pathlib.Path) -> None:
+    promtool = services.program('prometheus', 'promtool')
+    shutil.copy(RULES, tmp_path)
+    shutil.copy(RULE_TESTS, tmp_path)
+    services.run([promtool, 'check', 'rules', str(tmp_path / RULES.name)])
+    services.run([promtool, 'test', 'rules', str(tmp_path / RULE_TESTS.name)])
+    tested: dict[str, set[bool]] = {}
+    for case in yaml.safe_load(RULE_TESTS.read_text())['tests']:
+        for one in case['alert_rule_test']:
+            tested.setdefault(one['alertname'], set()).add(bool(one['exp_alerts']))
+    assert tested == {name: {True, False} for name in _alerts()}

@@ -1,0 +1,123 @@
+"""A small cloud whose numbers are known, by plain SQL."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import sqlalchemy as sa
+
+from placement import room
+from placement.db import tables
+from placement.db.api import Database
+from placement.reports import cloud_numbers
+from placement.reports.cloud_numbers import AggregateNumbers, AllocationNumbers, ClassTotals, Counts, Holdings
+
+AGGREGATE, EMPTY, UNKNOWN = (f'a000000{number}-0000-4000-8000-000000000000' for number in (1, 2, 3))
+
+
+@dataclasses.dataclass(frozen=True)
+class Inventory:
+    """One inventory, and the largest amount that a claim could take of it."""
+
+    largest: int
+    total: int = 8
+    reserved: int = 0
+    min_unit: int = 1
+    max_unit: int = room.LARGEST
+    step_size: int = 1
+    allocation_ratio: float = 1.0
+    used: int = 0
+
+
+INVENTORIES = (
+    Inventory(8),
+    Inventory(12, allocation_ratio=1.5),
+    Inventory(7, total=5, reserved=1, allocation_ratio=1.99),
+    Inventory(114, total=100, allocation_ratio=1.15),
+    Inventory(0, total=5, reserved=6, allocation_ratio=0.5),
+    Inventory(2, used=6),
+    Inventory(0, used=8),
+    Inventory(0, used=20),
+    Inventory(3, max_unit=3),
+    Inventory(6, step_size=3),
+    Inventory(0, step_size=3, used=6),
+    Inventory(0, min_unit=4, used=5),
+    Inventory(4, min_unit=4, used=4),
+    Inventory(0, allocation_ratio=0.0),
+    Inventory(room.LARGEST, total=room.LARGEST, allocation_ratio=1e30),
+    Inventory(0, used=2**62),
+)
+
+
+def assert_numbers(db: Database, inventory: Inventory) -> None:
+    """The database says of an inventory what the room rule says of it."""
+    amounts = (inventory.largest, inventory.largest + 1)
+    fits = [
+        amount > 0
+        and inventory.used + amount <= room.limit(inventory)
+        and room.obeys_units(inventory, amount, amount, amount)
+        for amount in amounts
+    ]
+    assert fits == [inventory.largest > 0, False], 'the example is wrong'
+    with db.engine.begin() as connection:
+        _provider(connection, 1, None)
+        _inventory(connection, 1, inventory)
+    (totals,) = cloud_numbers.look(db, []).classes
+    # On SQLite a whole number ends at 2**63.
+    capacity = min(room.capacity(inventory), 2**63) if db.engine.dialect.name == 'sqlite' else room.capacity(inventory)
+    assert totals.capacity == float(capacity)
+    assert totals == ('VCPU', inventory.total, inventory.reserved, totals.capacity, inventory.used, inventory.largest)
+
+
+def fill(db: Database) -> None:
+    """Two trees: 1 with 2 below it and 3 below that, and 4. 1 and 4 are in the aggregate, and so is 2 once more."""
+    with db.engine.begin() as connection:
+        for number, parent in ((1, None), (2, 1), (3, 2), (4, None), (5, None)):
+            _provider(connection, number, parent)
+            _inventory(connection, number, Inventory(0, used=2 * number, total=20, allocation_ratio=1.25))
+        for consumer, provider, used in ((1, 1, 2), (2, 2, 4), (2, 3, 6), (3, 4, 7), (4, 5, 10)):
+            _allocation(connection, consumer, provider, used)
+        connection.execute(
+            tables.placement_aggregates.insert(), [{'id': 1, 'uuid': AGGREGATE}, {'id': 2, 'uuid': EMPTY}]
+        )
+        members = [{'resource_provider_id': number, 'aggregate_id': 1} for number in (1, 2, 4)]
+        connection.execute(tables.resource_provider_aggregates.insert(), members)
+
+
+def assert_counts(db: Database) -> None:
+    """What is said of the small cloud."""
+    fill(db)
+    found = cloud_numbers.look(db, [AGGREGATE, UNKNOWN])
+    assert found.schema == tables.VERSION
+    assert found.counts == Counts(resource_providers=5, trees=3, consumers=4, allocations=5)
+    assert found.classes == (ClassTotals('VCPU', 100, 0, 125.0, 30, 23),)
+    assert found.aggregates == (
+        AggregateNumbers(AGGREGATE, 4, 2, (ClassTotals('VCPU', 80, 0, 100.0, 20, 23),)),
+        AggregateNumbers(UNKNOWN, 0, 0, ()),
+    )
+    holdings = (Holdings(AGGREGATE, 3, 4), Holdings(UNKNOWN, 0, 0))
+    assert cloud_numbers.look_at_allocations(db, [AGGREGATE, UNKNOWN]) == AllocationNumbers(1, holdings)
+
+
+def _provider(connection: sa.Connection, number: int, parent: int | None) -> None:
+    uuid = f'{number:08}-0000-4000-8000-000000000000'
+    root = 1 if number < 4 else number
+    row = {'id': number, 'uuid': uuid, 'name': uuid, 'root_provider_id': root, 'parent_provider_id': parent}
+    connection.execute(tables.resource_providers.insert(), row)
+
+
+def _inventory(connection: sa.Connection, provider: int, inventory: Inventory) -> None:
+    row = dataclasses.asdict(inventory) | {'resource_provider_id': provider, 'resource_class_id': 0}
+    del row['largest']
+    connection.execute(tables.inventories.insert(), row)
+
+
+def _allocation(connection: sa.Connection, consumer: int, provider: int, used: int) -> None:
+    uuid = f'c{consumer:07}-0000-4000-8000-000000000000'
+    if connection.scalar(sa.select(tables.consumers.c.id).where(tables.consumers.c.uuid == uuid)) is None:
+        if consumer == 1:
+            connection.execute(tables.projects.insert(), {'id': 1, 'external_id': 'project'})
+            connection.execute(tables.users.insert(), {'id': 1, 'external_id': 'user'})
+        connection.execute(tables.consumers.insert(), {'uuid': uuid, 'project_id': 1, 'user_id': 1})
+    row = {'resource_provider_id': provider, 'consumer_id': uuid, 'resource_class_id': 0, 'used': used}
+    connection.execute(tables.allocations.insert(), row)
