@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Install what the tests in tests/integration/operations need besides Python: nginx, Apache, openssl, Prometheus, the C
-# compiler for uWSGI.
+# Install what the tests in tests/integration/operations need besides Python: nginx, Apache, openssl, Prometheus,
+# buildah, mmdebstrap, the C compiler for uWSGI.
 # Debian and its kin. Does nothing where all of it is there. No service is started. Exit code 0 when all of it is there.
 set -euo pipefail
 
@@ -8,7 +8,7 @@ set -euo pipefail
 missing() {
     local pair
     for pair in nginx:nginx apache2:apache2 openssl:openssl gcc:gcc systemd-analyze:systemd \
-        prometheus:prometheus promtool:prometheus; do
+        prometheus:prometheus promtool:prometheus buildah:buildah mmdebstrap:mmdebstrap; do
         PATH=$PATH:/usr/sbin:/sbin command -v "${pair%%:*}" >/dev/null || echo "${pair##*:}"
     done
     [ -e /usr/lib/apache2/modules/mod_wsgi.so ] || echo libapache2-mod-wsgi-py3

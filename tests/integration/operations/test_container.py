@@ -1,0 +1,181 @@
+"""The Containerfile, built with buildah and run as it says: not as root, with a root file system that is read-only."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+
+from placement import conf as configuration
+from placement.db import url as database_url
+from tests.support.operations import services
+from tests.support.pages import ROOT
+
+BUILD_SECONDS = 600
+HEADERS = {'X-Auth-Token': 'admin', 'OpenStack-API-Version': 'placement 1.29'}
+
+#: What a container runtime does: the root file system read-only, an empty /tmp, and another user.
+RUN = """
+mount --bind "$1" "$1"
+mount -o remount,ro,bind "$1"
+mount -t tmpfs tmpfs "$1/tmp"
+exec chroot --userspec="$2:$2" "$1" env -i "${@:3}"
+"""
+
+
+class Builder:
+    """buildah with images of its own, which go with it."""
+
+    def __init__(self, home: pathlib.Path) -> None:
+        self._command = [
+            services.program('container', 'buildah'),
+            '--root',
+            f'{home}/images',
+            '--runroot',
+            f'{home}/run',
+        ]
+        self._home = home
+
+    def run(self, *arguments: str) -> str:
+        """Run one of its commands. The test is skipped when the kernel does not let it."""
+        ran = subprocess.run(
+            [*self._command, *arguments], check=False, capture_output=True, text=True, timeout=BUILD_SECONDS, cwd=ROOT
+        )
+        if ran.returncode and re.search('operation not permitted|permission denied', ran.stderr, re.IGNORECASE):
+            pytest.skip(f'not run, the kernel forbids buildah {arguments[0]}: {ran.stderr[-500:]}')
+        assert ran.returncode == 0, f'buildah {" ".join(arguments)}:\n{ran.stderr[-4000:]}'
+        return ran.stdout.strip()
+
+    def close(self) -> None:
+        """Remove containers, images and what is mounted for them."""
+        self.run('rm', '--all')
+        subprocess.run(['umount', '--lazy', f'{self._home}/images/overlay'], check=False, capture_output=True)
+
+
+@pytest.fixture(scope='module')
+def builder() -> Iterator[Builder]:
+    """A builder with an image of Debian, as no registry may be in reach."""
+    if os.getuid() != 0:
+        pytest.skip('not run: building and running without a container runtime takes root')
+    home = pathlib.Path(tempfile.mkdtemp(prefix='placement-container-'))
+    made = Builder(home)
+    try:
+        empty = made.run('from', 'scratch')
+        made.run('add', empty, str(_debian()), '/')
+        made.run('commit', '--quiet', '--rm', empty, 'localhost/debian')
+        yield made
+    finally:
+        made.close()
+        shutil.rmtree(home)
+
+
+def _debian() -> pathlib.Path:
+    """A small Debian with Python; made once, and kept beside the environments of ``services.environment``."""
+    cache = pathlib.Path(os.environ.get('XDG_CACHE_HOME') or pathlib.Path.home() / '.cache') / 'placement-tests'
+    cache.mkdir(parents=True, exist_ok=True)
+    found = cache / 'debian-bookworm.tar'
+    if not found.exists():
+        program = services.program('container', 'mmdebstrap')
+        new = found.with_name('new.tar')
+        command = [program, '--variant=minbase', '--include=python3-venv,ca-certificates', 'bookworm', str(new)]
+        ran = subprocess.run(command, check=False, capture_output=True, text=True, timeout=BUILD_SECONDS)
+        if ran.returncode:
+            services.unavailable('container', f'mmdebstrap failed:\n{ran.stderr[-2000:]}')
+        new.rename(found)
+    return found
+
+
+def _pip_of_this_machine() -> list[str]:
+    """Options that let the build install from where this machine installs."""
+    file = pathlib.Path('/etc/pip.conf')
+    text = file.read_text() if file.exists() else ''
+    places = {place for place in re.findall(r'(?<![\w/:])(?:file://)?(/[^\s:]+)', text) if os.path.exists(place)}
+    mounted = [str(file)] * file.exists() + ['/etc/ssl/certs', *sorted(places - {'/etc/ssl/certs'})]
+    return [word for place in mounted for word in ('--volume', f'{place}:{place}:ro')]
+
+
+@pytest.fixture(scope='module')
+def image(builder: Builder) -> str:
+    """The name of the image."""
+    options = ['--isolation', 'chroot', '--format', 'docker', '--build-arg', 'BASE=localhost/debian']
+    builder.run('build', '--quiet', *options, *_pip_of_this_machine(), '--tag', 'localhost/placement', '.')
+    return 'localhost/placement'
+
+
+def _settings(builder: Builder, image: str) -> dict[str, Any]:
+    inspected = json.loads(builder.run('inspect', '--type', 'image', image))
+    settings: dict[str, Any] = inspected['Docker']['config']
+    return settings
+
+
+@contextlib.contextmanager
+def _root(builder: Builder, image: str) -> Iterator[pathlib.Path]:
+    container = builder.run('from', image)
+    root = pathlib.Path(builder.run('mount', container))
+    yield root
+    builder.run('umount', container)
+    builder.run('rm', container)
+
+
+def _inside(root: pathlib.Path, settings: dict[str, Any], environ: Sequence[str], command: Sequence[str]) -> list[str]:
+    script = ['unshare', '--mount', 'bash', '-euc', RUN, 'run', str(root), settings['User']]
+    return [*script, *settings['Env'], *environ, *command]
+
+
+@pytest.mark.timeout(1200)
+def test_image_serves_without_root_and_without_writing(builder: Builder, image: str, tmp_path: pathlib.Path) -> None:
+    settings = _settings(builder, image)
+    assert int(settings['User']) > 0
+    port = services.free_port()
+    environ = [
+        'OS_PLACEMENT_DATABASE__CONNECTION=sqlite:////tmp/placement.sqlite',
+        'OS_PLACEMENT_DATABASE__SYNC_ON_STARTUP=true',
+        'OS_API__AUTH_STRATEGY=noauth2',
+    ]
+    with _root(builder, image) as root:
+        assert not list(root.glob('opt/placement/lib/python3*/site-packages/pip'))
+        refused = _inside(root, settings, environ, ['touch', '/opt/placement/x'])
+        ran = subprocess.run(refused, check=False, capture_output=True, text=True, timeout=60)
+        if 'permission denied' in ran.stderr.lower() and 'mount' in ran.stderr:
+            pytest.skip(f'not run, the kernel forbids to mount: {ran.stderr}')
+        assert 'Read-only file system' in ran.stderr
+        command = [*settings['Entrypoint'], '--bind', f'127.0.0.1:{port}', '--workers', '2']
+        with services.running(
+            _inside(root, settings, environ, command), f'http://127.0.0.1:{port}', tmp_path / 'log', os.environ
+        ):
+            created = httpx.post(f'http://127.0.0.1:{port}/resource_providers', json={'name': 'a'}, headers=HEADERS)
+            assert created.status_code == 200, created.text
+            test, *check = settings['Healthcheck']['Test']
+            assert test == 'CMD'
+            check = [word.replace('127.0.0.1:8778', f'127.0.0.1:{port}') for word in check]
+            services.run(_inside(root, settings, [], check))
+        sick = subprocess.run(_inside(root, settings, [], check), check=False, capture_output=True, timeout=60)
+        assert sick.returncode != 0
+
+
+def test_compose_file_sets_options_that_exist(monkeypatch: pytest.MonkeyPatch) -> None:
+    composed = yaml.safe_load((ROOT / 'compose.yaml').read_text())['services']
+    service = composed['placement']
+    assert service['read_only'] is True
+    assert all(port.startswith('127.0.0.1:') for port in service['ports'])
+    for name, value in service['environment'].items():
+        monkeypatch.setenv(name, value.replace('${POSTGRES_PASSWORD}', 'secret'))
+    conf = configuration.load(config_files=[])
+    assert [variable for variable in configuration.ignored(conf) if 'OS_' in variable] == []
+    url = database_url.engine_url(conf.placement_database)
+    assert (url.host, url.username, url.database) == (
+        'database',
+        'placement',
+        composed['database']['environment']['POSTGRES_DB'],
+    )
