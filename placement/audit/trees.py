@@ -9,7 +9,7 @@ from typing import NamedTuple
 import sqlalchemy as sa
 
 from placement.audit import repairs
-from placement.db import tables
+from placement.db import roots, tables
 
 _providers = tables.resource_providers
 
@@ -29,13 +29,13 @@ def flaws(tx: sa.Connection) -> Iterator[Flaw]:
     query = sa.select(columns.id, columns.uuid, columns.parent_provider_id, columns.root_provider_id)
     found = tx.execute(query.order_by(columns.id)).all()
     parents: dict[int, int | None] = {id_: parent_id for id_, _, parent_id, _ in found}
-    roots = _roots(parents)
-    wrong = [id_ for id_, _, parent_id, root_id in found if roots[id_] != root_id or _is_lost(parent_id, parents)]
+    root_of = roots.of(parents)
+    wrong = [id_ for id_, _, parent_id, root_id in found if root_of[id_] != root_id or _is_lost(parent_id, parents)]
     if wrong:
         rows = {id_: _Row(*columns) for id_, *columns in found}
         # Those without their parent first: the roots of what is below them follow once they are roots themselves.
         wrong.sort(key=lambda id_: not _is_lost(parents[id_], parents))
-        yield from (_flaw(id_, rows, roots[id_]) for id_ in wrong)
+        yield from (_flaw(id_, rows, root_of[id_]) for id_ in wrong)
 
 
 class _Row(NamedTuple):
@@ -49,7 +49,7 @@ def _is_lost(parent_id: int | None, parents: Mapping[int, int | None]) -> bool:
 
 
 def _flaw(id_: int, rows: Mapping[int, _Row], root_id: int | None) -> Flaw:
-    """What is wrong with a provider whose parents lead to ``root_id``, or go round when that is None."""
+    """What is wrong with a provider whose parents lead to ``root_id``, or form a loop when that is None."""
     uuid, parent_id, recorded_id = rows[id_]
     if parent_id is not None and parent_id not in rows:
         detail = f'its parent, provider number {parent_id}, is gone'
@@ -60,21 +60,3 @@ def _flaw(id_: int, rows: Mapping[int, _Row], root_id: int | None) -> Flaw:
     recorded = recorded_row.uuid if recorded_row else recorded_id
     detail = f'its root is recorded as {recorded}, but its parents lead to {rows[root_id].uuid}'
     return Flaw(uuid, detail, repairs.root(id_))
-
-
-def _roots(parents: Mapping[int, int | None]) -> dict[int, int | None]:
-    """The id of the topmost provider above each, None when there is no top. A parent that is gone ends the way."""
-    roots: dict[int, int | None] = {}
-    for id_ in parents:
-        way: dict[int, None] = {}
-        at = id_
-        while at not in roots and at not in way:
-            way[at] = None
-            parent_id = parents[at]
-            if parent_id is None or parent_id not in parents:
-                roots[at] = at
-            else:
-                at = parent_id
-        # Whoever meets their own way goes round.
-        roots.update(dict.fromkeys(way, roots.get(at)))
-    return roots

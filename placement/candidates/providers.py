@@ -66,8 +66,8 @@ class Provider:
 class Anchor(NamedTuple):
     """Where a candidate is built: one tree, root first, and the sharing providers of other trees that reach it.
 
-    A *bridge* has no tree of its own: it stands for roots whose only merit is that several sharing providers meet in
-    them.
+    A *bridge* has no tree of its own. It is there because several sharing providers, which no aggregate has in common,
+    reach the same root: together they may serve a request to which that root's tree adds nothing.
     """
 
     tree: tuple[Provider, ...]

@@ -30,8 +30,8 @@ _BATCH = 1000
 class Walk:
     """The placements of one shape, found one after the other as they are asked for, for all its sites.
 
-    ``found`` holds those found so far. Sites take turns, so nobody goes back by more than one: only the latest two are
-    still there, None stands for the others. ``ended`` says that there are no more.
+    ``found`` holds those found so far. Sites take turns, so none asks for one before the last: only the latest
+    two are kept, None stands for the others. ``ended`` says that there are no more.
 
     ``stream`` yields None when it has taken long enough for one turn.
     """
@@ -144,7 +144,7 @@ def breadth_first(walks: Iterable[tuple[Site, Walk]]) -> Iterator[Candidate]:
     """Yield the first candidate of each site, then the second of each, and so on; equal ones once.
 
     In each round, sites that take long come after those that do not. A walk is asked for one more once its candidate is
-    out, so that exhausted ones are let go at once and only those with more to give are kept. Only candidates of sharing
+    out, so that those without more are forgotten at once. Only candidates of sharing
     providers alone can be equal, so only they are remembered.
     """
     seen: set[Amounts] = set()

@@ -220,7 +220,7 @@ class Database:
         """Run ``work`` in a transaction and return what it returns. There is no other way to write.
 
         :param work: takes the connection, and notes what it changes (``placement.db.changes``). It is called again, in
-            a new transaction, when a concurrent transaction was in the way (``errors.is_conflict``) or when it raises
+            a new transaction, when a concurrent one was in the way (``error_kinds.is_conflict``) or when it raises
             ``TryAgain``, so it must read all it relies on. It may raise ``Undo``.
         :raises ConcurrentProviderUpdate: conflicts outlasted ``[placement_database] transaction_retries``.
         :raises DatabaseUnavailable: the database cannot be reached.

@@ -31,7 +31,7 @@ _WRONG_GENERATION = Answer(exception.ConsumerGenerationConflict)
 
 
 def _as_consumer(text: str) -> str:
-    """Return a uuid in canonical form and anything else, which is nobody's uuid, as it is."""
+    """Return a uuid in canonical form, and anything else, which no consumer has for its uuid, as it is."""
     return util.canonical_uuid(text) if util.is_uuid(text) else text
 
 

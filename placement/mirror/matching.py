@@ -191,14 +191,14 @@ class Matching:
     # Conditions on trees ------------------------------------------------------------------------------------
 
     def served(self, block: Block) -> Flags:
-        """Return which trees have somebody for every part and trait, be it only sharing providers that reach them."""
+        """Return which trees have a provider for every part and trait, be it only sharing providers that reach them."""
         together = any_of_tree(block, self._words(block)) | _Reach(self, block).words
         full = _mask(self._bits)
         served: Flags = block.whole & (together & full == full).all(axis=1)
         return served
 
     def _alive(self, block: Block, words: Words, shared: Words) -> Flags:
-        """Return which trees have somebody for every part and trait, and can take one part themselves."""
+        """Return which trees have a provider for every part and trait, and can take one part themselves."""
         trees = any_of_tree(block, words)
         full, parts = _mask(self._bits), _mask(len(self.parts), words.shape[1])
         alive: Flags = ((trees | shared) & full == full).all(axis=1)

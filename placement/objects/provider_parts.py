@@ -67,7 +67,7 @@ def read(context: Context, query: sa.Executable, uuid: str, **parameters: Any) -
     :param parameters: what ``query`` has parameters for beyond the uuid.
     :raises ResourceProviderNotFound: there is none.
     """
-    # Text that no database can hold is nobody's uuid.
+    # No provider has a uuid that no database can hold.
     rows = context.db.ask(query, {'owner_uuid': uuid, **parameters}) if statements.storable(uuid) else []
     if not rows:
         raise exception.ResourceProviderNotFound(uuid=uuid)

@@ -49,7 +49,7 @@ class ResourceProvider(base.Timestamped):
 
         :raises ResourceProviderNotFound: there is none.
         """
-        # Text that no database can hold is nobody's uuid.
+        # No provider has a uuid that no database can hold.
         rows = context.db.ask(provider_tree.BY_UUID, {'sought': uuid}) if statements.storable(uuid) else []
         if not rows:
             raise exception.ResourceProviderNotFound(uuid=uuid)

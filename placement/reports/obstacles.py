@@ -197,7 +197,7 @@ def _present(sets: Sets) -> Iterator[frozenset[str]]:
 
 
 class _Rest:
-    """The trees that have, or are reached by, somebody for every part of a request but one rule."""
+    """The trees that have, or are reached by, a provider for every part of a request but one rule."""
 
     def __init__(self, state: State, rest: CandidateRequest | None, request: CandidateRequest) -> None:
         self._state = state

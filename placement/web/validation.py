@@ -77,7 +77,7 @@ def is_uuid(text: object) -> bool:
 
 
 def canonical_uuid(text: str) -> str:
-    """Spell a uuid in lower case, 8-4-4-4-12. Other text is returned as it is, and is nobody's uuid."""
+    """Spell a uuid in lower case, 8-4-4-4-12. Other text is returned as it is."""
     digits = _bare(text).lower()
     if not _HEX_DIGITS.fullmatch(digits):
         return text

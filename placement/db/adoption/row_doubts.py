@@ -9,7 +9,7 @@ from typing import Any
 import os_resource_classes
 import sqlalchemy as sa
 
-from placement.db import tables, types
+from placement.db import roots, tables, types
 from placement.db.adoption.found_tables import Shape
 from placement.db.adoption.names import Names
 from placement.db.adoption.plan import count
@@ -115,21 +115,9 @@ def _loops(connection: sa.Connection, names: Names) -> Iterator[str]:
     columns = names[tables.resource_providers].c
     rows = connection.execute(sa.select(columns.id, columns.parent_provider_id)).all()
     parents = {row.id: row.parent_provider_id for row in rows}
-    looping = sorted(id_ for id_ in parents if top(id_, parents) is None)
+    looping = sorted(id_ for id_, root_id in roots.of(parents).items() if root_id is None)
     if looping:
         yield f'The parents of {names.of(tables.resource_providers)} go round in a loop: {_examples(looping)}.'
-
-
-def top(provider_id: int, parents: Mapping[int, int | None]) -> int | None:
-    """The id of the topmost provider above one; None when its parents go round. A parent that is gone ends the way."""
-    seen: set[int] = set()
-    parent = parents[provider_id]
-    while parent is not None and parent in parents:
-        if provider_id in seen:
-            return None
-        seen.add(provider_id)
-        provider_id, parent = parent, parents[parent]
-    return provider_id
 
 
 def _steps(connection: sa.Connection, names: Names) -> Iterator[str]:

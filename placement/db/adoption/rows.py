@@ -11,8 +11,8 @@ import os_traits
 import sqlalchemy as sa
 from oslo_utils import timeutils
 
+from placement.db import roots as tree_roots
 from placement.db import standards, tables
-from placement.db.adoption import row_doubts
 from placement.db.adoption.found_tables import Shape
 from placement.db.adoption.names import Names
 from placement.db.adoption.plan import Step, count
@@ -118,7 +118,8 @@ def _fill_roots(connection: sa.Connection) -> None:
         .where(_providers.c.id == sa.bindparam('provider'))
         .values(root_provider_id=sa.bindparam('root'), updated_at=_providers.c.updated_at)
     )
-    connection.execute(change, [{'provider': id_, 'root': row_doubts.top(id_, parents)} for id_ in rootless])
+    root_of = tree_roots.of(parents)
+    connection.execute(change, [{'provider': id_, 'root': root_of[id_]} for id_ in rootless])
 
 
 def consumers(connection: sa.Connection, names: Names, project: str, user: str) -> Iterator[Step]:
