@@ -24,8 +24,10 @@ def store(directory: pathlib.Path, name: str, status: int, body: bytes) -> None:
 class _Nothing:
     """Takes the place of what an application holds open."""
 
-    def __getattr__(self, _name: str) -> Callable[..., None]:
-        return lambda *_args, **_kwargs: None
+    def __getattr__(self, _name: str) -> _Nothing:
+        return self
+
+    def __call__(self, *_args: Any, **_kwargs: Any) -> None: ...
 
 
 class Application:

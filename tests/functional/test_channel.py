@@ -138,6 +138,7 @@ def test_what_comes_after_a_refusal_is_thrown_away(services: Any, monkeypatch: p
     service = services(client_timeout=SHORT)
     with service.connect(HALF) as connection:
         assert error_of(service.answer(connection))[0] == 408
+        service.clients.client_timeout = LONG
         connection.sendall(WHOLE * 1000)
         for _ in range(5):
             service.turn()

@@ -233,9 +233,9 @@ def test_a_search_reads_the_rows_of_what_changed(app: Any, context: RequestConte
     made[2].set_traits(['HW_CPU_X86_VMX'])
     with rows_read(db) as count:
         assert ask(app, 'GET', SEARCHES[0]).status_code == 200
-    # The writers of the application and of the synchronisation, twice; in the log where the mirror stands and three
-    # entries; two providers with three inventories each; one with three inventories and a trait.
-    assert sum(count) == 2 * 2 + 4 + 2 * (1 + 3) + 1 + 3 + 1
+    # The one writer, twice; in the log where the mirror stands and three entries; two providers with three inventories
+    # each; one with three inventories and a trait.
+    assert sum(count) == 2 + 4 + 2 * (1 + 3) + 1 + 3 + 1
 
 
 @contextlib.contextmanager
