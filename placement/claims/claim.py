@@ -42,7 +42,7 @@ def replace_allocations(db: Database, claims: Sequence[ConsumerClaim]) -> None:
     :raises ConcurrentUpdate: conflicts with other writers outlasted the retries.
     """
     with db.metrics.claim():
-        db.write(lambda tx: _replace(db, tx, claims))
+        db.write(lambda tx: replace(db, tx, claims))
 
 
 def delete_allocations(db: Database, consumer_uuid: str) -> None:
@@ -86,7 +86,11 @@ def _take(tx: sa.Connection, consumer_uuid: str) -> holding.Held:
     return held
 
 
-def _replace(db: Database, tx: sa.Connection, claims: Sequence[ConsumerClaim]) -> None:
+def replace(db: Database, tx: sa.Connection, claims: Sequence[ConsumerClaim]) -> None:
+    """As ``replace_allocations``, as the last part of a transaction of ``db`` that writes other things too.
+
+    What came before must have taken its locks in the order that is told above, and no others.
+    """
     if len(claims) == 1 and not claims[0].allocations:
         _give_up(tx, claims[0])
         return
