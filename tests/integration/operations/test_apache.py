@@ -6,6 +6,7 @@ import contextlib
 import os
 import pathlib
 import shutil
+import subprocess
 import sys
 import tempfile
 import uuid
@@ -107,6 +108,9 @@ def _inside(home: pathlib.Path, command: list[str], port: int) -> Iterator[None]
     version = f'{sys.version_info.major}.{sys.version_info.minor}'
     if not (MODULES / f'mod_wsgi.so-{version}').exists():
         pytest.skip(f'not run, mod_wsgi of this machine is not for Python {version}')
+    for path in services.import_path().split(os.pathsep):
+        if subprocess.run(['runuser', '-u', 'www-data', '--', 'test', '-r', path], check=False).returncode:
+            pytest.skip(f'not run: the user of Apache cannot read {path}')
     placement_server.write_configuration(home, healthcheck={'path': '/healthcheck'})
     shutil.chown(home, 'www-data')
     environ = placement_server.environ(home)
