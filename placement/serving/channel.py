@@ -243,6 +243,10 @@ class Channel(HTTPChannel):
 
     def handle_close(self) -> None:
         """Close the connection, if need be when its client has had time to read the answer."""
+        if self._drains and self.will_close:
+            # The thread that answered says only now that it is done. The connection is shut for writing already.
+            self.will_close = False
+            return
         if not self.refused:
             super().handle_close()
             return
@@ -254,8 +258,7 @@ class Channel(HTTPChannel):
 
     def give_up(self) -> None:
         """Close the connection now."""
-        self.refused = False
-        self.handle_close()
+        super().handle_close()
 
     def check_time(self) -> None:
         """Close the connection if the client has had its time."""

@@ -122,7 +122,7 @@ def stays_equal(
         assert_same(mirror.current(), Mirror(db).current())
     accepted = sum(number for (_, was_accepted), number in writing.answers.items() if was_accepted)
     print(f'compared {compared} times; {accepted} writes accepted of {writing.answers.total()}; {writing.errors}')
-    assert compared >= 5
+    assert compared >= 2
     assert writing.errors == []
     assert accepted > 10
 
