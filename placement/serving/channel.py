@@ -180,6 +180,9 @@ class Clients:
 class Channel(HTTPChannel):
     """A connection to a client. Only one thread at a time does something with it."""
 
+    #: Set by waitress, also from the thread that answers, when all is sent that there is to send.
+    will_close: bool
+
     request: _Parser | None
     sendbuf_len: int
 
