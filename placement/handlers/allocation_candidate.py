@@ -23,7 +23,7 @@ from placement.reports import account
 from placement.schemas import allocation_candidate as schema
 from placement.schemas import shown
 from placement.web import microversion, request_log, util
-from placement.web.answers import Answer
+from placement.web.answers import UNKNOWN_CLASS_IN_QUERY, Answer
 from placement.web.context import RequestContext
 from placement.web.operation import JSON, Accepts, Allowed, Since, operation
 
@@ -35,11 +35,7 @@ LOG = log.getLogger(__name__)
     Accepts(JSON),
     Allowed(policies.LIST),
     failures=(
-        Answer(
-            exception.ResourceClassNotFound,
-            'Invalid resource class in resources parameter: {error}',
-            exc.HTTPBadRequest,
-        ),
+        UNKNOWN_CLASS_IN_QUERY,
         Answer(exception.TraitNotFound, '{error}', exc.HTTPBadRequest),
     ),
     query=schema.GET,

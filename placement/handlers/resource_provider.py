@@ -22,7 +22,7 @@ from placement.policies import resource_provider as policies
 from placement.schemas import resource_provider as schema
 from placement.schemas import shown
 from placement.web import answers, microversion, query, util
-from placement.web.answers import Answer
+from placement.web.answers import UNKNOWN_CLASS_IN_QUERY, Answer
 from placement.web.context import RequestContext
 from placement.web.operation import JSON, Accepts, Allowed, Reads, operation
 
@@ -84,11 +84,7 @@ def _filters(req: webob.Request) -> ProviderFilters:
     Accepts(JSON),
     Allowed(policies.LIST),
     failures=(
-        Answer(
-            exception.ResourceClassNotFound,
-            'Invalid resource class in resources parameter: {error}',
-            exc.HTTPBadRequest,
-        ),
+        UNKNOWN_CLASS_IN_QUERY,
         Answer(exception.TraitNotFound, 'Invalid trait(s) in "required" parameter: {error}', exc.HTTPBadRequest),
     ),
     query=schema.LIST,

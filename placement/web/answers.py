@@ -26,6 +26,11 @@ class Answer(NamedTuple):
     code: str | None = None
 
 
+#: How a query is answered whose ``resources`` name a class that does not exist.
+UNKNOWN_CLASS_IN_QUERY = Answer(
+    exception.ResourceClassNotFound, 'Invalid resource class in resources parameter: {error}', exc.HTTPBadRequest
+)
+
 # The first match counts, so what is specific stands before what is general.
 _GENERAL = (
     Answer(exception.ParentProviderNotFound, status=exc.HTTPBadRequest),
