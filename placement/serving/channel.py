@@ -118,6 +118,7 @@ class _Refusal(task.ErrorTask):
         self.response_headers.extend(answer.headerlist)
         self.content_length = len(answer.body)
         self.channel.refused = True
+        self.channel.note_answer()
         self.set_close_on_finish()
         self.write(answer.body)
 
@@ -246,10 +247,6 @@ class Channel(HTTPChannel):
 
     def handle_close(self) -> None:
         """Close the connection, if need be when its client has had time to read the answer."""
-        if self._drains and self.will_close:
-            # The thread that answered says only now that it is done. The connection is shut for writing already.
-            self.will_close = False
-            return
         if not self.refused:
             super().handle_close()
             return

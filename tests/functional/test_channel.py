@@ -132,6 +132,43 @@ def test_a_request_that_ends_before_it_is_whole_is_bad(services: Any) -> None:
         assert error_of(service.answer(connection)) == (400, 'The request ended before it was whole.')
 
 
+def test_a_refused_client_has_time_to_read_why(services: Any) -> None:
+    """Its time for the request is over when the clock is looked at before the loop has ended the answer."""
+    service = services(client_timeout=SHORT)
+    with service.connect(HALF) as connection:
+        (connected,) = service.clients.channels
+        deadline = time.monotonic() + LONG
+        while not connected.request:
+            assert time.monotonic() < deadline
+            service.turn()
+        time.sleep(SHORT)
+        service.clients.sweep()
+        while connected.requests:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        service.clients.sweep()
+        assert service.clients.channels == [connected]
+        assert error_of(service.answer(connection))[0] == 408
+
+
+def test_what_comes_after_a_refusal_is_thrown_away(services: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Closing the connection at once would reset it, and the client would not read the answer."""
+    monkeypatch.setattr(channel, '_DRAIN', LONG)
+    service = services(client_timeout=SHORT)
+    with service.connect(HALF) as connection:
+        assert error_of(service.answer(connection))[0] == 408
+        service.clients.client_timeout = LONG
+        connection.sendall(WHOLE * 1000)
+        for _ in range(5):
+            service.turn()
+        assert len(service.clients.channels) == 1
+        monkeypatch.setattr(channel, '_DRAIN', 0.0)
+        deadline = time.monotonic() + LONG
+        while service.clients.channels:
+            assert time.monotonic() < deadline
+            service.turn()
+
+
 @pytest.mark.parametrize(('said', 'time_is_up'), [(b'', 'client_timeout'), (WHOLE, 'keepalive_timeout')])
 def test_a_client_that_asks_nothing_is_closed_after_its_own_time(services: Any, said: bytes, time_is_up: str) -> None:
     service = services(**{time_is_up: SHORT})
