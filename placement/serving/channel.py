@@ -66,7 +66,7 @@ class _Parser(HTTPRequestParser):
         if self.chunked and 'CONTENT_LENGTH' in self.headers:
             raise ParsingError('There must not be both transfer-encoding and content-length.')
         if self.adj.url_prefix and not f'{self.path}/'.startswith(f'{self.adj.url_prefix}/'):
-            self.error = _NotFound('The resource could not be found.')
+            self.error = _NotFound('')
 
 
 class _Task(task.WSGITask):

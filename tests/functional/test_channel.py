@@ -248,4 +248,4 @@ def test_below_a_prefix_everything_else_is_unknown(services: Any) -> None:
     with service.connect(b'GET /placement/traits HTTP/1.1\r\nHost: x\r\n\r\n') as connection:
         assert service.answer(connection, until=b'/traits').endswith(b'\r\n\r\n/traits')
         connection.sendall(b'GET /placements HTTP/1.1\r\nHost: x\r\n\r\n')
-        assert error_of(service.answer(connection))[0] == 404
+        assert error_of(service.answer(connection)) == (404, 'The resource could not be found.')
