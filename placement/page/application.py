@@ -14,6 +14,7 @@ from oslo_log import log
 from sqlalchemy import exc as sa_exc
 
 from placement import exception
+from placement.db.api import NoTables
 from placement.page import consumer, health, overview, trees, why
 from placement.page.asked import Asked, BadInput, Missing
 from placement.page.desk import Desk
@@ -126,6 +127,8 @@ def _trouble(error: Exception) -> tuple[int, View]:
     """The status and the view that say what is wrong."""
     if isinstance(error, (BadInput, exception.ResourceClassNotFound, exception.TraitNotFound)):
         return 400, _error_view('That cannot be asked', str(error))
+    if isinstance(error, NoTables):
+        return 503, _error_view('The database is not one of this service', error.for_operators)
     if isinstance(error, exception.DatabaseUnavailable):
         return 503, _error_view('The database cannot be reached', 'Nothing can be shown until it is back.')
     if isinstance(error, exception.NotFound):

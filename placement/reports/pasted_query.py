@@ -100,7 +100,7 @@ def unknown(query: str, version: Version, newest: Version) -> str | None:
             if since > newest:
                 return f'{what} needs {_text(since)}, this service speaks {_text(newest)}.'
             if since > version:
-                return f'{what} needs {_text(since)}, this is a request of {_text(version)} (see --microversion).'
+                return f'{what} needs {_text(since)}, the request is one of {_text(version)}.'
         seen.add(key)
     return None
 

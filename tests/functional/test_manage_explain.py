@@ -183,7 +183,7 @@ def test_what_the_api_refuses(capsys: pytest.CaptureFixture[str], query: str, to
 @pytest.mark.usefixtures('hosts')
 def test_the_microversion_decides(capsys: pytest.CaptureFixture[str]) -> None:
     earlier = refusal(capsys, 'resources=VCPU:1&limit=1', '--microversion', '1.15')
-    assert 'limit needs 1.16, this is a request of 1.15 (see --microversion).' in earlier
+    assert 'limit needs 1.16, the request is one of 1.15.' in earlier
     assert '1.10 to 1.29' in refusal(capsys, 'resources=VCPU:1', '--microversion', '1.9')
     assert account(capsys, 'resources=VCPU:1', '--microversion', '1.10')['candidates'] == 2
 

@@ -304,6 +304,21 @@ def test_a_database_that_is_away(tmp_path: Path) -> None:
     db.dispose()
 
 
+def test_a_database_without_our_tables(tmp_path: Path) -> None:
+    empty = placement_conf.load(
+        environ={},
+        config_files=[],
+        overrides={'placement_database': {'connection': f'sqlite:///{tmp_path}/empty.sqlite'}},
+    )
+    db = Database(empty)
+    for address in ('/', f'/trees/{damage.ROOT}', '/health'):
+        answer = get(Page(Desk(empty, db, Mirror(db))), address)
+        assert answer.status_int == 503
+        assert 'The database is not one of this service' in answer.text
+        assert 'A table of the service is not in the database: ' in answer.text
+    db.dispose()
+
+
 @pytest.mark.usefixtures('nested')
 @pytest.mark.parametrize(
     ('address', 'most'), [('/', 1), ('/trees', 1), ('/why?query=resources%3DVCPU:1', 1), ('/health', 2)]

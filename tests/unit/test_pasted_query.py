@@ -93,7 +93,7 @@ def test_parameters_of_later_microversions(query: str, told: str) -> None:
     ],
 )
 def test_parameters_that_the_request_is_too_old_for(query: str, minor: int, told: str) -> None:
-    expected = f'{told}, this is a request of 1.{minor} (see --microversion).'
+    expected = f'{told}, the request is one of 1.{minor}.'
     assert pasted_query.unknown(query, (1, minor), (1, 29)) == expected
     assert pasted_query.unknown(query, (1, minor + 1), (1, 29)) is None
 
