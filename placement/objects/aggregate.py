@@ -15,7 +15,7 @@ from placement.objects import provider_parts
 from placement.objects.base import Context
 
 _aggregates = tables.placement_aggregates
-_members = tables.resource_provider_aggregates
+_members, _providers = tables.resource_provider_aggregates, tables.resource_providers
 
 
 def get_with_provider(context: Context, uuid: str) -> tuple[provider_parts.Provider, list[str]]:
@@ -28,8 +28,9 @@ def get_with_provider(context: Context, uuid: str) -> tuple[provider_parts.Provi
 
 
 _WITH_PROVIDER = provider_parts.statement(
-    _members.join(_aggregates, _aggregates.c.id == _members.c.aggregate_id),
-    _members.c.resource_provider_id,
+    _providers.outerjoin(_members, _members.c.resource_provider_id == _providers.c.id).outerjoin(
+        _aggregates, _aggregates.c.id == _members.c.aggregate_id
+    ),
     _aggregates.c.id,
     _aggregates.c.uuid,
 )

@@ -63,11 +63,7 @@ class AllocationList(base.ObjectList[Allocation]):
         claim.delete_allocations(context.db, consumer_uuid)
 
 
-#: Allocations, each with its class and, unless the row of an adopted database lacks it, its consumer.
-JOINED = _allocations.join(_classes, _classes.c.id == _allocations.c.resource_class_id).outerjoin(
-    _consumers, _consumers.c.uuid == _allocations.c.consumer_id
-)
-#: The fields of an ``Allocation``, from ``JOINED`` and its provider.
+#: The fields of an ``Allocation``, with its provider, its class and, unless an adopted database lacks it, its consumer.
 COLUMNS = (
     _allocations.c.used,
     _allocations.c.created_at,
@@ -78,4 +74,11 @@ COLUMNS = (
     _providers.c.generation.label('resource_provider_generation'),
     sa.func.coalesce(_consumers.c.generation, 0).label('consumer_generation'),
 )
-_WITH_PROVIDER = provider_parts.statement(JOINED, _allocations.c.resource_provider_id, _allocations.c.id, *COLUMNS)
+_WITH_PROVIDER = provider_parts.statement(
+    _providers.outerjoin(_allocations, _allocations.c.resource_provider_id == _providers.c.id)
+    .outerjoin(_classes, _classes.c.id == _allocations.c.resource_class_id)
+    .outerjoin(_consumers, _consumers.c.uuid == _allocations.c.consumer_id),
+    _classes.c.id,
+    *COLUMNS,
+    order=_allocations.c.id,
+)

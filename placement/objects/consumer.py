@@ -10,7 +10,7 @@ from placement.objects.allocation import AllocationList
 from placement.objects.base import Context
 
 _allocations, _consumers, _providers = tables.allocations, tables.consumers, tables.resource_providers
-_projects, _users = tables.projects, tables.users
+_classes, _projects, _users = tables.resource_classes, tables.projects, tables.users
 
 
 @base.register
@@ -54,7 +54,9 @@ _WITH_ALLOCATIONS = (
         sa.func.coalesce(_users.c.external_id, sa.bindparam('incomplete_user', type_=sa.String)).label('user_id'),
     )
     .select_from(
-        allocation.JOINED.join(_providers, _providers.c.id == _allocations.c.resource_provider_id)
+        _allocations.join(_classes, _classes.c.id == _allocations.c.resource_class_id)
+        .join(_providers, _providers.c.id == _allocations.c.resource_provider_id)
+        .outerjoin(_consumers, _consumers.c.uuid == _allocations.c.consumer_id)
         .outerjoin(_projects, _projects.c.id == _consumers.c.project_id)
         .outerjoin(_users, _users.c.id == _consumers.c.user_id)
     )

@@ -21,7 +21,7 @@ from placement.objects.base import Context
 
 LOG = log.getLogger(__name__)
 
-_inventories = tables.inventories
+_inventories, _providers = tables.inventories, tables.resource_providers
 _classes = tables.resource_classes
 
 #: What a request may leave out, and what it then means. A write replaces the whole record.
@@ -237,20 +237,19 @@ _KEY = 'resource_provider_id, resource_class_id'
 _COLUMNS = ', '.join((_KEY, 'used', *_WRITABLE))
 _OVERWRITTEN = {**{name: name for name in _WRITABLE}, 'updated_at': 'created_at'}
 
-_NAMED = _inventories.join(_classes, _classes.c.id == _inventories.c.resource_class_id)
-_OWNER, _ORDER = _inventories.c.resource_provider_id, _inventories.c.resource_class_id
+_JOINED = _providers.outerjoin(_inventories, _inventories.c.resource_provider_id == _providers.c.id).outerjoin(
+    _classes, _classes.c.id == _inventories.c.resource_class_id
+)
 # As few columns as each reader needs: a driver takes its time for each of them.
 _WITH_PROVIDER = provider_parts.statement(
-    _NAMED,
-    _OWNER,
-    _ORDER,
+    _JOINED,
+    _classes.c.id,
     *(_inventories.c[name] for name in (*_WRITABLE, 'used', 'created_at', 'updated_at')),
     _classes.c.name.label('resource_class'),
 )
 _TO_CHANGE = provider_parts.statement(
-    _NAMED,
-    _OWNER,
-    _ORDER,
+    _JOINED,
+    _classes.c.id,
     _inventories.c.id,
     _inventories.c.resource_class_id,
     _inventories.c.used,

@@ -12,7 +12,7 @@ from placement.objects.base import Context
 
 _providers = tables.resource_providers
 
-#: The column that tells a part from the one row without parts that a provider has which owns none.
+#: The column that is NULL in the only row of a provider that has no parts.
 _PART = 'part_id'
 
 
@@ -25,45 +25,36 @@ class Provider(NamedTuple):
 
 
 def statement(
-    parts: sa.FromClause, owner: sa.ColumnElement[int], order: sa.ColumnElement[int], *columns: sa.ColumnElement[Any]
+    parts: sa.Join,
+    part: sa.ColumnElement[int],
+    *columns: sa.ColumnElement[Any],
+    order: sa.ColumnElement[int] | None = None,
 ) -> sa.Select[Any]:
-    """What ``read`` runs for what belongs to a provider. Built once, at import.
+    """What ``read`` runs. Built once, at import.
 
-    :param parts: tables, joined with one another.
-    :param owner: the column among them that holds the id of the provider.
-    :param order: as for ``beside``.
-    :param columns: as for ``beside``.
-    """
-    return beside(parts, owner == _providers.c.id, order, *columns)
-
-
-def beside(
-    parts: sa.FromClause, which: sa.ColumnElement[bool], order: sa.ColumnElement[int], *columns: sa.ColumnElement[Any]
-) -> sa.Select[Any]:
-    """What ``read`` runs for anything that is read along with a provider.
-
-    :param parts: tables, joined with one another.
-    :param which: selects among them.
-    :param order: what to sort by; never NULL in a part.
+    :param parts: the providers and, by outer joins one after another, the tables of what belongs to each. Not an outer
+        join of tables that are joined with one another: SQLite reads the whole of these first.
+    :param part: the column that is not NULL where a part is whole: the id in the last of the tables that it must have.
     :param columns: what to select of each part.
+    :param order: what to sort by, ``part`` if it is not given.
     """
     return (
         sa.select(
             _providers.c.id.label('owner_id'),
             _providers.c.generation.label('owner_generation'),
-            order.label(_PART),
+            part.label(_PART),
             *columns,
         )
-        .select_from(_providers.outerjoin(parts, which))
+        .select_from(parts)
         .where(_providers.c.uuid == sa.bindparam('owner_uuid'))
-        .order_by(order)
+        .order_by(part if order is None else order)
     )
 
 
 def read(context: Context, query: sa.Executable, uuid: str, **parameters: Any) -> tuple[Provider, list[sa.Row[Any]]]:
     """The provider with a canonical ``uuid``, and a row for each of its parts.
 
-    :param query: made by ``statement`` or ``beside``.
+    :param query: made by ``statement``.
     :param parameters: what ``query`` has parameters for beyond the uuid.
     :raises ResourceProviderNotFound: there is none.
     """

@@ -17,7 +17,7 @@ from placement.db.together import Together
 from placement.objects import base, custom_name, provider_parts
 from placement.objects.base import Context
 
-_traits = tables.traits
+_traits, _providers = tables.traits, tables.resource_providers
 _provider_traits = tables.resource_provider_traits
 
 
@@ -97,19 +97,15 @@ _ASSOCIATED = sa.exists().where(_provider_traits.c.trait_id == _traits.c.id)
 #: By whether at least one provider, or none, has the trait; None for all.
 _LISTED = {None: _ALL, True: _ALL.where(_ASSOCIATED), False: _ALL.where(~_ASSOCIATED)}
 
-_JOINED = _provider_traits.join(_traits, _traits.c.id == _provider_traits.c.trait_id)
-_OWNER = _provider_traits.c.resource_provider_id
-_WITH_PROVIDER = provider_parts.statement(_JOINED, _OWNER, _traits.c.id, *_traits.c)
+_JOINED = _providers.outerjoin(_provider_traits, _provider_traits.c.resource_provider_id == _providers.c.id).outerjoin(
+    _traits, _traits.c.id == _provider_traits.c.trait_id
+)
+_WANTED = _providers.outerjoin(_traits, _traits.c.name.in_(sa.bindparam('wanted', expanding=True)))
+_WITH_PROVIDER = provider_parts.statement(_JOINED, _traits.c.id, *_traits.c)
 #: The traits of a provider, and those that a request wants it to have.
 _WITH_WANTED = sa.union_all(
-    provider_parts.statement(_JOINED, _OWNER, _traits.c.id, *_traits.c, sa.literal(1).label('present')).order_by(None),
-    provider_parts.beside(
-        _traits,
-        _traits.c.name.in_(sa.bindparam('wanted', expanding=True)),
-        _traits.c.id,
-        *_traits.c,
-        sa.literal(0).label('present'),
-    ).order_by(None),
+    provider_parts.statement(_JOINED, _traits.c.id, *_traits.c, sa.literal(1).label('present')).order_by(None),
+    provider_parts.statement(_WANTED, _traits.c.id, *_traits.c, sa.literal(0).label('present')).order_by(None),
 )
 
 

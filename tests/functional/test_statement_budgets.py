@@ -1,4 +1,4 @@
-"""How many SQL statements a request may cost. Counts do not vary with the machine, so they are asserted."""
+"""How many SQL statements a request may cost, and that none reads a whole table. Neither varies with the machine."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from placement.db.api import Database
 from placement.objects.inventory import Inventory
 from placement.objects.resource_provider import ResourceProvider
 from placement.web.context import RequestContext
+from tests.support import query_plans
 from tests.support.asking import ask
 from tests.support.fixtures import Counter
 
@@ -23,6 +24,18 @@ def make_provider(context: RequestContext, name: str, **totals: int) -> Resource
     provider = ResourceProvider.create(context, name=name, uuid=str(uuid.uuid4()))
     provider.set_inventories([Inventory.from_request(name, {'total': total}) for name, total in totals.items()])
     return provider
+
+
+@pytest.fixture
+def queries(db: Database, queries: Counter) -> Counter:
+    """Count statements, and see that each finds its rows by an index."""
+
+    @contextlib.contextmanager
+    def counted(at_most: int) -> Iterator[list[str]]:
+        with query_plans.no_scans(db), queries(at_most) as seen:
+            yield seen
+
+    return counted
 
 
 @pytest.fixture
