@@ -109,7 +109,7 @@ def replace(db: Database, tx: sa.Connection, claims: Sequence[ConsumerClaim]) ->
     together = Together(tx)
     consumer_records.write(together, owned, held.consumers)
     generation.bump_all(together, touched)
-    usage_moves.add(together, held.amounts(), _by_slot(wishes), refuse)
+    usage_moves.add(together, held.amounts(), _by_inventory(wishes), refuse)
     _delete_rows(together, held)
     _insert_rows(together, wishes)
     changes.usage(tx, touched | held.provider_ids())
@@ -163,10 +163,10 @@ def _resolve(db: Database, tx: sa.Connection, claims: Sequence[ConsumerClaim], h
     ]
 
 
-def _by_slot(wishes: Sequence[Wish]) -> dict[InventoryKey, list[int]]:
+def _by_inventory(wishes: Sequence[Wish]) -> dict[InventoryKey, list[int]]:
     amounts: dict[InventoryKey, list[int]] = {}
     for wish in wishes:
-        amounts.setdefault(wish.slot, []).append(wish.amount)
+        amounts.setdefault(wish.key, []).append(wish.amount)
     return amounts
 
 
@@ -177,7 +177,7 @@ def _touched_providers(claims: Sequence[ConsumerClaim], wishes: Sequence[Wish], 
     consumer held is not among them.
     """
     cleared = {claim.consumer_uuid for claim in claims if not claim.allocations}
-    return {wish.slot[0] for wish in wishes} | {
+    return {wish.key[0] for wish in wishes} | {
         row.resource_provider_id for row in held.rows if row.consumer_uuid in cleared
     }
 
@@ -211,7 +211,7 @@ def _expect(expected: int, count: int) -> None:
 
 
 def _insert_rows(together: Together, wishes: Sequence[Wish]) -> None:
-    rows = [(wish.consumer_uuid, *wish.slot, wish.amount) for wish in wishes]
+    rows = [(wish.consumer_uuid, *wish.key, wish.amount) for wish in wishes]
     columns = 'consumer_id, resource_provider_id, resource_class_id, used'
     for text, values in statements.insertions(together.tx, 'placement_allocations', columns, rows):
         together.add(text, *values)

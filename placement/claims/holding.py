@@ -70,8 +70,8 @@ class Held:
         """The sum of what they hold by (provider id, class id)."""
         sums: dict[tuple[int, int], int] = {}
         for row in self.rows:
-            slot = (row.resource_provider_id, row.resource_class_id)
-            sums[slot] = sums.get(slot, 0) + row.used
+            key = (row.resource_provider_id, row.resource_class_id)
+            sums[key] = sums.get(key, 0) + row.used
         return sums
 
 

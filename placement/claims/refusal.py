@@ -41,10 +41,10 @@ def explain(tx: sa.Connection, wishes: Sequence[Wish], consumers: Sequence[str],
 
 
 def _read(tx: sa.Connection, wishes: Sequence[Wish]) -> dict[InventoryKey, sa.Row[Any]]:
-    named = {wish.slot[1] for wish in wishes}
+    named = {wish.key[1] for wish in wishes}
     return {
         (row.resource_provider_id, row.resource_class_id): row
-        for batch in statements.batches(sorted({wish.slot[0] for wish in wishes}))
+        for batch in statements.batches(sorted({wish.key[0] for wish in wishes}))
         for row in tx.execute(sa.select(_inventories).where(_inventories.c.resource_provider_id.in_(batch)))
         if row.resource_class_id in named
     }
@@ -52,7 +52,7 @@ def _read(tx: sa.Connection, wishes: Sequence[Wish]) -> dict[InventoryKey, sa.Ro
 
 def _provider_gone(tx: sa.Connection, wishes: Sequence[Wish]) -> db_api.TryAgain | None:
     """Start over when a provider was deleted since we looked; the next attempt says so."""
-    ids = {wish.slot[0] for wish in wishes}
+    ids = {wish.key[0] for wish in wishes}
     present = sa.select(sa.func.count()).select_from(_providers)
     found = sum(
         tx.execute(present.where(_providers.c.id.in_(batch))).scalar_one() for batch in statements.batches(sorted(ids))
@@ -64,7 +64,7 @@ def _provider_without_inventory(
     wishes: Sequence[Wish], records: Mapping[InventoryKey, sa.Row[Any]]
 ) -> exception.InvalidAllocationInventory | None:
     equipped = {provider_id for provider_id, _class_id in records}
-    bare = dict.fromkeys(wish.provider_uuid for wish in wishes if wish.slot[0] not in equipped)
+    bare = dict.fromkeys(wish.provider_uuid for wish in wishes if wish.key[0] not in equipped)
     if not bare:
         return None
     classes = dict.fromkeys(wish.class_name for wish in wishes)
@@ -78,13 +78,13 @@ def _first_broken(
 ) -> exception.Conflict | None:
     running: dict[InventoryKey, int] = {}
     for wish in wishes:
-        record = records.get(wish.slot)
+        record = records.get(wish.key)
         if record is None:
             return exception.InvalidAllocationInventory(resource_classes=wish.class_name, uuids=wish.provider_uuid)
         if not room.obeys_units(record, wish.amount, wish.amount, wish.amount):
             return exception.AllocationConstraintsViolated(resource_class=wish.class_name, uuid=wish.provider_uuid)
-        running[wish.slot] = running.get(wish.slot, 0) + wish.amount
-        total = record.used - held.get(wish.slot, 0) + running[wish.slot]
+        running[wish.key] = running.get(wish.key, 0) + wish.amount
+        total = record.used - held.get(wish.key, 0) + running[wish.key]
         if total > room.limit(record) and total > record.used:
             return exception.AllocationCapacityExceeded(resource_class=wish.class_name, uuid=wish.provider_uuid)
     return None

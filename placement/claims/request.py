@@ -32,5 +32,5 @@ class Wish:
     consumer_uuid: str
     provider_uuid: str
     class_name: str
-    slot: InventoryKey
+    key: InventoryKey
     amount: int

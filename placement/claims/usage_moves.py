@@ -26,7 +26,7 @@ InventoryKey = tuple[int, int]
 class _Move(NamedTuple):
     """What happens to one record: ``delta`` is added to its usage, of which ``amounts`` are asked for."""
 
-    slot: InventoryKey
+    key: InventoryKey
     delta: int
     amounts: Sequence[int]
 
@@ -53,11 +53,11 @@ def add(
 
 
 def _moves(old: Mapping[InventoryKey, int], new: Mapping[InventoryKey, Sequence[int]]) -> Iterator[_Move]:
-    for slot in sorted(old.keys() | new.keys()):
-        amounts = new.get(slot, ())
-        delta = sum(amounts) - old.get(slot, 0)
+    for key in sorted(old.keys() | new.keys()):
+        amounts = new.get(key, ())
+        delta = sum(amounts) - old.get(key, 0)
         if amounts or delta:
-            yield _Move(slot, delta, amounts)
+            yield _Move(key, delta, amounts)
 
 
 def _judge(tx: sa.Connection, moves: Sequence[_Move], refuse: Callable[[], None], moved: int) -> None:
@@ -70,7 +70,7 @@ def _judge(tx: sa.Connection, moves: Sequence[_Move], refuse: Callable[[], None]
 
 
 def _count(tx: sa.Connection, moves: Sequence[_Move]) -> int:
-    which = ' OR '.join(_WHICH.format(*move.slot) for move in moves)
+    which = ' OR '.join(_WHICH.format(*move.key) for move in moves)
     return int(tx.exec_driver_sql(f'SELECT count(*) FROM placement_inventories WHERE {which}').scalar_one())  # noqa: S608
 
 
@@ -86,12 +86,12 @@ _DELTA = 'WHEN resource_provider_id = {:d} AND resource_class_id = {:d} THEN {:d
 
 def _statement(dialect: sa.Dialect, moves: Sequence[_Move]) -> str:
     rule = _rule(dialect)
-    deltas = ' '.join(_DELTA.format(*move.slot, move.delta) for move in moves)
+    deltas = ' '.join(_DELTA.format(*move.key, move.delta) for move in moves)
     allowed = ' OR '.join(_allowed(rule, move) for move in moves)
     # A claim is no modification of the inventory, so updated_at stays what it is.
     changed = f'SET used = used + CASE {deltas} END'
     if dialect.name == 'postgresql' and len(moves) > 1:
-        which = ' OR '.join(_WHICH.format(*move.slot) for move in moves)
+        which = ' OR '.join(_WHICH.format(*move.key) for move in moves)
         return (
             f'WITH held AS (SELECT id AS held_id FROM placement_inventories WHERE {which}'  # noqa: S608
             ' ORDER BY resource_provider_id, resource_class_id FOR NO KEY UPDATE)'
@@ -107,10 +107,10 @@ _INDEX = 'uniq_inventories0resource_provider_resource_class'
 
 def _allowed(rule: str, move: _Move) -> str:
     if not move.amounts:
-        return _WHICH.format(*move.slot)
+        return _WHICH.format(*move.key)
     return rule.format(
-        provider=move.slot[0],
-        resource_class=move.slot[1],
+        provider=move.key[0],
+        resource_class=move.key[1],
         delta=move.delta,
         smallest=min(move.amounts),
         largest=max(move.amounts),

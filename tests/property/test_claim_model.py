@@ -29,8 +29,8 @@ PROVIDERS = ('host1', 'host2')
 CLASSES = ('VCPU', 'MEMORY_MB')
 CONSUMERS = tuple(str(uuid.UUID(int=number)) for number in range(1, 4))
 
-Slot = tuple[str, str]
-Holding = dict[Slot, int]
+Key = tuple[str, str]
+Holding = dict[Key, int]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,28 +56,28 @@ class Record:
 class Model:
     """What is there and who holds what."""
 
-    inventories: dict[Slot, Record] = dataclasses.field(default_factory=dict)
+    inventories: dict[Key, Record] = dataclasses.field(default_factory=dict)
     holdings: dict[str, Holding] = dataclasses.field(default_factory=dict)
     generations: dict[str, int] = dataclasses.field(default_factory=dict)
 
-    def used(self, slot: Slot, without: frozenset[str] = frozenset()) -> int:
-        return sum(held.get(slot, 0) for who, held in self.holdings.items() if who not in without)
+    def used(self, key: Key, without: frozenset[str] = frozenset()) -> int:
+        return sum(held.get(key, 0) for who, held in self.holdings.items() if who not in without)
 
     def refusal(self, request: dict[str, Holding]) -> type[exception.PlacementError] | None:
-        wishes = [(slot, amount) for wanted in request.values() for slot, amount in wanted.items()]
+        wishes = [(key, amount) for wanted in request.values() for key, amount in wanted.items()]
         classes = {name for (_provider, name), _amount in wishes}
         for (provider, _name), _amount in wishes:
             if not any((provider, name) in self.inventories for name in classes):
                 return exception.InvalidAllocationInventory
-        running: dict[Slot, int] = {}
-        for slot, amount in wishes:
-            if slot not in self.inventories:
+        running: dict[Key, int] = {}
+        for key, amount in wishes:
+            if key not in self.inventories:
                 return exception.InvalidAllocationInventory
-            if not self.inventories[slot].allows(amount):
+            if not self.inventories[key].allows(amount):
                 return exception.AllocationConstraintsViolated
-            running[slot] = running.get(slot, 0) + amount
-            total = self.used(slot, without=frozenset(request)) + running[slot]
-            if total > self.inventories[slot].limit and total > self.used(slot):
+            running[key] = running.get(key, 0) + amount
+            total = self.used(key, without=frozenset(request)) + running[key]
+            if total > self.inventories[key].limit and total > self.used(key):
                 return exception.AllocationCapacityExceeded
         return None
 
@@ -100,8 +100,8 @@ records = st.builds(
     max_unit=st.integers(3, 12),
     step_size=st.sampled_from([1, 1, 2, 3]),
 )
-slots = st.tuples(st.sampled_from(PROVIDERS), st.sampled_from(CLASSES))
-holdings = st.dictionaries(slots, st.integers(1, 8), max_size=3)
+keys = st.tuples(st.sampled_from(PROVIDERS), st.sampled_from(CLASSES))
+holdings = st.dictionaries(keys, st.integers(1, 8), max_size=3)
 steps = st.one_of(
     st.tuples(st.just('inventory'), st.sampled_from(PROVIDERS), st.dictionaries(st.sampled_from(CLASSES), records)),
     st.tuples(st.just('claim'), st.dictionaries(st.sampled_from(CONSUMERS), holdings, min_size=1)),
@@ -128,8 +128,8 @@ class World:
 
     def step_inventory(self, name: str, wanted: dict[str, Record]) -> None:
         provider = ResourceProvider.get_by_uuid(self.context, self.uuids[name])
-        vanishing = [slot for slot in self.model.inventories if slot[0] == name and slot[1] not in wanted]
-        in_use = [slot for slot in vanishing if self.model.used(slot)]
+        vanishing = [key for key in self.model.inventories if key[0] == name and key[1] not in wanted]
+        in_use = [key for key in vanishing if self.model.used(key)]
         try:
             provider.set_inventories(
                 [Inventory.from_request(class_, dataclasses.asdict(record)) for class_, record in wanted.items()]
@@ -138,8 +138,8 @@ class World:
             assert in_use
             return
         assert not in_use
-        for slot in vanishing:
-            del self.model.inventories[slot]
+        for key in vanishing:
+            del self.model.inventories[key]
         self.model.inventories.update({(name, class_): record for class_, record in wanted.items()})
 
     def step_claim(self, request: dict[str, Holding]) -> None:
@@ -176,9 +176,9 @@ class World:
             found = {(names[each.resource_provider_uuid], each.resource_class): each.used for each in held}
             assert found == self.model.holdings.get(consumer, {})
             assert {each.consumer_generation for each in held} <= {self.model.generations.get(consumer)}
-        assert self.stored_usage() == {slot: self.model.used(slot) for slot in self.model.inventories}
+        assert self.stored_usage() == {key: self.model.used(key) for key in self.model.inventories}
 
-    def stored_usage(self) -> dict[Slot, int]:
+    def stored_usage(self) -> dict[Key, int]:
         """``inventories.used`` of our providers."""
         inventories, providers, classes = tables.inventories, tables.resource_providers, tables.resource_classes
         query = (
