@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import sqlalchemy as sa
 
+from placement import exception
 from placement.claims import owners
-from placement.db import api as db_api
 from placement.db import changes, statements, tables
 
 _allocations, _consumers, _inventories = tables.allocations, tables.consumers, tables.inventories
@@ -24,7 +24,8 @@ def usage(inventory_id: int) -> Repair:
     """Record as used what the allocations of one inventory add up to."""
 
     def mend(tx: sa.Connection) -> None:
-        # Whoever changes allocations changes this row first, so with it locked the sum that is read next stays true.
+        # Whoever changes allocations also moves this row by the difference before the commit. So with it locked the sum
+        # that is read next holds those who moved it before, and who comes later moves it from there.
         row = tx.execute(sa.select(_inventories).where(_inventories.c.id == inventory_id).with_for_update()).first()
         if row is None:
             return
@@ -92,17 +93,17 @@ def aggregate(aggregate_id: int) -> Repair:
     return mend
 
 
-def root(provider_id: int) -> Repair:
-    """Record the root that follows from the parents."""
+def root(provider_id: int, root_id: int) -> Repair:
+    """Record ``root_id``, which the parents lead to, as the root of a provider.
+
+    The repair raises ``ConcurrentProviderUpdate`` when they no longer do.
+    """
 
     def mend(tx: sa.Connection) -> None:
-        root_id = _top(tx, provider_id)
-        if root_id is None:
-            return
         # Nothing but the topmost provider can get a parent, and with its row locked it does not.
         at_top = sa.select(_providers.c.id).where(_providers.c.id == root_id, _providers.c.parent_provider_id.is_(None))
         if tx.scalar(at_top.with_for_update()) is None:
-            raise db_api.TryAgain
+            raise exception.ConcurrentProviderUpdate
         tx.execute(
             _providers.update()
             .where(_providers.c.id == provider_id)
@@ -111,18 +112,6 @@ def root(provider_id: int) -> Repair:
         changes.providers(tx, [provider_id])
 
     return mend
-
-
-def _top(tx: sa.Connection, provider_id: int) -> int | None:
-    """The topmost provider above this one, which is in no loop; None when this one is gone."""
-    top = None
-    above: int | None = provider_id
-    while above is not None:
-        row = tx.execute(sa.select(_providers.c.parent_provider_id).where(_providers.c.id == above)).first()
-        if row is None:
-            break
-        top, above = above, row.parent_provider_id
-    return top
 
 
 def parent(provider_id: int, gone_parent_id: int) -> Repair:

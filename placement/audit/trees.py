@@ -59,4 +59,4 @@ def _flaw(id_: int, rows: Mapping[int, _Row], root_id: int | None) -> Flaw:
     recorded_row = None if recorded_id is None else rows.get(recorded_id)
     recorded = recorded_row.uuid if recorded_row else recorded_id
     detail = f'its root is recorded as {recorded}, but its parents lead to {rows[root_id].uuid}'
-    return Flaw(uuid, detail, repairs.root(id_))
+    return Flaw(uuid, detail, repairs.root(id_, root_id))
