@@ -20,7 +20,7 @@ _COUNTS = 'placement_counts'
 MULTI_STATEMENTS = 1 << 16
 
 
-class _Step(NamedTuple):
+class _Statement(NamedTuple):
     text: str
     values: tuple[Any, ...]
     judge: Callable[[int], None]
@@ -38,7 +38,7 @@ class Together:
 
     def __init__(self, tx: sa.Connection) -> None:
         self.tx = tx
-        self._steps: list[_Step] = []
+        self._statements: list[_Statement] = []
 
     def add(self, text: str, *values: Any, judge: Callable[[int], None] = _accept) -> None:
         """Have a statement run after those before.
@@ -47,19 +47,19 @@ class Together:
         :param judge: called with the row count; raises what it means if it is not the right one. Those behind may have
             run then.
         """
-        self._steps.append(_Step(text, values, judge))
+        self._statements.append(_Statement(text, values, judge))
 
     def run(self) -> None:
         """Run all of them.
 
         :raises DBError: one failed, and the row counts of those before were right.
         """
-        steps, self._steps = self._steps, []
+        pending, self._statements = self._statements, []
         if not statements.is_mysql(self.tx.dialect):
-            for step in steps:
-                step.judge(statements.run(self.tx, step.text, *step.values).rowcount)
+            for one in pending:
+                one.judge(statements.run(self.tx, one.text, *one.values).rowcount)
         else:
-            self._send(steps, [])
+            self._send(pending, [])
 
     def run_last(self) -> None:
         """Run all of them as the end of the transaction, which has noted all that it changes.
@@ -71,35 +71,35 @@ class Together:
         if not statements.is_mysql(self.tx.dialect):
             self.run()
             return
-        steps, self._steps = self._steps, []
+        pending, self._statements = self._statements, []
         counts: list[int] = []
-        entry = [_Step(text, (), _accept) for text in notes.writer.entry(notes.noted)]
+        entry = [_Statement(text, (), _accept) for text in notes.writer.entry(notes.noted)]
         try:
-            self._send(steps + entry, counts)
+            self._send(pending + entry, counts)
         except (db_exc.DBReferenceError, db_exc.DBDuplicateEntry):
-            if len(counts) < len(steps):
+            if len(counts) < len(pending):
                 raise
             with notes.writer.entering():
                 raise
         notes.writer.entered = notes.entered = bool(entry)
 
-    def _send(self, steps: list[_Step], counts: list[int]) -> None:
-        if not steps:
+    def _send(self, pending: list[_Statement], counts: list[int]) -> None:
+        if not pending:
             return
-        text = '; '.join(step.text for step in steps)
-        values = [value for step in steps for value in step.values]
+        text = '; '.join(one.text for one in pending)
+        values = [value for one in pending for value in one.values]
         try:
             statements.run(self.tx, text, *values, options={_COUNTS: counts})
         except Exception as error:
             if not error_kinds.is_lost(error):
-                _judge(steps, counts)
+                _judge(pending, counts)
             raise
-        _judge(steps, counts)
+        _judge(pending, counts)
 
 
-def _judge(steps: list[_Step], counts: list[int]) -> None:
-    for step, count in zip(steps, counts, strict=False):
-        step.judge(count)
+def _judge(pending: list[_Statement], counts: list[int]) -> None:
+    for one, count in zip(pending, counts, strict=False):
+        one.judge(count)
 
 
 def prepare(engine: sa.Engine) -> None:
