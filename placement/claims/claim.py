@@ -89,7 +89,8 @@ def _take(tx: sa.Connection, consumer_uuid: str) -> holding.Held:
 def replace(db: Database, tx: sa.Connection, claims: Sequence[ConsumerClaim]) -> None:
     """As ``replace_allocations``, as the last part of a transaction of ``db`` that writes other things too.
 
-    What came before must have taken its locks in the order that is told above, and no others.
+    What came before must have taken its locks in the order that is told above, and no others, and not have ended the
+    transaction (``Together.run_last``). A refusal gives the reason that there would be without what came before.
     """
     if len(claims) == 1 and not claims[0].allocations:
         _give_up(tx, claims[0])

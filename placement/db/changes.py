@@ -11,11 +11,12 @@ reads what lies between (``since``).
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import enum
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import sqlalchemy as sa
 
@@ -56,23 +57,33 @@ class Gap(exception.PlacementError):
 
 
 class Unlogged(RuntimeError):
-    """A fault in this program: a transaction changed what is mirrored, and did not say so."""
+    """A fault in this program: a transaction changed what is mirrored, and did not say so in time."""
 
 
 # Written by transactions ---------------------------------------------------------------------------------
 
 
+class EntryWriter(Protocol):
+    """What a transaction writes its entry under: a ``writers.Writer``."""
+
+    entered: bool
+
+    def entry(self, noted: Mapping[int, What]) -> Iterator[str]: ...
+
+    def entering(self) -> contextlib.AbstractContextManager[None]: ...
+
+
 class Notes:
     """What one transaction said that it changed, and which tables it was seen to change.
 
-    ``answered``: the database has answered a statement of it. ``entered``: its entry of the log has been inserted.
-
-    :param writer: the ``writers.Writer`` that the transaction writes its entry under.
+    ``answered``: the database has answered a statement of it. ``ended``: its last statements are being run, so nothing
+    more can be noted. ``entered``: its entry of the log has been inserted.
     """
 
-    def __init__(self, writer: Any = None) -> None:
+    def __init__(self, writer: EntryWriter) -> None:
         self.writer = writer
         self.answered = False
+        self.ended = False
         self.entered = False
         self.noted: dict[int, What] = {}
         self._touched: set[str] = set()
@@ -145,11 +156,14 @@ def _note(tx: sa.Connection, provider_ids: Iterable[int], what: What) -> None:
     notes: Notes | None = tx.get_execution_options().get(_NOTES)
     if notes is None:
         raise Unlogged('Changes can be noted only in a transaction of Database.write.')
+    # Only on MariaDB and MySQL has the entry been inserted by then; the mistake is to show on any database.
+    if notes.ended:
+        raise Unlogged('Changes cannot be noted after the last statements of the transaction.')
     for id_ in provider_ids:
         notes.add(id_, what)
 
 
-def attach(tx: sa.Connection, writer: Any = None) -> Notes:
+def attach(tx: sa.Connection, writer: EntryWriter) -> Notes:
     """Empty notes for a transaction that begins on ``tx``."""
     notes = Notes(writer)
     tx.execution_options(**{_NOTES: notes})

@@ -62,12 +62,13 @@ class Together:
             self._send(pending, [])
 
     def run_last(self) -> None:
-        """Run all of them as the end of the transaction, which has noted all that it changes.
+        """Run all of them as the end of the transaction, which has noted all that it changes: once in a transaction.
 
         :raises DBError: as ``run``.
         :raises Forgotten: of the writer of the log.
         """
         notes = changes.notes_of(self.tx)
+        notes.ended = True
         if not statements.is_mysql(self.tx.dialect):
             self.run()
             return

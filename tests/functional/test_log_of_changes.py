@@ -12,9 +12,10 @@ from oslo_config import cfg
 from placement import deploy
 from placement.claims.request import ConsumerClaim
 from placement.cmd import manage, manage_audit
-from placement.db import changes, tables
+from placement.db import changes, generation, tables
 from placement.db.api import Database, TryAgain
 from placement.db.changes import NO_PROVIDER, What
+from placement.db.together import Together
 from placement.objects.allocation import AllocationList
 from placement.objects.inventory import Inventory
 from placement.objects.resource_class import ResourceClass
@@ -160,6 +161,21 @@ def test_a_write_that_forgets_the_log_fails(db: Database, context: RequestContex
         db.write(lambda tx: tx.execute(tables.traits.insert().values(name='CUSTOM_ONE')))
     assert ResourceProvider.get_by_uuid(context, provider.uuid).name == 'host'
     db.write(lambda tx: tx.execute(rename.where(tables.resource_providers.c.id == -1)))
+
+
+def test_nothing_is_noted_after_the_end(db: Database, context: RequestContext) -> None:
+    """As two parts would that each take themselves for the last one of the transaction."""
+    provider = host(context, 'host')
+
+    def work(tx: sa.Connection) -> None:
+        for _ in range(2):
+            last = Together(tx)
+            generation.bump(last, provider)
+            last.run_last()
+
+    with pytest.raises(changes.Unlogged, match='after the last'):
+        db.write(work)
+    assert ResourceProvider.get_by_uuid(context, provider.uuid).generation == 0
 
 
 def newest(db: Database) -> dict[int, int]:
