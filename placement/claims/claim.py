@@ -1,9 +1,10 @@
 """The claim: writes allocations and moves ``inventories.used`` (api-ref/allocations.md#what-a-write-means).
 
 The order of statements is the order of locks, the same in every transaction: custom resource classes (held, so that
-nobody renames or deletes them), consumers, then providers, then inventories (by provider, then class), then allocation
-rows. So writers to the same provider queue, and none waits in a circle. Allocation rows come earlier where a consumer
-gives up everything: they are guarded by its record, and nobody else waits for them.
+nobody renames or deletes them), projects and users that are new, consumers, then providers, then inventories (by
+provider, then class), then allocation rows. So writers to the same provider queue, and none waits in a circle.
+Allocation rows come earlier where a consumer gives up everything: they are guarded by its record, and nobody else waits
+for them.
 
 Whether there is room is decided by the UPDATE that takes it: its WHERE clause is the rule and its row count the
 verdict, on what is committed at that moment, at every isolation level. Only a refusal reads again, to say which rule
