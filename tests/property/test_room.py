@@ -56,9 +56,10 @@ def _amounts(inventory: InventoryRecord) -> st.SearchStrategy[int]:
 @example(asked=(InventoryRecord(total=1, step_size=room.LARGEST, max_unit=room.LARGEST), room.LARGEST))
 def test_all_faces_of_the_rule_agree(asked: tuple[InventoryRecord, int]) -> None:
     inventory, amount = asked
-    one = inventory.rejection(amount) is None
-    many = list(Stock.of([(0, inventory)]).fitting(amount)) == [0]
-    assert one == many == _fits_in_sql(inventory, amount)
+    reason = inventory.rejection(amount)
+    stock = Stock.of([(0, inventory)])
+    assert (reason is None) == (list(stock.fitting(amount)) == [0]) == _fits_in_sql(inventory, amount)
+    assert [one for one, flags in stock.refused(amount).items() if flags[0]] == ([] if reason is None else [reason])
 
 
 @given(inventory=_inventories, amounts=st.lists(st.integers(1, 24), min_size=1, max_size=4))
