@@ -8,7 +8,7 @@ from oslo_config import cfg
 
 from placement import exception
 from placement.candidates.request import CandidateRequest
-from placement.handlers import candidate_query
+from placement.handlers import candidate_parameters, candidate_query
 from placement.reports import pasted_query
 from placement.web import microversion
 from placement.web.query import BadQuery
@@ -37,7 +37,7 @@ def read(text: str, version: str | None, conf: cfg.ConfigOpts) -> PastedSearch:
     pasted = pasted_query.read(text)
     version = version or pasted.version or microversion.max_version_string()
     numbers = _numbers(version)
-    unknown = pasted_query.unknown(pasted.query, numbers, _numbers(microversion.max_version_string()))
+    unknown = candidate_parameters.unknown(pasted.query, numbers, _numbers(microversion.max_version_string()))
     if unknown:
         raise BadSearch(reason=unknown)
     try:
