@@ -42,6 +42,8 @@ def add(
     A sum that does not grow is allowed on an over-committed inventory; what is only taken away is not checked at all,
     not even for being there (api-ref/allocations.md#room-when-writing).
 
+    :param together: nothing behind this in it may remove inventories: the verdict counts those that are given back, and
+        on MariaDB and MySQL that is after all of it has run.
     :param refuse: called when not all of it fits, to raise; some of it may have been done then.
     """
     if any(amount > room.LARGEST for amounts in new.values() for amount in amounts):
