@@ -33,12 +33,11 @@ def bump(together: Together, provider: KnownProvider) -> None:
     is gone, ``together`` raises ``ConcurrentProviderUpdate``.
     """
     which = (provider.id, provider.generation)
-    together.add(f'{_MOVE} WHERE id = ? AND generation = ?', statements.now(together.tx), *which, judge=judge)
+    together.add(f'{_MOVE} WHERE id = ? AND generation = ?', statements.now(together.tx), *which, check=_expect_one)
     changes.providers(together.tx, [provider.id])
 
 
-def judge(count: int) -> None:
-    """What it means when not one row was changed."""
+def _expect_one(count: int) -> None:
     if count != 1:
         raise exception.ConcurrentProviderUpdate
 

@@ -28,11 +28,12 @@ def batches(values: Sequence[V]) -> Iterator[Sequence[V]]:
         yield values[start : start + BATCH]
 
 
-def held_in_order(tx: sa.Connection, table: sa.Table, which: sa.ColumnElement[bool]) -> sa.ColumnElement[bool]:
-    """The condition of an UPDATE or DELETE of the rows of ``table`` for which ``which``, locked in the order of ``id``.
+def locked_in_order(tx: sa.Connection, table: sa.Table, which: sa.ColumnElement[bool]) -> sa.ColumnElement[bool]:
+    """Return the WHERE clause of an UPDATE or DELETE of the rows for which ``which`` is true, locked in order of
+    ``id``.
 
-    That is the order in which MariaDB and MySQL find them. PostgreSQL promises none unless the rows are locked first.
-    Whether ``which`` still holds is looked at again when the lock is there.
+    MariaDB and MySQL find, and so lock, the rows in that order anyway. PostgreSQL promises no order, so there a
+    subquery locks them first; ``which`` is evaluated once more after that, as it may not be true any more.
     """
     if tx.dialect.name != 'postgresql':
         return which

@@ -49,8 +49,8 @@ def replace(tx: sa.Connection, heard: name_cache.Heard, provider_id: int, uuids:
         if unheard := heard.lacks(batch):
             text, values = statements.insertion_unless_present(tx, 'placement_aggregates', 'uuid', unheard)
             together.add(text, *values)
-        joined = functools.partial(_expect, heard, batch)
-        together.add(_joining(tx.dialect.name, len(batch)), provider_id, moment, *batch, judge=joined)
+        check = functools.partial(_expect, heard, batch)
+        together.add(_joining(tx.dialect.name, len(batch)), provider_id, moment, *batch, check=check)
     try:
         together.run_last()
     except (db_exc.DBReferenceError, db_exc.DBDuplicateEntry) as error:

@@ -191,8 +191,8 @@ def _remove(together: Together, provider: KnownProvider, rows: Sequence[sa.Row[A
         raise exception.InventoryInUse(resource_classes=', '.join(in_use), uuid=provider.uuid)
     for batch in statements.batches([row.id for row in rows]):
         unused = f'id IN ({statements.marks(len(batch))}) AND used = 0'
-        judge = functools.partial(_expect, len(batch))
-        together.add(f'DELETE FROM placement_inventories WHERE {unused}', *batch, judge=judge)  # noqa: S608
+        check = functools.partial(_expect, len(batch))
+        together.add(f'DELETE FROM placement_inventories WHERE {unused}', *batch, check=check)  # noqa: S608
 
 
 def _expect(expected: int, count: int) -> None:

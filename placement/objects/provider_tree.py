@@ -152,7 +152,7 @@ def _lock_roots(tx: sa.Connection, root_ids: Sequence[int]) -> None:
     In order of id, so that two trees that join each other do not wait for each other. An update that changes nothing,
     rather than a lock: it also conflicts at REPEATABLE READ on PostgreSQL.
     """
-    which = _ROOTS if len(root_ids) == 1 else statements.held_in_order(tx, _providers, _ROOTS)
+    which = _ROOTS if len(root_ids) == 1 else statements.locked_in_order(tx, _providers, _ROOTS)
     locked = tx.execute(_unstamped(which).values(root_provider_id=_providers.c.id), {'roots': root_ids})
     if locked.rowcount != len(root_ids):
         raise db_api.TryAgain
