@@ -35,34 +35,38 @@ _WITH_PROVIDER = provider_parts.statement(
 )
 
 
-def replace(tx: sa.Connection, heard: name_cache.Heard, provider_id: int, uuids: Sequence[str]) -> None:
-    """Make ``uuids`` all the aggregates of a provider whose row the transaction has locked; as its last change.
+def replace(tx: sa.Connection, known: name_cache.KnownAggregates, provider_id: int, uuids: Sequence[str]) -> None:
+    """Put a provider into exactly the aggregates ``uuids``, and create those that do not exist.
 
-    :param heard: those of them that it lacks are created, unless they are there.
-    :param uuids: sorted and distinct, so that two requests that introduce the same aggregates meet in one order.
+    The last change of a transaction, which has locked the provider's row.
+
+    :param known: aggregates for which no INSERT is needed; ``uuids`` are added to it.
+    :param uuids: sorted and distinct, so that concurrent requests insert new aggregates in the same order.
+    :raises TryAgain: an audit deleted one of the aggregates meanwhile.
     """
     together = Together(tx)
-    # Whatever was read before may have changed: below microversion 1.19 the generation does not tell.
+    # All are deleted, not only those that were read before: below microversion 1.19 a write does not move the
+    # generation, so nothing shows whether they have changed.
     together.add('DELETE FROM placement_resource_provider_aggregates WHERE resource_provider_id = ?', provider_id)
     moment = statements.now(tx)
     for batch in statements.batches(uuids):
-        if unheard := heard.lacks(batch):
-            text, values = statements.insertion_unless_present(tx, 'placement_aggregates', 'uuid', unheard)
+        if unknown := known.unknown(batch):
+            text, values = statements.insertion_unless_present(tx, 'placement_aggregates', 'uuid', unknown)
             together.add(text, *values)
-        check = functools.partial(_expect, heard, batch)
+        check = functools.partial(_expect, known, batch)
         together.add(_joining(tx.dialect.name, len(batch)), provider_id, moment, *batch, check=check)
     try:
         together.run_last()
     except (db_exc.DBReferenceError, db_exc.DBDuplicateEntry) as error:
-        # An audit on another node of a cluster removed an aggregate that nobody was in.
+        # An audit on another node of a cluster deleted an aggregate that had no providers.
         raise db_api.TryAgain from error
-    heard.add(uuids)
+    known.add(uuids)
 
 
-def _expect(heard: name_cache.Heard, uuids: Sequence[str], joined: int) -> None:
-    if joined != len(uuids):
-        # An audit removed one that nobody was in.
-        heard.forget(uuids)
+def _expect(known: name_cache.KnownAggregates, uuids: Sequence[str], inserted: int) -> None:
+    if inserted != len(uuids):
+        # An audit deleted an aggregate that had no providers.
+        known.forget(uuids)
         raise db_api.TryAgain
 
 

@@ -212,7 +212,7 @@ class ResourceProvider(base.Timestamped):
         :raises ResourceProviderNotFound: there is no such provider.
         """
         wanted = sorted(set(uuids))
-        heard = self._context.db.aggregates
+        known = self._context.db.aggregates
 
         def work(tx: sa.Connection) -> None:
             own_id = generation.bump_unread(tx, self.uuid, self.generation) if bump else self._lock(tx)
@@ -220,7 +220,7 @@ class ResourceProvider(base.Timestamped):
                 if tx.execute(provider_tree.BY_UUID, {'sought': self.uuid}).first() is None:
                     raise exception.ResourceProviderNotFound(uuid=self.uuid)
                 raise exception.ProviderGenerationMismatch
-            aggregate.replace(tx, heard, own_id, wanted)
+            aggregate.replace(tx, known, own_id, wanted)
 
         self._context.db.write(work)
         if bump:
