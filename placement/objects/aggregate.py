@@ -1,4 +1,4 @@
-"""Aggregates: groups of providers that come into being when a provider is put into one."""
+"""Aggregates: groups of providers. An aggregate is created when the first provider is put into it."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ _members = tables.resource_provider_aggregates
 
 
 def get_with_provider(context: Context, uuid: str) -> tuple[provider_parts.Provider, list[str]]:
-    """A provider and the uuids of the aggregates that it is in.
+    """Read a provider and the uuids of its aggregates.
 
+    :param uuid: canonical.
     :raises ResourceProviderNotFound: no such provider.
     """
     provider, rows = provider_parts.read(context, _WITH_PROVIDER, uuid)
@@ -72,7 +73,7 @@ def _expect(known: name_cache.KnownAggregates, uuids: Sequence[str], inserted: i
 
 @functools.lru_cache(maxsize=64)
 def _joining(dialect: str, count: int) -> str:
-    """The statement that puts a provider into ``count`` aggregates, and holds these until the transaction ends."""
+    """The INSERT that puts a provider into ``count`` aggregates. Its shared locks keep audits from deleting them."""
     lock = {'sqlite': '', 'postgresql': ' FOR KEY SHARE'}.get(dialect, ' LOCK IN SHARE MODE')
     return (
         'INSERT INTO placement_resource_provider_aggregates (resource_provider_id, aggregate_id, created_at)'  # noqa: S608

@@ -1,4 +1,7 @@
-"""What hangs on a provider, read along with the provider: one statement, one round trip, one state of the database."""
+"""Reads a provider together with its *parts* (inventories, traits, aggregates, allocations or usages) in one statement.
+
+That takes one round trip, and the generation of the provider and its parts are of one state of the database.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +15,12 @@ from placement.objects.base import Context
 
 _providers = tables.resource_providers
 
-#: The column that tells a part from the one row without parts that a provider has which owns none.
+#: The column that is NULL in the one row of a provider without parts, as the outer join gives it.
 _PART = 'part_id'
 
 
 class Provider(NamedTuple):
-    """What an answer about the parts of a provider says of the provider itself."""
+    """What ``read`` says of the provider itself."""
 
     id: int
     uuid: str
@@ -27,10 +30,10 @@ class Provider(NamedTuple):
 def statement(
     parts: sa.FromClause, owner: sa.ColumnElement[int], order: sa.ColumnElement[int], *columns: sa.ColumnElement[Any]
 ) -> sa.Select[Any]:
-    """What ``read`` runs for what belongs to a provider. Built once, at import.
+    """Make a query for ``read`` of a provider and its parts. To be called once, at import.
 
-    :param parts: tables, joined with one another.
-    :param owner: the column among them that holds the id of the provider.
+    :param parts: a table, or several joined.
+    :param owner: the column of these that has the id of the provider.
     :param order: as for ``beside``.
     :param columns: as for ``beside``.
     """
@@ -40,12 +43,12 @@ def statement(
 def beside(
     parts: sa.FromClause, which: sa.ColumnElement[bool], order: sa.ColumnElement[int], *columns: sa.ColumnElement[Any]
 ) -> sa.Select[Any]:
-    """What ``read`` runs for anything that is read along with a provider.
+    """Make a query for ``read`` of a provider and any other rows.
 
-    :param parts: tables, joined with one another.
-    :param which: selects among them.
-    :param order: what to sort by; never NULL in a part.
-    :param columns: what to select of each part.
+    :param parts: a table, or several joined.
+    :param which: the condition on their rows.
+    :param order: the column to sort by, which is never NULL in ``parts``.
+    :param columns: the columns of ``parts`` to select.
     """
     return (
         sa.select(
@@ -61,13 +64,15 @@ def beside(
 
 
 def read(context: Context, query: sa.Executable, uuid: str, **parameters: Any) -> tuple[Provider, list[sa.Row[Any]]]:
-    """The provider with a canonical ``uuid``, and a row for each of its parts.
+    """Read a provider and its parts.
 
     :param query: made by ``statement`` or ``beside``.
-    :param parameters: what ``query`` has parameters for beyond the uuid.
-    :raises ResourceProviderNotFound: there is none.
+    :param uuid: canonical.
+    :param parameters: values of further bind parameters of ``query``.
+    :returns: the provider, and a row with the columns of ``query`` for each part.
+    :raises ResourceProviderNotFound: there is no such provider.
     """
-    # No provider has a uuid that no database can hold.
+    # No provider has a uuid that cannot be stored.
     rows = context.db.ask(query, {'owner_uuid': uuid, **parameters}) if statements.storable(uuid) else []
     if not rows:
         raise exception.ResourceProviderNotFound(uuid=uuid)
