@@ -1,1 +1,1 @@
-"""Checks of what the database holds, and their repairs."""
+"""Checks of the data in the database, and their repairs."""

@@ -1,7 +1,7 @@
-"""What can be wrong in the database, and how each thing is put right.
+"""The checks of an audit: each finds rows that contradict one another, with the repair where there is one.
 
-Each check is one statement whatever the number of rows. Each repair is a transaction of its own that looks again, under
-a lock, before it changes anything; so both are safe while the service runs.
+Each check is one statement, whatever the number of rows. Each repair is a transaction of its own, which reads again
+under a lock before it changes anything. So both are safe while the service runs.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _aggregates, _members = tables.placement_aggregates, tables.resource_provider_ag
 class Finding:
     """One thing that is wrong.
 
-    ``subject`` says which, by uuid and names; ``detail`` says what is and what should be. ``repair`` puts it right in a
-    transaction, or leaves it alone if it is right by then; None where only a person can decide.
+    ``subject`` identifies it: kind of object to uuid or name. ``detail`` says what is wrong with it. ``repair`` is for
+    ``Database.write`` and does nothing if it is right by then; None if only a person can decide what to do.
     """
 
     subject: Mapping[str, Any]
@@ -43,7 +43,7 @@ Check = Callable[[sa.Connection, cfg.ConfigOpts], Iterator[Finding]]
 
 
 def find(db: Database, conf: cfg.ConfigOpts, kind: str) -> list[Finding]:
-    """What one check finds.
+    """Make one check and return what it finds.
 
     :param kind: a key of ``CHECKS``.
     """
@@ -52,7 +52,7 @@ def find(db: Database, conf: cfg.ConfigOpts, kind: str) -> list[Finding]:
 
 
 def repair(db: Database, finding: Finding) -> None:
-    """Put one finding right, if that can be done without a person and other writers let it."""
+    """Repair one finding, if it has a repair and other writers are not always in the way; then set its ``repaired``."""
     if finding.repair is not None:
         with contextlib.suppress(exception.ConcurrentProviderUpdate):
             db.write(finding.repair)
@@ -63,7 +63,6 @@ def repair(db: Database, finding: Finding) -> None:
 
 
 def _wrong_usage(tx: sa.Connection, _conf: cfg.ConfigOpts) -> Iterator[Finding]:
-    """``inventories.used`` is the sum of the allocations."""
     for row in tx.execute(_inventory_rows(tables.HELD.label('held')).where(_inventories.c.used != tables.HELD)):
         detail = f'recorded as used: {row.used}; sum of the allocations: {row.held}'
         yield Finding(_subject(row), detail, repairs.usage(row.id))
@@ -120,14 +119,13 @@ def _over_committed(tx: sa.Connection, _conf: cfg.ConfigOpts) -> Iterator[Findin
 
 
 def _broken_units(tx: sa.Connection, _conf: cfg.ConfigOpts) -> Iterator[Finding]:
-    """Every allocation obeys the unit rules of its inventory as they are now."""
     inv = _inventories.c
     of_same = sa.and_(
         inv.resource_provider_id == _allocations.c.resource_provider_id,
         inv.resource_class_id == _allocations.c.resource_class_id,
     )
     used = _allocations.c.used
-    # Not every database divides by 0.
+    # PostgreSQL fails on a division by 0; by NULL the result is NULL.
     units = SimpleNamespace(
         min_unit=inv.min_unit, max_unit=inv.max_unit, step_size=sa.func.nullif(inv.step_size, 0, type_=sa.Integer)
     )
@@ -155,7 +153,8 @@ def _orphaned_aggregate(tx: sa.Connection, _conf: cfg.ConfigOpts) -> Iterator[Fi
         yield Finding({'aggregate': row.uuid}, 'an aggregate without providers', repairs.aggregate(row.id))
 
 
-#: In the order in which they are made and repaired: what is deleted first cannot count as used later.
+#: In the order in which checks and repairs are made: allocations are deleted before consumers without allocations are
+#: looked for, and before ``wrong_usage`` adds allocations up.
 CHECKS: Mapping[str, Check] = {
     'broken_tree': _broken_tree,
     'allocation_without_provider': _allocation_without_provider,
@@ -169,7 +168,7 @@ CHECKS: Mapping[str, Check] = {
 }
 
 
-# The rows they look at -----------------------------------------------------------------------------------
+# Queries of the checks -----------------------------------------------------------------------------------
 
 
 def _inventory_rows(*more: sa.ColumnElement[Any]) -> sa.Select[Any]:
@@ -196,7 +195,7 @@ def _allocation_rows(
 
 
 def _subject(row: Any) -> dict[str, Any]:
-    """What an inventory or an allocation is about; the provider and the class may be gone."""
+    """The ``subject`` of a row of an inventory or an allocation, whose provider and class may not exist."""
     about = {
         'resource_provider': row.uuid or f'number {row.resource_provider_id}',
         'resource_class': row.name or f'number {row.resource_class_id}',

@@ -1,4 +1,4 @@
-"""The repairs that an audit can make. Each is made for one thing, looks again, and changes it only if need be."""
+"""The repairs of an audit. Each corrects one thing in one transaction: it reads it again, under a lock, before."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ _aggregates, _members, _providers = (
     tables.resource_providers,
 )
 
+#: The ``work`` of ``Database.write``.
 Repair = Callable[[sa.Connection], None]
 
 
 def usage(inventory_id: int) -> Repair:
-    """Record as used what the allocations of one inventory add up to."""
+    """Set ``used`` of one inventory to the sum of its allocations."""
 
     def mend(tx: sa.Connection) -> None:
-        # Whoever changes allocations also moves this row by the difference before the commit. So with it locked the sum
-        # that is read next holds those who moved it before, and who comes later moves it from there.
+        # Each transaction that changes allocations of this inventory also updates its row. While that is locked none
+        # can be committed, so the sum of what is committed does not change.
         row = tx.execute(sa.select(_inventories).where(_inventories.c.id == inventory_id).with_for_update()).first()
         if row is None:
             return
@@ -45,7 +46,7 @@ def usage(inventory_id: int) -> Repair:
 
 
 def allocation_without_provider(allocation_id: int) -> Repair:
-    """Delete an allocation on a provider that is gone, which nobody can see or give up any more."""
+    """Delete an allocation on a provider that does not exist."""
 
     def mend(tx: sa.Connection) -> None:
         provider = sa.exists().where(_providers.c.id == _allocations.c.resource_provider_id)
@@ -55,7 +56,10 @@ def allocation_without_provider(allocation_id: int) -> Repair:
 
 
 def consumer(uuid: str, project_id: str, user_id: str) -> Repair:
-    """Give allocations the record of their consumer (api-ref/allocations.md#project-and-user says whose it is)."""
+    """Insert the missing row of a consumer that has allocations (api-ref/allocations.md#project-and-user).
+
+    :param project_id: external id, as is ``user_id``.
+    """
 
     def mend(tx: sa.Connection) -> None:
         projects, users = owners.ensure(tx, {project_id}, {user_id})
@@ -71,7 +75,8 @@ def idle_consumer(consumer_id: int, uuid: str) -> Repair:
     """Delete a consumer that holds nothing."""
 
     def mend(tx: sa.Connection) -> None:
-        # A claim changes the consumer's row before it adds allocations, so with it locked there will be none.
+        # A claim updates the row of the consumer before it inserts allocations. So while it is locked there will be
+        # none.
         tx.execute(sa.select(_consumers.c.id).where(_consumers.c.id == consumer_id).with_for_update())
         if tx.scalar(sa.select(_allocations.c.id).where(_allocations.c.consumer_id == uuid).limit(1)) is None:
             tx.execute(_consumers.delete().where(_consumers.c.id == consumer_id))
@@ -94,13 +99,13 @@ def aggregate(aggregate_id: int) -> Repair:
 
 
 def root(provider_id: int, root_id: int) -> Repair:
-    """Record ``root_id``, which the parents lead to, as the root of a provider.
+    """Set the root of a provider to ``root_id``, which its parents lead to.
 
     The repair raises ``ConcurrentProviderUpdate`` when they no longer do.
     """
 
     def mend(tx: sa.Connection) -> None:
-        # Nothing but the topmost provider can get a parent, and with its row locked it does not.
+        # The API gives a parent to roots only, so while the root is locked it stays the root of this provider.
         at_top = sa.select(_providers.c.id).where(_providers.c.id == root_id, _providers.c.parent_provider_id.is_(None))
         if tx.scalar(at_top.with_for_update()) is None:
             raise exception.ConcurrentProviderUpdate
@@ -115,7 +120,7 @@ def root(provider_id: int, root_id: int) -> Repair:
 
 
 def parent(provider_id: int, gone_parent_id: int) -> Repair:
-    """Make a provider whose parent is gone a root."""
+    """Make a provider a root whose parent does not exist."""
 
     def mend(tx: sa.Connection) -> None:
         tx.execute(

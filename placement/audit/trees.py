@@ -1,4 +1,4 @@
-"""What can be wrong with provider trees: parents that are gone or go round, roots that do not follow from them."""
+"""Checks provider trees: parents that do not exist or form a loop, and recorded roots that do not match the parents."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _providers = tables.resource_providers
 
 @dataclasses.dataclass(frozen=True)
 class Flaw:
-    """One provider that is not where it says it is. ``repair`` is None where only a person can decide."""
+    """What is wrong with the parent or root of one provider. ``repair`` is None if only a person can decide."""
 
     uuid: str
     detail: str
@@ -24,7 +24,7 @@ class Flaw:
 
 
 def flaws(tx: sa.Connection) -> Iterator[Flaw]:
-    """Everything wrong with the trees, from one look at the identifiers of all providers."""
+    """Find everything that is wrong with the trees, in one statement that reads the ids of all providers."""
     columns = _providers.c
     query = sa.select(columns.id, columns.uuid, columns.parent_provider_id, columns.root_provider_id)
     found = tx.execute(query.order_by(columns.id)).all()
@@ -33,7 +33,7 @@ def flaws(tx: sa.Connection) -> Iterator[Flaw]:
     wrong = [id_ for id_, _, parent_id, root_id in found if root_of[id_] != root_id or _is_lost(parent_id, parents)]
     if wrong:
         rows = {id_: _Row(*columns) for id_, *columns in found}
-        # Those without their parent first: the roots of what is below them follow once they are roots themselves.
+        # Those without their parent first: the repair makes them roots, which the repairs of those below them rely on.
         wrong.sort(key=lambda id_: not _is_lost(parents[id_], parents))
         yield from (_flaw(id_, rows, root_of[id_]) for id_ in wrong)
 
@@ -49,7 +49,7 @@ def _is_lost(parent_id: int | None, parents: Mapping[int, int | None]) -> bool:
 
 
 def _flaw(id_: int, rows: Mapping[int, _Row], root_id: int | None) -> Flaw:
-    """What is wrong with a provider whose parents lead to ``root_id``, or form a loop when that is None."""
+    """What is wrong with a provider whose parents lead to ``root_id``, or to a loop if that is None."""
     uuid, parent_id, recorded_id = rows[id_]
     if parent_id is not None and parent_id not in rows:
         detail = f'its parent, provider number {parent_id}, is gone'

@@ -1,8 +1,10 @@
-"""The candidate search: pure Python over plain rows, without SQL, HTTP or configuration.
+"""The candidate search: pure Python over plain data, without SQL, HTTP or configuration.
 
-``request`` says what is asked, ``providers`` what is there, ``sites`` where candidates are built, ``parts`` what one
-provider must satisfy, ``slots`` who may take which part at one anchor, ``collective`` which traits these can add up to,
-``refutation`` sees what cannot be, ``walk`` places the parts, ``search`` is the pipeline from sites to candidates,
-``budget`` and ``size`` bound it and ``sharing`` tells which sharing providers reach an anchor. ``reasons`` names why
-something was turned down.
+The rules are in api-ref/candidate-search.md. In the order in which a search uses them: ``request`` is what the caller
+asks for, ``providers`` the data that it is compared with, ``parts`` the request divided into what one provider has to
+take as a whole. ``sharing`` tells which sharing providers reach an anchor, ``sites`` are the places where candidates
+are built. ``slots`` finds the providers that could take each part at one anchor, ``collective`` checks the traits that
+the unnumbered group requires of all its providers together, ``refutation`` shows early that not all parts can be
+placed, and ``walk`` places them. ``search`` is the pipeline of all that, ``budget`` and ``size`` bound it, and
+``reasons`` are the reasons for which providers and combinations are rejected.
 """

@@ -1,7 +1,7 @@
-"""What one search may spend, counted in steps so that equal searches end equally, and which of its bounds it met.
+"""The bounds of one search. Work is counted in steps, not in seconds, so that equal searches have equal results.
 
-A step is a small piece of work: one class of one provider looked at for one part of the request, one amount placed or
-remembered, one set of traits tried.
+A step is a small piece of work: to compare one class of one provider with one part of the request, to place or remember
+one amount, to try one set of traits.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ import enum
 import sys
 from dataclasses import dataclass, field
 
-#: How many amounts and sets of traits one search may remember to save itself work. Beyond it the search is slower, not
-#: wrong.
+#: How many amounts and sets of traits one search remembers in order not to try them again. Beyond that the search takes
+#: more steps, with the same result.
 _MOST_REMEMBERED = 500_000
 
 
 class Bound(enum.Enum):
-    """One bound of a search; the value is a word for it."""
+    """One bound of a search; the value is its label in the metrics."""
 
     TREE_STEPS = 'tree_steps'
     REQUEST_STEPS = 'request_steps'
@@ -25,16 +25,16 @@ class Bound(enum.Enum):
 
 
 class OutOfSteps(Exception):
-    """A tree, or the whole request, has had all the steps that it may take."""
+    """The steps of a tree, or of the whole request, are used up."""
 
 
 @dataclass
 class Budget:
-    """The bounds of one search, and what is spent. By default there are no bounds.
+    """The bounds of one search, and how much of them is used. By default there are no bounds.
 
-    ``steps`` are those of the whole request, ``tree_steps`` those that one tree may take without finding a candidate,
-    or a further one. ``candidates`` is how many are looked at, ``size`` what an answer may hold (as ``Size`` counts
-    it). ``met`` are the bounds without which the answer might hold more.
+    ``steps`` is for the whole request, ``tree_steps`` for one tree since its last candidate. ``candidates`` is the most
+    that are found, ``size`` the most that an answer holds, as ``size.Size`` counts it. ``spent`` are the steps so far.
+    ``met`` are the bounds that ended the search, if only of one tree, or shortened the answer.
     """
 
     candidates: int = sys.maxsize
@@ -47,7 +47,7 @@ class Budget:
 
     @property
     def exhausted(self) -> bool:
-        """Whether no steps are left for the request."""
+        """Whether the steps of the request are used up."""
         return self.spent > self.steps
 
 
@@ -59,13 +59,15 @@ class Meter:
     def __init__(self, budget: Budget) -> None:
         self._budget = budget
         self._remembered = 0
-        #: The steps since the tree gave a candidate.
+        #: The steps since the last candidate of the tree.
         self.fruitless = 0
 
     def prepare(self, steps: int) -> None:
-        """Count ``steps`` of finding out who could take what, which the request pays for: there are no surprises in it.
+        """Count ``steps`` of finding out which providers could take which part.
 
-        :raises OutOfSteps: the request has none left.
+        They count for the request only, as their number depends on nothing but the number of providers and parts.
+
+        :raises OutOfSteps: the steps of the request are used up.
         """
         budget = self._budget
         budget.spent += steps
@@ -74,9 +76,9 @@ class Meter:
             raise OutOfSteps
 
     def spend(self, steps: int) -> None:
-        """Count ``steps`` of the search.
+        """Count ``steps`` of placing parts, for the request and for the tree.
 
-        :raises OutOfSteps: the tree or the request has none left.
+        :raises OutOfSteps: the steps of the tree or of the request are used up.
         """
         budget = self._budget
         budget.spent += steps
@@ -89,7 +91,7 @@ class Meter:
             raise OutOfSteps
 
     def remember(self, items: int) -> bool:
-        """Say whether there is room to remember so many ``items``, and count them if so."""
+        """Return whether so many ``items`` may be remembered, and count them if so."""
         if self._budget.remembered + items > _MOST_REMEMBERED:
             return False
         self._budget.remembered += items
@@ -97,6 +99,6 @@ class Meter:
         return True
 
     def forget(self) -> None:
-        """Give back the room of all that was remembered."""
+        """Subtract the items of this tree, which are not remembered any more."""
         self._budget.remembered -= self._remembered
         self._remembered = 0

@@ -1,8 +1,7 @@
 """The traits that the unnumbered group requires of all its providers together.
 
-The rule is api-ref/candidate-search.md#the-unnumbered-group.
-
-A set of traits is a number here, with one bit for each trait that the group requires.
+The rule is api-ref/candidate-search.md#the-unnumbered-group. A set of traits is an integer here, with one bit for each
+trait that the group requires.
 """
 
 from __future__ import annotations
@@ -11,33 +10,33 @@ from collections.abc import Iterable, Sequence
 
 from placement.candidates.budget import Meter
 
-#: How many sets one question may try.
+#: How many sets one call of ``Later.can_bring`` may try.
 _MOST = 10000
 
 
 class Traits:
-    """The required traits, and which bit stands for which."""
+    """The required traits, each with its bit."""
 
     def __init__(self, wanted: Iterable[str]) -> None:
         self._bits = {name: 1 << number for number, name in enumerate(sorted(wanted))}
-        #: All of them.
+        #: The set of all required traits.
         self.all = (1 << len(self._bits)) - 1
 
     def __bool__(self) -> bool:
         return self.all != 0
 
     def of(self, names: Iterable[str]) -> int:
-        """Return the set of those of ``names`` that are wanted."""
+        """Return the set of those of ``names`` that are required."""
         return sum([self._bits[name] for name in self._bits.keys() & names])
 
 
 class Later:
-    """What the slots of the unnumbered group that are placed later can bring, one option of each slot.
+    """The slots of the unnumbered group that come after a slot, and the required traits that their providers have.
 
-    Without it, a walk would place every combination of providers before it sees that their traits do not add up.
+    With it a walk sees early that the traits of no combination of providers will do, instead of placing each of them.
 
-    ``choices`` holds for each of these slots the sets of wanted traits that its options have, ``combinations`` is how
-    often one can be taken of each, if that is not more than ``_MOST``.
+    :param choices: for each of these slots, the sets of required traits that the providers have which could take it.
+    :param combinations: how many combinations of one set of each slot there are; anything above ``_MOST`` for more.
     """
 
     def __init__(self, choices: Sequence[frozenset[int]] = (), combinations: int = 1) -> None:
@@ -46,13 +45,17 @@ class Later:
         self._known: dict[int, bool] = {}
 
     def preceded_by(self, choice: frozenset[int]) -> Later:
-        """Return the same preceded by one more slot, whose options have these sets."""
+        """Return the same with one more slot in front, whose providers have the sets ``choice``."""
         if not any(choice):
             return self
         return Later((choice, *self._choices), min(self._combinations * len(choice), _MOST + 1))
 
     def can_bring(self, missing: int, meter: Meter) -> bool:
-        """Whether the traits in ``missing`` can still come. True, too, where finding out would take too long."""
+        """Whether the slots can bring all traits of ``missing``. Also true if it would take too long to find out.
+
+        :param missing: a set of required traits.
+        :raises OutOfSteps: the steps of the tree or of the request are used up.
+        """
         if not missing:
             return True
         answer = self._known.get(missing)
@@ -75,7 +78,11 @@ class Later:
         return _add_up(choices, missing, meter)
 
     def _without_excluded(self, missing: int, meter: Meter) -> Sequence[frozenset[int]] | None:
-        """Drop the options that cannot be, because a slot alone can bring a trait. None when a trait cannot come."""
+        """Return the choices without sets that cannot be part of a solution; None if there is no solution.
+
+        If a trait can be brought by one slot only, that slot has to choose a set with it. Repeated until nothing
+        changes.
+        """
         choices = [frozenset([one & missing for one in choice]) for choice in self._choices]
         while True:
             meter.spend(sum(map(len, choices)))
@@ -99,7 +106,7 @@ class Later:
 
 
 def _add_up(choices: Sequence[frozenset[int]], missing: int, meter: Meter) -> bool:
-    """Whether one set out of each choice can be ``missing`` together. True, too, where that would take too long."""
+    """Whether one set of each choice can make up ``missing``. Also true if it would take too long to find out."""
     reachable = {missing}
     tried = 0
     for choice in choices:

@@ -1,4 +1,4 @@
-"""The compiled request: the parts that one provider each must take, and what that provider has to satisfy."""
+"""The compiled request: its parts, each of which one provider has to take, and what that provider has to satisfy."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from placement.candidates.request import CandidateRequest, RequestGroup
 
 @dataclass(frozen=True)
 class Part:
-    """What goes to one provider: a numbered group whole, or one class of the unnumbered group.
+    """What one provider has to take: a whole numbered group, or one class of the unnumbered group.
 
-    Steps that ask for the same are equal, whatever the number of their group.
+    ``resources`` are pairs of class name and amount; the other fields are those of ``RequestGroup``. ``group`` is its
+    suffix, and does not count when parts are compared: parts that ask for the same are equal.
     """
 
     group: str = field(compare=False)
@@ -26,14 +27,14 @@ class Part:
 
     @property
     def size(self) -> int:
-        """A rough measure of how much it takes."""
+        """The sum of the amounts: a rough measure, to sort by."""
         return sum(amount for _, amount in self.resources)
 
     def rejection(self, provider: Provider, root: Provider | None) -> Reason | None:
         """Return why ``provider`` cannot take this part, None when it can.
 
-        ``root`` is the root of the anchor's tree when the provider belongs to it, None for a sharing provider of
-        another tree: only tree members of the unnumbered group pass by their root's aggregates.
+        :param root: the root of the anchor's tree if the provider is in that tree; None for a sharing provider of
+            another tree. For a part of the unnumbered group the aggregates of the root count, too.
         """
         for name, amount in self.resources:
             inventory = provider.inventories.get(name)
@@ -49,15 +50,15 @@ class Part:
         return None
 
     def _is_member(self, provider: Provider, root: Provider | None) -> bool:
-        judged = [provider] if self.numbered or root is None else [provider, root]
-        return any(all(not any_of.isdisjoint(one.aggregates) for any_of in self.member_of) for one in judged)
+        alternatives = [provider] if self.numbered or root is None else [provider, root]
+        return any(all(not any_of.isdisjoint(one.aggregates) for any_of in self.member_of) for one in alternatives)
 
 
 @dataclass(frozen=True)
 class CompiledRequest:
     """A request, compiled once for all anchors.
 
-    ``collective`` are the traits that the unnumbered group requires, ``traits`` the same as sets of bits.
+    ``collective`` are the traits that the unnumbered group requires, ``traits`` the same with a bit for each.
     """
 
     parts: tuple[Part, ...]
@@ -68,7 +69,7 @@ class CompiledRequest:
 
 
 def compile_request(request: CandidateRequest) -> CompiledRequest:
-    """Turn request groups into parts."""
+    """Divide the groups of ``request`` into parts."""
     unnumbered = [group for group in request.groups if not group.use_same_provider]
     collective: frozenset[str] = frozenset().union(*(group.required for group in unnumbered))
     return CompiledRequest(
@@ -84,5 +85,5 @@ def _parts(group: RequestGroup) -> list[Part]:
     resources = tuple(group.resources.items())
     if group.use_same_provider:
         return [Part(group.suffix, resources, group.required, group.forbidden, group.member_of, True)]
-    # Required traits of the unnumbered group are collective: no single provider has to have them.
+    # Traits that the unnumbered group requires are those of all its providers together; no part requires them.
     return [Part(group.suffix, (one,), frozenset(), group.forbidden, group.member_of, False) for one in resources]

@@ -1,4 +1,4 @@
-"""What is there: providers, their inventories and trees as plain rows."""
+"""The data that a search works on: providers with their inventories, and anchors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from placement.candidates.reasons import Reason
 
 
 class InventoryRecord(NamedTuple):
-    """One inventory record. ``used`` is what all consumers hold of it together."""
+    """One inventory. ``used`` is the sum of the allocations of all consumers."""
 
     total: int
     reserved: int = 0
@@ -23,16 +23,16 @@ class InventoryRecord(NamedTuple):
 
     @property
     def capacity(self) -> int:
-        """What can be handed out in all, truncated towards zero."""
+        """How much may be used in all, truncated towards zero."""
         return room.capacity(self)
 
     @property
     def headroom(self) -> int:
-        """The most that one candidate may take: what is left, or ``max_unit`` when that is less."""
+        """The most that the sum of the groups of one candidate may be: what is left, and at most ``max_unit``."""
         return min(self.capacity - self.used, self.max_unit)
 
     def rejection(self, amount: int) -> Reason | None:
-        """Return the part of the room rule that ``amount`` breaks, or None when there is room for it."""
+        """Return the first rule that ``amount`` breaks, None when there is room for it (api-ref/capacity.md#room)."""
         if amount > self.max_unit:
             return Reason.ABOVE_MAX_UNIT
         if amount < self.min_unit:
@@ -46,10 +46,10 @@ class InventoryRecord(NamedTuple):
 
 @dataclass(eq=False)
 class Provider:
-    """One resource provider, with what the request can ask about.
+    """One resource provider.
 
-    ``inventories`` is keyed by class name, ``traits`` holds trait names, ``aggregates`` the uuids of its aggregates (at
-    least those that the request names). Two objects may stand for one provider; ``id`` tells.
+    ``inventories`` is by class name, ``traits`` are names, ``aggregates`` uuids (at least those that the request
+    names). There may be several objects of one provider: compare ``id``.
     """
 
     __slots__ = ('aggregates', 'id', 'inventories', 'parent_id', 'root_id', 'traits', 'uuid')
@@ -64,10 +64,11 @@ class Provider:
 
 
 class Anchor(NamedTuple):
-    """Where a candidate is built: one tree, root first, and the sharing providers of other trees that reach it.
+    """Where a candidate is built: the providers of one tree, root first, and the sharing providers that reach its root.
 
-    A *bridge* has no tree of its own. It is there because several sharing providers, which no aggregate has in common,
-    reach the same root: together they may serve a request to which that root's tree adds nothing.
+    A candidate at an anchor with a tree uses at least one provider of the tree. So there are also anchors whose
+    ``tree`` is empty, called *bridges*: sharing providers which together reach some root, though they are in different
+    aggregates, and so may serve a request together without that root's tree.
     """
 
     tree: tuple[Provider, ...]

@@ -1,4 +1,4 @@
-"""Why something was turned down: constants to count with, words only for whoever prints them."""
+"""The reasons for which a search rejects providers and combinations: constants, made into text only to be printed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import Counter
 
 
 class Reason(enum.Enum):
-    """One rule that a provider or a placement broke; the value is the text to print."""
+    """One rule that a provider or a combination breaks; the value is the text that ``explain`` prints."""
 
     NO_INVENTORY = 'has no inventory of the class'
     NO_CAPACITY = 'has not enough left'
@@ -28,7 +28,7 @@ class Reason(enum.Enum):
 
     @property
     def between_groups(self) -> bool:
-        """Whether it is about parts of the request that do not go together, not about one provider alone."""
+        """Whether it is about parts of the request that do not fit together, not about one provider and one part."""
         return self not in _ABOUT_ONE_PROVIDER
 
 
@@ -45,5 +45,5 @@ _ABOUT_ONE_PROVIDER = frozenset(
     }
 )
 
-#: How often each rule turned something down, by group suffix ('' is the unnumbered group).
+#: How often each reason was met, by group suffix ('' is the unnumbered group) and reason.
 Rejections = Counter[tuple[str, Reason]]

@@ -1,7 +1,6 @@
-"""Shows cheaply that slots cannot all be placed, where a walk would try every combination first.
+"""Shows in few steps that not all slots can be placed, where a walk would try every combination to find out.
 
-Each test is a condition that every complete placement meets, so what is refuted is impossible. What is not refuted may
-be impossible all the same.
+Each test is a necessary condition: slots that fail one cannot be placed; slots that pass all may still be impossible.
 """
 
 from __future__ import annotations
@@ -16,15 +15,17 @@ from placement.candidates.budget import Meter
 from placement.candidates.reasons import Reason
 from placement.candidates.slots import Options, Providers, Slot
 
-#: How many options all tests of one anchor may look at. Beyond it they find nothing more.
+#: How many options the tests of one anchor may look at. Then they are ended without a result.
 _MOST = 50000
 
 
 class _TooLong(Exception):
-    """It would take too long to tell."""
+    """The tests have looked at ``_MOST`` options."""
 
 
 class _Effort:
+    """Counts the options that were looked at."""
+
     def __init__(self, meter: Meter) -> None:
         self._left = _MOST
         self._meter = meter
@@ -37,8 +38,8 @@ class _Effort:
 
 
 @dataclass(frozen=True)
-class _Asking:
-    """A slot that asks for ``amount`` of the class in question."""
+class _Demand:
+    """What a slot asks for of one class, and the positions of the providers that could take the slot."""
 
     amount: int
     options: Options
@@ -46,9 +47,9 @@ class _Asking:
 
 
 def refute(slots: Sequence[Slot], providers: Providers, meter: Meter) -> Reason | None:
-    """Return why ``slots`` cannot all be placed on ``providers``, None when there is no telling.
+    """Return why ``slots`` cannot all be placed on ``providers``; None if they perhaps can.
 
-    :raises OutOfSteps: ``meter`` says that it takes too long.
+    :raises OutOfSteps: the steps of the tree or of the request are used up.
     """
     names = [name for slot in slots for name, _ in slot.part.resources]
     if len(set(names)) == len(names) and sum(slot.isolated for slot in slots) < 2:
@@ -62,22 +63,23 @@ def refute(slots: Sequence[Slot], providers: Providers, meter: Meter) -> Reason 
 def _refute(slots: Sequence[Slot], providers: Providers, effort: _Effort) -> Reason | None:
     isolated = [slot.options for slot in slots if slot.isolated]
     contested = list(_contested(slots))
-    rooms = [_rooms(name, asking, providers, effort) for name, asking in contested]
-    for (_, asking), room in zip(contested, rooms, strict=True):
-        if sum(one.amount for one in asking) > sum(room.values()):
+    rooms = [_rooms(name, demands, providers, effort) for name, demands in contested]
+    for (_, demands), room in zip(contested, rooms, strict=True):
+        if sum(one.amount for one in demands) > sum(room.values()):
             return Reason.TOO_LITTLE_IN_ALL
     if len(isolated) > 1 and not _all_served(isolated, dict.fromkeys(itertools.chain(*isolated), 1), effort):
         return Reason.TOO_FEW_PROVIDERS
-    for (_, asking), room in zip(contested, rooms, strict=True):
-        if not _large_ones_fit(asking, room, effort):
+    for (_, demands), room in zip(contested, rooms, strict=True):
+        if not _large_ones_fit(demands, room, effort):
             return Reason.TOO_FEW_WITH_ROOM
     return None
 
 
 def isolation_fails(slots: Sequence[Slot], taken: Collection[int], meter: Meter) -> bool:
-    """Say whether the isolated ones of ``slots`` cannot each have a provider of its own besides those ``taken``.
+    """Return whether there are too few providers for the isolated ones of ``slots`` to have one each.
 
-    :raises OutOfSteps: ``meter`` says that it takes too long.
+    :param taken: the positions of providers that are not free any more.
+    :raises OutOfSteps: the steps of the tree or of the request are used up.
     """
     effort = _Effort(meter)
     try:
@@ -89,40 +91,40 @@ def isolation_fails(slots: Sequence[Slot], taken: Collection[int], meter: Meter)
         return False
 
 
-def _contested(slots: Sequence[Slot]) -> Iterator[tuple[str, list[_Asking]]]:
-    """Yield the classes that several slots name, with these slots, the smallest amount first."""
-    naming: defaultdict[str, list[_Asking]] = defaultdict(list)
+def _contested(slots: Sequence[Slot]) -> Iterator[tuple[str, list[_Demand]]]:
+    """Yield each class that several slots name, with what these ask for, the smallest amount first."""
+    naming: defaultdict[str, list[_Demand]] = defaultdict(list)
     for slot in slots:
         for name, amount in slot.part.resources:
-            naming[name].append(_Asking(amount, slot.options, slot.isolated))
-    for name, asking in naming.items():
-        if len(asking) > 1:
-            asking.sort(key=lambda one: one.amount)
-            yield name, asking
+            naming[name].append(_Demand(amount, slot.options, slot.isolated))
+    for name, demands in naming.items():
+        if len(demands) > 1:
+            demands.sort(key=lambda one: one.amount)
+            yield name, demands
 
 
-def _rooms(name: str, asking: Sequence[_Asking], providers: Providers, effort: _Effort) -> dict[int, int]:
-    """Return what is left of a class on each provider that could serve any of the slots."""
-    different = {id(one.options): one.options for one in asking}.values()
+def _rooms(name: str, demands: Sequence[_Demand], providers: Providers, effort: _Effort) -> dict[int, int]:
+    """Return the headroom of a class, by position, on each provider that could take any of the slots."""
+    different = {id(one.options): one.options for one in demands}.values()
     effort.spend(sum(map(len, different)))
     positions = set().union(*different)
     return {position: providers[position].inventories[name].headroom for position in positions}
 
 
-def _large_ones_fit(asking: Sequence[_Asking], room: Mapping[int, int], effort: _Effort) -> bool:
-    """Say whether the slots from some amount upwards can be spread so that no provider gets more of them than it could.
+def _large_ones_fit(demands: Sequence[_Demand], room: Mapping[int, int], effort: _Effort) -> bool:
+    """Return whether, for each amount, the slots with at least that amount can be distributed over the providers.
 
-    That is the pigeonhole principle when no two of them fit together on any provider.
+    A provider gets at most as many of them as fit when the smallest are taken first.
     """
-    amounts = [one.amount for one in asking]
+    amounts = [one.amount for one in demands]
     sums = list(itertools.accumulate(amounts, initial=0))
     for first, amount in enumerate(amounts):
         if first and amount == amounts[first - 1]:
             continue
-        large = asking[first:]
+        large = demands[first:]
         together = sum(not one.isolated for one in large) + any(one.isolated for one in large)
         effort.spend(len(room))
-        # A provider takes at most as many as it could of the smallest ones.
+        # By position, how many of the large ones fit at most.
         most = {
             position: min(bisect_right(sums, sums[first] + left) - 1 - first, together)
             for position, left in room.items()
@@ -133,9 +135,12 @@ def _large_ones_fit(asking: Sequence[_Asking], room: Mapping[int, int], effort: 
 
 
 def _all_served(wanted: Sequence[Options], most: Mapping[int, int], effort: _Effort) -> bool:
-    """Say whether each slot can get one of the positions that it wants, none being given to more than ``most`` slots.
+    """Return whether each slot can get one of its options, so that no position has more than ``most`` slots.
 
-    A bipartite matching, grown one augmenting path at a time.
+    A bipartite matching, made with augmenting paths.
+
+    :param wanted: the options of each slot.
+    :param most: the number of slots that a position can have.
     """
     different = {id(options): options for options in wanted}.values()
     effort.spend(sum(map(len, different)))
@@ -148,7 +153,7 @@ def _all_served(wanted: Sequence[Options], most: Mapping[int, int], effort: _Eff
 
 
 class _Matching:
-    """Which slot gets which position, so far."""
+    """Which slot has which position so far; slots are known by their index."""
 
     def __init__(self, wanted: Sequence[Options], most: Mapping[int, int], effort: _Effort) -> None:
         self._wanted = wanted
@@ -158,7 +163,7 @@ class _Matching:
         self._holders: defaultdict[int, list[int]] = defaultdict(list)
 
     def serve(self, start: int) -> bool:
-        """Give slot ``start`` a position, moving earlier holders along a shortest path. False when there is none."""
+        """Give slot ``start`` a position, moving earlier slots along a shortest path. False if that is impossible."""
         came_from: dict[int, int] = {}
         queue = [start]
         for index in queue:

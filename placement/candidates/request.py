@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-#: A provider with this trait offers its inventory to the trees that it has an aggregate in common with.
+#: A provider with this trait shares its inventory with the trees of all providers that are in one of its aggregates.
 SHARING_TRAIT = 'MISC_SHARES_VIA_AGGREGATE'
 
 
@@ -13,8 +13,9 @@ SHARING_TRAIT = 'MISC_SHARES_VIA_AGGREGATE'
 class RequestGroup:
     """The ``resources``, ``required`` and ``member_of`` parameters of one suffix.
 
-    ``resources`` maps a class name to an amount of at least 1. ``member_of`` is a conjunction: each set of aggregate
-    uuids must meet the provider's. ``use_same_provider`` is true for numbered groups, which one provider serves whole.
+    ``suffix`` is empty for the unnumbered group. ``use_same_provider`` is true for numbered groups, which one provider
+    has to serve. ``resources`` maps class name to amount (1 or more). ``required`` and ``forbidden`` are trait names.
+    For each set of ``member_of`` (aggregate uuids) the provider has to be in at least one of the aggregates.
     """
 
     suffix: str
@@ -27,11 +28,11 @@ class RequestGroup:
 
 @dataclass(frozen=True)
 class CandidateRequest:
-    """A whole query. ``limit`` is the most candidates wanted, None for all of them.
+    """A whole query. ``limit`` is the largest number of candidates, None for all.
 
     ``nested_aware`` is false below microversion 1.29, where a candidate may not use two different providers of one tree
-    (api-ref/candidate-search.md#below-129). ``with_traits`` says whether the answer shows the traits of providers
-    (1.17 and later).
+    (api-ref/candidate-search.md#below-129). ``with_traits`` says whether the answer shows the traits of providers (from
+    1.17 on).
     """
 
     groups: tuple[RequestGroup, ...]
@@ -42,7 +43,7 @@ class CandidateRequest:
 
     @property
     def isolate(self) -> bool:
-        """Whether the providers of numbered groups must be pairwise different."""
+        """Whether no two numbered groups may use the same provider."""
         return self.group_policy == 'isolate'
 
     @property

@@ -1,12 +1,12 @@
-"""From sites to candidates: a pipeline of small lazy stages.
+"""From sites to candidates: a pipeline of generators.
 
 ::
 
-    sites -> a walk for each shape -> one candidate from each site before a second, equal ones once
-          -> at most ``budget.candidates`` -> the first ``limit``, or a uniform sample, as far as they fit
+    sites -> a walk for each shape -> the first candidate of each site, then the second ones, ...; equal ones once
+          -> at most ``budget.candidates`` -> the first ``limit``, or a uniform sample, within ``budget.size``
 
-Every stage pulls only what the next one asks for, so with a limit neither the sites nor the combinations behind it are
-ever looked at.
+Each stage asks the one before it only for what it needs. So when ``limit`` is reached, further sites and combinations
+are not looked at.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from placement.candidates.request import CandidateRequest
 from placement.candidates.sites import Amounts, Candidate, Placement, Site
 from placement.candidates.size import Size, at_most
 
-#: How many candidates are taken before their size is looked at.
+#: How many candidates are taken before their size is checked.
 _BATCH = 1000
 
 
 class Walk:
-    """The placements of one shape, found one after the other as they are asked for, for all its sites.
+    """The placements of one shape, which all its sites share. Each is found when the first site asks for it.
 
-    ``found`` holds those found so far. Sites take turns, so none asks for one before the last: only the latest
-    two are kept, None stands for the others. ``ended`` says that there are no more.
+    ``found`` has those found so far. ``breadth_first`` asks for the same number at each site before it asks for the
+    next one, so only the last two are kept; None stands for the others. ``ended`` is true when there are no more.
 
-    ``stream`` yields None when it has taken long enough for one turn.
+    :param stream: yields the placements, and None at the end of each turn (``walk.TURN``).
     """
 
     __slots__ = ('_stream', 'ended', 'found')
@@ -46,7 +46,7 @@ class Walk:
     def get(self, index: int) -> Placement | None:
         """Return the placement with this number, counted from 0.
 
-        None when there are fewer, or, unless ``ended`` is true, when finding it takes more than this turn.
+        None means that there are fewer, if ``ended`` is true, or else that the turn ended before it was found.
         """
         found = self.found
         while len(found) <= index:
@@ -63,17 +63,17 @@ class Walk:
         return found[index]
 
     def goes_on(self, index: int) -> bool:
-        """Say whether there is a placement with this number, as far as one turn tells."""
+        """Return whether there is, or may be, a placement with this number, after one turn of looking for it."""
         return self.get(index) is not None or not self.ended
 
 
 class Finder:
-    """Finds the placements of one anchor for one request.
+    """Finds the placements of one request at one anchor after the other.
 
-    A candidate at an anchor with a tree uses at least one provider of that tree. Those made of sharing providers alone
-    are therefore found at the roots of these providers, or at a bridge, and not again at each root that they reach.
+    A candidate at an anchor with a tree uses at least one provider of that tree. So a candidate of sharing providers
+    alone is found at the root of one of them, or at a bridge, and not again at each root that they reach.
 
-    ``rejections``, when given, counts what was turned down and why.
+    :param rejections: counts what is rejected and why, if given.
     """
 
     def __init__(self, request: CandidateRequest, budget: Budget, rejections: Rejections | None = None) -> None:
@@ -83,7 +83,7 @@ class Finder:
         self._rejections = rejections
 
     def walks(self, sites: Iterable[Site]) -> Iterator[tuple[Site, Walk]]:
-        """Pair each site with its walk, which sites of one shape have in common, while there are steps left."""
+        """Yield each site with the walk of its shape, until the steps of the request are used up."""
         known: dict[Hashable, Walk] = {}
         for site in sites:
             if self._budget.exhausted:
@@ -97,9 +97,10 @@ class Finder:
             yield site, found
 
     def placements(self, anchor: Anchor) -> Iterator[Placement | None]:
-        """Yield what can be placed at ``anchor``, in an order that depends on the arguments alone.
+        """Yield the placements at ``anchor``, in an order that depends on the arguments alone, and None after each
+        turn.
 
-        None stands where a turn ends. When there are no steps left, there is no more.
+        Ends early when the steps of the tree or of the request are used up.
         """
         meter = Meter(self._budget)
         try:
@@ -121,18 +122,18 @@ class Finder:
 
 
 def served_by(request: CandidateRequest, sharing: tuple[Provider, ...]) -> bool:
-    """Say whether sharing providers alone could serve every part of the request."""
+    """Return whether for each part of the request one of the ``sharing`` providers could take it."""
     return bool(slots.Matcher(parts.compile_request(request)).slots(Anchor((), sharing), Meter(Budget())))
 
 
 def search(
     sites: Iterable[Site], request: CandidateRequest, budget: Budget, rejections: Rejections | None = None
 ) -> Iterator[Candidate]:
-    """Yield the candidates of ``request`` lazily, each body once.
+    """Yield the candidates of ``request``, each once.
 
-    :param sites: every tree that can matter with the sharing providers that reach it, and the bridges.
-    :param budget: ends the search early, and is told why.
-    :param rejections: counts what was turned down and why, when given.
+    :param sites: all trees that could have a candidate, with the sharing providers that reach them, and the bridges.
+    :param budget: ends the search early; its ``met`` then has the reason.
+    :param rejections: counts what is rejected and why, if given.
     """
     candidates = breadth_first(Finder(request, budget, rejections).walks(sites))
     yield from itertools.islice(candidates, budget.candidates)
@@ -143,9 +144,9 @@ def search(
 def breadth_first(walks: Iterable[tuple[Site, Walk]]) -> Iterator[Candidate]:
     """Yield the first candidate of each site, then the second of each, and so on; equal ones once.
 
-    In each round, sites that take long come after those that do not. A walk is asked for one more once its candidate is
-    out, so that those without more are forgotten at once. Only candidates of sharing
-    providers alone can be equal, so only they are remembered.
+    A site whose walk ends its turn without a placement is asked again after the other sites of the round. After each
+    candidate its walk looks for the next one, so that a site without a next one is dropped at once. Only candidates
+    that use nothing but sharing providers can be found at several sites, so only these are remembered.
     """
     seen: set[Amounts] = set()
     index = 0
@@ -156,7 +157,7 @@ def breadth_first(walks: Iterable[tuple[Site, Walk]]) -> Iterator[Candidate]:
             for one in walks:
                 site, shared = one
                 found = shared.found
-                # Most have been found for another site before: spare them the call.
+                # Saves a call in the most frequent case, in which another site has asked for it before.
                 placement = found[index] if len(found) > index else shared.get(index)
                 if placement is None:
                     if not shared.ended:
@@ -181,10 +182,12 @@ def _is_new(candidate: Candidate, seen: set[Amounts]) -> bool:
 def chosen(
     candidates: Iterator[Candidate], request: CandidateRequest, budget: Budget, rng: random.Random | None = None
 ) -> list[Candidate]:
-    """Return as many candidates as ``request`` wants: the first, or with ``rng`` a uniform sample in random order.
+    """Return as many of ``candidates`` as ``request`` wants: the first, or a uniform sample in random order.
 
-    They hold no more than ``budget.size``, except that the first may. An answer that is as long as was wanted has met
-    no bound, unless it is a sample.
+    Their size is at most ``budget.size``, unless there is only one. If there are as many as the request wants,
+    ``budget.met`` is emptied, except for a sample, which then may not be uniform.
+
+    :param rng: for a sample; None for the first ones.
     """
     if rng is not None:
         return _sample(candidates, request, budget, rng)
@@ -204,12 +207,12 @@ def _first(candidates: Iterator[Candidate], request: CandidateRequest, budget: B
             return kept
         kept += batch
         room -= at_most(batch, request)
-    # It might be too large. Look closer.
+    # The upper bounds of ``at_most`` add up to too much, so the exact size is needed.
     return _filled(itertools.chain(kept, wanted), Size(request), request, budget)
 
 
 def _filled(candidates: Iterator[Candidate], size: Size, request: CandidateRequest, budget: Budget) -> list[Candidate]:
-    """Return the first candidates that are wanted and fit."""
+    """Return the first candidates, up to the limit of the request and the size of the budget."""
     kept: list[Candidate] = []
     for candidate in itertools.islice(candidates, request.limit):
         size.add(candidate)
@@ -224,7 +227,7 @@ def _filled(candidates: Iterator[Candidate], size: Size, request: CandidateReque
 def _sample(
     candidates: Iterator[Candidate], request: CandidateRequest, budget: Budget, rng: random.Random
 ) -> list[Candidate]:
-    """Fill a reservoir: it reads the whole stream and holds no more candidates at a time than it returns."""
+    """Sample with a reservoir: this reads all candidates, but keeps no more at a time than it returns."""
     size = Size(request)
     kept = _filled(candidates, size, request, budget)
     for count, candidate in enumerate(candidates, start=len(kept) + 1):
@@ -236,7 +239,7 @@ def _sample(
 
 
 def _exchange(kept: list[Candidate], place: int, candidate: Candidate, size: Size, budget: Budget) -> None:
-    """Put ``candidate`` in the place of another, unless the rest leaves no room for it."""
+    """Replace the candidate at ``place``, unless the answer would be too large."""
     former = kept[place]
     size.remove(former)
     size.add(candidate)

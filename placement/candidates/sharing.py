@@ -7,18 +7,17 @@ from typing import Generic, TypeVar
 
 from placement.candidates.providers import Anchor, Provider
 
-#: However the source names aggregates.
+#: What identifies an aggregate: a uuid, or anything else that is hashable.
 Aggregate = TypeVar('Aggregate')
 
 
 class SharingIndex(Generic[Aggregate]):
-    """The sharing providers that could take part, by aggregate.
+    """Sharing providers by aggregate.
 
-    ``aggregates_of`` maps each sharing provider to its aggregates. One without any reaches nothing: outside its own
-    tree it never appears.
+    :param aggregates_of: the aggregates of each sharing provider. One without aggregates reaches no other tree.
     """
 
-    #: Distinct sets of aggregates to remember the members of.
+    #: For how many sets of aggregates ``reaching`` remembers its result.
     REMEMBERED = 1000
 
     def __init__(self, aggregates_of: Mapping[Provider, Iterable[Aggregate]]) -> None:
@@ -27,12 +26,12 @@ class SharingIndex(Generic[Aggregate]):
             for aggregate in aggregates:
                 self._members.setdefault(aggregate, []).append(provider)
         self._known: dict[frozenset[Aggregate], tuple[Provider, ...]] = {}
-        #: Ids of all sharing providers given.
+        #: The ids of all sharing providers, also of those without aggregates.
         self.ids = frozenset(provider.id for provider in aggregates_of)
 
     @property
     def aggregates(self) -> frozenset[Aggregate]:
-        """The aggregates that carry anything shared."""
+        """The aggregates that have a sharing provider."""
         return frozenset(self._members)
 
     @property
@@ -41,7 +40,10 @@ class SharingIndex(Generic[Aggregate]):
         return self.reaching(self.aggregates)
 
     def anchor(self, tree: tuple[Provider, ...], aggregates: frozenset[Aggregate]) -> Anchor:
-        """Return the anchor of ``tree``, whose providers together are in ``aggregates``."""
+        """Return the anchor of ``tree``.
+
+        :param aggregates: all aggregates of any provider of the tree.
+        """
         sharing = self.reaching(aggregates) if aggregates else ()
         root_id = tree[0].id
         if any(provider.root_id == root_id for provider in sharing):
@@ -49,10 +51,10 @@ class SharingIndex(Generic[Aggregate]):
         return Anchor(tree, sharing)
 
     def bridges(self, met: Iterable[frozenset[Aggregate]]) -> Iterator[Anchor]:
-        """Yield an anchor without tree for each distinct meeting of sharing providers.
+        """Yield the bridges: an anchor without a tree for each distinct group of sharing providers that reach one root.
 
-        ``met`` are the sets of sharing aggregates that roots touch, in any number and order. A set of one adds nothing:
-        the roots of its own sharing providers touch it too.
+        :param met: for each tree, those aggregates of its providers that have a sharing provider. A set of one
+            aggregate needs no bridge: its sharing providers also reach the root of each of them, and are found there.
         """
         seen = set()
         for aggregates in met:
@@ -62,7 +64,7 @@ class SharingIndex(Generic[Aggregate]):
                 yield Anchor((), sharing)
 
     def reaching(self, aggregates: frozenset[Aggregate]) -> tuple[Provider, ...]:
-        """Return the sharing providers that are in any of ``aggregates``, in id order."""
+        """Return the sharing providers that are in at least one of ``aggregates``, in order of id."""
         found = self._known.get(aggregates)
         if found is None:
             if len(self._known) >= self.REMEMBERED:

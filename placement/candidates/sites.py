@@ -1,4 +1,4 @@
-"""Where a search looks, and what it finds there: placements by position, which places of one shape have in common."""
+"""Sites, where candidates are built, and what is found there: placements, shared by sites of equal shape."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ Amounts = tuple[tuple[int, str, int], ...]
 
 
 class Site(Protocol):
-    """A place where candidates are built: one tree and the sharing providers that reach it, or a bridge.
+    """A place where candidates are built: one tree and the sharing providers that reach it, or a bridge (``Anchor``).
 
-    A *position* counts the tree, root first, and then the sharing providers.
+    A *position* is the index of a provider in the tree, root first, followed by the sharing providers.
     """
 
     @property
     def shape(self) -> Hashable:
-        """What the placements depend on; equal shapes have equal ones. None: like no other.
+        """All that the placements depend on: sites of equal shape have the same ones. None if it is not known.
 
-        That is the number of tree members and of sharing providers, and by position: which parts of the request it
-        could take, the headroom of every class that more than one part names, the traits that the unnumbered group
-        requires, and whether it is a sharing provider (in the tree too). Below 1.29 also which sharing providers are of
-        one tree.
+        It has the number of providers of the tree and of sharing providers, and for each position which parts of the
+        request the provider could take, its headroom of every class that more than one part names, which of the traits
+        it has that the unnumbered group requires, and whether it is a sharing provider, be it one of the tree. Below
+        1.29 also which sharing providers are in the same tree.
         """
 
     @property
     def ids(self) -> Sequence[int]:
-        """The provider ids by position."""
+        """The ids of the providers, by position."""
 
     @property
     def shared_from(self) -> int:
         """The position of the first sharing provider, which is the number of providers of the tree."""
 
     def anchor(self) -> Anchor:
-        """Make the rows. The search asks only the first site of each shape."""
+        """Make the providers that the search works on. It is called for the first site of each shape only."""
 
 
 class AnchorSite:
-    """A site whose rows are there already. Its shape is that of no other."""
+    """A site whose anchor exists already. Its shape is not known."""
 
     __slots__ = ('_anchor', 'ids', 'shared_from')
 
@@ -56,10 +56,10 @@ class AnchorSite:
 
 
 class Placement:
-    """One outcome of a walk, good for every site of the shape.
+    """What each provider has to give, for every site of a shape.
 
-    ``amounts`` are sorted, each (position, class) once. ``sharing_only`` says that sharing providers alone, be they of
-    the tree or not, serve everything: then other sites may have the same candidate.
+    ``amounts`` are sorted, each (position, class) once. ``sharing_only`` says that all providers in it are sharing
+    ones, of the tree or of others: then other sites may have the same candidate.
     """
 
     __slots__ = ('amounts', 'sharing_only')
@@ -80,6 +80,6 @@ class Candidate:
 
     @property
     def amounts(self) -> Amounts:
-        """(Provider id, class name, amount), sorted: equal for equal candidates of different sites."""
+        """(Provider id, class name, amount), sorted, so that equal candidates of different sites are equal here."""
         ids = self.site.ids
         return tuple(sorted([(ids[position], name, amount) for position, name, amount in self.placement.amounts]))

@@ -1,4 +1,4 @@
-"""How much an answer holds: amounts of candidates, and the provider summaries that belong to them."""
+"""The size of an answer: the number of amounts in its candidates, and of provider summaries."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from placement.candidates.sites import Candidate
 class Size:
     """The size of an answer to ``request``, kept up to date as candidates are added and removed.
 
-    ``total`` counts one for each (provider, class) of each candidate and one for each provider with a summary: those
-    in use, and from 1.29 on all of the tree. A sharing provider that serves another tree counts as one, whatever is in
-    its own tree.
+    ``total`` is 1 for each (provider, class) of each candidate, and 1 for each provider with a summary: the providers
+    in use and, from 1.29 on, all others of the candidate's tree. Of the tree of a sharing provider from elsewhere only
+    that provider is counted.
     """
 
     def __init__(self, request: CandidateRequest) -> None:
@@ -22,11 +22,11 @@ class Size:
         self._users: dict[Hashable, int] = {}
 
     def add(self, candidate: Candidate) -> None:
-        """Count ``candidate`` in."""
+        """Count ``candidate``."""
         self._change(candidate, 1)
 
     def remove(self, candidate: Candidate) -> None:
-        """Count ``candidate``, which was added, out."""
+        """No longer count ``candidate``, which was added before."""
         self._change(candidate, -1)
 
     def _change(self, candidate: Candidate, by: int) -> None:
@@ -51,6 +51,6 @@ class Size:
 
 
 def at_most(candidates: Iterable[Candidate], request: CandidateRequest) -> int:
-    """Return what the size of an answer of ``candidates`` cannot exceed, much faster than adding them one by one."""
+    """Return an upper bound of the size of an answer of ``candidates``, which is much faster than ``Size``."""
     parts = 2 * sum(len(group.resources) for group in request.groups)
     return sum([parts + candidate.site.shared_from for candidate in candidates])

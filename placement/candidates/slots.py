@@ -1,6 +1,6 @@
-"""Who may take which part at one anchor, in the order in which the walk places them.
+"""Which providers could take which part at one anchor, in the order in which the walk places the parts.
 
-Providers are known by position: the tree, root first, and then the sharing providers.
+Providers are given by position: the tree, root first, and then the sharing providers.
 """
 
 from __future__ import annotations
@@ -19,20 +19,19 @@ Options = tuple[int, ...]
 
 _NOTHING = Later()
 
-#: What it costs to look at an anchor at all, in steps.
+#: The steps that each anchor takes, whatever it has.
 _OPENING = 10
 
 
 @dataclass(eq=False)
 class Slot:
-    """One part at one anchor, with the positions of the providers that could take it alone, ascending.
+    """One part at one anchor, with its ``options``: the positions of the providers that could take it, ascending.
 
-    Slots with equal options have the same object for it.
-
-    ``run`` numbers the slots that ask for the same amounts from the same providers: which of them gets which provider
-    makes no difference. ``isolated`` and ``collective`` say whether those rules apply. ``brings`` has the collective
-    traits of each option, ``later`` knows those that later slots can bring, and ``tree_later`` tells whether a later
-    slot can use the anchor's own tree.
+    Slots with equal options share one tuple. Slots with the same ``run`` ask for the same amounts from the same
+    providers, so that exchanging their providers gives the same candidate. ``isolated``: no other isolated slot may
+    have the same provider. ``collective``: its provider counts for the traits that the unnumbered group requires.
+    ``brings`` has the set of these traits by option, ``later`` knows what the collective slots after this one can
+    bring, and ``tree_later`` says whether a slot after this one has an option in the anchor's tree.
     """
 
     __slots__ = ('brings', 'collective', 'isolated', 'later', 'options', 'part', 'run', 'tree_later')
@@ -48,9 +47,9 @@ class Slot:
 
 
 class Matcher:
-    """Finds the options of each part of one request; what depends on sharing providers alone is worked out once."""
+    """Finds the options of each part of one request. Those among sharing providers are remembered for other anchors."""
 
-    #: Distinct sets of sharing providers to remember.
+    #: For how many groups of sharing providers the options are remembered.
     REMEMBERED = 64
 
     def __init__(self, compiled: CompiledRequest, rejections: Rejections | None = None) -> None:
@@ -61,9 +60,11 @@ class Matcher:
         self._shared: dict[Providers, list[Options]] = {}
 
     def slots(self, anchor: Anchor, meter: Meter) -> list[Slot]:
-        """Return the slots in placing order, scarcest and then largest first. Empty when one cannot be placed at all.
+        """Return the slots in the order in which they are placed: fewest options first, then largest amounts.
 
-        :raises OutOfSteps: ``meter`` says that finding them takes too long.
+        Empty if no provider can take one of the parts.
+
+        :raises OutOfSteps: the steps of the request are used up.
         """
         meter.prepare(_OPENING)
         shared_from = len(anchor.tree)
@@ -94,16 +95,19 @@ class Matcher:
     def _fitting(self, part: Part, providers: Providers, root: Provider | None) -> Options:
         if self._rejections is None:
             return tuple([index for index, one in enumerate(providers) if part.rejection(one, root) is None])
-        return tuple([i for i, one in enumerate(providers) if not self._counted(part, part.rejection(one, root))])
+        return tuple([i for i, one in enumerate(providers) if not self._is_rejected(part, part.rejection(one, root))])
 
-    def _counted(self, part: Part, reason: Reason | None) -> bool:
+    def _is_rejected(self, part: Part, reason: Reason | None) -> bool:
         if reason is not None and self._rejections is not None:
             self._rejections[part.group, reason] += 1
         return reason is not None
 
 
 def _in_order(compiled: CompiledRequest, anchor: Anchor, options: Sequence[Options]) -> list[Slot]:
-    """Make the slots, given the options of each part of the compiled request."""
+    """Make the slots in the order in which they are placed.
+
+    :param options: those of each part of the compiled request.
+    """
     runs: dict[tuple[object, ...], int] = {}
     same: dict[Options, Options] = {}
     slots = []
@@ -119,7 +123,7 @@ def _in_order(compiled: CompiledRequest, anchor: Anchor, options: Sequence[Optio
 
 
 def _look_ahead(compiled: CompiledRequest, anchor: Anchor, slots: Sequence[Slot]) -> None:
-    """Tell each slot what the ones after it can still bring."""
+    """Set what each slot knows of those after it: ``later``, ``tree_later``; and ``brings``."""
     tree_later = False
     later = _NOTHING
     brings = _brought(compiled, anchor, slots) if compiled.traits else {}

@@ -1,4 +1,4 @@
-"""Placing the slots of one anchor: depth first, with running amounts, abandoning a bad choice as it is made."""
+"""Places the slots of one anchor: a depth-first search that checks each choice against all choices before it."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from placement.candidates.slots import Slot
 
 _Key = TypeVar('_Key')
 
-#: After so many steps without a placement, a walk lets others go first.
+#: After so many steps without a placement, a walk pauses and lets those of other shapes go on.
 TURN = 1000
 
-#: After so many, it looks ahead before it goes on from a partial placement.
+#: After so many steps without a placement, it checks at each choice whether the isolated slots can still be placed.
 _PATIENCE = 500
 
 
 class Board:
-    """What is placed so far at one anchor."""
+    """The slots that are placed so far at one anchor, and the sums that follow from them."""
 
     def __init__(self, compiled: CompiledRequest, anchor: Anchor, meter: Meter) -> None:
         self._meter = meter
@@ -35,13 +35,13 @@ class Board:
         self._nested_aware = compiled.nested_aware
         self._from_tree = 0
         self._held: dict[tuple[int, str], int] = {}
-        #: The positions that numbered groups have, when they must not share.
+        #: The positions of isolated slots.
         self.isolated: set[int] = set()
         self._by_tree: defaultdict[int, list[int]] = defaultdict(list)
         self._missing = [compiled.traits.all]
 
     def rejection(self, slot: Slot, position: int) -> Reason | None:
-        """Return the rule that a provider would break in ``slot`` next to what is placed, None when it fits."""
+        """Return the rule that ``slot`` would break at ``position``, given what is placed so far; None if it fits."""
         if slot.isolated and position in self.isolated:
             return Reason.ISOLATED
         provider = self._providers[position]
@@ -75,7 +75,7 @@ class Board:
             self._missing.append(self._missing[-1] & ~slot.brings[position])
 
     def take_back(self, slot: Slot, position: int) -> None:
-        """Undo the latest ``put``, which was this one."""
+        """Undo the last ``put``, which had these arguments."""
         for name, amount in slot.part.resources:
             key = (position, name)
             self._held[key] -= amount
@@ -90,14 +90,14 @@ class Board:
             self._missing.pop()
 
     def amounts(self) -> Amounts:
-        """Return the merged amounts: (position, class name, amount), sorted."""
+        """Return the sums as (position, class name, amount), sorted."""
         return tuple(sorted([(position, name, amount) for (position, name), amount in self._held.items()]))
 
     def __len__(self) -> int:
         return len(self._held)
 
     def placement(self) -> Placement:
-        """Return what is placed, as an outcome."""
+        """Return what is placed as a complete placement."""
         amounts = self.amounts()
         for position, _, _ in amounts:
             if position < self._shared_from and SHARING_TRAIT not in self._providers[position].traits:
@@ -105,20 +105,21 @@ class Board:
         return Placement(amounts, sharing_only=True)
 
     def state(self) -> tuple[object, ...]:
-        """Return all that the rest of a walk depends on; equal states continue equally."""
+        """Return all that the rest of a walk depends on: from equal states it finds the same placements."""
         return frozenset(self._held.items()), frozenset(self.isolated), self._missing[-1]
 
 
 def walk(
     slots: Sequence[Slot], board: Board, meter: Meter, rejections: Rejections | None = None
 ) -> Iterator[Placement | None]:
-    """Yield every complete placement of ``slots``, those with the same amounts once; None when a turn is over.
+    """Yield every complete placement of ``slots``, those with the same amounts once, and None after each turn.
 
-    A loop with its own stack, so that the number of groups is not bounded by the interpreter's. Slots of one run take
-    providers in non-decreasing order. Runs that overlap in a class can reach the same amounts on different ways;
-    then states already seen are not continued.
+    Not recursive, so that the number of groups is not limited by the interpreter's stack. The slots of one run get
+    providers in ascending order of position, so that exchanged ones are not found again. If different runs name the
+    same class, different choices can lead to the same amounts; then a state that was reached before is not continued.
 
-    :raises OutOfSteps: ``meter`` says that it takes too long.
+    :param rejections: counts what is rejected and why, if given.
+    :raises OutOfSteps: the steps of the tree or of the request are used up.
     """
     visited = _Visited(meter) if _runs_overlap(slots) else None
     chosen = [0] * len(slots)
@@ -139,7 +140,7 @@ def walk(
                     meter.spend(len(board))
                     meter.fruitless, turn = 0, TURN
                     yield board.placement()
-                elif _promises(slots, depth + 1, board, meter):
+                elif _may_succeed(slots, depth + 1, board, meter):
                     depth, index = depth + 1, start
                     continue
         if meter.fruitless > turn:
@@ -151,15 +152,15 @@ def walk(
             index += 1
 
 
-def _promises(slots: Sequence[Slot], depth: int, board: Board, meter: Meter) -> bool:
-    """Say whether the slots from ``depth`` on could still be placed. That costs, so an easy walk does without."""
+def _may_succeed(slots: Sequence[Slot], depth: int, board: Board, meter: Meter) -> bool:
+    """Return whether the isolated slots from ``depth`` on can perhaps be placed. True in a walk that has just begun."""
     if meter.fruitless < _PATIENCE or not board.isolated:
         return True
     return not refutation.isolation_fails(slots[depth:], board.isolated, meter)
 
 
 def _next_fitting(slot: Slot, index: int, board: Board, meter: Meter, rejections: Rejections | None) -> int | None:
-    """Return the index of the first option from ``index`` on that fits, None when there is no more."""
+    """Return the index of the first option from ``index`` on that fits; None if none does."""
     options = slot.options
     cost = len(slot.part.resources)
     while index < len(options):
@@ -183,7 +184,7 @@ def _runs_overlap(slots: Sequence[Slot]) -> bool:
 
 
 class _Visited:
-    """The placements already reached, whole ones and (while there is room) partial ones."""
+    """The placements that were reached: complete ones and, as many as may be remembered, partial ones."""
 
     def __init__(self, meter: Meter) -> None:
         self._meter = meter

@@ -1,1 +1,1 @@
-"""The claim: how allocations are written, so that nothing is promised twice."""
+"""Claims: how allocations are written without exceeding any inventory. Begin with ``claim``."""

@@ -1,7 +1,4 @@
-"""Writes the records of consumers: created, moved by a generation, or forgotten, as a claim says.
-
-The order of statements is the order of locks: the records that are there, by id, then new ones, by uuid.
-"""
+"""Writes the rows of consumers: inserts, updates or deletes them, as a claim says (step 4 of ``claims.claim``)."""
 
 from __future__ import annotations
 
@@ -19,15 +16,15 @@ from placement.db.together import Together
 
 _consumers = tables.consumers
 
-#: How many records one statement changes. SQLite refuses a chain of more than 1,000 conditions.
+#: How many rows one statement changes. SQLite refuses a chain of more than 1,000 conditions.
 _MOST = 300
 
-_MOVE_ONE = (
+_UPDATE_ONE = (
     'UPDATE placement_consumers SET generation = generation + 1, project_id = ?, user_id = ?, updated_at = ?'
     ' WHERE id = ? AND generation = ?'
 )
-_FORGET_ONE = 'DELETE FROM placement_consumers WHERE id = ? AND generation = ?'
-_HOLD = (
+_DELETE_ONE = 'DELETE FROM placement_consumers WHERE id = ? AND generation = ?'
+_LOCK = (
     sa.select(_consumers.c.id)
     .where(_consumers.c.id.in_(sa.bindparam('ids', expanding=True)))
     .order_by(_consumers.c.id)
@@ -36,81 +33,86 @@ _HOLD = (
 
 
 class Wanted(NamedTuple):
-    """A consumer as it is to be: ``owner`` is the ids of its project and user, None if it is to hold nothing."""
+    """A consumer as it is to be: ``owner`` is (project id, user id), None if it is to hold nothing."""
 
     uuid: str
     owner: tuple[int, int] | None
 
 
-class _Moved(NamedTuple):
+class _Updated(NamedTuple):
     present: Present
     owner: tuple[int, int]
 
 
 def write(together: Together, wanted: Sequence[Wanted], present: Mapping[str, Present]) -> None:
-    """Create, move or forget the consumers. A consumer exists as long as it holds something.
+    """Insert the consumers that begin to hold something, update those that go on, delete those that stop.
 
-    Several that are moved or forgotten are so at once; else it is done when ``together`` is run, before anything else.
+    A single update, a single deletion and the insertions are added to ``together``. Several updates or deletions are
+    run at once.
 
-    :param present: those that exist, as they were read together with what they hold: whoever changed since is noticed.
-    :raises TryAgain: one did.
+    :param together: has nothing in it yet.
+    :param present: the consumers that exist, by uuid, with the generation that was read along with their allocations.
+    :raises TryAgain: the generation of a consumer is another one by now; perhaps only when ``together`` is run.
     """
-    moved, forgotten, new = [], [], []
+    updated, deleted, new = [], [], []
     for consumer in wanted:
         record = present.get(consumer.uuid)
         if record is None and consumer.owner is not None:
             new.append((consumer.uuid, consumer.owner))
         elif record is not None and consumer.owner is not None:
-            moved.append(_Moved(record, consumer.owner))
+            updated.append(_Updated(record, consumer.owner))
         elif record is not None:
-            forgotten.append(record)
-    if moved and forgotten:
-        # Two statements are going to lock them.
-        _hold(together.tx, [*(one.present for one in moved), *forgotten])
-    _move(together, sorted(moved, key=lambda one: one.present.id))
-    _forget(together, sorted(forgotten, key=lambda one: one.id))
+            deleted.append(record)
+    if updated and deleted:
+        # Each of the two statements that follow locks only its own rows in order.
+        _lock(together.tx, [*(one.present for one in updated), *deleted])
+    _update(together, sorted(updated, key=lambda one: one.present.id))
+    _delete(together, sorted(deleted, key=lambda one: one.id))
     if new:
         _insert(together, sorted(new))
 
 
-def _hold(tx: sa.Connection, present: Sequence[Present]) -> None:
+def _lock(tx: sa.Connection, present: Sequence[Present]) -> None:
     for batch in statements.batches(sorted(one.id for one in present)):
-        tx.execute(_HOLD, {'ids': batch})
+        tx.execute(_LOCK, {'ids': batch})
 
 
-def _move(together: Together, moved: Sequence[_Moved]) -> None:
-    """Compare-and-swap the generations under which the holdings were read."""
+def _update(together: Together, updated: Sequence[_Updated]) -> None:
+    """Set the owner and move the generation of consumers that still have the generation which was read."""
     tx = together.tx
-    if len(moved) == 1:
-        ((present, owner),) = moved
+    if len(updated) == 1:
+        ((present, owner),) = updated
         values = (*owner, statements.now(tx), present.id, present.generation)
-        together.add(_MOVE_ONE, *values, judge=functools.partial(_expect, 1))
+        together.add(_UPDATE_ONE, *values, check=functools.partial(_expect, 1))
         return
-    for start in range(0, len(moved), _MOST):
-        some = moved[start : start + _MOST]
+    for start in range(0, len(updated), _MOST):
+        some = updated[start : start + _MOST]
         projects = {one.present.id: one.owner[0] for one in some}
         users = {one.present.id: one.owner[1] for one in some}
-        which = statements.held_in_order(tx, _consumers, _unchanged([one.present for one in some]))
-        update = _consumers.update().where(which)
+        which = statements.locked_in_order(tx, _consumers, _unchanged([one.present for one in some]))
         id_ = _consumers.c.id
-        moving = update.values(
-            generation=_consumers.c.generation + 1,
-            project_id=sa.case(projects, value=id_),
-            user_id=sa.case(users, value=id_),
+        update = (
+            _consumers.update()
+            .where(which)
+            .values(
+                generation=_consumers.c.generation + 1,
+                project_id=sa.case(projects, value=id_),
+                user_id=sa.case(users, value=id_),
+            )
         )
-        _expect(len(some), tx.execute(moving).rowcount)
+        _expect(len(some), tx.execute(update).rowcount)
 
 
-def _forget(together: Together, forgotten: Sequence[Present]) -> None:
-    """Delete consumers unless they changed since their holdings were read."""
+def _delete(together: Together, deleted: Sequence[Present]) -> None:
+    """Delete consumers that still have the generation which was read."""
     tx = together.tx
-    if len(forgotten) == 1:
-        seen = (forgotten[0].id, forgotten[0].generation)
-        together.add(_FORGET_ONE, *seen, judge=functools.partial(_expect, 1))
+    if len(deleted) == 1:
+        seen = (deleted[0].id, deleted[0].generation)
+        together.add(_DELETE_ONE, *seen, check=functools.partial(_expect, 1))
         return
-    for start in range(0, len(forgotten), _MOST):
-        some = forgotten[start : start + _MOST]
-        which = statements.held_in_order(tx, _consumers, _unchanged(some))
+    for start in range(0, len(deleted), _MOST):
+        some = deleted[start : start + _MOST]
+        which = statements.locked_in_order(tx, _consumers, _unchanged(some))
         _expect(len(some), tx.execute(_consumers.delete().where(which)).rowcount)
 
 

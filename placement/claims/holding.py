@@ -1,4 +1,4 @@
-"""What a claim has to know, read in one statement: what consumers hold, and the ids of what the claim names."""
+"""What consumers hold, read together with the ids of the names that a claim uses; and the deletion of all of it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from placement.db import statements
 
 
 class _Kind(enum.IntEnum):
-    """What a row of the reading is about."""
+    """Which table a row of ``read`` comes from."""
 
     CONSUMERS = 1
     ALLOCATIONS = 2
@@ -27,7 +27,7 @@ class _Kind(enum.IntEnum):
 
 
 class Present(NamedTuple):
-    """A consumer as it was read."""
+    """The row of a consumer as it was read."""
 
     uuid: str
     id: int
@@ -46,9 +46,10 @@ class HeldRow(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Held:
-    """The consumers that exist, by uuid, and all their allocations; and the ids of what a claim names, as far as known.
+    """What ``read`` found; names that are not in the database are left out.
 
-    ``providers`` is by uuid, ``projects`` and ``users`` are by external id.
+    ``consumers`` is by uuid, and ``rows`` has all their allocations. The others map names to ids: ``providers`` by
+    uuid, ``projects`` and ``users`` by external id.
     """
 
     consumers: Mapping[str, Present]
@@ -58,20 +59,20 @@ class Held:
     users: Mapping[str, int]
 
     def generations(self) -> dict[str, int]:
-        """The generation of each consumer that holds something, 0 where there is no record."""
+        """Generation by consumer uuid; 0 for one whose row is missing, as it may be in an adopted database."""
         recorded = {uuid: present.generation for uuid, present in self.consumers.items()}
         return {row.consumer_uuid: 0 for row in self.rows} | recorded
 
     def provider_ids(self) -> set[int]:
-        """The providers that they hold something of."""
+        """The ids of the providers that the consumers have allocations of."""
         return {row.resource_provider_id for row in self.rows}
 
     def amounts(self) -> dict[tuple[int, int], int]:
-        """The sum of what they hold by (provider id, class id)."""
+        """What the consumers hold in all, by (provider id, class id)."""
         sums: dict[tuple[int, int], int] = {}
         for row in self.rows:
-            key = (row.resource_provider_id, row.resource_class_id)
-            sums[key] = sums.get(key, 0) + row.used
+            inventory = (row.resource_provider_id, row.resource_class_id)
+            sums[inventory] = sums.get(inventory, 0) + row.used
         return sums
 
 
@@ -82,10 +83,10 @@ def read(
     projects: Collection[str] = (),
     users: Collection[str] = (),
 ) -> Held:
-    """What ``consumers`` hold, and the ids of the others that exist.
+    """Read what ``consumers`` hold, and the ids of the providers, projects and users. Locks nothing.
 
-    One statement (but for very many names) sees one state of a consumer: whoever then compare-and-swaps its generation
-    knows that its allocations are still those. An adopted database may hold allocations without a consumer record.
+    One statement (more for over 900 names of a kind) reads a consumer together with its allocations. So if its row
+    still has that generation when it is updated, the allocations are still the same.
 
     :param consumers: canonical uuids.
     :param providers: canonical uuids.
@@ -113,7 +114,7 @@ def _rows(tx: sa.Connection, *wanted: Sequence[str]) -> list[Any]:
 
 @functools.lru_cache(maxsize=256)
 def _reading(consumers: int, providers: int, projects: int, users: int) -> str:
-    """The statement that looks for so many things of those kinds."""
+    """The statement that looks for so many consumers, providers, projects and users."""
     held = ('id', 'resource_provider_id', 'resource_class_id', 'used')
     parts = (
         _part(_Kind.CONSUMERS, 'placement_consumers', 'uuid', consumers, 'id', 'generation'),
@@ -126,36 +127,36 @@ def _reading(consumers: int, providers: int, projects: int, users: int) -> str:
 
 
 def _part(kind: _Kind, table: str, name: str, count: int, *values: str) -> str:
-    """Rows of six columns: the kind, the name, and up to four numbers; of those with ``count`` names."""
+    """A SELECT of six columns, as UNION ALL needs it: the kind, the name, and ``values`` filled up to four numbers."""
     if not count:
         return ''
     numbers = ', '.join([*values, *['0'] * (4 - len(values))])
     return f'SELECT {int(kind)}, {name}, {numbers} FROM {table} WHERE {name} IN ({statements.marks(count)})'  # noqa: S608
 
 
-_FORGET = 'DELETE FROM placement_consumers WHERE uuid = ? RETURNING uuid, id, generation'
-_IS_RECORDED = 'SELECT id FROM placement_consumers WHERE uuid = ?'
-_GIVE_UP = (
+_DELETE_CONSUMER = 'DELETE FROM placement_consumers WHERE uuid = ? RETURNING uuid, id, generation'
+_CONSUMER_ID = 'SELECT id FROM placement_consumers WHERE uuid = ?'
+_DELETE_ALLOCATIONS = (
     'DELETE FROM placement_allocations WHERE consumer_id = ?'
     ' RETURNING consumer_id, id, resource_provider_id, resource_class_id, used'
 )
 
 
-def can_take(tx: sa.Connection) -> bool:
-    """Whether the database can do what ``take`` needs. MySQL cannot."""
+def can_delete_returning(tx: sa.Connection) -> bool:
+    """Whether the database has DELETE ... RETURNING. MySQL does not."""
     return tx.dialect.delete_returning
 
 
-def take(tx: sa.Connection, consumer: str) -> Held:
-    """Delete a consumer and its allocations, and return what they were; in two statements, and without reading first.
+def delete_returning(tx: sa.Connection, consumer: str) -> Held:
+    """Delete a consumer, then its allocations, in two statements, and return them as they were.
 
-    Its record is locked before its allocations, so they are still those that others saw with it.
-
-    :raises TryAgain: it had no record, and was created between the two statements.
+    :param consumer: canonical uuid.
+    :raises TryAgain: the consumer was created between the two statements.
     """
-    gone = [Present._make(row) for row in statements.run(tx, _FORGET, consumer)]
-    rows = [HeldRow._make(row) for row in statements.run(tx, _GIVE_UP, consumer)]
-    # Allocations without a record are what an adopted database may have. Any others came with a record, which must go.
-    if rows and not gone and statements.run(tx, _IS_RECORDED, consumer).first() is not None:
+    deleted = [Present._make(row) for row in statements.run(tx, _DELETE_CONSUMER, consumer)]
+    rows = [HeldRow._make(row) for row in statements.run(tx, _DELETE_ALLOCATIONS, consumer)]
+    # Allocations but no consumer: either an adopted database lacks the row of the consumer, or another transaction has
+    # just inserted both, and its row must be deleted, too.
+    if rows and not deleted and statements.run(tx, _CONSUMER_ID, consumer).first() is not None:
         raise db_api.TryAgain(exception.ConcurrentUpdate())
-    return Held({one.uuid: one for one in gone}, rows, {}, {}, {})
+    return Held({one.uuid: one for one in deleted}, rows, {}, {}, {})

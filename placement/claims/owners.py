@@ -1,4 +1,4 @@
-"""Projects and users, whom consumers belong to. Each is known by an opaque external id of 1 to 255 characters."""
+"""Projects and users, the owners of consumers. The API knows them by an external id, a text of 1 to 255 characters."""
 
 from __future__ import annotations
 
@@ -26,21 +26,27 @@ _FIND_OWNERS = sa.union_all(_named('project', _projects), _named('user', _users)
 
 
 def ensure(tx: sa.Connection, projects: Set[str], users: Set[str]) -> tuple[Mapping[str, int], Mapping[str, int]]:
-    """The ids of these projects and users by external id; those mentioned for the first time are created.
+    """Find projects and users, and insert those that do not exist.
 
-    One statement when all are known (and few), and one more for each that is not.
+    :param projects: external ids, as are ``users``.
+    :returns: the ids of the projects, and those of the users, by external id.
+    :raises TryAgain: another transaction inserted one of them at the same time.
     """
-    halves = itertools.zip_longest(
-        statements.batches(sorted(projects)), statements.batches(sorted(users)), fillvalue=()
-    )
-    rows = [row for some in halves for row in tx.execute(_FIND_OWNERS, {'project': some[0], 'user': some[1]})]
+    pairs = itertools.zip_longest(statements.batches(sorted(projects)), statements.batches(sorted(users)), fillvalue=())
+    rows = [row for pair in pairs for row in tx.execute(_FIND_OWNERS, {'project': pair[0], 'user': pair[1]})]
     known_projects = {row.external_id: row.id for row in rows if row.kind == 'project'}
     known_users = {row.external_id: row.id for row in rows if row.kind == 'user'}
     return with_new(tx, _projects, projects, known_projects), with_new(tx, _users, users, known_users)
 
 
 def with_new(tx: sa.Connection, table: sa.Table, wanted: Set[str], known: Mapping[str, int]) -> Mapping[str, int]:
-    """The ids of projects or users (as ``table`` says) by external id: ``known``, and those created for the others."""
+    """Insert the projects or users ``wanted`` that are not ``known``, in order of external id.
+
+    :param table: ``tables.projects`` or ``tables.users``.
+    :param known: the ids of those that exist, by external id.
+    :returns: all ids by external id.
+    :raises TryAgain: another transaction inserted one of them at the same time.
+    """
     missing = wanted - known.keys()
     return {**known, **_create(tx, table, missing)} if missing else known
 
@@ -52,5 +58,4 @@ def _create(tx: sa.Connection, table: sa.Table, external_ids: Set[str]) -> dict[
             for external_id in sorted(external_ids)
         }
     except db_exc.DBDuplicateEntry as error:
-        # Somebody else mentions it for the first time right now; the next attempt finds it.
         raise db_api.TryAgain from error

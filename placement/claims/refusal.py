@@ -1,6 +1,6 @@
 """Why a claim was refused: the checks of inventories in api-ref/allocations.md#the-order-of-checks.
 
-Reads again, once, because a claim that is accepted never needs to know.
+The inventories are read only here, after the claim was rolled back: a claim that is accepted does not read them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from placement import exception, room
 from placement.claims import holding
 from placement.claims.holding import Held
-from placement.claims.request import Wish
+from placement.claims.request import RequestedAllocation
 from placement.claims.usage_moves import InventoryKey
 from placement.db import api as db_api
 from placement.db import statements, tables
@@ -21,38 +21,41 @@ from placement.db import statements, tables
 _inventories, _providers = tables.inventories, tables.resource_providers
 
 
-def explain(tx: sa.Connection, wishes: Sequence[Wish], consumers: Sequence[str], held: Held) -> Exception:
-    """The exception that says which rule ``wishes`` break.
+def explain(
+    tx: sa.Connection, requested: Sequence[RequestedAllocation], consumers: Sequence[str], held: Held
+) -> Exception:
+    """Return the exception that says which rule the first bad one of the ``requested`` allocations breaks.
 
-    :param tx: a transaction that sees one state of the database, without what the claim had written.
+    :param tx: a transaction that sees one state of the database, after the claim was rolled back.
     :param consumers: the uuids of all consumers that the request names.
-    :param held: what they held when the claim was refused.
-    :returns: ``TryAgain`` when that has changed, or no rule is broken any more: another writer was faster.
+    :param held: what these held when the claim read it.
+    :returns: ``TryAgain`` when they hold something else now, a provider was deleted or no rule is broken any more,
+        because another transaction was committed meanwhile.
     """
     if set(holding.read(tx, consumers).rows) != set(held.rows):
         return db_api.TryAgain(exception.ConcurrentUpdate())
-    records = _read(tx, wishes)
+    records = _read(tx, requested)
     return (
-        _provider_gone(tx, wishes)
-        or _provider_without_inventory(wishes, records)
-        or _first_broken(wishes, records, held.amounts())
+        _provider_deleted(tx, requested)
+        or _provider_without_inventory(requested, records)
+        or _first_broken(requested, records, held.amounts())
         or db_api.TryAgain(exception.ConcurrentProviderUpdate())
     )
 
 
-def _read(tx: sa.Connection, wishes: Sequence[Wish]) -> dict[InventoryKey, sa.Row[Any]]:
-    named = {wish.key[1] for wish in wishes}
+def _read(tx: sa.Connection, requested: Sequence[RequestedAllocation]) -> dict[InventoryKey, sa.Row[Any]]:
+    class_ids = {one.inventory[1] for one in requested}
     return {
         (row.resource_provider_id, row.resource_class_id): row
-        for batch in statements.batches(sorted({wish.key[0] for wish in wishes}))
+        for batch in statements.batches(sorted({one.inventory[0] for one in requested}))
         for row in tx.execute(sa.select(_inventories).where(_inventories.c.resource_provider_id.in_(batch)))
-        if row.resource_class_id in named
+        if row.resource_class_id in class_ids
     }
 
 
-def _provider_gone(tx: sa.Connection, wishes: Sequence[Wish]) -> db_api.TryAgain | None:
-    """Start over when a provider was deleted since we looked; the next attempt says so."""
-    ids = {wish.key[0] for wish in wishes}
+def _provider_deleted(tx: sa.Connection, requested: Sequence[RequestedAllocation]) -> db_api.TryAgain | None:
+    """``TryAgain`` if a provider was deleted since the claim read its id: the next attempt says which one."""
+    ids = {one.inventory[0] for one in requested}
     present = sa.select(sa.func.count()).select_from(_providers)
     found = sum(
         tx.execute(present.where(_providers.c.id.in_(batch))).scalar_one() for batch in statements.batches(sorted(ids))
@@ -61,30 +64,30 @@ def _provider_gone(tx: sa.Connection, wishes: Sequence[Wish]) -> db_api.TryAgain
 
 
 def _provider_without_inventory(
-    wishes: Sequence[Wish], records: Mapping[InventoryKey, sa.Row[Any]]
+    requested: Sequence[RequestedAllocation], records: Mapping[InventoryKey, sa.Row[Any]]
 ) -> exception.InvalidAllocationInventory | None:
-    equipped = {provider_id for provider_id, _class_id in records}
-    bare = dict.fromkeys(wish.provider_uuid for wish in wishes if wish.key[0] not in equipped)
-    if not bare:
+    with_inventory = {provider_id for provider_id, _class_id in records}
+    without = dict.fromkeys(one.provider_uuid for one in requested if one.inventory[0] not in with_inventory)
+    if not without:
         return None
-    classes = dict.fromkeys(wish.class_name for wish in wishes)
-    return exception.InvalidAllocationInventory(resource_classes=', '.join(classes), uuids=', '.join(bare))
+    classes = dict.fromkeys(one.class_name for one in requested)
+    return exception.InvalidAllocationInventory(resource_classes=', '.join(classes), uuids=', '.join(without))
 
 
 def _first_broken(
-    wishes: Sequence[Wish],
+    requested: Sequence[RequestedAllocation],
     records: Mapping[InventoryKey, sa.Row[Any]],
     held: Mapping[InventoryKey, int],
 ) -> exception.Conflict | None:
-    running: dict[InventoryKey, int] = {}
-    for wish in wishes:
-        record = records.get(wish.key)
+    so_far: dict[InventoryKey, int] = {}
+    for one in requested:
+        record = records.get(one.inventory)
         if record is None:
-            return exception.InvalidAllocationInventory(resource_classes=wish.class_name, uuids=wish.provider_uuid)
-        if not room.obeys_units(record, wish.amount, wish.amount, wish.amount):
-            return exception.AllocationConstraintsViolated(resource_class=wish.class_name, uuid=wish.provider_uuid)
-        running[wish.key] = running.get(wish.key, 0) + wish.amount
-        total = record.used - held.get(wish.key, 0) + running[wish.key]
-        if total > room.limit(record) and total > record.used:
-            return exception.AllocationCapacityExceeded(resource_class=wish.class_name, uuid=wish.provider_uuid)
+            return exception.InvalidAllocationInventory(resource_classes=one.class_name, uuids=one.provider_uuid)
+        if not room.obeys_units(record, one.amount, one.amount, one.amount):
+            return exception.AllocationConstraintsViolated(resource_class=one.class_name, uuid=one.provider_uuid)
+        so_far[one.inventory] = so_far.get(one.inventory, 0) + one.amount
+        used = record.used - held.get(one.inventory, 0) + so_far[one.inventory]
+        if used > room.limit(record) and used > record.used:
+            return exception.AllocationCapacityExceeded(resource_class=one.class_name, uuid=one.provider_uuid)
     return None

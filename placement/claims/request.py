@@ -1,4 +1,4 @@
-"""What a claim asks for: per consumer as the caller says it, and per amount once its names are ids."""
+"""What a claim asks for: as the caller says it, and allocation by allocation with the ids that belong to the names."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from placement.claims.usage_moves import InventoryKey
 class ConsumerClaim:
     """All that one consumer is to hold from now on.
 
-    ``consumer_uuid`` is canonical. ``allocations`` maps provider uuid to class name to amount (1 or more), in the order
-    of the request; empty: the consumer gives up everything. ``generation`` is what the caller believes: None for "does
-    not exist yet", ``ABSENT`` where the request does not say (below microversion 1.28).
+    ``consumer_uuid`` is canonical. ``project_id`` and ``user_id`` are external ids. ``allocations`` maps provider uuid
+    to class name to amount (1 or more), in the order of the request; empty means that the consumer gives up everything.
+    ``generation`` is the one that the request names: None for a consumer that must not exist yet, ``ABSENT`` where the
+    request cannot name one (below microversion 1.28).
     """
 
     consumer_uuid: str
@@ -26,11 +27,11 @@ class ConsumerClaim:
 
 
 @dataclasses.dataclass(frozen=True)
-class Wish:
-    """One amount that a request asks for, with the names it used and the ids they stand for."""
+class RequestedAllocation:
+    """One allocation that a request asks for. ``inventory`` has the ids of ``provider_uuid`` and ``class_name``."""
 
     consumer_uuid: str
     provider_uuid: str
     class_name: str
-    key: InventoryKey
+    inventory: InventoryKey
     amount: int

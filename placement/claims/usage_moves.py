@@ -1,7 +1,7 @@
-"""Moves ``inventories.used``: all that a claim takes and gives back, in one statement whose row count is the verdict.
+"""Updates ``inventories.used`` by all that a claim takes and gives back: step 6 of ``claims.claim``.
 
-Whether there is room is decided by the UPDATE that takes it, on what is committed at that moment, at every isolation
-level. It locks the records in the order of provider and class, which is that of the unique index.
+One UPDATE, whose WHERE clause has the rule of room. It locks the rows in order of provider and class, which is the
+order of the unique index.
 """
 
 from __future__ import annotations
@@ -19,14 +19,18 @@ from placement.db.together import Together
 
 _inventories = tables.inventories
 
-#: A provider's id and a class's id: what one inventory record is about.
+#: Identifies one inventory: the ids of its provider and of its class.
 InventoryKey = tuple[int, int]
 
 
 class _Move(NamedTuple):
-    """What happens to one record: ``delta`` is added to its usage, of which ``amounts`` are asked for."""
+    """A change of one inventory: ``delta`` is added to ``used``.
 
-    key: InventoryKey
+    ``amounts`` are those of the requested allocations, each of which has to obey the units. There are none where
+    something is only given back.
+    """
+
+    inventory: InventoryKey
     delta: int
     amounts: Sequence[int]
 
@@ -37,49 +41,52 @@ def add(
     new: Mapping[InventoryKey, Sequence[int]],
     refuse: Callable[[], None],
 ) -> None:
-    """Change ``inventories.used`` from what the consumers held (``old``) to what they are to hold (``new``).
+    """Add to ``together`` what changes ``inventories.used`` by the difference between ``old`` and ``new``.
 
-    A sum that does not grow is allowed on an over-committed inventory; what is only taken away is not checked at all,
-    not even for being there (api-ref/allocations.md#room-when-writing).
+    The rule is api-ref/allocations.md#room-when-writing. Where something is only given back, nothing is checked, and
+    the inventory need not even exist.
 
-    :param together: nothing behind this in it may remove inventories: the verdict counts those that are given back, and
-        on MariaDB and MySQL that is after all of it has run.
-    :param refuse: called when not all of it fits, to raise; some of it may have been done then.
+    :param old: what the consumers hold so far, by inventory.
+    :param new: the amounts of the allocations that they are to hold, by inventory.
+    :param refuse: called when not everything fits. It has to raise, so that the transaction is rolled back: some of the
+        rows may have been updated.
     """
     if any(amount > room.LARGEST for amounts in new.values() for amount in amounts):
         refuse()
     moves = list(_moves(old, new))
     for start in range(0, len(moves), _MOST):
         some = moves[start : start + _MOST]
-        together.add(_statement(together.tx.dialect, some), judge=functools.partial(_judge, together.tx, some, refuse))
+        check = functools.partial(_check_count, together.tx, some, refuse)
+        together.add(_statement(together.tx.dialect, some), check=check)
 
 
 def _moves(old: Mapping[InventoryKey, int], new: Mapping[InventoryKey, Sequence[int]]) -> Iterator[_Move]:
-    for key in sorted(old.keys() | new.keys()):
-        amounts = new.get(key, ())
-        delta = sum(amounts) - old.get(key, 0)
+    for inventory in sorted(old.keys() | new.keys()):
+        amounts = new.get(inventory, ())
+        delta = sum(amounts) - old.get(inventory, 0)
         if amounts or delta:
-            yield _Move(key, delta, amounts)
+            yield _Move(inventory, delta, amounts)
 
 
-def _judge(tx: sa.Connection, moves: Sequence[_Move], refuse: Callable[[], None], moved: int) -> None:
-    if moved == len(moves):
+def _check_count(tx: sa.Connection, moves: Sequence[_Move], refuse: Callable[[], None], updated: int) -> None:
+    if updated == len(moves):
         return
     given_back = [move for move in moves if not move.amounts]
-    # Records that are given back are locked by now if they are there at all.
-    if not given_back or moved != len(moves) - len(given_back) + _count(tx, given_back):
+    # Something may be given back to an inventory that does not exist. Those that do are locked by the UPDATE, so that
+    # their number cannot change.
+    if not given_back or updated != len(moves) - len(given_back) + _count(tx, given_back):
         refuse()
 
 
 def _count(tx: sa.Connection, moves: Sequence[_Move]) -> int:
-    which = ' OR '.join(_WHICH.format(*move.key) for move in moves)
+    which = ' OR '.join(_WHICH.format(*move.inventory) for move in moves)
     return int(tx.exec_driver_sql(f'SELECT count(*) FROM placement_inventories WHERE {which}').scalar_one())  # noqa: S608
 
 
-# The statement is put together as text, of integers and a rule that is compiled once for each database: as a tree of
-# expressions it would cost more than the database takes to run it.
+# The statement is put together as text, from integers and a rule that is compiled once for each database. Building and
+# compiling it with SQLAlchemy each time would take longer than running it.
 
-#: How many records one statement changes. SQLite refuses a chain of more than 1,000 conditions.
+#: How many rows one statement changes. SQLite refuses a chain of more than 1,000 conditions.
 _MOST = 300
 
 _WHICH = '(resource_provider_id = {:d} AND resource_class_id = {:d})'
@@ -88,12 +95,12 @@ _DELTA = 'WHEN resource_provider_id = {:d} AND resource_class_id = {:d} THEN {:d
 
 def _statement(dialect: sa.Dialect, moves: Sequence[_Move]) -> str:
     rule = _rule(dialect)
-    deltas = ' '.join(_DELTA.format(*move.key, move.delta) for move in moves)
+    deltas = ' '.join(_DELTA.format(*move.inventory, move.delta) for move in moves)
     allowed = ' OR '.join(_allowed(rule, move) for move in moves)
-    # A claim is no modification of the inventory, so updated_at stays what it is.
+    # A claim does not modify the inventory itself, so updated_at is not set.
     changed = f'SET used = used + CASE {deltas} END'
     if dialect.name == 'postgresql' and len(moves) > 1:
-        which = ' OR '.join(_WHICH.format(*move.key) for move in moves)
+        which = ' OR '.join(_WHICH.format(*move.inventory) for move in moves)
         return (
             f'WITH held AS (SELECT id AS held_id FROM placement_inventories WHERE {which}'  # noqa: S608
             ' ORDER BY resource_provider_id, resource_class_id FOR NO KEY UPDATE)'
@@ -109,10 +116,10 @@ _INDEX = 'uniq_inventories0resource_provider_resource_class'
 
 def _allowed(rule: str, move: _Move) -> str:
     if not move.amounts:
-        return _WHICH.format(*move.key)
+        return _WHICH.format(*move.inventory)
     return rule.format(
-        provider=move.key[0],
-        resource_class=move.key[1],
+        provider=move.inventory[0],
+        resource_class=move.inventory[1],
         delta=move.delta,
         smallest=min(move.amounts),
         largest=max(move.amounts),
@@ -120,15 +127,14 @@ def _allowed(rule: str, move: _Move) -> str:
     )
 
 
-#: By name of the database and style of parameters: some drivers want a percent sign twice.
+#: By name of the database and style of parameters, which decides whether a percent sign is written twice.
 _rules: dict[tuple[str, str], str] = {}
 
 
 def _rule(dialect: sa.Dialect) -> str:
-    """Which record, and the room rule (api-ref/capacity.md#room), as text for ``str.format``.
+    """The condition on one inventory, with the rule of room (api-ref/capacity.md#room), as text for ``str.format``.
 
-    ``smallest`` and ``largest`` are those of the amounts, ``divisor`` is their greatest common divisor: every amount is
-    a multiple of the step exactly when that is.
+    Its fields are those of ``room.obeys_units``, ``delta``, and the ids ``provider`` and ``resource_class``.
     """
     key = (dialect.name, dialect.paramstyle)
     found = _rules.get(key)
@@ -149,5 +155,5 @@ def _room() -> sa.ColumnElement[bool]:
 
 
 def _to_fill_in(name: str) -> sa.ColumnElement[int]:
-    """What ``str.format`` replaces by an integer, and by nothing else."""
+    """A field that ``str.format`` replaces by an integer; it refuses anything else."""
     return sa.literal_column(f'{{{name}:d}}', sa.BigInteger)

@@ -1,7 +1,8 @@
-"""One configured database: engine, transactions with retry, and the caches that belong to it.
+"""One configured database: engine, transactions with retries, and the caches that belong to it.
 
-A request's writes are one transaction. When a concurrent transaction is in the way, the whole of it, COMMIT
-included, is run again from fresh reads, a bounded number of times (doc/architecture.md#the-life-of-a-claim).
+What a request writes is one transaction. When a concurrent transaction gets in its way, at COMMIT too, the whole
+transaction is rolled back and run again from its first read, a bounded number of times. ``placement.claims.claim``
+shows that for a claim, statement by statement.
 """
 
 from __future__ import annotations
@@ -26,49 +27,50 @@ from placement.observability.spending import DATABASE
 
 T = TypeVar('T')
 
-#: Seconds of the first pause between two attempts, and of the longest. Jittered in between.
+#: Seconds between the first two attempts, and the longest pause. Those in between grow, and are random.
 _FIRST_PAUSE = 0.002
 _LONGEST_PAUSE = 0.25
-#: How often, about once a second, to look whether another node of a cluster is done changing the schema.
+#: How often a change of the schema is tried again while another node of a cluster changes it: about once a second.
 _SYNC_RETRIES = 60
 
-#: What the pool of the connections for transactions is called in the metrics.
+#: The name of the pool of connections for transactions in the metrics.
 _POOL = 'transactions'
 
-#: Options of [placement_database] that oslo.db's engine takes under the same name; the second for pooled connections.
+#: Options of [placement_database] that oslo.db takes under the same name. The second group is for a pool, which oslo.db
+#: does not use for SQLite.
 _ENGINE_OPTIONS = ('connection_recycle_time', 'connection_debug', 'mysql_sql_mode', 'mysql_wsrep_sync_wait')
 _POOL_OPTIONS = ('max_pool_size', 'max_overflow', 'pool_timeout')
 
 
 class TryAgain(db_exc.RetryRequest):
-    """Raised inside ``Database.write`` to have the whole transaction tried again from fresh reads.
+    """Raised by the ``work`` of ``Database.write`` to have the transaction rolled back and run again.
 
-    :param verdict: what the caller gets when that never helps.
+    :param error: what ``Database.write`` raises when the retries are used up; ``ConcurrentProviderUpdate`` by default.
     """
 
-    def __init__(self, verdict: exception.PlacementError | None = None) -> None:
-        super().__init__(verdict or exception.ConcurrentProviderUpdate())
+    def __init__(self, error: exception.PlacementError | None = None) -> None:
+        super().__init__(error or exception.ConcurrentProviderUpdate())
 
 
 class Dead(exception.DatabaseUnavailable):
-    """The connection turned out to be dead at the first statement of a transaction: nothing has happened."""
+    """The connection broke before the database answered the first statement of a transaction: nothing was written."""
 
 
 class NoTables(exception.DatabaseUnavailable):
-    """A table of the service is not in the database, which may have been given back to another deployment."""
+    """A table of the service is not in the database, for example after ``placement-manage db leave``."""
 
     @property
     def for_operators(self) -> str:
-        """Which table it is."""
+        """The text for the log: which table it is."""
         reason = str(self.__cause__ or '').partition('\n')[0]
         return f'A table of the service is not in the database: {reason}'
 
 
 class Undo(Exception):
-    """Raised inside ``Database.write`` to have the transaction rolled back, and the reason found out after that.
+    """Raised by the ``work`` of ``Database.write`` to have the transaction rolled back, and only then find out why.
 
-    :param explain: takes a connection that sees one state of the database, in which nothing of the transaction is
-        left, and returns what is raised in the end (or ``TryAgain``).
+    :param explain: called after the rollback with a connection of ``Database.reader``; returns the exception to raise,
+        which may be ``TryAgain``.
     """
 
     def __init__(self, explain: Callable[[sa.Connection], Exception]) -> None:
@@ -80,41 +82,40 @@ class Database:
     """Connections and transactions of one application.
 
     :param conf: a ``ConfigOpts`` with the group ``placement_database``.
-    :raises ConfigurationInvalid: its ``connection`` is missing, or is a URL that no attempt to connect could make good.
+    :raises ConfigurationInvalid: ``connection`` is missing, or is a URL that can never work (``url.engine_url``).
 
-    Nothing connects before the first transaction, so a database that is away does not stop the start.
+    Nothing connects before the first statement, so the service starts even while the database is away.
     """
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         self._options = conf.placement_database
         self._facade = enginefacade.transaction_context()
         connection_url = url.engine_url(self._options)
-        # oslo.db opens a SQLite file anew for each transaction.
         passed_on = (
             _ENGINE_OPTIONS if connection_url.get_backend_name() == 'sqlite' else _ENGINE_OPTIONS + _POOL_OPTIONS
         )
         self._facade.configure(
             connection=connection_url,
             sqlite_fk=True,
-            # Whoever waits for the database is the caller, who is told 503 at once; waiting here would hang it.
+            # Connecting is not tried again: the caller gets 503 at once, and may retry.
             max_retries=0,
             thread_checkin=False,
             **{name: self._options[name] for name in passed_on},
         )
-        #: What counts the retries, the claims and the searches of this application; nothing unless configured.
+        #: Counts retries, claims and searches; does nothing unless metrics are configured.
         self.metrics = observability.create(conf)
         self._asker = asking.Asker(connection_url, self._options, self.metrics)
         event.listen(self._asker.engine, 'do_connect', _connect)
         self._lock = threading.Lock()
         self._prepared: sa.Engine | None = None
-        #: The process that the connections of that engine belong to.
+        #: The process that the connections of ``_prepared`` belong to.
         self._pid = os.getpid()
         self._keeper: sqlite.Keeper | None = None
         self._log_writers = writers.Writers(self._tested_writer)
         self._housekeeper = retention.Housekeeper(self._tested_writer)
         self.resource_classes = name_cache.NameCache(tables.resource_classes, exception.ResourceClassNotFound)
         self.traits = name_cache.NameCache(tables.traits, exception.TraitNotFound)
-        self.aggregates = name_cache.Heard()
+        self.aggregates = name_cache.KnownAggregates()
 
     @property
     def engine(self) -> sa.Engine:
@@ -125,8 +126,8 @@ class Database:
                     self._prepared = self._prepare()
                     self._pid = os.getpid()
         elif self._pid != os.getpid():
-            # Connections inherited through a fork belong to the parent. oslo.db would ask them whether they are alive
-            # before it notices.
+            # Connections inherited through a fork belong to the parent, so they are dropped without closing them.
+            # oslo.db drops them too, but sends something on them before.
             self._prepared.dispose(close=False)
             self._pid = os.getpid()
         return self._prepared
@@ -149,52 +150,56 @@ class Database:
         return self._asker.engine
 
     def ask(self, statement: sa.Executable, parameters: Mapping[str, Any] | None = None) -> Sequence[sa.Row[Any]]:
-        """Run one statement that only reads, in one round trip, and return its rows.
+        """Run one statement that only reads, in one round trip without a transaction, and return its rows.
 
+        :param parameters: values of the statement's bind parameters, by name.
         :raises DatabaseUnavailable: the database cannot be reached.
         """
-        with _speaking_of_outages():
+        with _errors_of_the_database():
             return self._asker.all(statement, parameters or {})
 
     @contextlib.contextmanager
     def reader(self) -> Iterator[sa.Connection]:
-        """A connection in a transaction that only reads and sees one state of the database throughout.
+        """A connection in a transaction that only reads, and sees one state of the database throughout.
 
         :raises DatabaseUnavailable: the database cannot be reached.
         """
-        # Sent as a statement, so that a dead connection is noticed before anything relies on it.
-        with _speaking_of_outages(), self._tested('SET TRANSACTION ISOLATION LEVEL REPEATABLE READ') as connection:
+        # The statement that sets the isolation level also shows whether the connection is alive.
+        with _errors_of_the_database(), self._tested('SET TRANSACTION ISOLATION LEVEL REPEATABLE READ') as connection:
             yield connection
 
     @contextlib.contextmanager
     def _writer(self) -> Iterator[sa.Connection]:
         """A connection in a transaction that may write; committed at the end, rolled back on an exception.
 
-        Each statement sees what is committed when it runs, whatever the server's default is. No write of ours relies on
-        an older view (conditional updates and compare-and-swaps decide), and at the stricter levels waiting for a
-        row ends in a conflict instead of in that row.
+        The isolation level is READ COMMITTED, whatever the server's default is. That is enough, because the row counts
+        of conditional UPDATE and DELETE statements decide. At the stricter levels a transaction that waited for a row
+        lock would then fail instead of going on with the row.
 
-        Whether the connection is alive shows at the first statement only.
+        The connection is not tested: a dead one shows at the first statement.
 
         :raises DatabaseUnavailable: the database cannot be reached.
         """
-        with _speaking_of_outages(), self._connection() as connection:
+        with _errors_of_the_database(), self._connection() as connection:
             connection.execution_options(**{sqlite.WRITES: True})
             with _ending(connection, connection.begin(), self.metrics):
                 yield connection
 
     @contextlib.contextmanager
     def _tested_writer(self) -> Iterator[sa.Connection]:
-        """As ``_writer``, for those who cannot begin again: on a connection that is alive.
+        """As ``_writer``, on a connection that was tested: for callers that would not begin again on a new one.
 
         :raises DatabaseUnavailable: the database cannot be reached.
         """
-        with _speaking_of_outages(), self._tested('SELECT 1', **{sqlite.WRITES: True}) as connection:
+        with _errors_of_the_database(), self._tested('SELECT 1', **{sqlite.WRITES: True}) as connection:
             yield connection
 
     @contextlib.contextmanager
     def _tested(self, first: str, **options: Any) -> Iterator[sa.Connection]:
-        """A transaction whose first statement is ``first``, on a new connection if need be. On SQLite without that."""
+        """A transaction that begins with the statement ``first``. If the connection is dead, it is replaced once.
+
+        On SQLite, which has no connections that die, nothing is sent.
+        """
         with contextlib.ExitStack() as stack:
             for again in (True, False):
                 connection = stack.enter_context(self._connection())
@@ -217,19 +222,23 @@ class Database:
             return engine.connect()
 
     def write(self, work: Callable[[sa.Connection], T]) -> T:
-        """Run ``work`` in a transaction and return what it returns. There is no other way to write.
+        """Run ``work`` in a transaction, commit, and return what ``work`` returned.
+
+        Everything is written this way but the schema (``migration.locked``) and the upkeep of the log of changes.
 
         :param work: takes the connection, and notes what it changes (``placement.db.changes``). It is called again, in
-            a new transaction, when a concurrent one was in the way (``error_kinds.is_conflict``) or when it raises
-            ``TryAgain``, so it must read all it relies on. It may raise ``Undo``.
-        :raises ConcurrentProviderUpdate: conflicts outlasted ``[placement_database] transaction_retries``.
-        :raises DatabaseUnavailable: the database cannot be reached.
-        :raises Unlogged: ``work`` changed what is mirrored and noted nothing. Nothing is committed.
+            a new transaction, after a conflict with another transaction (``error_kinds.is_conflict``) or when it raised
+            ``TryAgain``. So it must not keep anything from one call to the next. It may raise ``Undo``.
+        :raises ConcurrentProviderUpdate: there was a conflict each time, ``[placement_database] transaction_retries``
+            times in addition to the first. For ``TryAgain``, the error that it was given.
+        :raises DatabaseUnavailable: the database cannot be reached, or the connection broke; then nobody knows whether
+            the transaction was committed.
+        :raises Unlogged: ``work`` changed a table that is mirrored and noted nothing. Nothing is committed.
         """
 
         def attempt() -> T:
             try:
-                return self._alive(work)
+                return self._on_live_connection(work)
             except Exception as error:
                 if isinstance(error, db_exc.RetryRequest) or error_kinds.is_conflict(error):
                     self.metrics.retried(type(error).__name__)
@@ -250,22 +259,22 @@ class Database:
             raise
         return result
 
-    def _alive(self, work: Callable[[sa.Connection], T]) -> T:
+    def _on_live_connection(self, work: Callable[[sa.Connection], T]) -> T:
         try:
-            return self._explained(work)
+            return self._explaining_undo(work)
         except Dead:
-            # The whole pool is taken for dead now, so the next connection is a new one.
-            return self._explained(work)
+            # SQLAlchemy has dropped all connections of the pool, so the next one is new.
+            return self._explaining_undo(work)
 
-    def _explained(self, work: Callable[[sa.Connection], T]) -> T:
+    def _explaining_undo(self, work: Callable[[sa.Connection], T]) -> T:
         try:
-            return self._logged(work)
+            return self._transaction(work)
         except Undo as undo:
             with self.reader() as tx:
                 raise undo.explain(tx) from None
 
-    def _logged(self, work: Callable[[sa.Connection], T]) -> T:
-        """One transaction, with what it noted as its last statement."""
+    def _transaction(self, work: Callable[[sa.Connection], T]) -> T:
+        """One attempt: run ``work``, insert its entry of the log unless ``Together.run_last`` did, and commit."""
         with self._log_writers.lend() as writer, self._writer() as tx:
             notes = changes.attach(tx, writer)
             try:
@@ -283,60 +292,64 @@ class Database:
     def sync(self, *, attended: bool = False, others_are_stopped: bool = False) -> None:
         """Bring the schema to the newest version and insert the standard names that are missing. Idempotent.
 
-        :param attended: a person takes care that no process of an earlier release runs where none may run.
-        :param others_are_stopped: that person says so, whatever other connections there are.
-        :raises StopOthers: processes of an earlier release may still run, and would do harm.
+        :param attended: a person runs this, not a process that starts. Only then are upgrades made that need all
+            processes of an earlier release to be stopped.
+        :param others_are_stopped: do not check for other connections before such an upgrade.
+        :raises StopOthers: such an upgrade is due, and was not allowed or there are other connections.
+        :raises DatabaseUnavailable: the database cannot be reached.
         """
         from placement.db import migration, standards
 
         others = migration.Others.LOOK if attended else migration.Others.UNKNOWN
         others = migration.Others.STOPPED if others_are_stopped else others
-        # Only on a cluster can another node be in the way: the lock that keeps processes apart is each node's own.
-        patient = oslo_db_api.wrap_db_retry(
+        # The lock that keeps other processes out (``migration.locked``) holds on one node of a cluster only.
+        retrying = oslo_db_api.wrap_db_retry(
             retry_interval=0.2,
             max_retry_interval=1,
             max_retries=_SYNC_RETRIES,
             jitter=True,
             exception_checker=error_kinds.is_concurrent_change_of_schema,
         )
-        with _speaking_of_outages():
-            patient(migration.sync)(self.engine, others=others)
+        with _errors_of_the_database():
+            retrying(migration.sync)(self.engine, others=others)
         with self.reader() as tx:
             complete = standards.are_complete(tx)
-        # No write on every start: each would leave a row of a writer that never comes back.
+        # A write would insert a new writer into the log at every start.
         if not complete:
             self.write(_insert_standards)
 
     def schema_version(self) -> str | None:
-        """The version of the schema, None where there is none of ours."""
+        """The version of the schema; None if the database was not made or adopted by this service."""
         from placement.db import migration
 
-        with _speaking_of_outages():
+        with _errors_of_the_database():
             return migration.version(self.engine)
 
     def check_schema(self) -> None:
         """Make sure that the schema is the one that this code was written for.
 
         :raises WrongSchema: it is not.
+        :raises DatabaseUnavailable: the database cannot be reached.
         """
         from placement.db import migration
 
-        with _speaking_of_outages():
+        with _errors_of_the_database():
             migration.check(self.engine)
 
     def foreign_tables(self) -> list[str]:
-        """The tables that only another deployment of such a service has."""
-        with _speaking_of_outages(), self.engine.connect() as connection:
+        """The names of the tables that only a database of another Placement service has."""
+        with _errors_of_the_database(), self.engine.connect() as connection:
             return sorted(tables.FOREIGN & set(sa.inspect(connection).get_table_names()))
 
     def stamp(self, revision: str) -> None:
-        """Declare the version of the schema, changing nothing else.
+        """Record ``revision`` as the version of the schema, changing nothing else.
 
         :raises UnknownRevision: there is no such version.
+        :raises ForeignSchema: the tables are those of another Placement service.
         """
         from placement.db import migration
 
-        with _speaking_of_outages():
+        with _errors_of_the_database():
             migration.stamp(self.engine, revision)
 
     def dispose(self) -> None:
@@ -356,7 +369,7 @@ def _insert_standards(tx: sa.Connection) -> None:
 
 
 def _connect(dialect: sa.Dialect, _record: Any, arguments: list[Any], options: dict[str, Any]) -> Any:
-    """Connect as SQLAlchemy does. Whatever fails in it, from a wrong password to an unknown option, is an outage."""
+    """Connect as SQLAlchemy does. Every failure, also a wrong password or an unknown option, is an outage (503)."""
     try:
         return dialect.connect(*arguments, **options)
     except Exception as error:
@@ -364,10 +377,10 @@ def _connect(dialect: sa.Dialect, _record: Any, arguments: list[Any], options: d
 
 
 def _spare_round_trips(engine: sa.Engine) -> None:
-    """Let each connection have the isolation level of writers from the start, and nothing be sent when it is passed on.
+    """Set READ COMMITTED once for each connection, and send nothing when one is taken from the pool or given back.
 
-    It need not be tested before each use: the first statement of a transaction tells. Nor be reset afterwards: all of
-    ours end their transactions. oslo.db has no options for either.
+    A test before use is not needed: the first statement of a transaction shows whether the connection is alive. Neither
+    is a reset after use: every transaction of ours is ended. oslo.db has options for neither.
     """
     engine.pool._pre_ping = False  # noqa: SLF001
     engine.pool._reset_on_return = sa.pool.reset_none  # noqa: SLF001
@@ -381,8 +394,8 @@ def _spare_round_trips(engine: sa.Engine) -> None:
 def _ending(connection: sa.Connection, transaction: sa.RootTransaction, metrics: Metrics) -> Iterator[None]:
     """Commit at the end, roll back on an exception.
 
-    Connections are given back as they are. So one whose COMMIT failed, which may still be in its transaction, is
-    closed, unless the server said that a conflict was the reason: then the transaction is over.
+    A connection whose COMMIT failed is closed, because it may still be in its transaction and the pool does not reset
+    connections. After a conflict it is kept: the server has rolled the transaction back.
     """
     try:
         yield
@@ -399,7 +412,8 @@ def _ending(connection: sa.Connection, transaction: sa.RootTransaction, metrics:
 
 
 @contextlib.contextmanager
-def _speaking_of_outages() -> Iterator[None]:
+def _errors_of_the_database() -> Iterator[None]:
+    """Raise ``DatabaseUnavailable`` for errors that mean that the database is away or lacks a table."""
     try:
         yield
     except Exception as error:

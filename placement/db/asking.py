@@ -1,6 +1,6 @@
-"""Single statements that only read, each in one round trip: no transaction around it and no test of the connection.
+"""Single statements that only read, each in one round trip: in autocommit, on a connection that is not tested before.
 
-A connection that turns out to be dead is replaced and the statement asked again, which is safe for one that only reads.
+If the connection turns out to be dead, the statement is run again on a new one, which is safe because it only reads.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from sqlalchemy import event
 from placement.db import error_kinds
 from placement.observability.metrics import Metrics
 
-#: Beyond one dead connection, how often a statement is asked again when something concurrent is in its way.
+#: How often a statement is tried, whose connection is dead or that meets a conflict, before the last time.
 _TRIES = 5
 
 
 class Asker:
     """Connections for single statements, in a pool of their own.
 
-    :param url: as ``placement.db.url.engine_url`` makes it.
+    :param url: from ``placement.db.url.engine_url``.
     :param options: the group ``placement_database``.
-    :param metrics: is told of the time spent on it.
+    :param metrics: observes the pool, and how long it takes to get a connection.
     """
 
-    #: What the pool is called in the metrics.
+    #: The name of the pool in the metrics.
     POOL = 'questions'
 
     def __init__(self, url: sa.URL, options: Any, metrics: Metrics) -> None:
@@ -53,7 +53,11 @@ class Asker:
             _wait_for_cluster(self.engine, options.mysql_wsrep_sync_wait)
 
     def all(self, statement: sa.Executable, parameters: Mapping[str, Any]) -> Sequence[sa.Row[Any]]:
-        """Run ``statement`` and return its rows."""
+        """Run ``statement`` and return its rows.
+
+        :param parameters: values of its bind parameters, by name.
+        :raises DBAPIError: the last try failed, or one failed for another reason than those of ``_TRIES``.
+        """
         if self._pid != os.getpid():
             # Connections inherited through a fork belong to the parent.
             self.engine.dispose(close=False)
@@ -80,7 +84,7 @@ class Asker:
 
 
 def _wait_for_cluster(engine: sa.Engine, value: int) -> None:
-    """Let each connection wait until its node has applied what the others had committed."""
+    """Set ``wsrep_sync_wait``: a read then waits until its node has applied what was committed on other nodes."""
 
     @event.listens_for(engine, 'connect')
     def set_up(dbapi_connection: Any, _record: Any) -> None:

@@ -1,12 +1,12 @@
-"""The log of changes: what each write transaction changed, so that a copy in memory can be brought forward.
+"""The log of changes: which providers each transaction changed, so that every mirror can be brought up to date.
 
-Every transaction that ``Database.write`` runs says here what it changed. Its last statement inserts that into the
-table ``changes``, under the next number of a row of ``writers`` that nobody else uses at the same time
-(``db.writers``). So the numbers of one writer are in the order of its commits and have no gaps: what is visible of them
-is always a prefix.
+Each transaction of ``Database.write`` notes here what it changes. Its last statement inserts the notes into the table
+``changes``, under the next sequence number of a *writer*: a row of the table ``writers`` that no other transaction uses
+at the same time (``db.writers``). The transactions of one writer follow one another, so its numbers become visible in
+order and without gaps: who sees a number has seen all smaller ones of that writer, or can see them.
 
-A reader keeps, for each writer, the number up to which it knows (a *vector*), asks for the newest (``newest``) and
-reads what lies between (``since``).
+A reader keeps a *vector*: for each writer the newest number that it knows. It reads the newest numbers in the database
+(``newest``) and then the entries in between (``since``). doc/database.md#the-log-of-changes has the protocol.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from placement.db import types
 
 
 class What(enum.IntEnum):
-    """What an entry says of its provider; the larger of two includes the smaller."""
+    """What kind of change an entry is about. Of two for one ``provider_id``, the larger includes the smaller."""
 
     #: ``inventories.used`` and the generation of the provider changed, and nothing else.
     USAGE = 1
-    #: Anything else of the provider did, or it was created, deleted or moved in its tree.
+    #: Anything else of the provider changed, or it was created, deleted or moved in its tree.
     PROVIDER = 2
-    #: The names of resource classes or traits changed. Of no provider.
+    #: The names of resource classes or traits changed. ``provider_id`` is ``NO_PROVIDER``.
     NAMES = 3
-    #: Anything may have changed. Of no provider.
+    #: Anything may have changed. ``provider_id`` is ``NO_PROVIDER``.
     REBUILD = 4
 
 
 #: The ``provider_id`` of entries that are about no provider. The ids of providers begin at 1.
 NO_PROVIDER = 0
 
-#: Writer id -> the number of its newest entry. A writer without entries is not in it.
+#: Writer id -> the sequence number of its newest entry. Writers without entries are left out.
 Vector = Mapping[int, int]
 
 #: Execution option of a connection: the ``Notes`` of its transaction.
@@ -51,13 +51,13 @@ _BATCH = 100
 
 
 class Gap(exception.PlacementError):
-    """What changed since can no longer be told from the log: everything has to be read anew."""
+    """The log does not reach back to the reader's vector: the reader has to read all tables anew."""
 
     template = 'The entries of writer {writer} from number {sequence} on are no longer in the log of changes.'
 
 
 class Unlogged(RuntimeError):
-    """A fault in this program: a transaction changed what is mirrored, and did not say so in time."""
+    """A bug: a transaction changed a table that is mirrored, and did not note it, or not in time."""
 
 
 # Written by transactions ---------------------------------------------------------------------------------
@@ -74,10 +74,10 @@ class EntryWriter(Protocol):
 
 
 class Notes:
-    """What one transaction said that it changed, and which tables it was seen to change.
+    """What one transaction noted, and which mirrored tables its statements changed.
 
     ``answered``: the database has answered a statement of it. ``ended``: its last statements are being run, so nothing
-    more can be noted. ``entered``: its entry of the log has been inserted.
+    more can be noted. ``entered``: its entry of the log has been inserted. ``noted``: the changes by provider id.
     """
 
     def __init__(self, writer: EntryWriter) -> None:
@@ -89,7 +89,7 @@ class Notes:
         self._touched: set[str] = set()
 
     def add(self, provider_id: int, what: What) -> None:
-        """Note one thing, unless what is noted of the provider includes it."""
+        """Note a change of a provider, unless a larger one is noted already."""
         self.noted[provider_id] = max(what, self.noted.get(provider_id, what))
 
     def touch(self, table: str) -> None:
@@ -97,19 +97,19 @@ class Notes:
         self._touched.add(table)
 
     def check(self) -> None:
-        """Make sure that something was noted about what was touched; of which providers, only tests can tell.
+        """Make sure that for each table that was changed something was noted. Whether it is right, only tests can tell.
 
-        :raises Unlogged: nothing was.
+        :raises Unlogged: nothing was noted.
         """
-        said = set(self.noted.values())
+        kinds = set(self.noted.values())
         for table in self._touched:
-            if not said & _MIRRORED[table]:
+            if not kinds & _MIRRORED[table]:
                 raise Unlogged(f'The transaction changed {table} without a note in the log of changes.')
 
 
 _OF_PROVIDERS = frozenset({What.USAGE, What.PROVIDER, What.REBUILD})
 _OF_NAMES = frozenset({What.NAMES, What.REBUILD})
-#: Table -> what a transaction that changes it has to note.
+#: Mirrored table -> the kinds of which a transaction that changes it has to note at least one.
 _MIRRORED = {
     'placement_resource_providers': _OF_PROVIDERS,
     'placement_inventories': _OF_PROVIDERS,
@@ -129,7 +129,7 @@ def usage(tx: sa.Connection, provider_ids: Iterable[int]) -> None:
 
 
 def providers(tx: sa.Connection, provider_ids: Iterable[int]) -> None:
-    """Note that these providers changed in any way: created, deleted and moved ones, too.
+    """Note that these providers changed in any way, or were created, deleted or moved in their tree.
 
     :param tx: what ``Database.write`` gave to its ``work``.
     """
@@ -145,7 +145,7 @@ def names(tx: sa.Connection) -> None:
 
 
 def rebuild(tx: sa.Connection) -> None:
-    """Note that anything may have changed.
+    """Note that anything may have changed, so that every mirror is built anew.
 
     :param tx: what ``Database.write`` gave to its ``work``.
     """
@@ -164,7 +164,7 @@ def _note(tx: sa.Connection, provider_ids: Iterable[int], what: What) -> None:
 
 
 def attach(tx: sa.Connection, writer: EntryWriter) -> Notes:
-    """Empty notes for a transaction that begins on ``tx``."""
+    """Make empty notes for the transaction that begins on ``tx``, and keep them there as an execution option."""
     notes = Notes(writer)
     tx.execution_options(**{_NOTES: notes})
     return notes
@@ -177,11 +177,11 @@ def notes_of(tx: sa.Connection) -> Notes:
 
 
 def observe(engine: sa.Engine) -> None:
-    """From now on see what the transactions of ``engine`` do, for their ``Notes``."""
-    sa.event.listen(engine, 'after_cursor_execute', _see)
+    """From now on record in ``Notes`` which mirrored tables the statements of ``engine`` change."""
+    sa.event.listen(engine, 'after_cursor_execute', _record)
 
 
-def _see(tx: sa.Connection, cursor: Any, statement: str, *_rest: Any) -> None:
+def _record(tx: sa.Connection, cursor: Any, statement: str, *_rest: Any) -> None:
     notes: Notes | None = tx.get_execution_options().get(_NOTES)
     if notes is not None:
         notes.answered = True
@@ -194,23 +194,24 @@ def _see(tx: sa.Connection, cursor: Any, statement: str, *_rest: Any) -> None:
 _CHANGE = re.compile(r'(?:WITH .*\) )?(?:INSERT (?:IGNORE )?INTO|UPDATE|DELETE FROM) "?(\w+)', re.DOTALL)
 
 
-#: As plain text: it takes half the time of anything else, and all databases take many rows in it.
+#: Plain text, which all databases accept and which takes half the time of an INSERT of SQLAlchemy.
 _INSERT = 'INSERT INTO changes (writer_id, sequence, provider_id, what) VALUES '
-#: Rows of one statement. SQLite takes a megabyte of text.
+#: Rows of one statement: SQLite refuses a text of more than a megabyte.
 _MOST_ROWS = 10000
 
 
 def enter(tx: sa.Connection, writer_id: int, sequence: int, noted: Mapping[int, What]) -> None:
-    """Insert what was noted, as the number ``sequence`` of a writer, in one statement unless there is very much.
+    """Insert ``noted`` (kind of change by provider id) as the entry ``sequence`` of a writer.
 
     :raises DBReferenceError: there is no such writer.
+    :raises DBDuplicateEntry: the writer has such an entry already.
     """
     for text in entry(writer_id, sequence, noted):
         tx.exec_driver_sql(text)
 
 
 def entry(writer_id: int, sequence: int, noted: Mapping[int, What]) -> Iterator[str]:
-    """The statements that ``enter`` runs."""
+    """The statements that ``enter`` runs: one for every 10,000 providers."""
     rows = [f'({int(writer_id)}, {int(sequence)}, {int(id_)}, {int(what)})' for id_, what in sorted(noted.items())]
     for start in range(0, len(rows), _MOST_ROWS):
         yield _INSERT + ', '.join(rows[start : start + _MOST_ROWS])
@@ -218,9 +219,9 @@ def entry(writer_id: int, sequence: int, noted: Mapping[int, What]) -> Iterator[
 
 # Asked by readers ----------------------------------------------------------------------------------------
 #
-# As plain text, the same on all databases: a search waits for these, and building them costs more than running them.
+# Plain text, because every search waits for these, and building and compiling them would take longer than running them.
 
-#: One look into the primary key for each writer. An aggregate would read all entries on some databases.
+#: The subquery takes one look into the primary key for each writer. With max() some databases would read all entries.
 NEWEST = sa.text(
     'SELECT id, (SELECT sequence FROM changes WHERE changes.writer_id = writers.id ORDER BY sequence DESC LIMIT 1)'
     ' AS newest FROM writers'
@@ -229,17 +230,17 @@ _ENTRIES = 'SELECT writer_id, sequence, provider_id, what FROM changes WHERE '
 
 
 def newest(connection: sa.Connection) -> dict[int, int]:
-    """The number of the newest entry of each writer, in one statement. Writers without entries are left out.
+    """Read the vector of the database, in one statement.
 
-    A writer of an older vector that is not in it any more had been silent for ``retention.SILENCE`` when it was
-    removed. So a reader that looked less than that ago has seen all that it ever wrote; any other has to read
-    everything anew. That is to be told by ``clock``, as clocks of processes stand still or jump.
+    A writer that is in a reader's vector but not in this one was removed after it had been silent for
+    ``retention.SILENCE``. A reader that read the vector less than that time ago has seen all its entries; any other has
+    to read all tables anew. Measure that time with ``clock``: the clock of a process may jump, or stop with its host.
     """
     return vector(connection.execute(NEWEST))
 
 
 def vector(rows: Iterable[sa.Row[Any]]) -> dict[int, int]:
-    """The vector in the rows that ``NEWEST`` selects."""
+    """The vector made of the rows of ``NEWEST``."""
     return {row.id: row.newest for row in rows if row.newest is not None}
 
 
@@ -252,19 +253,20 @@ _CLOCK = sa.select(types.UtcNow())
 
 
 def since(connection: sa.Connection, vector: Vector, upto: Vector) -> dict[int, What]:
-    """What was logged beyond ``vector``, up to and including ``upto``, in one statement for each hundred writers.
+    """Read the entries after ``vector``, up to and including ``upto``; one statement for every hundred writers.
 
-    Nothing is said about writers that are in ``vector`` but no longer in ``upto``: see ``newest``.
+    Writers that are in ``vector`` but not in ``upto`` are ignored: see ``newest``.
 
     :param connection: in the transaction that ``upto`` was read in.
-    :returns: provider id -> what happened to it; ``NO_PROVIDER`` -> ``NAMES`` or ``REBUILD``. Providers may be gone.
-    :raises Gap: the entry that ``vector`` stands at (the first, for a writer that it does not know) is not there, or a
-        writer is further in ``vector`` than in ``upto``.
+    :returns: provider id -> kind of change; ``NO_PROVIDER`` -> ``NAMES`` or ``REBUILD``. The providers may have been
+        deleted.
+    :raises Gap: for some writer the newest entry that ``vector`` knows (its entry 1, if ``vector`` does not know the
+        writer) is not in the table, or ``vector`` is ahead of ``upto``.
     """
-    moved = sorted(writer for writer, sequence in upto.items() if sequence != vector.get(writer))
+    newer = sorted(writer for writer, sequence in upto.items() if sequence != vector.get(writer))
     found: dict[int, What] = {}
-    for start in range(0, len(moved), _BATCH):
-        batch = moved[start : start + _BATCH]
+    for start in range(0, len(newer), _BATCH):
+        batch = newer[start : start + _BATCH]
         lowest: dict[int, int] = {}
         for writer, sequence, provider_id, what in connection.exec_driver_sql(_ENTRIES + _ranges(batch, vector, upto)):
             lowest[writer] = min(sequence, lowest.get(writer, sequence))
@@ -284,5 +286,5 @@ def _ranges(writers: Iterable[int], vector: Vector, upto: Vector) -> str:
 
 
 def _first(vector: Vector, writer: int) -> int:
-    """The number of the entry that ``vector`` stands at, which is read only to see that it is still there."""
+    """The number of the newest entry that ``vector`` knows. It is read only to see whether it is still there."""
     return max(vector.get(writer, 0), 1)

@@ -7,11 +7,12 @@ import time
 
 import sqlalchemy as sa
 
-#: Seconds that other connections get to end, or to wait for our lock.
+#: Seconds to wait until other connections are closed, or wait for our lock on the schema.
 _LEAVING_SECONDS = 3
 
-#: Not those that change the schema as well, and wait for us. SQLite cannot tell.
-_QUESTIONS = {
+#: By dialect, what selects the other connections, without those that wait for our lock because they want to change the
+#: schema, too. SQLite has no such list.
+_QUERIES = {
     'postgresql': (
         'SELECT usename AS account, host(client_addr) AS address, application_name AS program,'
         ' usename = current_user AS own FROM pg_stat_activity'
@@ -20,7 +21,7 @@ _QUESTIONS = {
         " AND pid NOT IN (SELECT pid FROM pg_locks WHERE locktype = 'advisory')"
     ),
 }
-_QUESTIONS['mysql'] = _QUESTIONS['mariadb'] = (
+_QUERIES['mysql'] = _QUERIES['mariadb'] = (
     "SELECT user AS account, host AS address, '' AS program, user = substring_index(user(), '@', 1) AS own"
     ' FROM information_schema.processlist WHERE db = database() AND id <> connection_id()'
     " AND coalesce(state, '') <> 'User lock'"
@@ -29,9 +30,9 @@ _QUESTIONS['mysql'] = _QUESTIONS['mariadb'] = (
 
 @dataclasses.dataclass(frozen=True)
 class Other:
-    """One connection: of which account, from where, with which program, as far as the server tells.
+    """One connection: its database account, the client's address and program, empty where the server does not tell.
 
-    ``own``: of the account of the one who asks.
+    ``own``: it has the same account as the connection that asked.
     """
 
     account: str
@@ -45,21 +46,24 @@ class Other:
 
 
 def others(connection: sa.Connection) -> list[Other]:
-    """The other connections to this database, of those that this account and this node can see."""
-    question = _QUESTIONS.get(connection.dialect.name)
-    if question is None:
+    """The other connections to this database that the account of ``connection`` may see, on this node of a cluster.
+
+    None on SQLite.
+    """
+    query = _QUERIES.get(connection.dialect.name)
+    if query is None:
         return []
     if connection.dialect.name == 'postgresql':
-        # It shows a transaction what it showed it before.
+        # Otherwise PostgreSQL shows the same connections throughout a transaction.
         connection.execute(sa.select(sa.func.pg_stat_clear_snapshot()))
-    rows = connection.exec_driver_sql(question).all()
+    rows = connection.exec_driver_sql(query).all()
     return [Other(row.account, row.address or '', row.program or '', bool(row.own)) for row in rows]
 
 
 def staying(connection: sa.Connection, *, own: bool = False) -> list[Other]:
-    """The other connections that do not end within three seconds.
+    """As ``others``, after waiting for up to three seconds until there are none.
 
-    :param own: only those of the same account.
+    :param own: only connections of the same account.
     """
     deadline = time.monotonic() + _LEAVING_SECONDS
     while found := [one for one in others(connection) if one.own or not own]:

@@ -1,7 +1,7 @@
-"""What a database error means: try the transaction again, come back later, or neither.
+"""What a database error means: try the transaction again, answer 503, or neither.
 
-oslo.db already names most of them. The rest differ by driver, so they are told apart here by the number or
-SQLSTATE that the server gave, never by the language of its message (SQLite before Python 3.11 has only words).
+oslo.db has exceptions for most kinds. The others are recognised by the error number (MySQL, MariaDB) or SQLSTATE
+(PostgreSQL), and not by the message, whose language may vary. Only SQLite before Python 3.11 has nothing but a message.
 """
 
 from __future__ import annotations
@@ -9,30 +9,32 @@ from __future__ import annotations
 from oslo_db import exception as db_exc
 from sqlalchemy import exc as sa_exc
 
-#: MySQL and MariaDB: lock wait timeout, deadlock (also Galera's certification), record changed since last read,
-#: Galera's brute-force abort seen as an interrupted query.
+#: Query interrupted: so Galera aborts a statement whose transaction lost to one of another node.
 _MYSQL_INTERRUPTED = 1317
+#: Deadlock, or on Galera a failed certification.
 _MYSQL_DEADLOCK = 1213
+#: The two above, lock wait timeout (1205), record has changed since last read (1020).
 _MYSQL_CONFLICTS = frozenset({1205, _MYSQL_DEADLOCK, 1020, _MYSQL_INTERRUPTED})
-#: MySQL and MariaDB: cannot connect, gone away, too many connections, shutting down, Galera node not ready, killed.
+#: Cannot connect (2002, 2003), connection lost (1158 to 1161, 2006, 2013, 2055) or killed (1927), too many connections
+#: (1040, 1203), server shuts down (1053), Galera node is not ready (1047).
 _MYSQL_AWAY = frozenset({1040, 1047, 1053, 1158, 1159, 1160, 1161, 1203, 1927, 2002, 2003, 2006, 2013, 2055})
-#: MySQL and MariaDB: table exists, is renamed already, index exists, version recorded already, table is being changed
-#: elsewhere, wsrep refuses meanwhile. By number, because SQLAlchemy's reflection turns oslo.db's translation off for a
-#: connection.
-_MYSQL_SCHEMA_CONFLICTS = frozenset({1050, 1061, 1062, 1146, 1684, 1412})
 _MYSQL_NO_TABLE = 1146
+#: What a change of the schema meets that another node made before or makes now: table exists (1050), index exists
+#: (1061), version is recorded (1062), table was renamed (1146), table definition changes (1412, 1684). By number,
+#: because SQLAlchemy's reflection turns oslo.db's translation off for a connection.
+_MYSQL_SCHEMA_CONFLICTS = frozenset({1050, 1061, 1062, _MYSQL_NO_TABLE, 1684, 1412})
 _POSTGRESQL_NO_TABLE = '42P01'
-#: PostgreSQL: serialization failure, deadlock detected, lock not available.
 _POSTGRESQL_DEADLOCK = '40P01'
+#: Serialization failure (40001), deadlock, lock not available (55P03).
 _POSTGRESQL_CONFLICTS = frozenset({'40001', _POSTGRESQL_DEADLOCK, '55P03'})
-#: PostgreSQL: connection exceptions, operator intervention (shutdown, starting up), too many connections.
+#: Connection exceptions (08...), shutting down or starting (57P..), too many connections (53300).
 _POSTGRESQL_AWAY = ('08', '57P', '53300')
 
 
 def is_conflict(error: BaseException) -> bool:
     """Whether ``error`` says that a concurrent transaction was in the way, so that trying again makes sense.
 
-    So does a row that refers to nothing: every id that we write was read in the same transaction.
+    A violated foreign key says so, too: each id that we write was read before, so its row was deleted since then.
     """
     if isinstance(error, db_exc.DBDeadlock | db_exc.DBReferenceError):
         return True
@@ -47,7 +49,7 @@ def is_conflict(error: BaseException) -> bool:
 
 
 def is_deadlock(error: BaseException) -> bool:
-    """Whether the database ended the transaction because it and another one waited for each other."""
+    """Whether ``error`` says that the database rolled the transaction back because of a deadlock."""
     cause = _driver_error(error)
     if cause is None:
         return False
@@ -55,12 +57,12 @@ def is_deadlock(error: BaseException) -> bool:
 
 
 def is_rolled_back(error: BaseException) -> bool:
-    """Whether ``error``, wherever in a transaction it came from, says that the transaction is not committed.
+    """Whether ``error``, from any statement of a transaction or its COMMIT, says that nothing was committed.
 
-    False means only that it does not say so.
+    False means that nobody knows.
     """
     cause = _driver_error(error)
-    # A query that was interrupted may have been a COMMIT that went through.
+    # The statement that was interrupted may be a COMMIT that succeeded.
     return is_conflict(error) and (cause is None or _number(cause) != _MYSQL_INTERRUPTED)
 
 
@@ -97,10 +99,10 @@ def lacks_a_table(error: BaseException) -> bool:
 
 
 def is_lost(error: BaseException) -> bool:
-    """Whether the connection broke.
+    """Whether ``error`` says that the connection broke.
 
-    Psycopg's exception alone would not tell: an OperationalError without a SQLSTATE is also what it raises for a
-    statement that it cannot send, such as one with too many parameters.
+    SQLAlchemy's flag is needed: psycopg raises the same OperationalError without a SQLSTATE for a statement that it
+    cannot send, such as one with too many parameters.
     """
     return bool(getattr(_unwrapped(error), 'connection_invalidated', False))
 

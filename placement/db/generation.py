@@ -1,4 +1,8 @@
-"""The generation of a provider: moved by one with each effective write, never taken for granted."""
+"""The generation of a provider: a number that each write which changes something moves up by one.
+
+A write of one provider compares it with the value that was read before (``bump``, ``bump_unread``); a claim does not
+(``bump_all``).
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,7 @@ from placement.db.together import Together
 
 
 class KnownProvider(Protocol):
-    """A provider as somebody read it: what is written relies on its generation."""
+    """A provider as it was read. A write that relies on what was read checks that ``generation`` is still the same."""
 
     @property
     def id(self) -> int: ...
@@ -27,42 +31,42 @@ class KnownProvider(Protocol):
 
 
 def bump(together: Together, provider: KnownProvider) -> None:
-    """Move ``provider``'s generation from the value it was read with; locks its row until the transaction ends.
+    """Add the UPDATE that moves the generation of ``provider`` if it is still the one that was read.
 
-    Notes that the provider changes, as that is what its generation says. If it is no longer that value, or the provider
-    is gone, ``together`` raises ``ConcurrentProviderUpdate``.
+    It locks the provider's row until the transaction ends. If the generation is another one, or the provider was
+    deleted, ``together`` raises ``ConcurrentProviderUpdate`` when it is run. The change is noted for the log.
     """
     which = (provider.id, provider.generation)
-    together.add(f'{_MOVE} WHERE id = ? AND generation = ?', statements.now(together.tx), *which, judge=judge)
+    together.add(f'{_MOVE} WHERE id = ? AND generation = ?', statements.now(together.tx), *which, check=_expect_one)
     changes.providers(together.tx, [provider.id])
 
 
-def judge(count: int) -> None:
-    """What it means when not one row was changed."""
+def _expect_one(count: int) -> None:
     if count != 1:
         raise exception.ConcurrentProviderUpdate
 
 
-def bump_unread(tx: sa.Connection, uuid: str, seen: int) -> int | None:
-    """As ``bump``, of a provider that nobody has looked for.
+def bump_unread(tx: sa.Connection, uuid: str, expected: int) -> int | None:
+    """As ``bump``, at once, for a provider that was not read before.
 
     :param uuid: canonical.
-    :param seen: the generation that it is to have.
+    :param expected: the generation that the provider must have.
     :returns: its id; None if there is no such provider, or it has another generation.
     """
-    # Nobody has what no database holds, and some refuse to look for it.
-    if not (statements.storable(uuid) and 0 <= seen <= room.LARGEST):
+    # No provider has a uuid or a generation that cannot be stored, and some drivers refuse to send such a value.
+    if not (statements.storable(uuid) and 0 <= expected <= room.LARGEST):
         return None
-    which = (statements.now(tx), uuid, seen)
+    values = (statements.now(tx), uuid, expected)
     if statements.is_mysql(tx.dialect):
-        # They return no rows of an UPDATE, but the last value of this function; and an id is not below 1.
-        moved = statements.run(tx, _MOVE_SEEN_ON_MYSQL, *which)
+        # These have no UPDATE ... RETURNING. LAST_INSERT_ID(id) makes the server report the id as lastrowid; compared
+        # with 0 it adds 1 to the generation, as ids begin at 1.
+        moved = statements.run(tx, _MOVE_BY_UUID_ON_MYSQL, *values)
         found = moved.lastrowid if moved.rowcount else None
     elif tx.dialect.update_returning:
-        found = statements.run(tx, f'{_MOVE_SEEN} RETURNING id', *which).scalar_one_or_none()
+        found = statements.run(tx, f'{_MOVE_BY_UUID} RETURNING id', *values).scalar_one_or_none()
     else:
         # SQLite before 3.35.
-        moved = statements.run(tx, _MOVE_SEEN, *which)
+        moved = statements.run(tx, _MOVE_BY_UUID, *values)
         found = statements.run(tx, _ID, uuid).scalar_one() if moved.rowcount else None
     if found is not None:
         changes.providers(tx, [found])
@@ -70,9 +74,10 @@ def bump_unread(tx: sa.Connection, uuid: str, seen: int) -> int | None:
 
 
 def bump_all(together: Together, provider_ids: Iterable[int]) -> None:
-    """Move the generations of providers by one from whatever they are now, in the order of their ids.
+    """Add the UPDATE that moves the generations of providers, whatever they are, locking the rows in order of id.
 
-    For claims: two that both fit need not refuse each other. Who calls it notes what changes.
+    Claims do not compare generations, so two claims that both fit both succeed. The caller notes the change for the
+    log.
     """
     for batch in statements.batches(sorted(provider_ids)):
         together.add(_all(together.tx.dialect.name, len(batch)), *_values(together.tx, batch))
@@ -80,7 +85,7 @@ def bump_all(together: Together, provider_ids: Iterable[int]) -> None:
 
 @functools.lru_cache(maxsize=128)
 def _all(dialect: str, count: int) -> str:
-    """The statement that moves ``count`` generations, in the order of their ids."""
+    """The statement that moves ``count`` generations, and locks the rows in order of id."""
     which = f'id IN ({statements.marks(count)})'
     if dialect != 'postgresql' or count == 1:
         return f'{_MOVE} WHERE {which}'
@@ -95,6 +100,6 @@ def _values(tx: sa.Connection, provider_ids: Sequence[int]) -> list[Any]:
 
 
 _MOVE = 'UPDATE placement_resource_providers SET generation = generation + 1, updated_at = ?'
-_MOVE_SEEN = f'{_MOVE} WHERE uuid = ? AND generation = ?'
-_MOVE_SEEN_ON_MYSQL = _MOVE_SEEN.replace('+ 1', '+ (LAST_INSERT_ID(id) > 0)')
+_MOVE_BY_UUID = f'{_MOVE} WHERE uuid = ? AND generation = ?'
+_MOVE_BY_UUID_ON_MYSQL = _MOVE_BY_UUID.replace('+ 1', '+ (LAST_INSERT_ID(id) > 0)')
 _ID = 'SELECT id FROM placement_resource_providers WHERE uuid = ?'

@@ -1,6 +1,6 @@
-"""The schema's versions: bring a database to the newest, tell which it has, or declare one.
+"""The versions of the schema: upgrade a database, read which version it has, or record one.
 
-The version is kept in a table of our own, so that a database taken over from another deployment keeps its history.
+The version is in a table of our own, so an adopted database keeps the version table of the service that made it.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from placement.db import company, sqlite, tables
 
 VERSION_TABLE = tables.VERSION_TABLE
 _SCRIPTS = pathlib.Path(__file__).parent / 'migrations'
-#: Any number and name, the same in every process: what the database's advisory lock is taken on.
+#: The number (PostgreSQL) and the name (MySQL) of the advisory lock that a process holds while it changes the schema.
 _LOCK_NUMBER = 0x706C6163
 _LOCK_NAME = 'placement_schema'
 _LOCK_SECONDS = 120
 
-#: Versions that bring what a process of an earlier release would leave out when it writes: it must have ended before.
-#: 002: the log of changes. 004: names of tables, without which it does not find them.
-_ALONE = frozenset({'002', '004'})
+#: Versions to which a database may be upgraded only when no process of an earlier release runs any more: that would not
+#: write the log of changes (002), or would not find the tables (004).
+_OTHERS_STOPPED = frozenset({'002', '004'})
 
 
 class WrongSchema(exception.PlacementError):
@@ -38,7 +38,7 @@ class WrongSchema(exception.PlacementError):
 
 
 class ForeignSchema(WrongSchema):
-    """The tables were made by somebody else; only ``placement-manage db adopt`` may change them."""
+    """The tables were made by another Placement service; only ``placement-manage db adopt`` may change them."""
 
     template = (
         'The database already holds tables that this service did not create ({tables}).'
@@ -51,7 +51,7 @@ class SchemaLocked(exception.PlacementError):
 
 
 class StopOthers(exception.PlacementError):
-    """Processes of an earlier release may still run, and would go on writing in their own way."""
+    """Processes of an earlier release may still run, which must not write to the upgraded database."""
 
     template = (
         'The schema of the database is at version {present}. Processes of the release that made it must not write any'
@@ -65,23 +65,25 @@ class UnknownRevision(exception.PlacementError):
 
 
 class Others(enum.Enum):
-    """What to do about processes of an earlier release that may still run, where the upgrade must not meet any."""
+    """What is known of processes of an earlier release, for an upgrade that needs them to be stopped."""
 
-    #: Nobody has looked after them: do not upgrade.
+    #: Nothing, as this is the start of a process: do not upgrade.
     UNKNOWN = 'unknown'
-    #: Somebody has, so upgrade unless there are other connections.
+    #: A person says that they are stopped: upgrade unless there are other connections.
     LOOK = 'look'
-    #: Somebody has, and knows what other connections are.
+    #: A person says that they are stopped, and that other connections are of something else: upgrade.
     STOPPED = 'stopped'
 
 
 def sync(engine: sa.Engine, revision: str = 'head', others: Others = Others.LOOK) -> None:
-    """Upgrade the schema to ``revision``. Processes that do this at once wait for each other.
+    """Upgrade the schema to ``revision``. Processes that do this at the same time wait for one another.
 
+    :param others: matters only where the upgrade needs processes of an earlier release to be stopped.
     :raises ForeignSchema: there are tables but no version of ours.
     :raises UnknownRevision: no such revision.
-    :raises StopOthers: processes of an earlier release may still run, and would do harm.
-    :raises RetryRequest: another node of a cluster is doing the same.
+    :raises StopOthers: processes of an earlier release may still run.
+    :raises SchemaLocked: another process has been changing the schema for two minutes.
+    :raises RetryRequest: a process on another node of a cluster is upgrading the schema, too.
     """
     target = _resolve(revision)
     with locked(engine) as connection:
@@ -90,35 +92,36 @@ def sync(engine: sa.Engine, revision: str = 'head', others: Others = Others.LOOK
             _refuse_foreign_tables(connection)
             _create(connection, target)
         elif present != target:
-            if _ALONE & set(_between(present, target)):
-                _refuse_company(connection, present, others)
+            if _OTHERS_STOPPED & set(_between(present, target)):
+                _require_others_stopped(connection, present, others)
             _upgrade(connection, target)
 
 
 def _create(connection: sa.Connection, target: str) -> None:
-    """Make the tables in an empty database, and only then record the version.
+    """Create the tables in an empty database, and only then record the version.
 
-    The nodes of a Galera cluster know no lock in common. Each may do the same at once, so what is there already is left
-    alone; one that loses a race tries again. None of them sees a version on the way, which would look like that of an
-    earlier release; and all but one fail to record it.
+    No lock holds on all nodes of a Galera cluster, so several processes may do this at the same time. Therefore tables
+    that exist are left alone, and no version is recorded before all tables exist: another process would take it for
+    that of an earlier release. Only one process can record it; the others fail and try again.
     """
-    # First, so that what an attempt leaves that was cut short is not taken for the tables of somebody else.
+    # Before the other tables: without it, tables that an interrupted attempt left would look like those of another
+    # service.
     version_num = sa.Column('version_num', sa.String(32), nullable=False)
     primary_key = sa.PrimaryKeyConstraint('version_num', name=f'{VERSION_TABLE}_pkc')
     sa.Table(VERSION_TABLE, sa.MetaData(), version_num, primary_key).create(connection, checkfirst=True)
     if target == head():
         tables.create(connection)
     else:
-        _take_steps(connection, target)
+        _run_migrations(connection, target)
     stamp_on(connection, target)
 
 
-def _take_steps(connection: sa.Connection, target: str) -> None:
-    """Make an earlier version, in the steps in which it came to be."""
-    steps = script.ScriptDirectory.from_config(_config()).iterate_revisions(target, 'base')
+def _run_migrations(connection: sa.Connection, target: str) -> None:
+    """Run the migrations up to ``target`` without recording their versions."""
+    migrations = script.ScriptDirectory.from_config(_config()).iterate_revisions(target, 'base')
     with Operations.context(migration.MigrationContext.configure(connection)):
-        for step in reversed(list(steps)):
-            step.module.upgrade()
+        for one in reversed(list(migrations)):
+            one.module.upgrade()
 
 
 def _upgrade(connection: sa.Connection, target: str) -> None:
@@ -127,14 +130,15 @@ def _upgrade(connection: sa.Connection, target: str) -> None:
     except CommandError as error:
         if connection.dialect.name not in ('mysql', 'mariadb'):
             raise
-        # Another node of a cluster has moved the version on since we looked.
+        # A process on another node of a cluster has upgraded the database since its version was read.
         raise db_exc.RetryRequest(error) from error
 
 
 def downgrade(engine: sa.Engine, revision: str) -> None:
-    """Take the schema back to ``revision``; ``base`` removes all tables and what is in them.
+    """Downgrade the schema to ``revision``; ``base`` drops all tables.
 
     :raises UnknownRevision: no such revision.
+    :raises SchemaLocked: another process has been changing the schema for two minutes.
     """
     target = revision if revision == 'base' else _resolve(revision)
     with locked(engine) as connection:
@@ -142,7 +146,7 @@ def downgrade(engine: sa.Engine, revision: str) -> None:
 
 
 def version(engine: sa.Engine) -> str | None:
-    """The revision that the database has, None for a database without our schema."""
+    """The revision that is recorded in the database, None for a database without our schema."""
     with engine.connect() as connection:
         return version_on(connection)
 
@@ -150,8 +154,8 @@ def version(engine: sa.Engine) -> str | None:
 def check(engine: sa.Engine) -> None:
     """Make sure that the schema is the one that this code was written for.
 
-    :raises ForeignSchema: the tables are those of another deployment.
-    :raises WrongSchema: it is any other.
+    :raises ForeignSchema: the tables are those of another Placement service.
+    :raises WrongSchema: the database has another version, or none.
     """
     with engine.connect() as connection:
         present = version_on(connection)
@@ -167,10 +171,11 @@ def head() -> str:
 
 
 def stamp(engine: sa.Engine, revision: str) -> None:
-    """Declare that the database has ``revision`` without changing anything else.
+    """Record ``revision`` as the version of the schema, without changing anything else.
 
     :raises UnknownRevision: no such revision.
-    :raises ForeignSchema: the tables are those of another deployment.
+    :raises ForeignSchema: the tables are those of another Placement service.
+    :raises SchemaLocked: another process has been changing the schema for two minutes.
     """
     target = _resolve(revision)
     with locked(engine) as connection:
@@ -180,30 +185,35 @@ def stamp(engine: sa.Engine, revision: str) -> None:
 
 
 def stamp_on(connection: sa.Connection, revision: str) -> None:
-    """As ``stamp``, in a transaction of the caller's that ``locked`` began."""
+    """As ``stamp``, without its checks.
+
+    :param connection: from ``locked``.
+    """
     command.stamp(_config(connection), revision)
 
 
 @contextlib.contextmanager
 def locked(engine: sa.Engine) -> Iterator[sa.Connection]:
-    """A connection in a transaction that no other process has at the same time, for changes of the schema.
+    """A connection in a transaction for changes of the schema, which one process at a time can have.
 
-    On SQLite no foreign keys are checked in it.
+    On a Galera cluster that is one process for each node. On SQLite foreign keys are not checked in it.
+
+    :raises SchemaLocked: MySQL and MariaDB: another process has had it for two minutes.
     """
     with engine.connect() as connection:
         connection.execution_options(**{sqlite.WRITES: True})
         with _named_lock(connection), sqlite.without_foreign_keys(connection), connection.begin():
             if connection.dialect.name == 'postgresql':
                 connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK_NUMBER)))
-            # SQLite needs none: the transaction holds the write lock of the whole file.
+            # On SQLite the transaction itself holds the write lock of the whole file.
             yield connection
 
 
 @contextlib.contextmanager
 def _named_lock(connection: sa.Connection) -> Iterator[None]:
-    """MySQL commits at each statement that changes the schema, so its lock belongs to the connection.
+    """Hold a lock of MySQL that belongs to the connection, because MySQL commits at each change of the schema.
 
-    Held until after the last commit, so that whoever is next sees the version.
+    It is released after the last commit, so that the next process sees the new version. Does nothing on others.
     """
     if connection.dialect.name not in ('mysql', 'mariadb'):
         yield
@@ -240,13 +250,13 @@ def _resolve(revision: str) -> str:
 
 
 def version_on(connection: sa.Connection) -> str | None:
-    """As ``version``, in a transaction of the caller's."""
+    """As ``version``, on a connection of the caller."""
     context = migration.MigrationContext.configure(connection, opts={'version_table': VERSION_TABLE})
     return context.get_current_revision()
 
 
 def _between(present: str, target: str) -> list[str]:
-    """The revisions that lead from one to the other, none when ``present`` is not an earlier one."""
+    """The revisions after ``present`` up to ``target``; none when ``present`` is not known."""
     scripts = script.ScriptDirectory.from_config(_config())
     known = {one.revision for one in scripts.walk_revisions()}
     if present not in known:
@@ -254,12 +264,12 @@ def _between(present: str, target: str) -> list[str]:
     return [one.revision for one in scripts.iterate_revisions(target, present)]
 
 
-def _refuse_company(connection: sa.Connection, present: str, others: Others) -> None:
+def _require_others_stopped(connection: sa.Connection, present: str, others: Others) -> None:
     if others is Others.STOPPED:
         return
     if others is Others.UNKNOWN:
         raise StopOthers(present=present, found='', option='')
-    # Others that upgrade at the same time come to wait for us in a moment, and do not count then.
+    # Processes that want to upgrade, too, wait for our lock within three seconds, and then are not counted.
     count = len(company.staying(connection, own=True))
     if count:
         found = f', and {count} other connections of this account are open'
@@ -270,6 +280,6 @@ def _refuse_company(connection: sa.Connection, present: str, others: Others) -> 
 def _refuse_foreign_tables(connection: sa.Connection, theirs_only: bool = False) -> None:
     present = set(sa.inspect(connection).get_table_names())
     foreign = sorted(present & (tables.FOREIGN if theirs_only else tables.FOREIGN | set(tables.metadata.tables)))
-    # With a table of versions but no version in it, another node of a cluster is creating the schema right now.
+    # A version table without a version: a process on another node of a cluster is creating the schema.
     if foreign and VERSION_TABLE not in present:
         raise ForeignSchema(tables=', '.join(foreign))

@@ -1,7 +1,7 @@
-"""Names and ids of resource classes and traits, with what never changes kept in memory; and aggregates, as met.
+"""What a process remembers of the database to save statements: ids of standard names, and uuids of aggregates.
 
-Standard names are never removed or renamed, so a process may remember their ids whatever other
-processes do. Custom names come and go and are looked up each time.
+Standard resource classes and traits are never deleted or renamed, so their ids cannot be out of date. Custom names are
+looked up each time. An aggregate that is remembered may have been deleted; whoever relies on it has to notice that.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ CUSTOM_PREFIX = 'CUSTOM_'
 
 
 def is_custom(name: str) -> bool:
-    """Whether ``name`` is in the part of the name space that clients may change."""
+    """Whether ``name`` begins with ``CUSTOM_``: only such names can be created, renamed and deleted."""
     return name.startswith(CUSTOM_PREFIX)
 
 
 class NameCache:
-    """Ids of the names in one table.
+    """Ids of the names in one table; those of standard names are remembered.
 
-    :param table: ``resource_classes`` or ``traits``.
-    :param not_found: what is raised for names that it lacks.
+    :param table: ``tables.resource_classes`` or ``tables.traits``.
+    :param not_found: the exception for names that do not exist.
     """
 
     def __init__(
@@ -36,11 +36,12 @@ class NameCache:
         self._standard: dict[str, int] = {}
 
     def hold(self, tx: sa.Connection, names: Sequence[str]) -> dict[str, int]:
-        """The ids of ``names``, which stay what they are until the transaction ends: nobody renames or deletes them.
+        """Return the ids of ``names``, and keep custom ones from being renamed or deleted until the transaction ends.
 
-        No statement when all are known standards. For whoever writes what a name stands for. Where a server has no
-        such lock on another node of a cluster, or on SQLite, where nobody else writes, the foreign keys and ids that
-        are never used again do.
+        For a transaction that is going to write these ids. One statement, with shared row locks, for the custom names;
+        none for standard names that are remembered. On SQLite no lock is needed, as there is one writer at a time. On a
+        Galera cluster the lock holds on one node only; against other nodes help the foreign keys, and that no id is
+        ever used again.
 
         :raises ResourceClassNotFound, TraitNotFound: some do not exist.
         """
@@ -53,7 +54,7 @@ class NameCache:
         if not self._standard and not all(is_custom(name) for name in wanted):
             self._load_standard(tx)
         known = {name: self._standard[name] for name in wanted if name in self._standard}
-        # A text with a NUL or a lone surrogate cannot be stored, and some drivers refuse to ask for it.
+        # Names that cannot be stored do not exist, and some drivers refuse to send them.
         missing = sorted(name for name in wanted - known.keys() if statements.storable(name))
         for batch in statements.batches(missing):
             known.update(self._look_up(tx, batch))
@@ -67,7 +68,7 @@ class NameCache:
 
     def _look_up(self, tx: sa.Connection, names: Sequence[str]) -> dict[str, int]:
         columns = self._table.c
-        # In one order everywhere, and weak enough to let others hold the same names.
+        # Locked in order of id, as everywhere, and shared: other transactions may lock the same names.
         query = (
             sa.select(columns.name, columns.id)
             .where(columns.name.in_(names))
@@ -79,26 +80,26 @@ class NameCache:
         return found
 
 
-#: How many are remembered, in some ten megabytes.
-_MOST_HEARD = 100_000
+#: How many aggregates are remembered, in some ten megabytes.
+_MOST_AGGREGATES = 100_000
 
 
-class Heard:
-    """Aggregates that this process has met: they need not be created, unless an audit removed them meanwhile."""
+class KnownAggregates:
+    """The uuids of aggregates that exist, as far as this process knows; an audit may have deleted some meanwhile."""
 
     def __init__(self) -> None:
         self._uuids: set[str] = set()
 
     def add(self, uuids: Iterable[str]) -> None:
-        """Remember these."""
-        if len(self._uuids) > _MOST_HEARD:
+        """Remember these; if there are very many already, only these."""
+        if len(self._uuids) > _MOST_AGGREGATES:
             self._uuids.clear()
         self._uuids.update(uuids)
 
     def forget(self, uuids: Iterable[str]) -> None:
-        """Do not rely on these any more."""
+        """Do not remember these any more."""
         self._uuids.difference_update(uuids)
 
-    def lacks(self, uuids: Iterable[str]) -> list[str]:
-        """Those that it does not know."""
+    def unknown(self, uuids: Iterable[str]) -> list[str]:
+        """Return those of ``uuids`` that are not remembered, in their order."""
         return [uuid for uuid in uuids if uuid not in self._uuids]

@@ -1,7 +1,8 @@
-"""How long the log of changes keeps what.
+"""How long the entries and writers of the log of changes are kept.
 
-A process deletes the old entries of its own writers in passing, and nobody else's: on a cluster no two nodes touch the
-same rows. Writers that are silent for long, because their process ended, are removed by any process, with all entries.
+A process deletes old entries of its own writers after some of its write transactions, so that on a cluster no two nodes
+delete the same rows. A writer that has been silent for a day, because its process ended, is deleted with all its
+entries by any process that writes.
 """
 
 from __future__ import annotations
@@ -23,19 +24,19 @@ from placement.db import error_kinds, tables, types
 
 LOG = log.getLogger(__name__)
 
-#: The newest entries of each writer that stay in any case: what a reader may fall behind in a rush of writes.
+#: The number of newest entries of each writer that are kept, so that a mirror can follow during many writes.
 KEPT_NUMBERS = 5000
-#: Seconds for which entries stay in any case: what a reader may fall behind while nobody asks it anything.
+#: Seconds for which entries are kept, so that a mirror can follow that was not used for a while.
 KEPT_SECONDS = 600
-#: After how many transactions a writer deletes old entries, of twice as many transactions at most.
+#: A writer deletes old entries after each so many transactions, and those of at most twice as many transactions.
 STRIDE = 100
 
-#: How long a writer has been silent when it is removed, by the clock of the database. A reader that asked for the
-#: newest entries in that time has seen its last one. A process that writes again later takes another writer.
+#: A writer whose newest entry is older than this, by the clock of the database, is deleted. A reader that read the
+#: newest numbers within that time knows its last entry. If its process writes again, it takes another writer.
 SILENCE = dt.timedelta(days=1)
-#: Seconds between two looks for silent writers, from the least to the most. The first look is that far from the start.
+#: Seconds between two searches for silent writers, and from the start to the first: a random time between these.
 _PAUSE = (600, 3600)
-#: How many transactions of a silent writer are deleted at once.
+#: How many entries (each of one transaction) of a silent writer are deleted in one transaction.
 _CHUNK = 1000
 
 Begin = Callable[[], contextlib.AbstractContextManager[sa.Connection]]
@@ -44,22 +45,23 @@ _changes, _writers = tables.changes, tables.writers
 
 
 class Trail:
-    """When one writer came by which number, noted now and then."""
+    """Remembers, for every hundredth number of one writer, when it was reached."""
 
     def __init__(self) -> None:
         self._marks: collections.deque[tuple[int, float]] = collections.deque()
 
     def passes(self, number: int) -> int | None:
-        """Take note of the newest number.
+        """Tell it that the writer has reached ``number``.
 
-        :returns: the number up to which entries are to be deleted now; mostly None.
+        :returns: the number up to which entries are to be deleted now; None, in most cases, if there are none.
         """
         if number % STRIDE:
             return None
         now = time.monotonic()
         self._marks.append((number, now))
         found = None
-        # Two for each one that was added, so that it catches up after it was held back by the time.
+        # Up to two for each one that is added. So the number of entries goes down again after a rush of writes, in
+        # which ``KEPT_SECONDS`` did not let any be deleted.
         for _ in range(2):
             if self._marks[0][0] <= number - KEPT_NUMBERS and self._marks[0][1] <= now - KEPT_SECONDS:
                 found = self._marks.popleft()[0]
@@ -67,12 +69,12 @@ class Trail:
 
 
 def trim(tx: sa.Connection, writer_id: int, number: int) -> None:
-    """Delete the entries of one writer up to ``number``."""
+    """Delete the entries of one writer up to and including ``number``."""
     tx.execute(_changes.delete().where(_changes.c.writer_id == writer_id, _changes.c.sequence <= number))
 
 
 class Housekeeper:
-    """Removes writers that are silent: looks for them now and then, in small steps as long as there are any.
+    """Deletes silent writers: searches for them now and then, and deletes them in small transactions.
 
     :param begin: begins a transaction that may write.
     """
@@ -82,7 +84,10 @@ class Housekeeper:
         self._due = time.monotonic() + _pause()
 
     def pass_by(self) -> None:
-        """Take a step if it is time for one. Never fails: whoever calls this has done what it was asked for."""
+        """Do one of those transactions if it is due. Called after each write, whose success it must not change.
+
+        So a failure is logged, and not raised.
+        """
         now = time.monotonic()
         if now < self._due:
             return
@@ -101,11 +106,11 @@ def _pause() -> float:
 
 @contextlib.contextmanager
 def without_failing() -> Iterator[None]:
-    """Whatever goes wrong inside can be done another time."""
+    """Suppress every exception: what is done inside can be done another time. Unexpected ones are logged."""
     try:
         yield
     except (db_exc.DBReferenceError, exception.DatabaseUnavailable):
-        # A writer that seemed silent has just written.
+        # The writer that was to be deleted has just inserted an entry, or the database is away.
         pass
     except Exception as error:
         if not error_kinds.is_conflict(error):
@@ -113,22 +118,23 @@ def without_failing() -> Iterator[None]:
 
 
 def remove_silent(tx: sa.Connection) -> bool:
-    """Delete the oldest entries of one of the writers that are silent, or the writer itself with its last ones.
+    """Delete the oldest entries of one silent writer or, if few are left, these and the writer itself.
 
-    :returns: whether there was one.
-    :raises DBReferenceError: the writer has just written.
+    :returns: whether there was a silent writer.
+    :raises DBReferenceError: the writer has just inserted an entry.
     """
     silent = [row for row in tx.execute(_LAST_SEEN) if row.now - (row.newest_at or row.created_at) > SILENCE]
     if not silent:
         return False
-    # Any of them, so that processes that do this at once seldom meet.
+    # A random one, so that processes that do this at the same time seldom choose the same.
     writer = secrets.choice(silent)
     of_writer = _changes.c.writer_id == writer.id
     oldest = tx.scalar(sa.select(sa.func.min(_changes.c.sequence)).where(of_writer))
     if oldest is not None and oldest + _CHUNK < writer.newest:
         tx.execute(_changes.delete().where(of_writer, _changes.c.sequence < oldest + _CHUNK))
         return True
-    # The newest entry goes in one transaction with the writer, which cannot go while there is a newer one.
+    # The last entries and the writer in one transaction: if the writer has inserted another entry, the foreign key
+    # refuses the deletion of the writer, and the entries stay.
     if oldest is not None:
         tx.execute(_changes.delete().where(of_writer, _changes.c.sequence <= writer.newest))
     tx.execute(_writers.delete().where(_writers.c.id == writer.id))

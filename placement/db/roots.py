@@ -6,21 +6,22 @@ from collections.abc import Mapping
 
 
 def of(parents: Mapping[int, int | None]) -> dict[int, int | None]:
-    """The root of each provider, by id; None for those whose parents form a loop.
+    """Return the id of the root of each provider, by provider id; None where following the parents ends in a loop.
 
-    :param parents: the parent of each provider, None for a root. A provider whose parent is not there counts as a root.
+    :param parents: the parent id of each provider by its id, None for a root. A provider whose parent is not among the
+        keys counts as a root.
     """
     roots: dict[int, int | None] = {}
     for provider_id in parents:
         passed: dict[int, None] = {}
-        at = provider_id
-        while at not in roots and at not in passed:
-            passed[at] = None
-            parent_id = parents[at]
+        current = provider_id
+        while current not in roots and current not in passed:
+            passed[current] = None
+            parent_id = parents[current]
             if parent_id is None or parent_id not in parents:
-                roots[at] = at
+                roots[current] = current
             else:
-                at = parent_id
-        # Nothing is known of one that has been passed before in this loop: it is in a loop.
-        roots.update(dict.fromkeys(passed, roots.get(at)))
+                current = parent_id
+        # If ``current`` has no root by now, it was passed twice, which means a loop.
+        roots.update(dict.fromkeys(passed, roots.get(current)))
     return roots

@@ -1,7 +1,7 @@
 """SQLite set up for several processes and threads that write.
 
-WAL lets readers go on while one writes. A transaction that will write takes the write lock when it begins, so that
-two writers queue (for up to the busy timeout) instead of failing when the second tries to upgrade its read lock.
+In WAL mode readers are not blocked by a writer. A transaction that is going to write takes the write lock when it
+begins. So a second writer waits, for up to the busy timeout; it would fail if it took the lock at its first write.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ WRITES = 'placement_writes'
 
 @contextlib.contextmanager
 def without_foreign_keys(connection: sa.Connection) -> Iterator[None]:
-    """Check no foreign keys in the transaction that begins next: no table could be replaced while they are checked.
+    """Turn off the checks of foreign keys for a transaction that begins in the block.
 
-    Does nothing on other databases.
+    With them no table could be replaced. Does nothing on other databases.
     """
     if connection.dialect.name != 'sqlite':
         yield
@@ -39,23 +39,26 @@ def without_foreign_keys(connection: sa.Connection) -> Iterator[None]:
 
 
 class Keeper:
-    """One idle connection in each process, because SQLite clears the log away whenever the last connection closes.
+    """Keeps one idle connection open in each process.
 
-    oslo.db opens a connection for each transaction, so without this nearly every one would pay for that.
+    SQLite merges the write-ahead log into the database file and deletes it when the last connection is closed. oslo.db
+    opens and closes a connection for each transaction, so without this that would happen at nearly every one.
+
+    :param path: the file, None for a database in memory, which needs none.
     """
 
     def __init__(self, path: str | None) -> None:
         self._path = path
         self._kept: dict[int, sqlite3.Connection] = {}
-        # For those who forget to close, or fail before they could.
+        # For owners that do not call ``close``.
         weakref.finalize(self, _close, self._kept)
 
     def keep(self) -> None:
-        """Open the connection unless this process has it. One inherited through a fork is not touched."""
+        """Open the connection of this process unless it is open. One inherited through a fork is not used."""
         if self._path and os.getpid() not in self._kept:
             connection = sqlite3.connect(self._path, check_same_thread=False)
             try:
-                # Opening is lazy; any question opens the file.
+                # SQLite opens the file at the first statement.
                 connection.execute('PRAGMA schema_version').fetchone()
             except sqlite3.Error:
                 connection.close()
@@ -63,7 +66,7 @@ class Keeper:
             self._kept[os.getpid()] = connection
 
     def close(self) -> None:
-        """Let go of this process's connection."""
+        """Close this process's connection."""
         _close(self._kept)
 
 
@@ -85,10 +88,10 @@ def prepare(engine: sa.Engine, busy_timeout: int) -> Keeper:
     def set_up(dbapi_connection: Any, _record: Any) -> None:
         dbapi_connection.execute(f'PRAGMA busy_timeout = {int(busy_timeout) * 1000}')
         dbapi_connection.execute('PRAGMA journal_mode = WAL')
-        # Only now: a connection that looked before the switch would not hold the log.
+        # After the switch: a connection that was opened before it would not keep the write-ahead log.
         keeper.keep()
 
-    # oslo.db begins each transaction with a plain BEGIN, which takes no lock yet.
+    # oslo.db begins each transaction with a plain BEGIN, which takes no lock.
     @event.listens_for(engine, 'before_cursor_execute', retval=True)
     def begin_with_lock(
         connection: sa.Connection, _cursor: Any, statement: str, parameters: Any, _context: Any, _many: bool

@@ -19,7 +19,8 @@ def are_complete(tx: sa.Connection) -> bool:
 def insert_missing(tx: sa.Connection) -> None:
     """Insert each standard class and trait that the database lacks; nothing is ever removed or renamed.
 
-    Safe when several processes do it at once: a row that is already there is left alone. Noting that is the caller's.
+    Several processes may do this at the same time: a row that exists is left alone. The caller notes the change for the
+    log (``changes.names``).
     """
     for table, rows in _missing(tx):
         if rows:

@@ -1,4 +1,4 @@
-"""SQL that each database spells differently, or that must stay within a database's limits."""
+"""SQL that databases write differently, or that has to stay within the limits of a database."""
 
 from __future__ import annotations
 
@@ -11,28 +11,29 @@ import sqlalchemy as sa
 from oslo_utils import timeutils
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 
-#: How many conditions stand side by side. SQLite refuses expressions nested deeper than 1,000, and a chain of ANDs is
-#: as deep as it is long.
+#: How many conditions ``all_of`` puts into one chain of ANDs. SQLite refuses expressions nested deeper than 1,000, and
+#: counts a chain of ANDs as nested as often as it is long.
 _CHUNK = 100
 
-#: The longest list that one statement takes. PostgreSQL has a limit of 65,535 parameters, SQLite one of 32,766, and
-#: from 1,000 values on MariaDB reads the list as a table, which it may join by reading all of the other one.
+#: The most values of an IN list of one statement. PostgreSQL takes 65,535 parameters, SQLite 32,766. From 1,000 values
+#: on MariaDB makes a temporary table of the list, and may then read the whole other table to join them.
 BATCH = 900
 
 V = TypeVar('V')
 
 
 def batches(values: Sequence[V]) -> Iterator[Sequence[V]]:
-    """``values`` in their order, in lists that are short enough for one statement; nothing for no values."""
+    """Yield ``values``, in their order, in lists that are short enough for one statement. No list if there are none."""
     for start in range(0, len(values), BATCH):
         yield values[start : start + BATCH]
 
 
-def held_in_order(tx: sa.Connection, table: sa.Table, which: sa.ColumnElement[bool]) -> sa.ColumnElement[bool]:
-    """The condition of an UPDATE or DELETE of the rows of ``table`` for which ``which``, locked in the order of ``id``.
+def locked_in_order(tx: sa.Connection, table: sa.Table, which: sa.ColumnElement[bool]) -> sa.ColumnElement[bool]:
+    """Return the WHERE clause of an UPDATE or DELETE of the rows for which ``which`` is true, locked in order of
+    ``id``.
 
-    That is the order in which MariaDB and MySQL find them. PostgreSQL promises none unless the rows are locked first.
-    Whether ``which`` still holds is looked at again when the lock is there.
+    MariaDB and MySQL find, and so lock, the rows in that order anyway. PostgreSQL promises no order, so there a
+    subquery locks them first; ``which`` is evaluated once more after that, as it may not be true any more.
     """
     if tx.dialect.name != 'postgresql':
         return which
@@ -41,7 +42,7 @@ def held_in_order(tx: sa.Connection, table: sa.Table, which: sa.ColumnElement[bo
 
 
 def insert_unless_present(tx: sa.Connection, table: sa.Table) -> sa.Insert:
-    """An INSERT into ``table`` that leaves a row alone whose key is already there."""
+    """An INSERT into ``table`` that skips rows whose key exists."""
     if tx.dialect.name == 'postgresql':
         return postgresql.insert(table).on_conflict_do_nothing()
     if tx.dialect.name == 'sqlite':
@@ -49,12 +50,17 @@ def insert_unless_present(tx: sa.Connection, table: sa.Table) -> sa.Insert:
     return mysql.insert(table).prefix_with('IGNORE')
 
 
-# As plain text: beside a statement that takes the database a tenth of a millisecond, an expression costs as much again
-# each time that it runs, though it is built and compiled but once.
+# Plain text, for the statements of claims and other frequent writes. A statement takes the database about 0.1 ms; an
+# expression of SQLAlchemy would add as much each time that it is run, even though it is compiled only once.
 
 
 def run(tx: sa.Connection, text: str, *values: Any, options: Mapping[str, Any] | None = None) -> sa.CursorResult[Any]:
-    """Run ``text``, in which a question mark stands for each of ``values``: integers, floats, texts, None, ``now``."""
+    """Run ``text``.
+
+    :param text: has a question mark for each of ``values``, and no other question mark or percent sign.
+    :param values: integers, floats, texts, None, or moments as ``now`` and ``as_stored`` make them.
+    :param options: execution options.
+    """
     return tx.exec_driver_sql(_spelled(text, tx.dialect.paramstyle), values, execution_options=options)
 
 
@@ -64,27 +70,27 @@ def _spelled(text: str, paramstyle: str) -> str:
 
 
 def marks(count: int) -> str:
-    """As many question marks as a list of ``count`` values needs, without its parentheses."""
+    """``count`` question marks for an IN list, without its parentheses."""
     return ', '.join('?' * count)
 
 
 def now(tx: sa.Connection) -> Any:
-    """This moment, for ``created_at`` and ``updated_at``, as ``run`` takes it."""
+    """The present moment in UTC, for ``created_at`` and ``updated_at``, as ``run`` takes it."""
     return as_stored(tx, timeutils.utcnow())
 
 
 def as_stored(tx: sa.Connection, moment: dt.datetime) -> Any:
-    """A moment as ``run`` takes it: on SQLite as SQLAlchemy writes it."""
+    """Convert a moment to what ``run`` takes: on SQLite the text that SQLAlchemy would store."""
     return moment.isoformat(' ', 'microseconds') if tx.dialect.name == 'sqlite' else moment
 
 
 def insertions(
     tx: sa.Connection, table: str, columns: str, rows: Sequence[Sequence[Any]]
 ) -> Iterator[tuple[str, list[Any]]]:
-    """What inserts rows, ``created_at`` now: one text and its values, unless there are very many.
+    """Yield the texts and values, for ``run``, of INSERT statements: one for every 900 rows.
 
-    :param columns: their names, joined with commas.
-    :param rows: what ``run`` takes, in the order of ``columns``.
+    :param columns: their names, joined with commas, without ``created_at``, which is set to ``now``.
+    :param rows: values as ``run`` takes them, in the order of ``columns``.
     """
     moment = now(tx)
     for batch in batches(rows):
@@ -95,7 +101,10 @@ def insertions(
 
 
 def insert_one(tx: sa.Connection, table: str, columns: str, row: Sequence[Any], created_at: dt.datetime) -> int:
-    """Insert one row, and return the ``id`` that the database gave to it."""
+    """Insert one row, and return the ``id`` that the database gave it.
+
+    :param columns: their names, joined with commas, without ``created_at``.
+    """
     text = _insertion(table, columns, len(row) + 1, 1)
     if tx.dialect.name == 'postgresql':
         return int(run(tx, f'{text} RETURNING id', *row, created_at).scalar_one())
@@ -105,7 +114,10 @@ def insert_one(tx: sa.Connection, table: str, columns: str, row: Sequence[Any], 
 def insertion_unless_present(
     tx: sa.Connection, table: str, column: str, values: Sequence[Any]
 ) -> tuple[str, list[Any]]:
-    """What inserts a row of each value, but for those whose key is already there: a text and its values."""
+    """The text and values, for ``run``, of an INSERT of one row for each value that skips rows whose key exists.
+
+    :param values: at most ``BATCH``, for ``column``.
+    """
     ((text, given),) = insertions(tx, table, column, [(value,) for value in values])
     if is_mysql(tx.dialect):
         return text.replace('INSERT', 'INSERT IGNORE', 1), given
@@ -119,9 +131,10 @@ def _insertion(table: str, columns: str, width: int, count: int) -> str:
 
 
 def otherwise_overwrite(tx: sa.Connection, key: str, columns: Mapping[str, str]) -> str:
-    """What stands behind the rows of an INSERT, so that of rows whose ``key`` is there already columns are overwritten.
+    """The end of an INSERT statement that makes it update rows whose ``key`` exists.
 
-    :param columns: each, and that of the new row which it is taken from.
+    :param key: the columns of a unique constraint, joined with commas.
+    :param columns: the columns to update, each with the column of the new row from which its value is taken.
     """
     if is_mysql(tx.dialect):
         return ' ON DUPLICATE KEY UPDATE ' + ', '.join(f'{name} = VALUES({new})' for name, new in columns.items())
@@ -130,26 +143,29 @@ def otherwise_overwrite(tx: sa.Connection, key: str, columns: Mapping[str, str])
 
 
 def is_mysql(dialect: sa.Dialect) -> bool:
-    """Whether it is MySQL or MariaDB, however the URL calls it."""
+    """Whether the database is MySQL or MariaDB."""
     return dialect.name in ('mysql', 'mariadb')
 
 
 def all_of(conditions: Iterable[sa.ColumnElement[bool]]) -> sa.ColumnElement[bool]:
-    """The conjunction of any number of ``conditions``, nested so that no database finds it too deep."""
+    """All ``conditions``, of which there may be any number, joined with AND and nested so that SQLite accepts them."""
     level: Sequence[sa.ColumnElement[bool]] = list(conditions)
     while len(level) > _CHUNK:
         chunks = [level[start : start + _CHUNK] for start in range(0, len(level), _CHUNK)]
-        # As operands of IS the chunks stay what they are; SQLAlchemy makes one chain of anything else.
+        # The IS TRUE keeps SQLAlchemy from joining the chunks to one long chain again.
         level = [sa.and_(*chunk).is_(sa.true()) for chunk in chunks]
     return sa.and_(sa.true(), *level)
 
 
 def new_id(inserted: sa.CursorResult[Any]) -> int:
-    """The id that the database gave to the one row that was inserted."""
+    """The id that the database gave to the row of an INSERT of one row."""
     key: Any = inserted.inserted_primary_key
     return int(key[0])
 
 
 def storable(text: str) -> bool:
-    """False for text that no database could hold, with a NUL or a lone surrogate, and that some refuse to look for."""
+    """Whether every database can store ``text``: it has neither a NUL nor a lone surrogate.
+
+    Look for no other text in the database: it cannot be there, and some drivers refuse to send it.
+    """
     return '\x00' not in text and not any('\ud800' <= char <= '\udfff' for char in text)

@@ -1,10 +1,12 @@
 """The tables, as SQLAlchemy Core.
 
-Columns are named as in an existing OpenStack deployment. So are tables, but for what their names begin with: another
-service finds none of its tables, and cannot write past ``inventories.used`` and the log of changes (doc/adopt.md).
+Tables and columns have the names that they have in the database of any OpenStack deployment, with ``placement_`` before
+those of the tables. So another Placement service does not find its tables in our database, and cannot write without
+updating ``inventories.used`` and the log of changes (doc/adopt.md).
 
-``inventories.used`` is ours: the sum of ``allocations.used`` for that provider and class. Claims move it, in the
-transaction that writes the allocations; adoption and repairs of the audit compute it anew.
+``inventories.used`` is a column that only this service has: the sum of ``allocations.used`` of that provider and class.
+A claim updates it in the transaction that writes the allocations; adoption, the migration 004 and repairs of the audit
+compute it anew.
 """
 
 from __future__ import annotations
@@ -18,11 +20,11 @@ from placement.db import types
 
 metadata = sa.MetaData()
 
-#: The version of the schema that these tables are, and the table that says which one a database has.
+#: The version of the schema that is declared here, and the table in which a database has its version.
 VERSION = '004'
 VERSION_TABLE = 'placement_alembic_version'
 
-#: Custom resource classes get ids from here up; a standard class's id is its position in os-resource-classes.
+#: The smallest id of a custom resource class. The id of a standard class is its position in os-resource-classes.
 FIRST_CUSTOM_CLASS_ID = 10000
 
 
@@ -39,10 +41,10 @@ def _table(name: str, *items: sa.schema.SchemaItem, **options: Any) -> sa.Table:
     )
 
 
-def _remembered(name: str, *items: sa.schema.SchemaItem) -> sa.Table:
-    """A table whose ids are remembered outside of the transaction that read them, so that none may come again.
+def _with_unique_ids(name: str, *items: sa.schema.SchemaItem) -> sa.Table:
+    """A table that never uses an id again, because ids of its rows are used after the transaction that read them.
 
-    The other databases never give an id twice; SQLite has to be told.
+    On SQLite that takes AUTOINCREMENT; the other databases do so anyway.
     """
     return _table(name, _id(), *items, sqlite_autoincrement=True)
 
@@ -51,13 +53,13 @@ def _id() -> sa.Column[int]:
     return sa.Column('id', sa.Integer, primary_key=True, nullable=False)
 
 
-resource_providers = _remembered(
+resource_providers = _with_unique_ids(
     'placement_resource_providers',
     sa.Column('uuid', types.Text(36), nullable=False),
     sa.Column('name', types.Text(200), nullable=True),
     sa.Column('generation', sa.Integer, nullable=False, default=0),
-    # A root is its own root. Null inside the transaction that creates or deletes a root, and in rows that another
-    # service wrote, until they are adopted or repaired: readers take it for the provider's own id.
+    # A root has its own id here. NULL only inside the transaction that creates or deletes a root, and in an adopted
+    # database in rows of roots that were not repaired. Readers take NULL for the provider's own id.
     sa.Column('root_provider_id', sa.Integer, sa.ForeignKey('placement_resource_providers.id'), nullable=True),
     sa.Column('parent_provider_id', sa.Integer, sa.ForeignKey('placement_resource_providers.id'), nullable=True),
     sa.UniqueConstraint('uuid', name='uniq_resource_providers0uuid'),
@@ -100,19 +102,19 @@ allocations = _table(
     sa.Index('allocations_provider_class_used_idx', 'resource_provider_id', 'resource_class_id', 'used'),
 )
 
-projects = _remembered(
+projects = _with_unique_ids(
     'placement_projects',
     sa.Column('external_id', types.Text(255), nullable=False),
     sa.UniqueConstraint('external_id', name='uniq_projects0external_id'),
 )
 
-users = _remembered(
+users = _with_unique_ids(
     'placement_users',
     sa.Column('external_id', types.Text(255), nullable=False),
     sa.UniqueConstraint('external_id', name='uniq_users0external_id'),
 )
 
-consumers = _remembered(
+consumers = _with_unique_ids(
     'placement_consumers',
     sa.Column('uuid', types.Text(36), nullable=False),
     sa.Column('project_id', sa.Integer, sa.ForeignKey('placement_projects.id'), nullable=False),
@@ -126,7 +128,8 @@ consumers = _remembered(
 resource_classes = sa.Table(
     'placement_resource_classes',
     metadata,
-    # Never auto-increment: the id of a standard class is 0 and up, and MySQL would replace a 0. See resource_class_ids.
+    # No auto-increment: ids of standard classes begin at 0, and MySQL would replace a 0. Custom classes get theirs from
+    # resource_class_ids.
     sa.Column('id', sa.Integer, primary_key=True, nullable=False, autoincrement=False),
     sa.Column('name', types.Text(255), nullable=False),
     sa.Column('created_at', sa.DateTime, default=timeutils.utcnow),
@@ -136,8 +139,8 @@ resource_classes = sa.Table(
     mysql_charset='utf8mb4',
 )
 
-# One row: the largest id that a class ever had. So the id of a deleted class does not come again, and creations of
-# classes follow one another.
+# One row: the largest id that a class ever had. So the id of a deleted class is not used again. A transaction that
+# creates a class locks the row, so that such transactions follow one another.
 resource_class_ids = sa.Table(
     'resource_class_ids',
     metadata,
@@ -147,7 +150,7 @@ resource_class_ids = sa.Table(
     mysql_charset='utf8mb4',
 )
 
-traits = _remembered(
+traits = _with_unique_ids(
     'placement_traits',
     sa.Column('name', types.Text(255), nullable=False),
     sa.UniqueConstraint('name', name='uniq_traits0name'),
@@ -166,7 +169,7 @@ resource_provider_traits = _table(
     sa.Index('resource_provider_traits_resource_provider_trait_idx', 'resource_provider_id', 'trait_id'),
 )
 
-placement_aggregates = _remembered(
+placement_aggregates = _with_unique_ids(
     'placement_aggregates',
     sa.Column('uuid', types.Text(36), nullable=False),
     sa.UniqueConstraint('uuid', name='uniq_placement_aggregates0uuid'),
@@ -190,7 +193,7 @@ resource_provider_aggregates = _table(
 writers = sa.Table(
     'writers',
     metadata,
-    # Drawn at random, so that a database that was restored, or lost its last transactions, gives none twice.
+    # A random number. A counter would give an id twice after a restore or a failover that lost transactions.
     sa.Column('id', sa.BigInteger, primary_key=True, nullable=False, autoincrement=False),
     sa.Column('created_at', sa.DateTime, nullable=False, server_default=types.UtcNow()),
     mysql_engine='InnoDB',
@@ -204,7 +207,7 @@ changes = sa.Table(
         'writer_id', sa.BigInteger, sa.ForeignKey('writers.id'), primary_key=True, nullable=False, autoincrement=False
     ),
     sa.Column('sequence', sa.BigInteger, primary_key=True, nullable=False, autoincrement=False),
-    # No foreign key: the provider may have been deleted, and 0 is no provider.
+    # No foreign key, because the provider may have been deleted, and 0 stands for none (changes.NO_PROVIDER).
     sa.Column('provider_id', sa.Integer, primary_key=True, nullable=False, autoincrement=False),
     sa.Column('what', sa.SmallInteger, nullable=False),
     sa.Column('created_at', sa.DateTime, nullable=False, server_default=types.UtcNow()),
@@ -212,7 +215,7 @@ changes = sa.Table(
     mysql_charset='utf8mb4',
 )
 
-#: The sum of the allocations of an inventory, in a query of inventories: what its ``used`` has to be.
+#: In a query of inventories: the sum of the allocations of each, which its ``used`` has to be.
 HELD = (
     sa.select(sa.func.coalesce(sa.func.sum(allocations.c.used), 0))
     .where(allocations.c.resource_provider_id == inventories.c.resource_provider_id)
@@ -223,19 +226,19 @@ HELD = (
 
 
 def create(connection: sa.Connection) -> None:
-    """Make the tables that are not there, as the newest version has them, and the row of ``resource_class_ids``."""
+    """Create the tables that do not exist, as the newest version has them, and the row of ``resource_class_ids``."""
     metadata.create_all(connection)
     if connection.scalar(sa.select(resource_class_ids.c.last)) is None:
         connection.execute(resource_class_ids.insert(), {'id': 1, 'last': FIRST_CUSTOM_CLASS_ID - 1})
 
 
-#: The tables of the log, which no other deployment has.
+#: The tables of the log of changes, which only this service has.
 LOG = (writers, changes)
-#: The tables that an existing deployment already has.
+#: The tables that every Placement service has.
 SHARED = tuple(table for table in metadata.sorted_tables if table not in (*LOG, resource_class_ids))
-#: What those are called by another deployment. The name of one begins as all of ours do: it stays.
+#: The names of those in another service. That of ``placement_aggregates`` is the same.
 THEIR_NAMES = {
     table: table.name if table is placement_aggregates else table.name.removeprefix('placement_') for table in SHARED
 }
-#: Names that only another deployment uses.
+#: Names of tables that only another service has.
 FOREIGN = frozenset(THEIR_NAMES.values()) - frozenset(metadata.tables)

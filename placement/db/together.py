@@ -1,6 +1,7 @@
-"""Changes of one transaction that need not wait for one another's outcome: sent together where the driver can do that.
+"""Statements of one transaction, of which none needs the result of an earlier one.
 
-So rows that other transactions wait for are locked for one round trip, and not for one of each statement.
+On MySQL and MariaDB they are sent as one text, in one round trip, so that other transactions wait less long for the
+rows that they lock. On the other databases they are sent one by one. Order, locks and row counts are the same.
 """
 
 from __future__ import annotations
@@ -14,97 +15,102 @@ from sqlalchemy import event
 
 from placement.db import changes, error_kinds, statements
 
-#: Execution option of a statement that is several: the list that takes the row count of each.
+#: Execution option of a text with several statements: the list to which the row count of each is appended.
 _COUNTS = 'placement_counts'
-#: What MySQL's protocol calls the permission to send several statements at once, an option of a connection.
+#: CLIENT_MULTI_STATEMENTS of MySQL's protocol: the flag of a connection that may send several statements in one text.
 MULTI_STATEMENTS = 1 << 16
 
 
 class _Statement(NamedTuple):
     text: str
     values: tuple[Any, ...]
-    judge: Callable[[int], None]
+    check: Callable[[int], None]
 
 
-def _accept(_count: int) -> None:
-    """Take any row count for right."""
+def _accept_any(_count: int) -> None:
+    """The ``check`` of a statement whose row count says nothing."""
 
 
 class Together:
-    """Statements to be run in their order.
+    """A list of statements that are run in their order.
 
-    :param tx: the transaction.
+    :param tx: what ``Database.write`` gave to its ``work``.
     """
 
     def __init__(self, tx: sa.Connection) -> None:
         self.tx = tx
         self._statements: list[_Statement] = []
 
-    def add(self, text: str, *values: Any, judge: Callable[[int], None] = _accept) -> None:
-        """Have a statement run after those before.
+    def add(self, text: str, *values: Any, check: Callable[[int], None] = _accept_any) -> None:
+        """Append a statement.
 
-        :param text: as ``statements.run`` takes it, and ``values``.
-        :param judge: called with the row count; raises what it means if it is not the right one. Those behind may have
-            run then.
+        :param text: as for ``statements.run``, as are ``values``.
+        :param check: called with the row count when the statement has run; raises if it is not the right one. On MySQL
+            the statements after it may have run by then.
         """
-        self._statements.append(_Statement(text, values, judge))
+        self._statements.append(_Statement(text, values, check))
 
     def run(self) -> None:
-        """Run all of them.
+        """Run the statements, and forget them.
 
-        :raises DBError: one failed, and the row counts of those before were right.
+        :raises DBError: a statement failed, after ``check`` accepted the row counts of those before.
         """
-        pending, self._statements = self._statements, []
+        added, self._statements = self._statements, []
         if not statements.is_mysql(self.tx.dialect):
-            for one in pending:
-                one.judge(statements.run(self.tx, one.text, *one.values).rowcount)
+            for one in added:
+                one.check(statements.run(self.tx, one.text, *one.values).rowcount)
         else:
-            self._send(pending, [])
+            self._send(added, [])
 
     def run_last(self) -> None:
-        """Run all of them as the end of the transaction, which has noted all that it changes: once in a transaction.
+        """As ``run``, for the last statements of a transaction, which has noted all its changes (``db.changes``). Once.
+
+        On MySQL the entry of the log is sent along as the very last statement. On the other databases
+        ``Database.write`` inserts it.
 
         :raises DBError: as ``run``.
-        :raises Forgotten: of the writer of the log.
+        :raises Forgotten: the writer of the log cannot be used any more.
         """
         notes = changes.notes_of(self.tx)
         notes.ended = True
         if not statements.is_mysql(self.tx.dialect):
             self.run()
             return
-        pending, self._statements = self._statements, []
+        added, self._statements = self._statements, []
         counts: list[int] = []
-        entry = [_Statement(text, (), _accept) for text in notes.writer.entry(notes.noted)]
+        entry = [_Statement(text, (), _accept_any) for text in notes.writer.entry(notes.noted)]
         try:
-            self._send(pending + entry, counts)
+            self._send(added + entry, counts)
         except (db_exc.DBReferenceError, db_exc.DBDuplicateEntry):
-            if len(counts) < len(pending):
+            if len(counts) < len(added):
                 raise
+            # It was the entry that failed: ``entering`` makes the right exception of it.
             with notes.writer.entering():
                 raise
         notes.writer.entered = notes.entered = bool(entry)
 
-    def _send(self, pending: list[_Statement], counts: list[int]) -> None:
-        if not pending:
+    def _send(self, sent: list[_Statement], counts: list[int]) -> None:
+        if not sent:
             return
-        text = '; '.join(one.text for one in pending)
-        values = [value for one in pending for value in one.values]
+        text = '; '.join(one.text for one in sent)
+        values = [value for one in sent for value in one.values]
         try:
             statements.run(self.tx, text, *values, options={_COUNTS: counts})
         except Exception as error:
+            # A wrong count before the failed statement says more than its error, which may follow from it.
             if not error_kinds.is_lost(error):
-                _judge(pending, counts)
+                _check(sent, counts)
             raise
-        _judge(pending, counts)
+        _check(sent, counts)
 
 
-def _judge(pending: list[_Statement], counts: list[int]) -> None:
-    for one, count in zip(pending, counts, strict=False):
-        one.judge(count)
+def _check(sent: list[_Statement], counts: list[int]) -> None:
+    for one, count in zip(sent, counts, strict=False):
+        one.check(count)
 
 
 def prepare(engine: sa.Engine) -> None:
-    """Let ``engine`` know what to do with several statements at once."""
+    """Make ``engine`` collect the row count of each statement of a text that has several."""
 
     @event.listens_for(engine, 'do_execute')
     def execute(cursor: Any, statement: str, parameters: Any, context: Any) -> bool:

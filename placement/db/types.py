@@ -13,8 +13,8 @@ from sqlalchemy.sql.functions import FunctionElement
 class Text(sa.String):
     """A string of up to ``length`` code points, compared code point by code point.
 
-    SQLite and PostgreSQL do that by themselves. MySQL and MariaDB fold case and ignore trailing blanks unless
-    told otherwise, which would make two different names one.
+    SQLite and PostgreSQL compare so by default. MySQL and MariaDB ignore case and trailing blanks by default, so that
+    two different names would be equal.
     """
 
     cache_ok = True
@@ -29,13 +29,13 @@ def _plain(type_: Text, _compiler: TypeCompiler, **_kw: Any) -> str:
 @compiles(Text, 'mysql')
 @compiles(Text, 'mariadb')
 def _mysql(type_: Text, compiler: TypeCompiler, **_kw: Any) -> str:
-    # MariaDB and MySQL 8 name the collation "bytes, trailing blanks count" differently.
+    # MariaDB and MySQL 8 have different names for the collation that compares bytes, trailing blanks included.
     collation = 'utf8mb4_nopad_bin' if getattr(compiler.dialect, 'is_mariadb', False) else 'utf8mb4_0900_bin'
     return f'VARCHAR({type_.length}) CHARACTER SET utf8mb4 COLLATE {collation}'
 
 
 class UtcNow(FunctionElement[Any]):
-    """The present moment by the clock of the database, in UTC and without a time zone, also as a column's default."""
+    """The time by the clock of the database, in UTC without a time zone. Can be the default of a column."""
 
     inherit_cache = True
     type = sa.DateTime()
@@ -54,12 +54,12 @@ def _now_on_postgresql(_element: UtcNow, _compiler: SQLCompiler, **_kw: Any) -> 
 @compiles(UtcNow, 'mysql')
 @compiles(UtcNow, 'mariadb')
 def _now_on_mysql(_element: UtcNow, _compiler: SQLCompiler, **_kw: Any) -> str:
-    # In parentheses, because as a column's default it is an expression.
+    # MySQL wants an expression that is the default of a column in parentheses.
     return '(utc_timestamp())'
 
 
 class Truncated(FunctionElement[float]):
-    """A double cut down towards zero, still a double: ``math.trunc`` in SQL."""
+    """A double truncated towards zero, as a double: ``math.trunc`` in SQL."""
 
     inherit_cache = True
     type = sa.Double()

@@ -1,4 +1,4 @@
-"""The URL of the database: which drivers it may name, and what every connection of ours needs."""
+"""The URL of the database: which drivers it may name, and the parameters that every connection of ours needs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from placement.db import together
 
 
 class _Kind(NamedTuple):
-    """How URLs of one kind of database begin, and the package of the driver that comes first."""
+    """One kind of database: the drivers that are supported, as URLs name them, and the package of the first one."""
 
     prefixes: tuple[str, ...]
     package: str
@@ -23,7 +23,7 @@ class _Kind(NamedTuple):
 _POSTGRESQL = _Kind(('postgresql+psycopg',), 'psycopg[binary]')
 _MYSQL = _Kind(('mysql+pymysql', 'mysql+mysqldb', 'mariadb+pymysql', 'mariadb+mysqldb'), 'PyMySQL')
 _SQLITE = _Kind(('sqlite', 'sqlite+pysqlite'), '')
-#: By what stands before the plus sign; "postgres" is what other programs call it.
+#: By the part of the URL before the plus sign. Other programs also take "postgres"; ours then says what to write.
 _KINDS = {
     'postgresql': _POSTGRESQL,
     'postgres': _POSTGRESQL,
@@ -34,18 +34,18 @@ _KINDS = {
 
 
 def engine_url(options: cfg.ConfigOpts.GroupAttr) -> sa.URL:
-    """The URL that [placement_database] ``connection`` and ``connection_parameters`` say.
+    """The URL made of [placement_database] ``connection`` and ``connection_parameters``, checked and completed.
 
-    To it belongs what the operator did not say: full Unicode and several statements at once on MySQL; and an end to
-    waiting for a server that fell silent, which would otherwise hang a thread until TCP gives up, after many minutes.
+    Unless the operator has set them, it gets parameters for full Unicode and several statements in one text (MySQL and
+    MariaDB), and timeouts, without which a thread would wait many minutes for a server that does not answer any more.
 
     :param options: the group ``placement_database``.
-    :raises ConfigurationInvalid: there is none, it makes no sense, or the driver that it names is not installed.
+    :raises ConfigurationInvalid: there is no URL, it is invalid, or its driver is not supported or not installed.
     """
     url = _parsed(options.connection)
     if options.connection_parameters:
         try:
-            # A parameter that is not understood must not be dropped: TLS may depend on it.
+            # Strict: parse_qsl would drop what it does not understand, and TLS may depend on that.
             parameters = parse.parse_qsl(options.connection_parameters, strict_parsing=True, keep_blank_values=True)
         except ValueError as error:
             reason = '[placement_database] connection_parameters is not of the form NAME=VALUE&NAME=VALUE.'
@@ -79,20 +79,20 @@ def _parsed(url: str | None) -> sa.URL:
     try:
         parsed = sa.make_url(url)
     except ValueError as error:
-        # Not repeated: behind a password with an unquoted @ the port is a part of the password.
+        # The port is not shown: if the password has an unquoted @, it is a part of the password.
         raise _unusable(
             'the port is not a number. Special characters in a password must be percent-encoded.'
         ) from error
     except sa_exc.ArgumentError as error:
         raise _unusable(error) from error
-    # What stands for it when no driver is named depends on the release of SQLAlchemy.
+    # Which driver "postgresql" means depends on the release of SQLAlchemy.
     return parsed.set(drivername='postgresql+psycopg') if parsed.drivername == 'postgresql' else parsed
 
 
 def _tried(url: sa.URL) -> sa.URL:
-    """``url``, which a driver that is installed understands.
+    """Return ``url`` if its driver is supported and installed and accepts its parameters.
 
-    :raises ConfigurationInvalid: there is no such driver; the message says what to write and what to install.
+    :raises ConfigurationInvalid: otherwise; the message says what to write and what to install.
     """
     kind = _KINDS.get(url.drivername.partition('+')[0])
     if kind is None:
@@ -104,7 +104,7 @@ def _tried(url: sa.URL) -> sa.URL:
     if '+' in url.drivername and url.drivername not in kind.prefixes:
         raise _unusable(f'{url.drivername}: is not supported. {_advice(kind, chosen)}')
     try:
-        # Connects to nothing, but looks for the driver and at the options.
+        # This does not connect, but imports the driver and checks the parameters.
         sa.create_engine(url)
     except (ImportError, sa_exc.NoSuchModuleError) as error:
         raise _unusable(f'the driver that {url.drivername}: asks for is missing. {_advice(kind, chosen)}') from error

@@ -1,7 +1,8 @@
-"""The writers of the log: each write transaction numbers its entries under a row of ``writers`` of its own.
+"""The writers of the log: each write transaction inserts its entry under a row of ``writers`` that only it uses.
 
-A process keeps as many rows as it ever had write transactions at a time. A row belongs to one process for good, and to
-one transaction at a time, so nobody waits for it, and on a cluster no two nodes touch the same row of the log.
+A process has as many writers as it ever had write transactions at the same time. No other process uses them, and one
+transaction at a time uses one. So no transaction waits for another because of the log, and on a cluster no two nodes
+write the same row of it.
 """
 
 from __future__ import annotations
@@ -19,16 +20,16 @@ from placement.db import changes, error_kinds, retention, tables
 
 
 class Forgotten(db_exc.RetryRequest):
-    """The row of a writer was removed after a long silence, or somebody else uses it: try again with another one."""
+    """The writer was deleted, or another process uses it, too: the transaction is tried again with another writer."""
 
     def __init__(self) -> None:
         super().__init__(exception.ConcurrentProviderUpdate())
 
 
 class Writer:
-    """One row of ``writers``, and the number of its newest entry.
+    """One row of ``writers``. ``sequence`` is the number of its newest entry that was committed.
 
-    ``entered``: the transaction that has the writer began to insert the next entry.
+    ``entered``: the transaction that uses the writer has begun to insert the next entry.
     """
 
     def __init__(self, writer_id: int) -> None:
@@ -40,26 +41,27 @@ class Writer:
     def enter(self, tx: sa.Connection, noted: Mapping[int, changes.What]) -> None:
         """Insert what a transaction noted, as its last statement.
 
-        :raises Forgotten: the row is gone, or not ours.
+        :param noted: kind of change by provider id.
+        :raises Forgotten: the row was deleted, or another process uses it.
         """
         with self.entering():
             changes.enter(tx, self.writer_id, self.sequence + 1, noted)
 
     def entry(self, noted: Mapping[int, changes.What]) -> Iterator[str]:
-        """The statements that ``enter`` runs, for who runs them himself, within ``entering``."""
+        """The statements that ``enter`` runs, for a caller that runs them itself within ``entering``."""
         return changes.entry(self.writer_id, self.sequence + 1, noted)
 
     @contextlib.contextmanager
     def entering(self) -> Iterator[None]:
-        """Insert the entry in the block.
+        """The block inserts the entry.
 
-        :raises Forgotten: the row is gone, or not ours.
+        :raises Forgotten: the row was deleted, or another process uses it.
         """
         self.entered = True
         try:
             yield
         except (db_exc.DBReferenceError, db_exc.DBDuplicateEntry) as error:
-            # A number that is taken: this process is the copy of another one, as of a virtual machine.
+            # A duplicate number means that a copy of this process runs, for example in a cloned virtual machine.
             raise Forgotten from error
 
 
@@ -71,15 +73,17 @@ class Writers:
 
     def __init__(self, begin: retention.Begin) -> None:
         self._begin = begin
-        # By process, so that a fork begins with none. Taking from a list and adding to it need no lock.
+        # By process, so that a forked one does not use its parent's. ``pop`` and ``append`` of a list need no lock.
         self._free: dict[tuple[int, int], list[Writer]] = {}
 
     @contextlib.contextmanager
     def lend(self) -> Iterator[Writer]:
-        """A writer for one transaction, which is committed when the context is left, and rolled back on an exception.
+        """Lend a writer to one transaction, which has to be committed, or rolled back on an exception, in the block.
 
-        A number is used up when the COMMIT is known to have succeeded, and used again when the transaction is known to
-        be rolled back. When neither is known the writer is never used again: its next number may or may not be taken.
+        The next number counts as used when the COMMIT succeeded, and is used again after a rollback. When nobody knows
+        which it was, the writer is never used again.
+
+        :raises DatabaseUnavailable: the database cannot be reached, or its schema has another version.
         """
         free = self._free.setdefault(_process(), [])
         try:
@@ -90,7 +94,7 @@ class Writers:
             yield writer
         except BaseException as error:
             if isinstance(error, Forgotten):
-                # The others have been unused for longer than this one was.
+                # The writers in the list have been silent for longer than this one, so they were deleted, too.
                 free.clear()
             if writer.entered and not error_kinds.is_rolled_back(error):
                 raise
@@ -104,7 +108,7 @@ class Writers:
         free.append(writer)
 
     def _new(self) -> Writer:
-        # Committed before the transaction that needs it begins: SQLite lets nobody else write while that goes on.
+        # In a transaction of its own, before the one that needs it: SQLite has one write transaction at a time.
         writer_id = new_id()
         with self._begin() as tx:
             _check_version(tx)
@@ -119,16 +123,14 @@ class Writers:
 
 
 def _process() -> tuple[int, int]:
-    """What no two processes have that descend from one another, even where numbers of processes are used again."""
+    """What tells this process from its ancestors, even if the operating system uses the number of one again."""
     return os.getpid(), os.getppid()
 
 
 def _check_version(tx: sa.Connection) -> None:
-    """Let no process begin to write to tables that it does not know.
+    """Make sure that the schema is still the one that this code was written for, before a process begins to write.
 
-    So an upgrade can stop those that are running: it removes all writers, and each has to come by here again.
-
-    :raises DatabaseUnavailable: the schema is of another version.
+    :raises DatabaseUnavailable: the schema has another version.
     """
     present = tx.exec_driver_sql(_VERSIONS).scalars().all()
     if present != [tables.VERSION]:
@@ -142,7 +144,7 @@ _VERSIONS = f'SELECT version_num FROM {tables.VERSION_TABLE}'  # noqa: S608
 
 
 def new_id() -> int:
-    """The id of a new writer, which nobody else has, had or will have."""
+    """A random id for a new writer, from 1 to 2**62."""
     return secrets.randbits(62) + 1
 
 

@@ -1,4 +1,7 @@
-"""Some thousand resource providers, in whole trees, as columns: the unit in which the mirror changes."""
+"""A block: some thousand resource providers, in whole trees, as columns. A change of the mirror replaces blocks.
+
+A vector of flags or numbers has one item for each provider of a block or one for each tree, as the docstrings say.
+"""
 
 from __future__ import annotations
 
@@ -17,22 +20,24 @@ from placement.mirror.records import Record, Usage, with_usage
 from placement.mirror.sets import Sets
 from placement.mirror.stock import Entry, Flags, Integers, Stock
 
-#: The records of one tree: the root first, then the others in order of id.
+#: The records of one tree: the root, then the others in order of id.
 Tree = tuple[Record, ...]
 
 _Bits = TypeVar('_Bits', np.uint64, np.bool_)
 
-#: How many kinds of ready fragments of answers a block keeps.
+#: For how many values of ``form`` a block keeps fragments.
 _FORMS = 6
 
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Trees in order of their roots' ids. A *position* is an index into ``records``.
+    """Trees in order of their root ids. A *position* is an index into ``records``; a tree's *number* one into
+    ``roots``.
 
-    ``starts`` holds the position of the first record of each tree and, at the end, the number of records; ``roots``
-    the root id of each tree. ``stocks`` is keyed by resource class id. ``whole`` says for each tree whether its first
-    record is its root; another tree, which only a damaged database has, is listed but never searched.
+    ``starts`` has the position of the first record of each tree and, at the end, the number of records. ``roots`` has
+    the root id of each tree. ``whole`` tells for each tree whether its first record is its root. A tree without its
+    root, which only a damaged database has, is listed but not searched. ``traits`` and ``aggregates`` have an item for
+    each provider. ``stocks`` is by resource class id.
     """
 
     records: tuple[Record, ...]
@@ -46,7 +51,7 @@ class Block:
 
     @classmethod
     def of(cls, trees: Iterable[Tree]) -> Block:
-        """Build the block of ``trees``, given in order of their roots' ids."""
+        """Make a block of ``trees``, which are in order of their root ids."""
         records = tuple(itertools.chain.from_iterable(trees))
         return cls(
             records,
@@ -63,34 +68,34 @@ class Block:
 
     @functools.cached_property
     def tree_of(self) -> Integers:
-        """The number of the tree that each provider is in."""
+        """For each provider the number of its tree."""
         return np.repeat(np.arange(len(self.starts) - 1), np.diff(self.starts))
 
     @functools.cached_property
     def root_rows(self) -> Integers:
-        """The position of the root of each provider."""
+        """For each provider the position of its root."""
         return self.starts[:-1][self.tree_of]
 
     @functools.cached_property
     def by_uuid(self) -> Mapping[str, int]:
-        """The position of each provider."""
+        """The position of each provider, by uuid."""
         return {one.uuid: row for row, one in enumerate(self.records)}
 
     @functools.cached_property
     def by_name(self) -> Mapping[str, int]:
-        """The position of each provider that has a name."""
+        """The position of each provider that has a name, by name."""
         return {one.name: row for row, one in enumerate(self.records) if one.name is not None}
 
     @functools.cached_property
     def sharing(self) -> Sequence[int]:
-        """The positions of sharing providers that are in any aggregate."""
+        """The positions of the sharing providers that are in an aggregate."""
         shares = self.traits.where(lambda names: SHARING_TRAIT in names) & self.aggregates.where(bool)
         rows: list[int] = np.flatnonzero(shares).tolist()
         return rows
 
     @functools.cached_property
     def tree_aggregates(self) -> Sets:
-        """For each tree the aggregates that any of its providers is in."""
+        """For each tree (not provider) the aggregates of all its providers together."""
         sets = [self.aggregates.values[number] for number in self.aggregates.of.tolist()]
         starts = self.starts.tolist()
         return Sets.build(
@@ -103,14 +108,14 @@ class Block:
         return self.records[self.starts[number] : self.starts[number + 1]]
 
     def tree_number(self, root_id: int) -> int | None:
-        """Return the number of the tree with this root id, None when it is not here."""
+        """Return the number of the tree with this root id, None if it is not in the block."""
         number = int(np.searchsorted(self.roots, root_id))
         return number if number < len(self.roots) and self.roots[number] == root_id else None
 
-    # Conditions on providers, asked of all at once ----------------------------------------------------------
+    # Conditions on all providers at once --------------------------------------------------------------------
 
     def with_room(self, class_id: int, amount: int) -> Flags:
-        """Return which providers have room for ``amount`` of a resource class."""
+        """Return for each provider whether it has room for ``amount`` of a resource class."""
         fits = np.zeros(len(self.records), np.bool_)
         stock = self.stocks.get(class_id)
         if stock is not None:
@@ -118,22 +123,22 @@ class Block:
         return fits
 
     def with_traits(self, required: frozenset[str], forbidden: frozenset[str]) -> Flags:
-        """Return which providers have all of the ``required`` traits and none of the ``forbidden``."""
+        """Return for each provider whether it has all ``required`` traits and none of the ``forbidden``."""
         return self.traits.where(lambda names: required <= names and forbidden.isdisjoint(names))
 
     def in_aggregates(self, member_of: Sequence[frozenset[str]]) -> Flags:
-        """Return which providers are in at least one aggregate of each set of ``member_of``."""
+        """Return for each provider whether it is in at least one aggregate of each set of ``member_of``."""
         return self.aggregates.where(lambda names: all(not any_of.isdisjoint(names) for any_of in member_of))
 
     def fragments(self, form: Hashable, rows: Iterable[int], write: Callable[[Record], bytes]) -> Iterator[bytes]:
-        """Yield what ``write`` makes of the records at ``rows``, kept from the last time as long as they do not change.
+        """Yield what ``write`` makes of the records at the positions ``rows``; kept until the record changes.
 
-        :param form: names ``write`` and all that it depends on besides the record.
+        :param form: identifies ``write`` and all that its result depends on but the record.
         """
         kept = self._fragments.get(form)
         if kept is None:
             while len(self._fragments) >= _FORMS:
-                # In one step each, as other threads may do the same.
+                # ``list`` and ``pop`` with a default are safe if other threads do the same.
                 self._fragments.pop(list(self._fragments)[0], None)  # noqa: RUF015
             kept = self._fragments[form] = [None] * len(self.records)
         for row in rows:
@@ -143,13 +148,13 @@ class Block:
             yield fragment
 
     def bare(self) -> Block:
-        """Return the same block without fragments."""
+        """Return the same block with no fragments kept."""
         return replace(self, _fragments={})
 
     # Other blocks made of this one ---------------------------------------------------------------------------
 
     def with_usages(self, usages: Mapping[int, Usage]) -> Block:
-        """Return the block after claims: only usage and generations differ.
+        """Return the block with other usage and generations, as they are after claims.
 
         :param usages: by position.
         """
@@ -165,9 +170,9 @@ class Block:
         return block
 
     def with_trees(self, trees: Mapping[int, Tree]) -> Block | None:
-        """Return the block with some trees changed, None if nothing is left.
+        """Return the block with some trees replaced, added or removed; None if no tree is left.
 
-        :param trees: by root id, in any order; an empty one is gone, one with a new root id is added.
+        :param trees: by root id, in any order; an empty one removes the tree.
         """
         records: list[Record] = []
         position = np.full(len(self.records), -1, np.int64)
@@ -188,10 +193,13 @@ class Block:
         return self._moved(tuple(records), position, fresh) if records else None
 
     def _place(self, root_id: int) -> tuple[int, int]:
-        """The positions between which the tree with this root id is, or belongs: then they are equal."""
+        """The first position of the tree with this root id, and the one after its last.
+
+        If it is not in the block, twice the position where it belongs.
+        """
         number = int(np.searchsorted(self.roots, root_id))
-        there = number < len(self.roots) and self.roots[number] == root_id
-        return int(self.starts[number]), int(self.starts[number + there])
+        exists = number < len(self.roots) and self.roots[number] == root_id
+        return int(self.starts[number]), int(self.starts[number + exists])
 
     def _moved(self, records: tuple[Record, ...], position: Integers, fresh: Mapping[int, Record]) -> Block:
         added = _entries(fresh.items())
@@ -210,7 +218,7 @@ class Block:
         )
 
     def _hand_on(self, block: Block, changed: Iterable[int]) -> None:
-        """Give ``block``, with the same providers at the same positions, what was made of those not ``changed``."""
+        """Copy cached values, and the fragments of positions not ``changed``, to ``block`` with the same providers."""
         for name in ('tree_of', 'root_rows', 'by_uuid', 'by_name', 'sharing', 'tree_aggregates'):
             if name in self.__dict__:
                 block.__dict__[name] = self.__dict__[name]
@@ -222,7 +230,11 @@ class Block:
 
 
 def any_of_tree(block: Block, of_providers: NDArray[_Bits]) -> NDArray[_Bits]:
-    """Combine what is said of each provider of ``block`` with a bitwise or, tree by tree."""
+    """Combine the values of the providers of each tree with a bitwise or.
+
+    :param of_providers: an item (or a row of items) for each provider of ``block``.
+    :returns: an item (or a row) for each tree.
+    """
     if len(block.starts) == len(of_providers) + 1:
         return of_providers
     combined: NDArray[_Bits] = np.bitwise_or.reduceat(of_providers, block.starts[:-1], axis=0)
@@ -230,7 +242,7 @@ def any_of_tree(block: Block, of_providers: NDArray[_Bits]) -> NDArray[_Bits]:
 
 
 def in_blocks(trees: Sequence[Tree], size: int) -> Iterator[Block]:
-    """Yield blocks of about ``size`` providers made of ``trees``, which are in order of their roots' ids."""
+    """Yield blocks of about ``size`` providers, made of ``trees``, which are in order of their root ids."""
     waiting: list[Tree] = []
     held = 0
     for tree in trees:
@@ -244,7 +256,7 @@ def in_blocks(trees: Sequence[Tree], size: int) -> Iterator[Block]:
 
 
 def _trees(records: Sequence[Record]) -> tuple[Integers, Integers, Flags]:
-    """The positions at which trees start, the length at the end; their root ids; whether each begins with its root."""
+    """``starts``, ``roots`` and ``whole`` of a block."""
     roots = np.fromiter((one.root_id for one in records), np.int64, len(records))
     starts = np.concatenate([[0], np.flatnonzero(np.diff(roots)) + 1, [len(records)]]).astype(np.int64)
     ids = np.fromiter((records[start].id for start in starts[:-1].tolist()), np.int64, len(starts) - 1)
@@ -253,6 +265,7 @@ def _trees(records: Sequence[Record]) -> tuple[Integers, Integers, Flags]:
 
 
 def _entries(records: Iterable[tuple[int, Record]]) -> dict[int, list[Entry]]:
+    """The entries of each stock, by resource class id, made of pairs of position and record."""
     found: defaultdict[int, list[Entry]] = defaultdict(list)
     for row, record in records:
         for class_id, inventory in record.inventories:

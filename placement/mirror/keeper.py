@@ -1,4 +1,11 @@
-"""Keeps the mirror of one process in step with the database."""
+"""Keeps the mirror of one process up to date with the database (doc/mirror.md#how-it-knows-what-changed).
+
+Before each search ``Mirror.current`` reads the newest numbers of the log of changes, in one statement without a
+transaction. If they are those of the mirror, it is up to date. Otherwise one thread at a time, under a lock of the
+process, reads in one snapshot either what changed since then or, if the log cannot tell, everything. It takes no locks
+in the database. Nothing is tried again but single statements (``db.asking``); an error goes to the caller, and the
+mirror stays as it was.
+"""
 
 from __future__ import annotations
 
@@ -22,24 +29,25 @@ from placement.mirror.state import Changes, Names, State, Successor
 
 LOG = log.getLogger(__name__)
 
-#: Seconds for which a database may show an older state than the mirror's, as a node that lags does, before the mirror
-#: takes it for a database that was restored and starts anew.
+#: For so many seconds the database may show an older state than that of the mirror, as a node of a cluster does that
+#: lags behind. After that the mirror assumes that the database was restored from a backup, and is built anew.
 PATIENCE = 10.0
-#: Half of the silence, in seconds, after which writers are removed from the log. Half, because an entry is older than
-#: its COMMIT, a look is older than the clock that was read after it, and clocks differ.
+#: Half the time, in seconds, after which silent writers are deleted from the log. Only half, to be on the safe side: an
+#: entry has the time of its INSERT, not of the COMMIT; the clock is read a little later than the vector; clocks differ.
 _SILENCE = retention.SILENCE.total_seconds() / 2
-#: Seconds after which the mirror looks at the clock of the database again. Far less than that.
+#: Seconds after which the clock of the database is read again. Much less than ``_SILENCE``.
 _CLOCK_PERIOD = 3600.0
-#: Seconds after which building the mirror is worth lines in the log.
+#: If building the mirror takes more than so many seconds, it is logged at INFO.
 LONG = 2.0
 
 
 @dataclasses.dataclass(frozen=True)
-class _Held:
-    """A state with the newest sequence of each writer that is in it. ``next`` makes the states that follow.
+class _Version:
+    """A state of the mirror, with its vector: the newest entry of each writer that is in it.
 
-    ``moved`` says for each writer when its sequence last changed (``time.monotonic``). At ``clock``, by the clock of
-    the database, which was at ``asked_clock`` by ours, no writer was further than the mirror has known since.
+    ``next`` makes the states that follow. ``moved`` has the time (``time.monotonic``) of the last change of each
+    writer's number. ``clock`` is a time by the clock of the database: all that was committed before it is in the state,
+    but for the inaccuracies that ``_SILENCE`` allows for. ``asked_clock`` is the same time by ``time.monotonic``.
     """
 
     state: State
@@ -59,17 +67,19 @@ class _Held:
         return all(vector.get(writer, -1) >= sequence for writer, sequence in self.vector.items())
 
     def removed(self, vector: Mapping[int, int], now: float) -> set[int]:
-        """The writers that are not in ``vector`` and were silent for so long that they must have been removed.
+        """The writers that are missing in ``vector`` because they were silent for long and were deleted.
 
-        Others that are not in it are missing because the database lags or was restored.
+        Other writers are missing because the database lags or was restored.
+
+        :param now: ``time.monotonic``.
         """
         if len(vector) >= len(self.vector) and vector.keys() >= self.vector.keys():
             return set()
         missing = self.vector.keys() - vector.keys()
         return {writer for writer in missing if now - self.moved[writer] > _SILENCE}
 
-    def without(self, writers: Collection[int]) -> _Held:
-        """The same without some writers, all of whose changes are in the state."""
+    def without(self, writers: Collection[int]) -> _Version:
+        """The same without ``writers``, which were deleted and all of whose changes are in the state."""
         vector = {writer: sequence for writer, sequence in self.vector.items() if writer not in writers}
         return dataclasses.replace(self, vector=vector)
 
@@ -77,41 +87,41 @@ class _Held:
 class Mirror:
     """The mirror of one process.
 
-    :param db: the database that it is of. Nothing is read before somebody asks.
+    :param db: its database. Nothing is read before the first call of a method.
     """
 
     def __init__(self, db: Database) -> None:
         self._db = db
         self._lock = threading.Lock()
-        self._held: _Held | None = None
+        self._held: _Version | None = None
         self._behind_since: float | None = None
 
     def current(self) -> State:
         """Return a committed state of the database that is no older than this call.
 
-        One round trip to the database if nothing changed.
+        One round trip to the database if nothing changed. Threads may call it at the same time.
 
         :raises DatabaseUnavailable: the database cannot be reached.
         """
         held = self._held
         asked = time.monotonic()
-        # Also when there is nothing to compare it with: without a database nobody shall wait for the lock.
+        # Before the lock, also if there is no mirror yet: while the database is away every caller fails at once.
         newest = changes.vector(self._db.ask(changes.NEWEST))
         self._db.metrics.mirror_checked()
         if held is not None and self._is_enough(held, newest, asked):
             return held.state
-        return self._brought_forward(held, newest)
+        return self._updated(held, newest)
 
     def load(self) -> None:
-        """Get ready for the first search. Without a database to read, that will be the one to wait."""
+        """Build the mirror when the service starts. If that fails it is logged, and the first search builds it."""
         try:
             self.current()
         except (exception.DatabaseUnavailable, db_exc.DBError, sa.exc.SQLAlchemyError) as error:
-            reason = self._why_not() or str(error).splitlines()[0]
+            reason = self._schema_problem() or str(error).splitlines()[0]
             LOG.warning('The mirror is built by the first search, for now: %s', reason)
 
-    def _why_not(self) -> str | None:
-        """What an operator has to do about the schema; None when it is right, or nobody can tell."""
+    def _schema_problem(self) -> str | None:
+        """What an operator has to do about the schema; None if it is right or cannot be read."""
         try:
             self._db.check_schema()
         except migration.WrongSchema as error:
@@ -122,11 +132,14 @@ class Mirror:
 
     @property
     def is_built(self) -> bool:
-        """Whether a search need not build the mirror first."""
+        """Whether there is a mirror, so that a search does not have to build it first."""
         return self._held is not None
 
-    def _is_enough(self, held: _Held, newest: Mapping[int, int], asked: float) -> bool:
-        """Whether ``held``, which was there before the database was asked, has all that the database shows."""
+    def _is_enough(self, held: _Version, newest: Mapping[int, int], asked: float) -> bool:
+        """Whether ``held`` has all changes up to ``newest``, and neither its clock nor its writers need a refresh.
+
+        :param asked: when the database was asked for ``newest`` (``time.monotonic``).
+        """
         if newest == held.vector:
             self._behind_since = None
             return asked - held.asked_clock < _CLOCK_PERIOD
@@ -137,21 +150,21 @@ class Mirror:
             return False
         if self._behind_since is None:
             self._behind_since = asked
-        return not self._is_out_of_patience(asked)
+        return not self._lags_too_long(asked)
 
-    def _is_out_of_patience(self, now: float) -> bool:
-        """Whether the database has shown an older state than the mirror's for too long to be a node that lags."""
+    def _lags_too_long(self, now: float) -> bool:
+        """Whether the database has shown an older state than that of the mirror for more than ``PATIENCE``."""
         since = self._behind_since
         return since is not None and now - since >= PATIENCE
 
-    def _brought_forward(self, looked_at: _Held | None, newest: Mapping[int, int]) -> State:
-        """Wait for whoever is at it, and take the state that leaves if it is new enough; otherwise make one.
+    def _updated(self, outdated: _Version | None, newest: Mapping[int, int]) -> State:
+        """Return a state with all changes up to ``newest``: one that another thread made meanwhile, or a new one.
 
-        :param looked_at: what will not do.
+        :param outdated: the version that was not enough, None if there is none.
         """
         with self._lock:
             held = self._held
-            if held is not None and held is not looked_at and held.covers(newest):
+            if held is not None and held is not outdated and held.covers(newest):
                 return held.state
             started = time.monotonic()
             with self._db.reader() as tx:
@@ -159,26 +172,27 @@ class Mirror:
                 rebuilt = made is None
                 if made is None:
                     made = self._load(tx)
-                # Before the transaction ends: whatever comes of its end, what was read is true, and ``next`` is there.
+                # Before the transaction ends, which may fail: what was read is right, and ``next`` has moved on
+                # already.
                 self._held = made
             self._behind_since = None
             self._db.metrics.mirror_checked()
             self._db.metrics.mirrored(made.state.providers, count, time.monotonic() - started, rebuilt)
             return made.state
 
-    def _load(self, tx: sa.Connection) -> _Held:
+    def _load(self, tx: sa.Connection) -> _Version:
         started = time.monotonic()
 
-        def told(what: str) -> None:
+        def report(what: str) -> None:
             seconds = time.monotonic() - started
             if seconds > LONG:
                 LOG.info('Building the mirror: read the %s in %.1f s', what, seconds)
 
         vector = changes.newest(tx)
         clock, silent = changes.clock(tx), silent_seconds(tx)
-        state = State.of(reading.names(tx), reading.everything(tx, told))
+        state = State.of(reading.names(tx), reading.everything(tx, report))
         seconds = time.monotonic() - started
-        _leave_alone()
+        _freeze()
         LOG.log(
             log.INFO if seconds > LONG else log.DEBUG,
             'Mirror built: %d resource providers in %.1f s',
@@ -186,32 +200,32 @@ class Mirror:
             seconds,
         )
         moved = {writer: started - silent[writer] for writer in vector}
-        return _Held(state, vector, Successor(state), moved, clock, started)
+        return _Version(state, vector, Successor(state), moved, clock, started)
 
-    def _follow(self, tx: sa.Connection, held: _Held) -> tuple[_Held | None, int]:
-        """Bring ``held`` to the state that ``tx`` sees.
+    def _follow(self, tx: sa.Connection, held: _Version) -> tuple[_Version | None, int]:
+        """Bring ``held`` up to the state that ``tx`` sees.
 
-        :returns: that and the number of providers that changed; None instead when only building anew will do.
+        :returns: that, or None if everything has to be read anew; and the number of providers that changed.
         """
         now = time.monotonic()
         vector = changes.newest(tx)
         removed = held.removed(vector, now)
         if removed:
             if (changes.clock(tx) - held.clock).total_seconds() > _SILENCE:
-                # They may have written after the last look and been removed since.
+                # They may have written after ``held`` was read, and then have been silent until they were deleted.
                 return None, 0
             held = held.without(removed)
         if vector != held.vector and held.covers(vector):
-            # A node that lags: the mirror is ahead, unless that has lasted too long.
-            return (None if self._is_out_of_patience(now) else held), 0
+            # The mirror is ahead of the database, which is a node that lags, unless that lasts too long.
+            return (None if self._lags_too_long(now) else held), 0
         if not held.is_covered_by(vector):
             return None, 0
         return self._advanced(tx, held, vector, now)
 
     def _advanced(
-        self, tx: sa.Connection, held: _Held, vector: Mapping[int, int], now: float
-    ) -> tuple[_Held | None, int]:
-        """Bring ``held`` to ``vector``, which is newer; as ``_follow``."""
+        self, tx: sa.Connection, held: _Version, vector: Mapping[int, int], now: float
+    ) -> tuple[_Version | None, int]:
+        """Bring ``held`` up to ``vector``, which is newer, by reading what changed; returns what ``_follow`` does."""
         try:
             logged = changes.since(tx, held.vector, vector)
         except changes.Gap:
@@ -222,7 +236,7 @@ class Mirror:
         try:
             state = held.next(found)
         except Exception:
-            # A fault of ours, or of somebody who wrote past the log. It must not last until the next start.
+            # A bug, or somebody wrote to the tables without the log. Without this searches would fail until a restart.
             LOG.exception('The mirror could not be brought forward, and is built anew.')
             return None, 0
         moved = {
@@ -240,14 +254,14 @@ class Mirror:
         return Changes(reading.some(tx, by_kind[What.PROVIDER]), reading.usages(tx, by_kind[What.USAGE]), names)
 
 
-def _leave_alone() -> None:
-    """Keep the garbage collector from going through the mirror again and again: nothing in it is in a cycle."""
+def _freeze() -> None:
+    """Keep the garbage collector from traversing the mirror again and again. It has no reference cycles."""
     gc.collect()
     gc.freeze()
 
 
 def silent_seconds(tx: sa.Connection) -> dict[int, float]:
-    """How long ago each writer wrote its newest entry, as far as the clock of the database knows."""
+    """Read how many seconds ago, by the clock of the database, each writer inserted its newest entry; by writer id."""
     return {
         row.id: (row.now - row.newest_at).total_seconds() for row in tx.execute(_SILENT) if row.newest_at is not None
     }

@@ -1,4 +1,4 @@
-"""Which resource providers pass the filters of a list (api-ref/resource-providers.md)."""
+"""Finds the providers that pass the filters of ``GET /resource_providers`` (api-ref/resource-providers.md)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from placement.mirror.stock import Flags
 
 @dataclasses.dataclass(frozen=True)
 class ProviderFilters:
-    """What a provider must be to be listed; an empty filter lets all pass.
+    """The filters of a list, all of which a provider has to pass; every provider passes an empty one.
 
     ``member_of``: each set must hold at least one aggregate (uuid) of the provider. ``resources``: class name to
     amount that the provider itself must have room for. ``required`` and ``forbidden``: trait names. ``in_tree``: the
@@ -33,11 +33,12 @@ class ProviderFilters:
 
 
 def matching(state: State, filters: ProviderFilters) -> Iterator[tuple[Block, list[int]]]:
-    """Yield each block with the positions of the providers that pass, blocks without any left out.
+    """Yield each block that has providers which pass the filters, with their positions in it, ascending.
 
-    :raises ResourceClassNotFound, TraitNotFound: as ``Names.check`` does, at the first item.
+    :raises ResourceClassNotFound: a class does not exist; raised when the first item is asked for, as is the next.
+    :raises TraitNotFound: some traits do not exist.
     """
-    # Even if nothing could match anyway.
+    # First: an unknown name is an error even if ``in_tree`` matches nothing.
     state.names.check(filters.resources, filters.required | filters.forbidden)
     root_id = None
     if filters.in_tree:
@@ -53,7 +54,10 @@ def matching(state: State, filters: ProviderFilters) -> Iterator[tuple[Block, li
 
 
 def newest(listed: Iterable[tuple[Block, Sequence[int]]]) -> dt.datetime:
-    """Return when the last change of any of the listed providers was; now when there are none or nobody knows."""
+    """Return the time of the latest change of the listed providers; now if there are none or no time is recorded.
+
+    :param listed: what ``matching`` yields.
+    """
     known = (block.records[row].modified for block, rows in listed for row in rows)
     return max(filter(None, known), default=timeutils.utcnow(with_timezone=True))
 
@@ -70,6 +74,7 @@ def _passing(names: Names, block: Block, filters: ProviderFilters, root_id: int 
 
 
 def _identity(block: Block, filters: ProviderFilters, root_id: int | None) -> Flags:
+    """Return for each provider whether it passes the filters ``uuid``, ``name`` and ``in_tree``."""
     if not (filters.name or filters.uuid or root_id is not None):
         return np.ones(len(block.records), np.bool_)
     passing = np.zeros(len(block.records), np.bool_)
@@ -81,11 +86,11 @@ def _identity(block: Block, filters: ProviderFilters, root_id: int | None) -> Fl
     elif root_id is not None:
         number = block.tree_number(root_id)
         rows = [] if number is None else list(range(*block.starts[number : number + 2].tolist()))
-    passing[[row for row in rows if _is(block, row, filters, root_id)]] = True
+    passing[[row for row in rows if _has_identity(block, row, filters, root_id)]] = True
     return passing
 
 
-def _is(block: Block, row: int, filters: ProviderFilters, root_id: int | None) -> bool:
+def _has_identity(block: Block, row: int, filters: ProviderFilters, root_id: int | None) -> bool:
     record = block.records[row]
     return (
         (not filters.uuid or record.uuid == filters.uuid)

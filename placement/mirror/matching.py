@@ -1,9 +1,12 @@
-"""Which trees a candidate request could use, and which of them look alike to it, found with operations on columns.
+"""Finds the trees that could have a candidate, and their shapes, with operations on the columns of blocks.
 
-The rules are those of ``placement.candidates``: here they are asked of all providers of a block at once. What is found
-is necessary for a candidate; the walk decides. Two trees of equal *shape* have the same placements: their providers,
-and the sharing providers that reach them, can take the same parts, bring the same collective traits and have the same
-room for sums of several parts.
+The rules are those of ``placement.candidates``, applied to all providers of a block at once. They are necessary
+conditions: whether a tree has a candidate shows in the walk. Trees of equal *shape* have the same placements: by
+position, their providers and the sharing providers that reach them can take the same parts, have the same of the
+collective traits (those that the unnumbered group requires), and the same headroom of classes that several parts name.
+
+*Bits* and *words*: for each provider or tree there is a row of 64-bit words. Bit i, for i below the number of parts,
+says that part i can be taken; the bits after that are for the collective traits.
 """
 
 from __future__ import annotations
@@ -27,17 +30,16 @@ from placement.mirror.block import Block, any_of_tree
 from placement.mirror.state import State
 from placement.mirror.stock import Flags
 
-#: Sets of bits, one row for each provider or tree, in as many words as it takes.
+#: Bits as above: of the shape (providers or trees, words).
 Words = NDArray[np.uint64]
 
 _Sharing = tuple[Provider, ...]
 
 
 class TreeSite:
-    """One tree with the sharing providers that reach it: where the search may place a request.
+    """A site (``candidates.sites.Site``) with a tree and the sharing providers of other trees that reach it.
 
-    ``shape`` is equal for trees that have the same placements, None where nothing is known. The tree is that with
-    ``number`` in ``block``, at the positions ``first`` to ``last`` (not included).
+    The tree is the one with ``number`` in ``block``, at the positions from ``first`` to before ``last``.
     """
 
     __slots__ = ('_ids', '_state', 'block', 'first', 'last', 'number', 'shape', 'sharing')
@@ -55,12 +57,12 @@ class TreeSite:
         self.shape = shape
 
     def anchor(self) -> Anchor:
-        """Make the rows of the tree."""
+        """Make the providers that the search works on."""
         return Anchor(tuple(map(self._state.provider, self.block.records[self.first : self.last])), self.sharing)
 
     @property
     def shared_from(self) -> int:
-        """The position from which on providers are sharing ones of other trees."""
+        """The position of the first sharing provider, which is the number of providers of the tree."""
         return self.last - self.first
 
     @property
@@ -83,7 +85,7 @@ class TreeSite:
 
 
 class BridgeSite(AnchorSite):
-    """Sharing providers that meet in roots which need not supply anything themselves."""
+    """A site without a tree: sharing providers that reach some root together (``candidates.providers.Anchor``)."""
 
     @property
     def sharing(self) -> _Sharing:
@@ -95,14 +97,14 @@ class BridgeSite(AnchorSite):
         return tuple([self.sharing[at].uuid for at in positions])
 
 
-#: Where the search may place a request.
+#: Any site of a mirror.
 MirrorSite = TreeSite | BridgeSite
 
 
 class Matching:
     """The sites of one request over one state.
 
-    :param alike: whether to find out which trees look alike; an account of each tree does without.
+    :param alike: whether to compute the shapes of trees. If false, every shape is None.
     """
 
     def __init__(self, state: State, request: CandidateRequest, alike: bool = True) -> None:
@@ -110,11 +112,11 @@ class Matching:
         self._request = request
         self._compiled = compile_request(request)
         self._alike = alike
-        #: The distinct parts, and the traits that the unnumbered group requires.
+        #: The distinct parts and the collective traits, in the order of their bits.
         self.parts = tuple(dict.fromkeys(self._compiled.parts))
         self.collective = sorted(self._compiled.collective)
         self.nested_aware = self._compiled.nested_aware
-        # A bit for each part, and one for each collective trait that a provider brings.
+        # The number of bits.
         self._bits = len(self.parts) + len(self.collective)
         self._summed = _summed(self._compiled.parts)
         self._numbers: dict[Hashable, int] = {}
@@ -122,9 +124,9 @@ class Matching:
         self.sharing: SharingIndex[str] = _sharing(state, request)
 
     def sites(self, rng: random.Random | None = None) -> Iterator[MirrorSite]:
-        """Yield every site that can matter: the trees, then the bridges.
+        """Yield every site that could have a candidate: the trees, then the bridges.
 
-        :param rng: gives the trees in random order; None means in order of their roots' ids.
+        :param rng: puts the trees in random order; None for the order of their root ids.
         """
         trees = itertools.chain.from_iterable(map(self._of_block, self._state.blocks))
         if rng is None:
@@ -152,7 +154,7 @@ class Matching:
 
     @functools.cached_property
     def suffixes(self) -> Mapping[Part, tuple[str, ...]]:
-        """The distinct parts with the suffixes of the groups that ask for them."""
+        """The suffixes of the groups that ask for each distinct part."""
         found: dict[Part, tuple[str, ...]] = {}
         for part in self._compiled.parts:
             found[part] = (*found.get(part, ()), part.group)
@@ -161,7 +163,10 @@ class Matching:
     # Conditions on the providers of a tree ------------------------------------------------------------------
 
     def _words(self, block: Block) -> Words:
-        """Return for each provider which parts it can take in its own tree, and which collective traits it has."""
+        """Return for each provider which parts it can take in its own tree, and which collective traits it has.
+
+        The traits of a provider that can take no part do not count.
+        """
         words = np.zeros((len(block.records), (self._bits + 63) // 64), np.uint64)
         takes_any = np.zeros(len(block.records), np.bool_)
         for number, part in enumerate(self.parts):
@@ -174,7 +179,7 @@ class Matching:
         return words
 
     def takers(self, block: Block, part: Part) -> Flags:
-        """Return which providers can take ``part`` as members of their own tree (as ``Part.rejection`` says of one)."""
+        """Return for each provider whether it can take ``part`` in its own tree: ``Part.rejection`` for a block."""
         takes = np.ones(len(block.records), np.bool_)
         for name, amount in part.resources:
             takes &= block.with_room(self._state.names.class_ids[name], amount)
@@ -191,27 +196,35 @@ class Matching:
     # Conditions on trees ------------------------------------------------------------------------------------
 
     def served(self, block: Block) -> Flags:
-        """Return which trees have a provider for every part and trait, be it only sharing providers that reach them."""
+        """Return for each tree whether every part and collective trait has a provider, in the tree or reaching it."""
         together = any_of_tree(block, self._words(block)) | _Reach(self, block).words
         full = _mask(self._bits)
         served: Flags = block.whole & (together & full == full).all(axis=1)
         return served
 
     def _alive(self, block: Block, words: Words, shared: Words) -> Flags:
-        """Return which trees have a provider for every part and trait, and can take one part themselves."""
+        """As ``served``, but also at least one part has a provider in the tree itself.
+
+        :param words: of the providers of the block.
+        :param shared: for each tree, of the sharing providers that reach it.
+        """
         trees = any_of_tree(block, words)
         full, parts = _mask(self._bits), _mask(len(self.parts), words.shape[1])
         alive: Flags = ((trees | shared) & full == full).all(axis=1)
         alive &= (trees & parts != 0).any(axis=1)
         if not self._compiled.nested_aware:
-            # What no sharing provider takes must all come from one provider of the tree (below 1.29).
+            # Below 1.29 one provider of the tree has to take all parts that no sharing provider can take.
             alone = ~shared & parts
             alone = alone[block.tree_of] if len(alone) > 1 else alone
             alive &= any_of_tree(block, (words & alone == alone).all(axis=1))
         return alive
 
     def _keys(self, block: Block, words: Words) -> tuple[bytes, int]:
-        """Return what the walk depends on, provider after provider, and how many bytes each has."""
+        """Return all that a walk depends on of each provider, as bytes, and the number of bytes of one provider.
+
+        The columns: the words, whether it is a sharing provider, and its headroom of each class that several parts
+        name.
+        """
         if not self._alike:
             return b'', 0
         takes_any = words.any(axis=1)
@@ -230,13 +243,13 @@ class Matching:
     # Sharing providers --------------------------------------------------------------------------------------
 
     def number_of(self, sharing: _Sharing) -> int:
-        """Return a number that is the same for sharing providers that look alike, one by one."""
+        """Return a number for a group of sharing providers, the same for groups on which a walk depends equally."""
         alike: list[Hashable] = [
             (self._bits_of(one), *(self._room_of(one, name, most) for name, most in self._summed.items()))
             for one in sharing
         ]
         if not self._compiled.nested_aware:
-            # Which of them are of one tree.
+            # Below 1.29 it also matters which of them are in the same tree.
             roots = [one.root_id for one in sharing]
             alike.append(tuple(map(roots.index, roots)))
         return self._numbers.setdefault(tuple(alike), len(self._numbers))
@@ -247,7 +260,10 @@ class Matching:
         return min(inventory.headroom, most) if inventory else 0
 
     def shared_words(self, sharing: _Sharing) -> Words:
-        """Return which parts and collective traits these sharing providers can serve in other trees, together."""
+        """Return which parts and collective traits these sharing providers together can supply to other trees.
+
+        One row of words, without the dimension of the trees.
+        """
         total = 0
         for provider in sharing:
             total |= self._bits_of(provider)
@@ -268,37 +284,40 @@ class Matching:
         return bits
 
     def _bridges(self) -> Iterator[MirrorSite]:
-        """Yield where several aggregates meet, which matters only if sharing providers can serve everything."""
-        carrying = self.sharing.aggregates
-        if len(carrying) < 2 or not served_by(self._request, self.sharing.providers):
+        """Yield the bridges. There are none unless sharing providers alone could serve the whole request."""
+        shared = self.sharing.aggregates
+        if len(shared) < 2 or not served_by(self._request, self.sharing.providers):
             return
-        met = {names & carrying for block in self._state.blocks for names in block.tree_aggregates.values}
+        met = {names & shared for block in self._state.blocks for names in block.tree_aggregates.values}
         for anchor in self.sharing.bridges(sorted(met, key=sorted)):
             yield BridgeSite(anchor)
 
 
 class _Reach:
-    """The sharing providers that reach each tree of a block; ``words`` has what they can serve, a row for each tree."""
+    """The sharing providers that reach each tree of a block.
+
+    ``words`` has what they can supply: a row for each tree, or a single row if there are no sharing providers.
+    """
 
     def __init__(self, matching: Matching, block: Block) -> None:
         self._matching = matching
         self._block = block
         index = matching.sharing
-        self._carrying = index.aggregates
-        if not self._carrying:
+        shared_aggregates = index.aggregates
+        if not shared_aggregates:
             self._found: list[tuple[_Sharing, int]] = []
             self.words = matching.shared_words(())[np.newaxis, :]
             return
         sets = block.tree_aggregates
-        reaching = [index.reaching(names & self._carrying) for names in sets.values]
+        reaching = [index.reaching(names & shared_aggregates) for names in sets.values]
         self._found = [(sharing, matching.number_of(sharing)) for sharing in reaching]
         self._of_tree: list[int] = sets.of.tolist()
         self.words = np.stack([matching.shared_words(sharing) for sharing in reaching])[sets.of]
-        # A tree's own providers are in it already.
+        # Trees that have sharing providers themselves, which must not be counted a second time.
         self._own = {int(block.tree_of[row]) for row in block.sharing}
 
     def of(self, tree: int) -> tuple[_Sharing, int]:
-        """Return the sharing providers that reach a tree from others, and a number that stands for them."""
+        """Return the sharing providers of other trees that reach a tree, and their ``Matching.number_of``."""
         if not self._found:
             return (), -1
         sharing, number = self._found[self._of_tree[tree]]
@@ -315,7 +334,7 @@ def _sharing(state: State, request: CandidateRequest) -> SharingIndex[str]:
 
 
 def _summed(parts: Sequence[Part]) -> Mapping[str, int]:
-    """The classes that several parts ask for, with all that they ask for together: more room makes no difference."""
+    """The classes that several parts name, each with the sum of their amounts: more headroom makes no difference."""
     times = Counter(name for part in parts for name, _ in part.resources)
     total: Counter[str] = Counter()
     for part in parts:
@@ -329,7 +348,10 @@ def holds(name: str, names: Collection[str]) -> bool:
 
 
 def _mask(bits: int, words: int | None = None) -> Words:
-    """The lowest ``bits`` set, in at least ``words`` words."""
+    """A row of words in which the lowest ``bits`` bits are set.
+
+    :param words: their number; None for as many as are needed.
+    """
     return _words_of((1 << bits) - 1, words or (bits + 63) // 64)
 
 

@@ -1,4 +1,7 @@
-"""The statements that read what the mirror holds: all of it, or some providers, within one snapshot."""
+"""The statements that read the mirror's data from the tables: all of it, or some providers.
+
+They have to run in a transaction that sees one state of the database (``Database.reader``).
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ _PROVIDERS = (
         _providers.c.name,
         _providers.c.generation,
         _providers.c.parent_provider_id,
-        # An adopted database may have roots without a root.
+        # In an adopted database root_provider_id of a root may be NULL.
         sa.func.coalesce(_providers.c.root_provider_id, _providers.c.id),
         _parents.c.uuid,
         sa.func.coalesce(_roots.c.uuid, _providers.c.uuid),
@@ -60,7 +63,7 @@ _USED = sa.select(_inventories.resource_provider_id, _inventories.resource_class
 
 
 def names(tx: sa.Connection) -> Names:
-    """Read all names."""
+    """Read the names of all resource classes and traits."""
     classes, traits = tables.resource_classes.c, tables.traits.c
     return Names(
         {row.id: row.name for row in tx.execute(sa.select(classes.id, classes.name))},
@@ -68,16 +71,16 @@ def names(tx: sa.Connection) -> Names:
     )
 
 
-def everything(tx: sa.Connection, told: Callable[[str], None] = lambda _what: None) -> Iterator[Record]:
+def everything(tx: sa.Connection, report: Callable[[str], None] = lambda _what: None) -> Iterator[Record]:
     """Read all providers, in a constant number of statements.
 
-    :param told: is told what was read, one table after the other.
+    :param report: called after each table but the last, with a text of what was read.
     """
-    return _records(tx, None, told)
+    return _records(tx, None, report)
 
 
 def some(tx: sa.Connection, ids: Collection[int]) -> dict[int, Record | None]:
-    """Read the providers with these ids; None for those that are not there."""
+    """Read the providers with these ids; None for those that do not exist."""
     found: dict[int, Record | None] = dict.fromkeys(ids)
     for batch in statements.batches(sorted(ids)):
         found.update((one.id, one) for one in _records(tx, batch))
@@ -85,7 +88,7 @@ def some(tx: sa.Connection, ids: Collection[int]) -> dict[int, Record | None]:
 
 
 def usages(tx: sa.Connection, ids: Collection[int]) -> dict[int, Usage]:
-    """Read generations and usage of the providers with these ids, as far as they are there."""
+    """Read generation and usage of the providers with these ids; those that do not exist are left out."""
     found = {}
     for batch in statements.batches(sorted(ids)):
         used: defaultdict[int, dict[int, int]] = defaultdict(dict)
@@ -97,25 +100,25 @@ def usages(tx: sa.Connection, ids: Collection[int]) -> dict[int, Usage]:
 
 
 def _aware(when: dt.datetime | None) -> dt.datetime | None:
-    """The tables hold UTC, most databases without saying so."""
+    """Add the zone UTC, which most databases do not return with a time."""
     return when.replace(tzinfo=dt.timezone.utc) if when and not when.tzinfo else when
 
 
 def _records(
-    tx: sa.Connection, ids: Sequence[int] | None, told: Callable[[str], None] = lambda _what: None
+    tx: sa.Connection, ids: Sequence[int] | None, report: Callable[[str], None] = lambda _what: None
 ) -> Iterator[Record]:
-    """Yield the providers with these ids, None for all."""
+    """Read the providers with these ids, None for all."""
 
     def ask(query: sa.Select[Any], id_: sa.ColumnElement[int]) -> Iterable[Any]:
         return tx.execute(query if ids is None else query.where(id_.in_(ids)))
 
     shared = _Shared()
     inventories = _inventories_of(ask(_INVENTORIES, _inventories.resource_provider_id), shared)
-    told(f'inventories of {len(inventories)} providers')
+    report(f'inventories of {len(inventories)} providers')
     traits = _sets(ask(_TRAITS, _own_traits.resource_provider_id), shared)
-    told(f'traits of {len(traits)} providers')
+    report(f'traits of {len(traits)} providers')
     aggregates = _sets(ask(_AGGREGATES, _own_aggregates.resource_provider_id), shared)
-    told(f'aggregates of {len(aggregates)} providers')
+    report(f'aggregates of {len(aggregates)} providers')
     nothing: frozenset[str] = frozenset()
     for id_, uuid, name, generation, parent_id, root_id, parent_uuid, root_uuid, modified in ask(
         _PROVIDERS, _providers.c.id
@@ -153,7 +156,7 @@ def _sets(rows: Iterable[Any], shared: _Shared) -> Mapping[int, frozenset[str]]:
 
 
 class _Shared:
-    """Makes equal values one object: providers resemble each other, and memory is what limits a mirror."""
+    """Returns one object for all equal values, to save memory: many providers have equal inventories and traits."""
 
     def __init__(self) -> None:
         self._known: dict[Any, Any] = {}

@@ -1,4 +1,4 @@
-"""One resource provider as the tables have it, with everything that a search or a list of providers shows."""
+"""Records: a resource provider as it is in the tables, with all that a search and a list of providers need of it."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import NamedTuple
 
 from placement.candidates.providers import InventoryRecord
 
-#: Resource class ids with the inventory of each, in order of the id.
+#: Pairs of resource class id and inventory, in order of the id.
 Inventories = tuple[tuple[int, InventoryRecord], ...]
 
 
 class Record(NamedTuple):
-    """One provider. Equal records show the same.
+    """One provider.
 
-    ``modified`` is when the row was last written, None if nobody recorded it. ``traits`` are names, ``aggregates``
-    uuids.
+    ``modified`` is the aware time of the last update of its row, None if none is recorded. ``traits`` are names,
+    ``aggregates`` uuids.
     """
 
     id: int
@@ -34,7 +34,7 @@ class Record(NamedTuple):
 
 
 class Usage(NamedTuple):
-    """What a claim changes of a provider: its generation, when that was, and what is used by resource class id."""
+    """What claims change of a provider: generation, ``modified`` as in ``Record``, ``used`` by resource class id."""
 
     generation: int
     modified: dt.datetime | None
@@ -42,7 +42,7 @@ class Usage(NamedTuple):
 
 
 def with_usage(record: Record, usage: Usage) -> Record:
-    """Return ``record`` after the claims that led to ``usage``; inventories that it does not name stay as they are."""
+    """Return ``record`` with ``usage``. Inventories of classes that are not in ``usage.used`` stay as they are."""
     used = usage.used
     inventories = tuple(
         (class_id, one if used.get(class_id, one.used) == one.used else one._replace(used=used[class_id]))

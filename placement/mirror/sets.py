@@ -1,4 +1,4 @@
-"""Which set of names (traits, or aggregates) each provider of a block has; most have one of a few sets."""
+"""The set of traits, or of aggregates, of each provider of a block. Each distinct set is stored once."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ Names = frozenset[str]
 
 @dataclass(frozen=True, eq=False)
 class Sets:
-    """``values`` are distinct sets, ``of`` says for each position of the block which of them the provider has.
+    """A column of sets: ``values`` are the distinct sets, ``of`` has for each position the index of its set in them.
 
-    A set that no provider has any longer may stay among the values for a while.
+    ``values`` may have sets that no provider has any more.
     """
 
     values: tuple[Names, ...]
@@ -25,22 +25,25 @@ class Sets:
 
     @classmethod
     def build(cls, sets: Iterable[Names]) -> Sets:
-        """Make the column of the sets of all providers, in order of position."""
+        """Make a column.
+
+        :param sets: one for each position, in order.
+        """
         known: dict[Names, int] = {}
         of = np.fromiter((known.setdefault(one, len(known)) for one in sets), np.int32)
         return cls(tuple(known), of)
 
     def where(self, holds: Callable[[Names], bool]) -> Flags:
-        """Return for each position whether ``holds`` is true of the provider's set."""
+        """Return for each position whether ``holds`` is true for its set. ``holds`` is called once for each value."""
         flags: Flags = np.fromiter(map(holds, self.values), np.bool_, len(self.values))[self.of]
         return flags
 
     def moved(self, position: Integers, size: int, added: Mapping[int, Names]) -> Sets:
-        """Return the column after the block was put together anew.
+        """Return the column of a block in which providers were moved, added or removed.
 
-        :param position: the new position of each old one, -1 for those that are gone.
-        :param size: how many positions there are now.
-        :param added: the sets at new positions.
+        :param position: for each old position the new one, -1 if the provider was removed or read anew.
+        :param size: the number of new positions.
+        :param added: the sets at the new positions that no old one moves to.
         """
         known = {one: number for number, one in enumerate(self.values)}
         of = np.zeros(size, np.int32)

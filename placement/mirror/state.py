@@ -1,4 +1,4 @@
-"""One committed state of the database, as far as searches see it: immutable, and made from the one before it."""
+"""A state of the mirror: immutable, the image of one committed state of the database. The next one is made from it."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from placement.candidates.providers import InventoryRecord, Provider
 from placement.mirror.block import Block, Tree, in_blocks
 from placement.mirror.records import Record, Usage
 
-#: How many providers a new block has. One that grows to twice as many is split.
+#: About how many providers a new block has. One that has more than twice as many is split.
 BLOCK_SIZE = 4096
 
 
 @dataclass(frozen=True)
 class Names:
-    """The resource classes by id and the names of all traits."""
+    """The names of the resource classes, by id, and of all traits."""
 
     classes: Mapping[int, str]
     traits: frozenset[str]
@@ -31,7 +31,7 @@ class Names:
         return {name: id_ for id_, name in self.classes.items()}
 
     def check(self, classes: Iterable[str], traits: Iterable[str]) -> None:
-        """Make sure that what a request names exists.
+        """Make sure that the classes and traits that a request names exist.
 
         :raises ResourceClassNotFound: one of ``classes`` does not exist.
         :raises TraitNotFound: some of ``traits`` do not exist; names them all.
@@ -42,10 +42,10 @@ class Names:
 
 @dataclass(frozen=True)
 class Changes:
-    """What became of some providers.
+    """What changed between two states. Keys are provider ids, and none is in both mappings.
 
-    ``records`` has those that were written in any way or created, None for the deleted; ``usages`` those that were
-    only claimed from or given back to. Keys are provider ids, none is in both. ``names`` is None if all are as before.
+    ``records`` has the providers that were created or changed in any way, and None for deleted ones. ``usages`` has
+    those of which only the usage changed. ``names`` is None if no name changed.
     """
 
     records: Mapping[int, Record | None]
@@ -55,7 +55,7 @@ class Changes:
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """Blocks in order of root ids. Nothing in a state changes; whoever has one may use it for as long as they like."""
+    """Blocks in order of root ids. A state never changes, so any thread may use one as long as it likes."""
 
     names: Names
     blocks: tuple[Block, ...]
@@ -81,7 +81,7 @@ class State:
             yield from block.records
 
     def find(self, uuid: str) -> Record | None:
-        """Return the provider with this uuid."""
+        """Return the provider with this uuid, None if there is none."""
         for block in self.blocks:
             row = block.by_uuid.get(uuid)
             if row is not None:
@@ -89,7 +89,7 @@ class State:
         return None
 
     def block_of(self, root_id: int) -> int | None:
-        """Return the index of the block where a tree with this root id is or would be; None if there is no block."""
+        """Return the index of the block where a tree with this root id is or belongs; None if there are no blocks."""
         return max(bisect.bisect_right(self._lows, root_id) - 1, 0) if self.blocks else None
 
     def locate(self, root_id: int) -> tuple[Block, int]:
@@ -112,7 +112,7 @@ class State:
         return block, _row(block, number, id_)
 
     def provider(self, record: Record) -> Provider:
-        """Return the row that the search works on."""
+        """Make the object of a provider that the search works on."""
         classes = self.names.classes
         inventories: dict[str, InventoryRecord] = {classes[id_]: one for id_, one in record.inventories}
         return Provider(
@@ -121,13 +121,13 @@ class State:
 
     @functools.cached_property
     def sharing(self) -> Mapping[Provider, frozenset[str]]:
-        """Every sharing provider that is in any aggregate, with its aggregates."""
+        """The sharing providers that are in an aggregate, each with its aggregates."""
         records = (block.records[row] for block in self.blocks for row in block.sharing)
         return {self.provider(record): record.aggregates for record in records}
 
 
 def trees_of(records: Iterable[Record]) -> dict[int, Tree]:
-    """The records of each root id, the root first and the others in order of id."""
+    """Group ``records`` by root id: the root first, then the others in order of id."""
     members: defaultdict[int, list[Record]] = defaultdict(list)
     for record in records:
         members[record.root_id].append(record)
@@ -141,7 +141,10 @@ def _in_order(root_id: int, members: list[Record]) -> Tree:
 
 
 class Successor:
-    """Makes each state from the one before, and remembers what only that takes: in which tree each provider is."""
+    """Makes the state that follows a state, again and again. Remembers the root id of each provider, which that needs.
+
+    :param state: the first one.
+    """
 
     def __init__(self, state: State, size: int = BLOCK_SIZE) -> None:
         self._state = state
@@ -149,7 +152,10 @@ class Successor:
         self._root_of = {record.id: record.root_id for record in state.records()}
 
     def __call__(self, changes: Changes) -> State:
-        """Return the state after ``changes``; the next call goes on from it."""
+        """Return the state after ``changes``, from which the next call goes on.
+
+        :raises KeyError: ``changes.usages`` has a provider that is not in the state.
+        """
         state = self._with_usages(changes.usages)
         if changes.names is not None:
             state = _with_names(state, changes.names)
@@ -173,7 +179,7 @@ class Successor:
         return replace(self._state, blocks=tuple(blocks))
 
     def _changed_trees(self, state: State, records: Mapping[int, Record | None]) -> dict[int, Tree]:
-        """The trees, by root id, that lose, gain or change a provider; without any, an empty one."""
+        """The trees, by root id, of which a provider is added, changed or removed; empty if no provider is left."""
         touched = {self._root_of[id_] for id_ in records if id_ in self._root_of}
         members: dict[int, dict[int, Record]] = {
             root_id: {one.id: one for one in _tree(state, root_id) if one.id not in records} for root_id in touched
@@ -195,7 +201,10 @@ def _tree(state: State, root_id: int) -> Tree:
 
 
 def _row(block: Block, number: int, id_: int) -> int:
-    """The position of a provider of the tree with this number."""
+    """The position of a provider in the tree with this number.
+
+    :raises KeyError: it is not in the tree.
+    """
     first, last = block.starts[number : number + 2].tolist()
     if block.records[first].id == id_:
         return first
@@ -206,7 +215,7 @@ def _row(block: Block, number: int, id_: int) -> int:
 
 
 def _with_names(state: State, names: Names) -> State:
-    """Return the state with other names. Fragments that show a name which changed go away."""
+    """Return the state with other names. If a class was renamed or deleted, no fragments are kept: they show names."""
     same = all(names.classes.get(id_, name) == name for id_, name in state.names.classes.items())
     return replace(state, names=names, blocks=state.blocks if same else tuple(one.bare() for one in state.blocks))
 

@@ -1,4 +1,4 @@
-"""The inventories of one resource class in one block, as columns."""
+"""The inventories of one resource class in one block, as numpy columns."""
 
 from __future__ import annotations
 
@@ -16,19 +16,20 @@ from placement.candidates.reasons import Reason
 Integers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
-#: Any capacity beyond this is as good as this: no amount and no usage comes near it.
+#: A larger capacity is replaced by this one, which no amount and no usage comes near to.
 _PLENTY = 2**61
 
-#: A position in a block with the inventory of the provider there.
+#: A position in a block, and the inventory of the provider there.
 Entry = tuple[int, InventoryRecord]
 
 
 @dataclass(frozen=True, eq=False)
 class Stock:
-    """One entry for each provider of the block that has inventory of the class, in order of position.
+    """Columns with one item for each provider of the block that has inventory of the class, in order of position.
 
-    ``ceiling`` is the capacity rounded down, ``headroom`` the most that one candidate may take: what is left, or
-    ``max_unit`` if that is less. ``plain`` says that every amount of at least 1 obeys ``min_unit`` and ``step_size``.
+    ``rows`` are the positions. ``ceiling`` is the limit of ``room.limit``, rounded down. ``headroom`` is what one
+    candidate may take: ceiling - used, and at most ``max_unit``. ``plain`` is true if every amount of at least 1 obeys
+    every ``min_unit`` and ``step_size``.
     """
 
     rows: Integers
@@ -50,7 +51,7 @@ class Stock:
             reserved=_integers(one.reserved for one in have),
             allocation_ratio=np.array([one.allocation_ratio for one in have], dtype=np.float64),
         )
-        # A whole number is at most the limit exactly when it is at most its floor.
+        # Rounding down changes nothing, as only integers are compared with it.
         ceiling = np.clip(np.floor(room.limit(sizes)), -_PLENTY, _PLENTY).astype(np.int64)
         return cls._complete(
             rows=rows,
@@ -68,7 +69,7 @@ class Stock:
         return cls(**columns, headroom=headroom, plain=plain)
 
     def fitting(self, amount: int) -> Integers:
-        """Return the positions of the providers that have room for ``amount``, of any size."""
+        """Return the positions of the providers that have room for ``amount`` (1 or more, also beyond 64 bits)."""
         if amount >= _PLENTY:
             return self.rows[:0]
         fits = self.headroom >= amount
@@ -78,7 +79,11 @@ class Stock:
         return rows
 
     def refused(self, amount: int) -> dict[Reason, Flags]:
-        """Return which entries have no room for ``amount``, by the first rule that each breaks."""
+        """Return for each rule, and each item of the columns, whether it is the first rule that ``amount`` breaks
+        there.
+
+        :param amount: 1 or more, also beyond 64 bits.
+        """
         amount = min(amount, _PLENTY)
         breaks = {
             Reason.ABOVE_MAX_UNIT: amount > self.max_unit,
@@ -93,12 +98,15 @@ class Stock:
         return breaks
 
     def refusals(self, amount: int) -> dict[Reason, int]:
-        """Count the inventories that have no room for ``amount``, by the first rule that they break."""
+        """Count the inventories that have no room for ``amount``, by the first rule that it breaks there."""
         counts = {reason: int(flags.sum()) for reason, flags in self.refused(amount).items()}
         return {reason: count for reason, count in counts.items() if count}
 
     def with_used(self, used: Mapping[int, int]) -> Stock:
-        """Return the columns with other usage at some positions."""
+        """Return the columns with other usage.
+
+        :param used: by position; each has to be in ``rows``.
+        """
         at = np.searchsorted(self.rows, np.fromiter(used.keys(), np.int64, len(used)))
         column = self.used.copy()
         column[at] = np.fromiter(used.values(), np.int64, len(used))
@@ -107,10 +115,10 @@ class Stock:
         return replace(self, used=column, headroom=headroom)
 
     def moved(self, position: Integers, added: Sequence[Entry]) -> Stock | None:
-        """Return the columns after the block was put together anew; None when nothing is left.
+        """Return the columns of a block in which providers were moved, added or removed; None if nothing is left.
 
-        :param position: the new position of each old one, -1 for those that are gone.
-        :param added: the entries at new positions, in order.
+        :param position: for each old position the new one, -1 if the provider was removed or read anew.
+        :param added: the entries at new positions that no old one moves to, in order of position.
         """
         to = position[self.rows]
         kept = to >= 0

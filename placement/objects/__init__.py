@@ -1,1 +1,1 @@
-"""The versioned objects over the relational store. All SQL that is not schema lives here; no HTTP does."""
+"""The versioned objects over the relational store: a module for each noun of the API, with its SQL, without HTTP."""

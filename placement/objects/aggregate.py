@@ -1,4 +1,4 @@
-"""Aggregates: groups of providers that come into being when a provider is put into one."""
+"""Aggregates: groups of providers. An aggregate is created when the first provider is put into it."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ _members, _providers = tables.resource_provider_aggregates, tables.resource_prov
 
 
 def get_with_provider(context: Context, uuid: str) -> tuple[provider_parts.Provider, list[str]]:
-    """A provider and the uuids of the aggregates that it is in.
+    """Read a provider and the uuids of its aggregates.
 
+    :param uuid: canonical.
     :raises ResourceProviderNotFound: no such provider.
     """
     provider, rows = provider_parts.read(context, _WITH_PROVIDER, uuid)
@@ -36,40 +37,44 @@ _WITH_PROVIDER = provider_parts.statement(
 )
 
 
-def replace(tx: sa.Connection, heard: name_cache.Heard, provider_id: int, uuids: Sequence[str]) -> None:
-    """Make ``uuids`` all the aggregates of a provider whose row the transaction has locked; as its last change.
+def replace(tx: sa.Connection, known: name_cache.KnownAggregates, provider_id: int, uuids: Sequence[str]) -> None:
+    """Put a provider into exactly the aggregates ``uuids``, and create those that do not exist.
 
-    :param heard: those of them that it lacks are created, unless they are there.
-    :param uuids: sorted and distinct, so that two requests that introduce the same aggregates meet in one order.
+    The last change of a transaction, which has locked the provider's row.
+
+    :param known: aggregates for which no INSERT is needed; ``uuids`` are added to it.
+    :param uuids: sorted and distinct, so that concurrent requests insert new aggregates in the same order.
+    :raises TryAgain: an audit deleted one of the aggregates meanwhile.
     """
     together = Together(tx)
-    # Whatever was read before may have changed: below microversion 1.19 the generation does not tell.
+    # All are deleted, not only those that were read before: below microversion 1.19 a write does not move the
+    # generation, so nothing shows whether they have changed.
     together.add('DELETE FROM placement_resource_provider_aggregates WHERE resource_provider_id = ?', provider_id)
     moment = statements.now(tx)
     for batch in statements.batches(uuids):
-        if unheard := heard.lacks(batch):
-            text, values = statements.insertion_unless_present(tx, 'placement_aggregates', 'uuid', unheard)
+        if unknown := known.unknown(batch):
+            text, values = statements.insertion_unless_present(tx, 'placement_aggregates', 'uuid', unknown)
             together.add(text, *values)
-        joined = functools.partial(_expect, heard, batch)
-        together.add(_joining(tx.dialect.name, len(batch)), provider_id, moment, *batch, judge=joined)
+        check = functools.partial(_expect, known, batch)
+        together.add(_joining(tx.dialect.name, len(batch)), provider_id, moment, *batch, check=check)
     try:
         together.run_last()
     except (db_exc.DBReferenceError, db_exc.DBDuplicateEntry) as error:
-        # An audit on another node of a cluster removed an aggregate that nobody was in.
+        # An audit on another node of a cluster deleted an aggregate that had no providers.
         raise db_api.TryAgain from error
-    heard.add(uuids)
+    known.add(uuids)
 
 
-def _expect(heard: name_cache.Heard, uuids: Sequence[str], joined: int) -> None:
-    if joined != len(uuids):
-        # An audit removed one that nobody was in.
-        heard.forget(uuids)
+def _expect(known: name_cache.KnownAggregates, uuids: Sequence[str], inserted: int) -> None:
+    if inserted != len(uuids):
+        # An audit deleted an aggregate that had no providers.
+        known.forget(uuids)
         raise db_api.TryAgain
 
 
 @functools.lru_cache(maxsize=64)
 def _joining(dialect: str, count: int) -> str:
-    """The statement that puts a provider into ``count`` aggregates, and holds these until the transaction ends."""
+    """The INSERT that puts a provider into ``count`` aggregates. Its shared locks keep audits from deleting them."""
     lock = {'sqlite': '', 'postgresql': ' FOR KEY SHARE'}.get(dialect, ' LOCK IN SHARE MODE')
     return (
         'INSERT INTO placement_resource_provider_aggregates (resource_provider_id, aggregate_id, created_at)'  # noqa: S608

@@ -18,7 +18,10 @@ _classes = tables.resource_classes
 
 @base.register
 class Allocation(base.Timestamped):
-    """The amount of one class on one provider that one consumer holds; generations are those when it was read."""
+    """The amount of one class that one consumer holds on one provider.
+
+    Both generations are those at the time of reading; that of a consumer without a row is 0.
+    """
 
     VERSION = '1.0'
 
@@ -32,14 +35,15 @@ class Allocation(base.Timestamped):
 
 @base.register
 class AllocationList(base.ObjectList[Allocation]):
-    """Allocations in the order they were written. ``Consumer.get_with_allocations`` reads those of a consumer."""
+    """Allocations in order of id. ``Consumer.get_with_allocations`` reads those of a consumer."""
 
     VERSION = '1.0'
 
     @classmethod
     def get_with_provider(cls, context: Context, uuid: str) -> tuple[provider_parts.Provider, AllocationList]:
-        """A provider and what anybody holds on it.
+        """Read a provider and the allocations of all consumers on it.
 
+        :param uuid: canonical.
         :raises ResourceProviderNotFound: no such provider.
         """
         provider, rows = provider_parts.read(context, _WITH_PROVIDER, uuid)
@@ -47,23 +51,23 @@ class AllocationList(base.ObjectList[Allocation]):
 
     @classmethod
     def replace_all(cls, context: Context, claims: Sequence[ConsumerClaim]) -> None:
-        """Let each consumer that ``claims`` name hold exactly what its claim says: all of it, or nothing changes.
+        """Let each consumer named in ``claims`` hold exactly what its claim says. On any failure nothing changes.
 
-        What is raised and when: ``claim.replace_allocations``.
+        Parameters and errors are those of ``claims.claim.replace_allocations``.
         """
         claim.replace_allocations(context.db, claims)
 
     @classmethod
     def delete_all_by_consumer(cls, context: Context, consumer_uuid: str) -> None:
-        """Take everything from a consumer, whatever its generation, and forget the consumer.
+        """Delete a consumer and all its allocations, whatever its generation.
 
-        :param consumer_uuid: canonical.
-        :raises AllocationsNotFound: it holds nothing.
+        Parameters and errors are those of ``claims.claim.delete_allocations``.
         """
         claim.delete_allocations(context.db, consumer_uuid)
 
 
-#: The fields of an ``Allocation``, with its provider, its class and, unless an adopted database lacks it, its consumer.
+#: The fields of an ``Allocation``, with its provider, its class and its consumer. An adopted database may lack
+#: the row of the consumer.
 COLUMNS = (
     _allocations.c.used,
     _allocations.c.created_at,

@@ -1,4 +1,4 @@
-"""Allocation candidates: who could serve a request right now."""
+"""Allocation candidates: which providers could serve a request."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ class SearchContext(Context, Protocol):
 
     @property
     def mirror(self) -> Mirror:
-        """What it looks at."""
+        """The mirror that the search reads."""
 
 
 @dataclass(frozen=True)
 class AllocationCandidates:
-    """The answer to one request, in terms of the state that it was found in.
+    """The answer to one request. Providers in it are given by their positions in the blocks of ``state``.
 
-    ``bounds`` are those that cut the answer short.
+    ``bounds`` are the limits of ``[placement]`` without which there might be more candidates.
     """
 
     state: State
@@ -49,6 +49,7 @@ class AllocationCandidates:
 
         :raises ResourceClassNotFound: a class of any group does not exist.
         :raises TraitNotFound: a trait of any group does not exist.
+        :raises DatabaseUnavailable: the database cannot be reached.
         """
         started = time.monotonic()
         options = context.conf.placement
@@ -62,14 +63,13 @@ class AllocationCandidates:
         return cls(state, request, found, bounds)
 
     def uuids(self, candidate: Candidate, positions: Sequence[int]) -> tuple[str, ...]:
-        """Return the uuids of the providers at some positions of a candidate's site."""
+        """Return the uuids of the providers at ``positions`` of the candidate's site (``candidates.sites.Site``)."""
         return cast('MirrorSite', candidate.site).uuids(positions)
 
     def providers(self) -> Mapping[Block, Sequence[int]]:
-        """Return the positions, by block, of the providers whose summaries belong to the answer.
+        """Return the providers whose summaries belong to the answer (api-ref/candidate-search.md#summaries).
 
-        From 1.29 on these are all of every tree that has a provider in use, before that the providers in use alone
-        (api-ref/candidate-search.md#summaries).
+        :returns: for each block, the positions of such providers in it, ascending.
         """
         if not self.request.nested_aware:
             return {block: sorted(rows) for block, rows in self._used().items()}
@@ -80,13 +80,13 @@ class AllocationCandidates:
         return found
 
     def _trees(self) -> Mapping[Block, set[int]]:
-        """The numbers, by block, of the trees that have a provider in use."""
+        """For each block, the numbers of the trees that have a provider which a candidate uses."""
         found: defaultdict[Block, set[int]] = defaultdict(set)
         shared: set[int] = set()
         for candidate in self.candidates:
             site, placement = cast('MirrorSite', candidate.site), candidate.placement
             if isinstance(site, TreeSite):
-                # A candidate at a tree uses a provider of it.
+                # A candidate at a tree uses at least one provider of it.
                 found[site.block].add(site.number)
             if placement.amounts[-1][0] >= site.shared_from:
                 shared.update(one.root_id for one in _shared(site, placement))
@@ -96,7 +96,7 @@ class AllocationCandidates:
         return found
 
     def _used(self) -> Mapping[Block, set[int]]:
-        """The positions, by block, of the providers in use."""
+        """For each block, the positions of the providers that a candidate uses."""
         found: defaultdict[Block, set[int]] = defaultdict(set)
         shared: set[Provider] = set()
         for candidate in self.candidates:
@@ -123,5 +123,6 @@ def _check_names(names: Names, request: CandidateRequest) -> None:
 
 
 def _shared(site: MirrorSite, placement: Placement) -> Iterator[Provider]:
+    """The sharing providers of other trees that a placement uses."""
     first = site.shared_from
     return (site.sharing[position - first] for position, _, _ in placement.amounts if position >= first)

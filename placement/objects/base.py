@@ -1,7 +1,7 @@
-"""What all our versioned objects share.
+"""The base classes of our versioned objects.
 
-An object declares its fields as annotations, which the type checker reads too; ``PlacementObject`` makes the fields of
-oslo.versionedobjects from them. Whoever changes the fields of an object raises its ``VERSION``
+A class declares its fields as annotations, which the type checker reads, too; ``PlacementObject`` makes the fields of
+oslo.versionedobjects from them. Whoever changes the fields of a class has to raise its ``VERSION``
 (``tests/unit/test_objects.py`` has the fingerprints).
 """
 
@@ -26,9 +26,9 @@ from placement.db.api import Database
 
 @contextlib.contextmanager
 def _without_messaging() -> Iterator[None]:
-    """Keep oslo.messaging out while oslo.versionedobjects is imported (doc/dependencies.md#a-module-that-stands-in).
+    """Let oslo.versionedobjects import an empty oslo.messaging (doc/dependencies.md#a-module-that-stands-in).
 
-    A process that already has it keeps it.
+    Does nothing if the process has imported the real one.
     """
     if 'oslo_messaging' in sys.modules:
         yield
@@ -68,7 +68,7 @@ _FIELDS: Mapping[type, Callable[..., ovo_fields.Field[Any]]] = {
     int: ovo_fields.IntegerField,
     float: ovo_fields.FloatField,
     str: ovo_fields.StringField,
-    # Without zone, as the tables hold them.
+    # Without a time zone, as in the tables.
     dt.datetime: functools.partial(ovo_fields.DateTimeField, tzinfo_aware=False),
 }
 
@@ -78,14 +78,14 @@ def _is_field(name: str, type_: Any) -> bool:
 
 
 def _field(type_: Any) -> ovo_fields.Field[Any]:
-    """The field of an annotation: a type of ``_FIELDS``, or such a type or None."""
+    """The field for an annotation, which is a key of ``_FIELDS`` or such a type ``| None``."""
     alternatives = typing.get_args(type_) if isinstance(type_, types.UnionType) else (type_,)
     (value,) = (one for one in alternatives if one is not types.NoneType)
     return _FIELDS[value](nullable=types.NoneType in alternatives)
 
 
 class PlacementObject(ovo_base.VersionedObject):
-    """Base of all objects: made from rows, bound to the context of one request.
+    """Base of all objects, which are made of rows and know the context of one request.
 
     Every annotation of a class is a field, unless it is a ``ClassVar`` or its name begins with an underscore.
     """
@@ -98,20 +98,20 @@ class PlacementObject(ovo_base.VersionedObject):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         annotations = inspect.get_annotations(cls, eval_str=True)
-        # oslo.versionedobjects adds those of base classes.
+        # oslo.versionedobjects adds the fields of base classes.
         cls.fields = {name: _field(type_) for name, type_ in annotations.items() if _is_field(name, type_)}
 
     @classmethod
     def from_row(cls: type[P], context: Context, row: sa.Row[Any]) -> P:
-        """The object whose fields are the columns of ``row`` that have a field's name."""
+        """Make an object of ``row``. Columns that are not named like a field are ignored."""
         return cls.from_each(context, [row])[0]
 
     @classmethod
     def from_each(cls: type[P], context: Context, rows: Sequence[sa.Row[Any]]) -> list[P]:
-        """As ``from_row``, for all ``rows`` of one reading."""
+        """Make an object of each of ``rows``, all of one query."""
         columns = enumerate(rows[0]._fields) if rows else ()
-        # Past the fields' setters, which would convert what the database gives in the right type, at twenty times the
-        # cost, and note changes. This is where oslo.versionedobjects keeps the values.
+        # Written to the attributes in which oslo.versionedobjects keeps the values. The setters would take twenty times
+        # as long to convert values that have the right type already, and would mark them as changed.
         kept = [(f'_obj_{name}', at) for at, name in columns if name in cls.fields]
         made = [cls(context) for _ in rows]
         for one, row in zip(made, rows, strict=True):
@@ -120,21 +120,21 @@ class PlacementObject(ovo_base.VersionedObject):
 
 
 class Timestamped(PlacementObject):
-    """An object that knows when its row was last written, in UTC without saying so."""
+    """An object with the times of its row, in UTC without a time zone."""
 
     created_at: dt.datetime | None
     updated_at: dt.datetime | None
 
     @property
     def modified(self) -> dt.datetime:
-        """When the thing was last updated, or created if it never was; now if nobody recorded it."""
+        """The aware time of the last update or, if there was none, of the creation; now if neither is recorded."""
         return modified(self.updated_at, self.created_at)
 
 
 class ObjectList(ovo_base.ObjectListBase[P], PlacementObject):
-    """A list of objects of one class: iterates, indexes and has a length. ``ObjectList[Trait]`` is one of traits."""
+    """A list of objects of one class, with iteration, index and length: ``ObjectList[Trait]`` is one of traits."""
 
-    #: The class of what is in the list.
+    #: The class of the objects in the list.
     MEMBER: ClassVar[type[PlacementObject]]
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -145,14 +145,17 @@ class ObjectList(ovo_base.ObjectListBase[P], PlacementObject):
 
     @classmethod
     def from_rows(cls: type[L], context: Context, rows: Sequence[sa.Row[Any]]) -> L:
-        """The list of one object for each of ``rows``."""
+        """Make a list with an object of each of ``rows``, all of one query."""
         made = cls(context)
-        # Past the setter, which would look at each again.
+        # The setter would check each object once more.
         made.__dict__['_obj_objects'] = cls.MEMBER.from_each(context, rows)
         return made
 
 
 def modified(updated_at: dt.datetime | None, created_at: dt.datetime | None) -> dt.datetime:
-    """The aware UTC time of a row's last change, from the two columns as stored (UTC, with or without zone)."""
+    """The time of a row's last change as an aware datetime in UTC.
+
+    :param updated_at: the column, in UTC with or without a time zone, as is ``created_at``.
+    """
     when = updated_at or created_at or timeutils.utcnow()
     return when if when.tzinfo else when.replace(tzinfo=dt.timezone.utc)

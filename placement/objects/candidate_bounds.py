@@ -1,4 +1,4 @@
-"""The bounds of a candidate search as options: ``[placement] max_...``."""
+"""The options that bound a candidate search: ``[placement] max_...``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _OPTIONS = {
 
 
 def budget(options: cfg.ConfigOpts.GroupAttr) -> Budget:
-    """Return what one search may spend.
+    """Return the budget of one search.
 
     :param options: the group ``[placement]``.
     """
@@ -30,13 +30,19 @@ def budget(options: cfg.ConfigOpts.GroupAttr) -> Budget:
 
 
 def for_account(options: cfg.ConfigOpts.GroupAttr) -> Budget:
-    """Return what a search may spend that only counts why an earlier one found nothing: a tenth of that one."""
+    """Return the budget of a search that counts why an earlier one found nothing: a tenth of the steps of that one.
+
+    :param options: the group ``[placement]``.
+    """
     return Budget(
         candidates=1, steps=options.max_search_steps // 10, tree_steps=options.max_search_steps_per_tree // 10
     )
 
 
 def in_words(bounds: Iterable[Bound], options: cfg.ConfigOpts.GroupAttr) -> str:
-    """Name the options that set ``bounds``, with their values, in a fixed order."""
+    """Return the options that set ``bounds``, with their values, as a text.
+
+    :param options: the group ``[placement]``.
+    """
     met = set(bounds)
     return ', '.join(f'{name} = {options[name]}' for bound, name in _OPTIONS.items() if bound in met)

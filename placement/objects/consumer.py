@@ -1,4 +1,4 @@
-"""Consumers: who holds allocations, and for which project and user."""
+"""Consumers: the holders of allocations, each with a project and a user."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _classes, _projects, _users = tables.resource_classes, tables.projects, tables.u
 
 @base.register
 class Consumer(base.PlacementObject):
-    """Whoever holds allocations. It exists as long as it holds any; ``AllocationList`` writes it along with them."""
+    """A holder of allocations. It exists as long as it has any; ``AllocationList`` writes both together."""
 
     VERSION = '1.0'
 
@@ -26,10 +26,13 @@ class Consumer(base.PlacementObject):
 
     @classmethod
     def get_with_allocations(cls, context: Context, uuid: str) -> tuple[Consumer | None, AllocationList]:
-        """The consumer with this canonical uuid and what it holds; None and nothing for text that is no consumer.
+        """Read a consumer and its allocations.
 
-        Allocations of an adopted database that lack a consumer have the one that ``[placement]`` says
-        (``incomplete_consumer_project_id``, ``incomplete_consumer_user_id``).
+        If an adopted database has allocations but not the row of the consumer, project and user are those of
+        ``[placement] incomplete_consumer_project_id`` and ``incomplete_consumer_user_id``, and the generation is 0.
+
+        :param uuid: canonical, or any other text.
+        :returns: None and an empty list if there is no such consumer.
         """
         options = context.conf.placement
         incomplete = {

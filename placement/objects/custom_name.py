@@ -1,4 +1,4 @@
-"""What resource classes and traits have in common: a name that is standard for good, or custom and may come and go."""
+"""What resource classes and traits have in common: standard names, and custom ones that clients create and delete."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from placement.objects.base import Context
 
 N = TypeVar('N', bound='CustomName')
 
-#: How often to look for, and create, a name that others create and delete.
+#: How often ``ensure`` looks for a name and tries to create it, while other clients create and delete it.
 _ATTEMPTS = 10
 
 
 class Failures(NamedTuple):
-    """What to raise, given a name, when there is none, when it is standard and cannot go, and when it is in use."""
+    """Make the exceptions of a class, given a name: it does not exist, it is standard, it is in use."""
 
     not_found: Callable[[str], exception.NotFound]
     standard: Callable[[str], exception.Invalid]
@@ -30,9 +30,9 @@ class Failures(NamedTuple):
 
 
 class CustomName(base.Timestamped):
-    """A row of a table of names, which anybody may add to; some of the names are standard.
+    """A row of a table of names.
 
-    ``TABLE`` is that table, ``USES`` selects from whatever refers to the row whose id is ``sought``.
+    ``TABLE`` is that table. ``USES`` selects a row that refers to the name whose id is the parameter ``sought``.
     """
 
     TABLE: ClassVar[sa.Table]
@@ -44,17 +44,17 @@ class CustomName(base.Timestamped):
 
     @classmethod
     def create(cls: type[N], context: Context, name: str) -> N:
-        """Store a new row under a valid custom name.
+        """Insert a name, which has to be a valid custom one.
 
-        :raises NameTaken: there is one already.
+        :raises NameTaken: it exists.
         """
         raise NotImplementedError
 
     @classmethod
     def get_by_name(cls: type[N], context: Context, name: str) -> N:
-        """The one called ``name``.
+        """Read the row of ``name``.
 
-        :raises NotFound: there is none; which kind depends on the class.
+        :raises NotFound: there is none: ``FAILURES.not_found``.
         """
         rows = context.db.ask(cls.by_name(name)) if statements.storable(name) else []
         if not rows:
@@ -63,26 +63,24 @@ class CustomName(base.Timestamped):
 
     @classmethod
     def ensure(cls: type[N], context: Context, name: str) -> tuple[N, bool]:
-        """The one called ``name``, a valid custom name, and whether this call created it.
+        """Read the row of ``name``, a valid custom name, and insert it if it does not exist.
 
-        :raises ConcurrentUpdate: others kept creating and deleting it.
+        :returns: the object, and whether this call created it.
+        :raises ConcurrentUpdate: other clients created and deleted it all the time.
         """
         for _attempt in range(_ATTEMPTS):
             try:
                 return cls.get_by_name(context, name), False
             except exception.NotFound:
                 pass
-            # When somebody else creates it right now, there is one; unless it is deleted again before we look.
+            # If another client creates it at the same time, the next attempt reads it, unless it was deleted again.
             with contextlib.suppress(exception.NameTaken):
                 return cls.create(context, name), True
         raise exception.ConcurrentUpdate
 
     @classmethod
     def read(cls: type[N], context: Context, tx: sa.Connection, name: str) -> N:
-        """The one called ``name``, as a transaction sees it.
-
-        :raises NotFound: there is none; which kind depends on the class.
-        """
+        """As ``get_by_name``, in the transaction ``tx``."""
         row = tx.execute(cls.by_name(name)).first() if statements.storable(name) else None
         if row is None:
             raise cls.FAILURES.not_found(name)
@@ -90,11 +88,11 @@ class CustomName(base.Timestamped):
 
     @classmethod
     def destroy(cls, context: Context, name: str) -> None:
-        """Remove a custom name.
+        """Delete a custom name.
 
-        :raises NotFound: there is none; which kind depends on the class, as it does below.
-        :raises Invalid: it is not custom.
-        :raises Conflict: it is in use.
+        :raises NotFound: there is none: ``FAILURES.not_found``.
+        :raises Invalid: it is standard: ``FAILURES.standard``.
+        :raises Conflict: it is in use: ``FAILURES.in_use``.
         """
 
         def work(tx: sa.Connection) -> None:
@@ -106,7 +104,7 @@ class CustomName(base.Timestamped):
             try:
                 cls._delete(tx, found)
             except db_exc.DBReferenceError as error:
-                # Somebody began to use it since we looked.
+                # Another transaction has begun to use it since the query above.
                 raise cls.FAILURES.in_use(name) from error
             changes.names(tx)
 
@@ -114,12 +112,15 @@ class CustomName(base.Timestamped):
 
     @classmethod
     def by_name(cls, name: str) -> sa.Select[Any]:
-        """What selects the row called ``name``."""
+        """The query of the row of ``name``."""
         return sa.select(cls.TABLE).where(cls.TABLE.c.name == name)
 
     @classmethod
     def _delete(cls, tx: sa.Connection, found: CustomName) -> None:
-        """Delete the row that was read as ``found``; start over when it is not what it was."""
+        """Delete the row that was read as ``found``.
+
+        :raises TryAgain: it was deleted or renamed meanwhile.
+        """
         gone = tx.execute(cls.TABLE.delete().where(cls.TABLE.c.id == found.id, cls.TABLE.c.name == found.name))
         if gone.rowcount != 1:
             raise db_api.TryAgain

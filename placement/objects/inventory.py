@@ -1,4 +1,4 @@
-"""Inventories: how much of each resource class a provider has, and how much of it is taken."""
+"""Inventories: how much of each resource class a provider has, and how much of it is used."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LOG = log.getLogger(__name__)
 _inventories, _providers = tables.inventories, tables.resource_providers
 _classes = tables.resource_classes
 
-#: What a request may leave out, and what it then means. A write replaces the whole record.
+#: Defaults of the fields that a request may leave out. A write replaces all fields.
 _DEFAULTS = {'reserved': 0, 'min_unit': 1, 'max_unit': room.LARGEST, 'step_size': 1, 'allocation_ratio': 1.0}
 _WRITABLE = ('total', *_DEFAULTS)
 
@@ -34,7 +34,7 @@ _TOGETHER = 100
 
 @base.register
 class Inventory(base.Timestamped):
-    """What one provider has of one class. ``used`` is the sum of all allocations of it."""
+    """What one provider has of one class. ``used`` is the sum of the allocations of it, of all consumers."""
 
     VERSION = '1.0'
 
@@ -50,9 +50,12 @@ class Inventory(base.Timestamped):
 
     @classmethod
     def from_request(cls, resource_class: str, record: Mapping[str, Any]) -> Inventory:
-        """The inventory that a validated request describes, with defaults filled in."""
+        """Make an inventory of one in the body of a request, with defaults for fields that are missing.
+
+        :param record: field name to value, valid by the JSON schema; ``total`` is required.
+        """
         values = {name: record.get(name, default) for name, default in _DEFAULTS.items()}
-        # Not every database keeps the sign of -0.0, and 0.0 is what is meant.
+        # Makes 0.0 of -0.0, whose sign not every database keeps.
         values['allocation_ratio'] += 0.0
         return cls(
             resource_class=resource_class,
@@ -67,12 +70,13 @@ class Inventory(base.Timestamped):
     def get_with_provider(
         cls, context: Context, uuid: str, resource_class: str
     ) -> tuple[provider_parts.Provider, Inventory]:
-        """A provider and what it has of ``resource_class``.
+        """Read a provider and its inventory of ``resource_class``.
 
+        :param uuid: canonical.
         :raises ResourceProviderNotFound: no such provider.
-        :raises InventoryNotFound: it has nothing of it, or there is no such class.
+        :raises InventoryNotFound: it has no inventory of the class, or there is no such class.
         """
-        # All of them: one statement that says both whether there is such a provider and whether it has this.
+        # This reads all inventories: one statement that also tells whether the provider exists.
         provider, rows = provider_parts.read(context, _WITH_PROVIDER, uuid)
         for row in rows:
             if row.resource_class == resource_class:
@@ -81,7 +85,7 @@ class Inventory(base.Timestamped):
 
     @property
     def capacity(self) -> int:
-        """How much may be used in all: truncated towards zero."""
+        """How much may be used in all, truncated towards zero (api-ref/capacity.md#capacity-that-is-shown)."""
         return room.capacity(self)
 
 
@@ -93,8 +97,9 @@ class InventoryList(base.ObjectList[Inventory]):
 
     @classmethod
     def get_with_provider(cls, context: Context, uuid: str) -> tuple[provider_parts.Provider, InventoryList]:
-        """A provider and all its inventories.
+        """Read a provider and all its inventories.
 
+        :param uuid: canonical.
         :raises ResourceProviderNotFound: no such provider.
         """
         provider, rows = provider_parts.read(context, _WITH_PROVIDER, uuid)
@@ -102,19 +107,21 @@ class InventoryList(base.ObjectList[Inventory]):
 
 
 def read(context: Context, uuid: str) -> tuple[provider_parts.Provider, list[sa.Row[Any]]]:
-    """A provider and what a change of its inventories needs of each; see ``provider_parts.read``."""
+    """Read a provider and, of each of its inventories, what a change needs: the id, the class, its id and ``used``."""
     return provider_parts.read(context, _TO_CHANGE, uuid)
 
 
-# What a provider does to its inventories. Each of these holds the classes that it names, then moves the provider's
-# generation and so holds its row: no claim can add to `used` at the same time, though some may be taking away.
+# Each of the functions that follow is the body of a transaction. It locks the custom classes that it names, shared, and
+# then moves the provider's generation, which locks the provider's row. From then on no claim can add to `used`, as it
+# would lock that row before; claims that only take away do not lock it.
 #
-# `present` is what `read` gave along with the generation. As every change of inventories and every claim that adds to
-# `used` moves the generation, it is still right once the generation has been moved; only `used` may have become less.
+# `present` is what `read` returned along with the generation. Every change of inventories and every claim that adds to
+# `used` moves the generation. So if the generation is still the same, `present` is still right, except that `used` may
+# be less by now.
 
 
 def add(db: Database, tx: sa.Connection, provider: KnownProvider, record: Inventory) -> None:
-    """Store a new inventory; see ``ResourceProvider.add_inventory``."""
+    """Insert an inventory; see ``ResourceProvider.add_inventory``."""
     class_id = db.resource_classes.hold(tx, [record.resource_class])[record.resource_class]
     together = Together(tx)
     generation.bump(together, provider)
@@ -132,7 +139,7 @@ def replace_all(
     present_rows: Sequence[sa.Row[Any]],
     records: Sequence[Inventory],
 ) -> None:
-    """Make ``records`` the whole inventory; see ``ResourceProvider.set_inventories``."""
+    """Make ``records`` all inventories of the provider; see ``ResourceProvider.set_inventories``."""
     ids = db.resource_classes.hold(tx, [record.resource_class for record in records])
     wanted = {ids[record.resource_class]: record for record in records}
     present = {row.resource_class_id: row for row in present_rows}
@@ -143,7 +150,8 @@ def replace_all(
     generation.bump(together, provider)
     _remove(together, provider, removed)
     if removed and kept and added:
-        # One statement less. Not always, as each row that is not added takes an id on some databases.
+        # Inserts and overwrites in one statement. Only here, because on some databases each row takes a new id in it,
+        # also a row that exists.
         _insert(together, provider, wanted, statements.otherwise_overwrite(tx, _KEY, _OVERWRITTEN))
     else:
         _overwrite(together, provider, kept)
@@ -170,7 +178,7 @@ def update(
 def delete(
     db: Database, tx: sa.Connection, provider: KnownProvider, present: Sequence[sa.Row[Any]], resource_class: str
 ) -> None:
-    """Remove one inventory; see ``ResourceProvider.delete_inventory``."""
+    """Delete one inventory; see ``ResourceProvider.delete_inventory``."""
     class_id = db.resource_classes.hold(tx, [resource_class])[resource_class]
     row = _of_class(present, class_id)
     if row is None:
@@ -182,17 +190,17 @@ def delete(
 
 
 def _remove(together: Together, provider: KnownProvider, rows: Sequence[sa.Row[Any]]) -> None:
-    """Delete the inventories ``rows`` of ``provider``.
+    """Add the DELETE of the inventories ``rows`` of ``provider``.
 
-    :raises InventoryInUse: some have allocations; names them all, in order of class id.
+    :raises InventoryInUse: some have allocations; names all these classes, in order of class id.
     """
     in_use = [row.resource_class for row in rows if row.used > 0]
     if in_use:
         raise exception.InventoryInUse(resource_classes=', '.join(in_use), uuid=provider.uuid)
     for batch in statements.batches([row.id for row in rows]):
         unused = f'id IN ({statements.marks(len(batch))}) AND used = 0'
-        judge = functools.partial(_expect, len(batch))
-        together.add(f'DELETE FROM placement_inventories WHERE {unused}', *batch, judge=judge)  # noqa: S608
+        check = functools.partial(_expect, len(batch))
+        together.add(f'DELETE FROM placement_inventories WHERE {unused}', *batch, check=check)  # noqa: S608
 
 
 def _expect(expected: int, count: int) -> None:
@@ -205,16 +213,19 @@ def _of_class(rows: Iterable[sa.Row[Any]], class_id: int) -> sa.Row[Any] | None:
 
 
 def _insert(together: Together, provider: KnownProvider, records: Mapping[int, Inventory], otherwise: str = '') -> None:
-    """Store records, by class id; ``otherwise``, made by ``statements``, says what to do with those that are there."""
+    """Add the INSERT of ``records``, which are by class id.
+
+    :param otherwise: the end of the statement, from ``statements.otherwise_overwrite``, if some of them exist.
+    """
     rows = [(provider.id, class_id, 0, *_values(record)) for class_id, record in sorted(records.items())]
     for text, values in statements.insertions(together.tx, 'placement_inventories', _COLUMNS, rows):
         together.add(text + otherwise, *values)
 
 
 def _overwrite(together: Together, provider: KnownProvider, records: Mapping[int, Inventory]) -> None:
-    """Write records, by class id, over those that are there, in one statement unless there are very many.
+    """Add the UPDATE of inventories that exist to ``records``, which are by class id; one for every 100 of them.
 
-    In the order in which claims take them: one that only gives back does not wait for the provider.
+    In order of class, as claims lock inventories: a claim that only gives back does not lock the provider before.
     """
     ids = sorted(records)
     for start in range(0, len(ids), _TOGETHER):
@@ -226,7 +237,7 @@ def _overwrite(together: Together, provider: KnownProvider, records: Mapping[int
 
 @functools.lru_cache(maxsize=_TOGETHER)
 def _overwriting(count: int) -> str:
-    """The statement that writes ``count`` records."""
+    """The UPDATE of ``count`` inventories."""
     cases = ' '.join(['WHEN ? THEN ?'] * count)
     changed = ', '.join(f'{name} = CASE resource_class_id {cases} END' for name in _WRITABLE)
     mine = f'resource_provider_id = ? AND resource_class_id IN ({statements.marks(count)})'
@@ -240,7 +251,7 @@ _OVERWRITTEN = {**{name: name for name in _WRITABLE}, 'updated_at': 'created_at'
 _JOINED = _providers.outerjoin(_inventories, _inventories.c.resource_provider_id == _providers.c.id).outerjoin(
     _classes, _classes.c.id == _inventories.c.resource_class_id
 )
-# As few columns as each reader needs: a driver takes its time for each of them.
+# Only the columns that are needed, because the driver takes time for each.
 _WITH_PROVIDER = provider_parts.statement(
     _JOINED,
     _classes.c.id,

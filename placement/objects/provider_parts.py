@@ -1,4 +1,7 @@
-"""What hangs on a provider, read along with the provider: one statement, one round trip, one state of the database."""
+"""Reads a provider together with its *parts* (inventories, traits, aggregates, allocations or usages) in one statement.
+
+That takes one round trip, and the generation of the provider and its parts are of one state of the database.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +15,12 @@ from placement.objects.base import Context
 
 _providers = tables.resource_providers
 
-#: The column that is NULL in the only row of a provider that has no parts.
+#: The column that is NULL in the one row of a provider without parts, as the outer join gives it.
 _PART = 'part_id'
 
 
 class Provider(NamedTuple):
-    """What an answer about the parts of a provider says of the provider itself."""
+    """What ``read`` says of the provider itself."""
 
     id: int
     uuid: str
@@ -30,13 +33,13 @@ def statement(
     *columns: sa.ColumnElement[Any],
     order: sa.ColumnElement[int] | None = None,
 ) -> sa.Select[Any]:
-    """What ``read`` runs. Built once, at import.
+    """Make a query for ``read``. To be called once, at import.
 
-    :param parts: the providers and, by outer joins one after another, the tables of what belongs to each. Not an outer
-        join of tables that are joined with one another: SQLite reads the whole of these first.
-    :param part: the column that is not NULL where a part is whole: the id in the last of the tables that it must have.
-    :param columns: what to select of each part.
-    :param order: what to sort by, ``part`` if it is not given.
+    :param parts: the providers and, by outer joins one after another, the tables of the parts. Not an outer join of
+        tables that are joined with one another: SQLite reads the whole of these first.
+    :param part: the id in the last of the tables that a part must have: NULL where there is no whole part.
+    :param columns: the columns of ``parts`` to select.
+    :param order: the column to sort by, ``part`` if it is not given.
     """
     return (
         sa.select(
@@ -52,13 +55,15 @@ def statement(
 
 
 def read(context: Context, query: sa.Executable, uuid: str, **parameters: Any) -> tuple[Provider, list[sa.Row[Any]]]:
-    """The provider with a canonical ``uuid``, and a row for each of its parts.
+    """Read a provider and its parts.
 
     :param query: made by ``statement``.
-    :param parameters: what ``query`` has parameters for beyond the uuid.
-    :raises ResourceProviderNotFound: there is none.
+    :param uuid: canonical.
+    :param parameters: values of further bind parameters of ``query``.
+    :returns: the provider, and a row with the columns of ``query`` for each part.
+    :raises ResourceProviderNotFound: there is no such provider.
     """
-    # No provider has a uuid that no database can hold.
+    # No provider has a uuid that cannot be stored.
     rows = context.db.ask(query, {'owner_uuid': uuid, **parameters}) if statements.storable(uuid) else []
     if not rows:
         raise exception.ResourceProviderNotFound(uuid=uuid)

@@ -1,7 +1,8 @@
-"""How provider trees grow, join and shrink.
+"""Creates, renames, moves and deletes providers, which form trees.
 
-Whatever changes the shape of a tree locks the tree's root first, so that two such changes follow one another. The
-foreign keys on parent and root back this up on a cluster, where locks of two nodes do not meet before the commit.
+A transaction that adds a provider below another, or joins two trees, locks the roots first, so that two such
+transactions follow one another. On a Galera cluster a lock holds on one node only; there the foreign keys on parent and
+root protect the trees.
 """
 
 from __future__ import annotations
@@ -26,11 +27,12 @@ _providers = tables.resource_providers
 def insert(
     tx: sa.Connection, *, name: str, uuid: str, parent_uuid: str | None, created_at: dt.datetime
 ) -> tuple[int, str]:
-    """Store a provider below the parent, or as a root.
+    """Insert a provider below the parent, or as a root.
 
     :returns: its id, and the uuid of its root.
     :raises ParentProviderNotFound: no such parent.
     :raises DBDuplicateEntry: the name or the uuid is taken.
+    :raises TryAgain: the parent, or its root, was deleted or moved meanwhile.
     """
     parent_id = root_id = None
     root_uuid = uuid
@@ -47,17 +49,17 @@ def insert(
     changes.providers(tx, [own_id])
     if root_id is None:
         together = Together(tx)
-        # Unstamped, as that is a part of its creation.
+        # Does not set updated_at, as it is part of the creation.
         together.add('UPDATE placement_resource_providers SET root_provider_id = id WHERE id = ?', own_id)
         together.run_last()
     return own_id, root_uuid
 
 
 def rename(tx: sa.Connection, uuid: str, name: str) -> dict[str, Any]:
-    """Give a provider a name and nothing else.
+    """Rename a provider. Its generation stays.
 
-    :returns: the provider as it is then: what ``BY_UUID`` selects.
-    :raises ResourceProviderNotFound: there is none.
+    :returns: the provider after that: the columns of ``BY_UUID``.
+    :raises ResourceProviderNotFound: there is no such provider.
     :raises DBDuplicateEntry: another provider has the name.
     """
     statements.run(tx, _RENAME, name, statements.now(tx), uuid)
@@ -69,12 +71,17 @@ def rename(tx: sa.Connection, uuid: str, name: str) -> dict[str, Any]:
 
 
 def rename_and_move(tx: sa.Connection, uuid: str, name: str, parent_uuid: str | None) -> dict[str, Any]:
-    """Give a provider a name and a parent (api-ref/resource-providers.md#the-rules-of-parents).
+    """Rename a provider, and give it a parent (api-ref/resource-providers.md#the-rules-of-parents).
 
-    :returns: as of ``rename``.
-    :raises ParentProviderNotFound, ReparentingNotAllowed, UnparentingNotAllowed, ProviderTreeLoop:
-    :raises ResourceProviderNotFound: there is none.
+    :param parent_uuid: None for none, which is allowed only if it has none.
+    :returns: as for ``rename``.
+    :raises ParentProviderNotFound: no such parent.
+    :raises ReparentingNotAllowed: it has another parent.
+    :raises UnparentingNotAllowed: it has a parent, and ``parent_uuid`` is None.
+    :raises ProviderTreeLoop: the parent is the provider itself or in the tree below it.
+    :raises ResourceProviderNotFound: there is no such provider.
     :raises DBDuplicateEntry: another provider has the name.
+    :raises TryAgain: the parent or one of the roots was deleted or moved meanwhile.
     """
     both = {row.uuid: row for row in tx.execute(_OWN_AND_PARENT, {'own': uuid, 'parent': parent_uuid})}
     own = both.get(uuid)
@@ -95,11 +102,12 @@ def rename_and_move(tx: sa.Connection, uuid: str, name: str, parent_uuid: str | 
 
 
 def delete(tx: sa.Connection, uuid: str) -> None:
-    """Remove a provider and what hangs on it.
+    """Delete a provider with its inventories and its associations with traits and aggregates.
 
-    :raises ResourceProviderNotFound: there is none.
+    :raises ResourceProviderNotFound: there is no such provider.
     :raises CannotDeleteParentProvider: it has children.
     :raises ResourceProviderInUse: it has allocations.
+    :raises TryAgain: it got a child, an allocation or another part meanwhile.
     """
     found = tx.execute(_TO_DELETE, {'sought': uuid}).first()
     if found is None:
@@ -113,19 +121,19 @@ def delete(tx: sa.Connection, uuid: str) -> None:
             tx.execute(table.delete().where(table.c.resource_provider_id == found.id))
     try:
         if found.root_provider_id == found.id:
-            # A row that refers to itself cannot be deleted everywhere.
-            tx.execute(_unstamped(_providers.c.id == found.id).values(root_provider_id=None))
+            # Not every database deletes a row that refers to itself.
+            tx.execute(_update_without_time(_providers.c.id == found.id).values(root_provider_id=None))
         tx.execute(_providers.delete().where(_providers.c.id == found.id))
         changes.providers(tx, [found.id])
     except db_exc.DBReferenceError as error:
-        # A child, an allocation or another part arrived since we looked; the next attempt sees it.
+        # A child, an allocation or another part was inserted since the query above.
         raise db_api.TryAgain from error
 
 
 def _join(tx: sa.Connection, own: sa.Row[Any], parent: sa.Row[Any], name: str) -> dict[str, Any]:
-    """Hang the tree of ``own`` below ``parent``, which is of another tree, and give it a name."""
+    """Make the root ``own`` a child of ``parent``, which is in another tree, and rename it."""
     _lock_roots(tx, [own.id, parent.root_id])
-    # With its root locked nothing joins or leaves the tree.
+    # While the root is locked nobody can add a provider to its tree.
     members = {row.id: row for row in tx.execute(_MEMBERS, {'root': own.id})}
     changes.providers(tx, members)
     moment = timeutils.utcnow()
@@ -139,7 +147,7 @@ def _join(tx: sa.Connection, own: sa.Row[Any], parent: sa.Row[Any], name: str) -
 
 @contextlib.contextmanager
 def _parent_may_vanish() -> Iterator[None]:
-    """Start over when the parent was deleted since we looked; the next attempt says so."""
+    """Raise ``TryAgain`` if the parent was deleted since it was read."""
     try:
         yield
     except db_exc.DBReferenceError as error:
@@ -147,19 +155,22 @@ def _parent_may_vanish() -> Iterator[None]:
 
 
 def _lock_roots(tx: sa.Connection, root_ids: Sequence[int]) -> None:
-    """Keep these from joining another tree until we are done; start over if one just did.
+    """Lock roots until the transaction ends, so that no other one moves them below a parent or extends their trees.
 
-    In order of id, so that two trees that join each other do not wait for each other. An update that changes nothing,
-    rather than a lock: it also conflicts at REPEATABLE READ on PostgreSQL.
+    In order of id, so that two transactions that join the same two trees do not deadlock. An UPDATE that changes
+    nothing instead of SELECT ... FOR UPDATE: at REPEATABLE READ on PostgreSQL it makes a transaction fail that has an
+    older snapshot and waited for it.
+
+    :raises TryAgain: one of them is no longer a root.
     """
-    which = _ROOTS if len(root_ids) == 1 else statements.held_in_order(tx, _providers, _ROOTS)
-    locked = tx.execute(_unstamped(which).values(root_provider_id=_providers.c.id), {'roots': root_ids})
+    which = _ROOTS if len(root_ids) == 1 else statements.locked_in_order(tx, _providers, _ROOTS)
+    locked = tx.execute(_update_without_time(which).values(root_provider_id=_providers.c.id), {'roots': root_ids})
     if locked.rowcount != len(root_ids):
         raise db_api.TryAgain
 
 
-def _unstamped(*conditions: sa.ColumnElement[bool]) -> sa.Update:
-    """An update that does not count as a modification."""
+def _update_without_time(*conditions: sa.ColumnElement[bool]) -> sa.Update:
+    """An UPDATE of providers that leaves ``updated_at`` as it is."""
     return _providers.update().where(*conditions).values(updated_at=_providers.c.updated_at)
 
 
@@ -169,7 +180,7 @@ _ROOTS = sa.and_(_providers.c.id.in_(sa.bindparam('roots', expanding=True)), _pr
 
 _parents = _providers.alias('parent')
 _roots = _providers.alias('root')
-# An adopted database may have roots without a root.
+# In an adopted database root_provider_id of a root may be NULL.
 _root_id = sa.func.coalesce(_providers.c.root_provider_id, _providers.c.id)
 _ALL = (
     sa.select(
@@ -186,7 +197,7 @@ _ALL = (
     .outerjoin(_parents, _parents.c.id == _providers.c.parent_provider_id)
     .outerjoin(_roots, _roots.c.id == _providers.c.root_provider_id)
 )
-#: Selects the fields of a ``ResourceProvider``, of the one whose uuid is ``sought``.
+#: Selects the fields of the ``ResourceProvider`` whose uuid is the parameter ``sought``.
 BY_UUID = _ALL.where(_providers.c.uuid == sa.bindparam('sought'))
 _PARENT = BY_UUID.add_columns(_root_id.label('root_id'))
 _OWN_AND_PARENT = _ALL.add_columns(_root_id.label('root_id')).where(
@@ -209,7 +220,7 @@ _MOVE = (
 
 _PARTS = (tables.inventories, tables.resource_provider_traits, tables.resource_provider_aggregates)
 _children = _providers.alias('child')
-#: Locks the provider, and says what hangs on it.
+#: Locks the provider whose uuid is ``sought``, and tells whether it has children, allocations and other parts.
 _TO_DELETE = (
     sa.select(
         _providers.c.id,

@@ -1,4 +1,4 @@
-"""Resource classes: what can be had an amount of."""
+"""Resource classes: the kinds of resources that inventories and allocations have amounts of."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class ResourceClass(custom_name.CustomName):
 
     @classmethod
     def create(cls, context: Context, name: str) -> ResourceClass:
-        """Store a class under ``name``, a valid custom name.
+        """Insert a class with ``name``, a valid custom name.
 
-        :raises ResourceClassExists: there is one already.
-        :raises MaxRetriesExceeded: other processes kept taking the next id.
+        :raises ResourceClassExists: there is such a class.
+        :raises MaxRetriesExceeded: other transactions took the name or the id each time that it was tried.
         """
 
         def work(tx: sa.Connection) -> ResourceClass:
@@ -44,7 +44,7 @@ class ResourceClass(custom_name.CustomName):
             try:
                 tx.execute(_classes.insert().values(id=new_id, name=name))
             except db_exc.DBDuplicateEntry as error:
-                # A rename took the name since we looked, or another node of a cluster the id; the next attempt tells.
+                # Since the query above a rename took the name, or a transaction on another node of a cluster the id.
                 raise db_api.TryAgain(exception.MaxRetriesExceeded(action=f'create resource class {name}')) from error
             changes.names(tx)
             return cls.read(context, tx, name)
@@ -62,7 +62,7 @@ class ResourceClass(custom_name.CustomName):
             raise exception.CannotUpdateStandardResourceClass(resource_class=self.name)
 
         def work(tx: sa.Connection) -> ResourceClass:
-            # By name: since this was read the row may have gone, or have been given another name.
+            # By name, not by id: the class may have been deleted or renamed since it was read.
             renamed = tx.execute(_classes.update().where(_classes.c.name == self.name).values(name=new_name))
             if renamed.rowcount != 1:
                 raise exception.ResourceClassNotFound(resource_class=self.name)
@@ -92,12 +92,9 @@ _ALL = sa.select(_classes).order_by(_classes.c.id)
 
 
 def _next_id(tx: sa.Connection) -> int:
-    """An id that no class ever had. Whoever creates another class waits until the transaction ends.
-
-    Ids below the first are the positions of standard classes.
-    """
+    """Return an id that no class ever had, and make other transactions that create a class wait until this one ends."""
     last: int = tx.execute(sa.select(_class_ids.c.last).with_for_update()).scalar_one()
-    # Beyond what is remembered only where somebody else inserted rows.
+    # Larger than the recorded id only if somebody inserted rows by hand.
     largest = tx.scalar(sa.select(sa.func.max(_classes.c.id))) or 0
     new_id = max(last, largest) + 1
     tx.execute(_class_ids.update().values(last=new_id))

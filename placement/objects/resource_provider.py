@@ -1,4 +1,4 @@
-"""Resource providers: who has inventory, and how providers form trees."""
+"""Resource providers: they have inventories, traits and aggregates, and form trees."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from placement.objects.base import Context
 _providers = tables.resource_providers
 
 
-#: Reads a provider along with what hangs on it, given a context and a uuid.
+#: Reads a provider with its parts, given a context and a uuid: ``inventory.read`` or ``trait.read``.
 Reader = Callable[[Context, str], tuple[provider_parts.Provider, list[sa.Row[Any]]]]
 
 
 @base.register
 class ResourceProvider(base.Timestamped):
-    """Something that has inventory; a node of a tree.
+    """One resource provider, a node of a tree.
 
-    A change of what hangs on a provider (inventories, traits, aggregates) is guarded by a compare-and-swap of
-    ``generation`` from the value that this object was read with.
+    A write of its inventories, traits or aggregates succeeds only if the generation in the database is still the
+    ``generation`` of this object.
     """
 
     VERSION = '1.0'
@@ -40,16 +40,17 @@ class ResourceProvider(base.Timestamped):
     parent_provider_uuid: str | None
     root_provider_uuid: str
 
-    #: What ``get_with`` read, until it is used.
+    #: The parts that ``get_with`` read, until a write uses them.
     _parts: Sequence[sa.Row[Any]] | None = None
 
     @classmethod
     def get_by_uuid(cls, context: Context, uuid: str) -> ResourceProvider:
-        """The provider with this canonical ``uuid``.
+        """Read a provider.
 
-        :raises ResourceProviderNotFound: there is none.
+        :param uuid: canonical.
+        :raises ResourceProviderNotFound: there is no such provider.
         """
-        # No provider has a uuid that no database can hold.
+        # No provider has a uuid that cannot be stored.
         rows = context.db.ask(provider_tree.BY_UUID, {'sought': uuid}) if statements.storable(uuid) else []
         if not rows:
             raise exception.ResourceProviderNotFound(uuid=uuid)
@@ -57,12 +58,13 @@ class ResourceProvider(base.Timestamped):
 
     @classmethod
     def get_with(cls, context: Context, uuid: str, read: Reader) -> ResourceProvider:
-        """The provider with this canonical ``uuid``, and what hangs on it, which the write that follows relies on.
+        """Read a provider together with the parts that the write after this needs, in one statement.
 
-        It knows no more of itself than ``id``, ``uuid`` and ``generation``.
+        Of its fields only ``id``, ``uuid`` and ``generation`` are set.
 
-        :param read: ``read`` of the module of what hangs on it.
-        :raises ResourceProviderNotFound: there is none.
+        :param uuid: canonical.
+        :param read: reads the parts, for example ``inventory.read``.
+        :raises ResourceProviderNotFound: there is no such provider.
         """
         found, parts = read(context, uuid)
         provider = cls(context, **found._asdict())
@@ -73,7 +75,7 @@ class ResourceProvider(base.Timestamped):
     def create(
         cls, context: Context, *, name: str, uuid: str, parent_provider_uuid: str | None = None
     ) -> ResourceProvider:
-        """Store a new provider, a root unless a parent is given.
+        """Insert a provider, as a root unless a parent is given.
 
         :raises ParentProviderIsSelf: the parent is the provider itself.
         :raises ParentProviderNotFound: there is no such parent.
@@ -109,20 +111,22 @@ class ResourceProvider(base.Timestamped):
 
     @classmethod
     def destroy(cls, context: Context, uuid: str) -> None:
-        """Remove a provider with its inventories and its associations.
+        """Delete a provider with its inventories and its associations with traits and aggregates.
 
-        :raises ResourceProviderNotFound: there is none.
+        :raises ResourceProviderNotFound: there is no such provider.
         :raises CannotDeleteParentProvider: it has children.
-        :raises ResourceProviderInUse: somebody has allocations on it.
+        :raises ResourceProviderInUse: it has allocations.
         """
         context.db.write(lambda tx: provider_tree.delete(tx, uuid))
 
     def update(self, name: str, parent: str | Absent | None = ABSENT) -> None:
-        """Rename the provider and, unless ``parent`` is absent, let its tree join the parent's.
+        """Rename the provider and, unless ``parent`` is absent, give it a parent.
 
-        Nothing of it needs to be known but its uuid.
+        Needs only the ``uuid`` of the object, and sets all other fields.
 
-        :raises ParentProviderNotFound, ReparentingNotAllowed, UnparentingNotAllowed, ProviderTreeLoop: parent rules.
+        :param parent: uuid, or None for no parent.
+        :raises ParentProviderNotFound, ReparentingNotAllowed, UnparentingNotAllowed, ProviderTreeLoop: as for
+            ``provider_tree.rename_and_move``.
         :raises DuplicateProviderName: another provider has the name.
         :raises ResourceProviderNotFound: there is no such provider.
         """
@@ -141,7 +145,7 @@ class ResourceProvider(base.Timestamped):
         self.obj_reset_changes()
 
     def check_generation(self, sent: int) -> None:
-        """Compare what the caller ``sent`` with what is stored.
+        """Compare the generation that the caller ``sent`` with that of this object.
 
         :raises ProviderGenerationMismatch: they differ.
         """
@@ -154,16 +158,16 @@ class ResourceProvider(base.Timestamped):
         """Add the inventory of one class.
 
         :raises ResourceClassNotFound: no such class.
-        :raises InventoryExists: the provider has inventory of the class already.
-        :raises ConcurrentProviderUpdate: the generation moved.
+        :raises InventoryExists: the provider has an inventory of the class.
+        :raises ConcurrentProviderUpdate: the generation was moved by another write.
         """
         self._bumping(lambda tx: inventory.add(self._context.db, tx, self, record))
 
     def set_inventories(self, records: Sequence[inventory.Inventory]) -> None:
-        """Make ``records`` all that the provider has.
+        """Make ``records`` all inventories of the provider.
 
         :raises ResourceClassNotFound: no such class.
-        :raises InventoryInUse: a class that would go has allocations.
+        :raises InventoryInUse: a class that is not in ``records`` has allocations.
         :raises ConcurrentProviderUpdate: the generation moved.
         """
         present = self._take_parts(inventory.read)
@@ -180,8 +184,9 @@ class ResourceProvider(base.Timestamped):
         self._bumping(lambda tx: inventory.update(self._context.db, tx, self, present, record))
 
     def delete_inventory(self, resource_class: str) -> None:
-        """Remove the inventory of one class.
+        """Delete the inventory of one class.
 
+        :raises ResourceClassNotFound: no such class.
         :raises InventoryNotFound: there is none.
         :raises InventoryInUse: it has allocations.
         :raises ConcurrentProviderUpdate: the generation moved.
@@ -190,9 +195,9 @@ class ResourceProvider(base.Timestamped):
         self._bumping(lambda tx: inventory.delete(self._context.db, tx, self, present, resource_class))
 
     def delete_inventories(self) -> None:
-        """Remove all inventory.
+        """Delete all inventories.
 
-        :raises InventoryInUse: some of it has allocations.
+        :raises InventoryInUse: some have allocations.
         :raises ConcurrentProviderUpdate: the generation moved.
         """
         self.set_inventories([])
@@ -201,18 +206,23 @@ class ResourceProvider(base.Timestamped):
 
     @classmethod
     def unread(cls, context: Context, uuid: str, generation: int | None = None) -> ResourceProvider:
-        """What a caller says of a provider, which the write that follows compares with what is so."""
+        """An object for ``update`` and ``set_aggregates``, made without reading the provider.
+
+        :param uuid: canonical.
+        :param generation: the one that the caller sent; None if it sent none.
+        """
         return cls(context, uuid=uuid, **({} if generation is None else {'generation': generation}))
 
     def set_aggregates(self, uuids: Iterable[str], bump: bool) -> None:
-        """Associate the provider with exactly these aggregates, which need not have been heard of.
+        """Put the provider into exactly these aggregates. Those that do not exist are created.
 
-        :param bump: check and move the generation (from microversion 1.19); otherwise leave it alone.
+        :param bump: check and move the generation (from microversion 1.19). If false, the generation stays as it is,
+            and need not be set.
         :raises ProviderGenerationMismatch: the generation is another one.
         :raises ResourceProviderNotFound: there is no such provider.
         """
         wanted = sorted(set(uuids))
-        heard = self._context.db.aggregates
+        known = self._context.db.aggregates
 
         def work(tx: sa.Connection) -> None:
             own_id = generation.bump_unread(tx, self.uuid, self.generation) if bump else self._lock(tx)
@@ -220,18 +230,18 @@ class ResourceProvider(base.Timestamped):
                 if tx.execute(provider_tree.BY_UUID, {'sought': self.uuid}).first() is None:
                     raise exception.ResourceProviderNotFound(uuid=self.uuid)
                 raise exception.ProviderGenerationMismatch
-            aggregate.replace(tx, heard, own_id, wanted)
+            aggregate.replace(tx, known, own_id, wanted)
 
         self._context.db.write(work)
         if bump:
             self.generation += 1
 
     def set_traits(self, names: Iterable[str]) -> trait.TraitList:
-        """Give the provider exactly these traits. The generation moves only if that changes anything.
+        """Give the provider exactly these traits. The generation is moved only if that changes anything.
 
-        :returns: the traits that it has then.
-        :raises TraitNotFound: with all names that do not exist.
-        :raises ConcurrentProviderUpdate: the generation moved.
+        :returns: the traits that it has after that.
+        :raises TraitNotFound: some do not exist; names them all.
+        :raises ConcurrentProviderUpdate: the generation was moved by another write.
         """
         wanted = sorted(set(names))
         exchange = trait.Exchange(self._take_parts(functools.partial(trait.read, wanted=wanted)), wanted)
@@ -239,21 +249,21 @@ class ResourceProvider(base.Timestamped):
             raise exception.TraitNotFound(names=', '.join(exchange.missing))
         if not exchange.is_empty:
             self._bumping(lambda tx: exchange.carry_out(self._context.db, tx, self))
-        return trait.TraitList.from_rows(self._context, exchange.kept)
+        return trait.TraitList.from_rows(self._context, exchange.result)
 
     def clear_traits(self) -> None:
-        """Take all traits away. The generation moves only if there were any.
+        """Take all traits away. The generation is moved only if there were any.
 
-        :raises ConcurrentProviderUpdate: the generation moved.
+        :raises ConcurrentProviderUpdate: the generation was moved by another write.
         """
         self.set_traits([])
 
     # Inside --------------------------------------------------------------------------------------------------
 
     def _take_parts(self, read: Reader) -> Sequence[sa.Row[Any]]:
-        """What hangs on the provider at its present ``generation``, which the write that follows moves.
+        """The parts of the provider, of its ``generation``: those that ``get_with`` read, once, or else read now.
 
-        :raises ConcurrentProviderUpdate: the generation moved.
+        :raises ConcurrentProviderUpdate: the generation was moved by another write.
         """
         parts, self._parts = self._parts, None
         if parts is None:
@@ -263,12 +273,12 @@ class ResourceProvider(base.Timestamped):
         return parts
 
     def _bumping(self, work: Callable[[sa.Connection], None]) -> None:
-        """Run ``work``, which moves the generation by one, as one transaction."""
+        """Run ``work``, which moves the generation by one, in a transaction, and update this object."""
         self._context.db.write(work)
         self.generation += 1
 
     def _lock(self, tx: sa.Connection) -> int | None:
-        """Lock the provider's row, note that it changes, and return its id."""
+        """Lock the provider's row, note its change for the log, and return its id, None if it does not exist."""
         found = tx.execute(_LOCK, {'sought': self.uuid}).scalar_one_or_none()
         if found is not None:
             changes.providers(tx, [found])

@@ -1,4 +1,4 @@
-"""Traits: what a provider is like, as names."""
+"""Traits: names of qualities that a provider has."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class Trait(custom_name.CustomName):
 
     @classmethod
     def create(cls, context: Context, name: str) -> Trait:
-        """Store a trait under ``name``, a valid custom name.
+        """Insert a trait with ``name``, a valid custom name.
 
-        :raises TraitExists: there is one already.
+        :raises TraitExists: there is such a trait.
         """
 
         def work(tx: sa.Connection) -> Trait:
@@ -54,7 +54,7 @@ class Trait(custom_name.CustomName):
 
 @base.register
 class TraitList(base.ObjectList[Trait]):
-    """Traits in order of creation."""
+    """Traits in order of id."""
 
     VERSION = '1.0'
 
@@ -67,14 +67,14 @@ class TraitList(base.ObjectList[Trait]):
         prefix: str | None = None,
         associated: bool | None = None,
     ) -> TraitList:
-        """The traits that pass all filters given.
+        """Read the traits that pass all filters; None is no filter.
 
-        :param names: the trait's name is one of these.
-        :param prefix: the name starts with this, literally.
-        :param associated: whether at least one provider, or none, has the trait.
+        :param names: the name is one of these.
+        :param prefix: the name starts with this.
+        :param associated: True: at least one provider has the trait. False: none has.
         """
         query = _LISTED[associated]
-        # Compared here: LIKE folds case on some databases, and there are but hundreds of traits.
+        # Filtered here, because LIKE ignores case on some databases, and there are only hundreds of traits.
         rows = [
             row
             for row in context.db.ask(query)
@@ -84,8 +84,9 @@ class TraitList(base.ObjectList[Trait]):
 
     @classmethod
     def get_with_provider(cls, context: Context, uuid: str) -> tuple[provider_parts.Provider, TraitList]:
-        """A provider and its traits.
+        """Read a provider and its traits.
 
+        :param uuid: canonical.
         :raises ResourceProviderNotFound: no such provider.
         """
         provider, rows = provider_parts.read(context, _WITH_PROVIDER, uuid)
@@ -94,7 +95,7 @@ class TraitList(base.ObjectList[Trait]):
 
 _ALL = sa.select(_traits).order_by(_traits.c.id)
 _ASSOCIATED = sa.exists().where(_provider_traits.c.trait_id == _traits.c.id)
-#: By whether at least one provider, or none, has the trait; None for all.
+#: By the parameter ``associated`` of ``get_all``.
 _LISTED = {None: _ALL, True: _ALL.where(_ASSOCIATED), False: _ALL.where(~_ASSOCIATED)}
 
 _JOINED = _providers.outerjoin(_provider_traits, _provider_traits.c.resource_provider_id == _providers.c.id).outerjoin(
@@ -102,7 +103,7 @@ _JOINED = _providers.outerjoin(_provider_traits, _provider_traits.c.resource_pro
 )
 _WANTED = _providers.outerjoin(_traits, _traits.c.name.in_(sa.bindparam('wanted', expanding=True)))
 _WITH_PROVIDER = provider_parts.statement(_JOINED, _traits.c.id, *_traits.c)
-#: The traits of a provider, and those that a request wants it to have.
+#: The traits of a provider, and those that a request names.
 _WITH_WANTED = sa.union_all(
     provider_parts.statement(_JOINED, _traits.c.id, *_traits.c, sa.literal(1).label('present')).order_by(None),
     provider_parts.statement(_WANTED, _traits.c.id, *_traits.c, sa.literal(0).label('present')).order_by(None),
@@ -110,8 +111,12 @@ _WITH_WANTED = sa.union_all(
 
 
 def read(context: Context, uuid: str, wanted: Sequence[str] = ()) -> tuple[provider_parts.Provider, list[sa.Row[Any]]]:
-    """A provider and the rows of its traits (``present`` is 1) and of those of ``wanted`` that exist (0).
+    """Read a provider, its traits, and the traits ``wanted``.
 
+    :param uuid: canonical.
+    :param wanted: names.
+    :returns: the provider, and the rows of its traits, with ``present`` 1, and of those of ``wanted`` that exist, with
+        0.
     :raises ResourceProviderNotFound: no such provider.
     """
     sought = [name for name in wanted if statements.storable(name)]
@@ -123,40 +128,40 @@ def read(context: Context, uuid: str, wanted: Sequence[str] = ()) -> tuple[provi
 
 
 class Exchange:
-    """What is to be done to give a provider exactly the traits ``wanted``.
+    """The difference between the traits that a provider has and those ``wanted``.
 
-    :param rows: what ``read`` gave for them. Right as long as the generation does not move, but for custom traits that
-        are to be added.
+    :param rows: what ``read`` returned for ``wanted``. Right as long as the generation of the provider is not moved,
+        except for custom traits to be added, which may be deleted meanwhile.
     """
 
     def __init__(self, rows: Sequence[sa.Row[Any]], wanted: Collection[str]) -> None:
         present = {row.name: row for row in rows if row.present}
         known = {row.name: row for row in rows}
-        #: The names that are unheard of, in the order of ``wanted``.
+        #: The names that do not exist, in the order of ``wanted``.
         self.missing = [name for name in wanted if name not in known]
-        #: The rows of the traits that it has in the end, in order of creation.
-        self.kept = sorted((known[name] for name in wanted if name in known), key=lambda row: row.id)
-        self._gone = sorted(row.id for name, row in present.items() if name not in wanted)
-        self._added = {row.name: row.id for row in self.kept if row.name not in present}
+        #: The rows of the traits that the provider has after that, in order of id.
+        self.result = sorted((known[name] for name in wanted if name in known), key=lambda row: row.id)
+        self._removed = sorted(row.id for name, row in present.items() if name not in wanted)
+        self._added = {row.name: row.id for row in self.result if row.name not in present}
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to be done."""
-        return not (self._gone or self._added)
+        """Whether nothing is to be added or removed."""
+        return not (self._removed or self._added)
 
     def carry_out(self, db: Database, tx: sa.Connection, provider: KnownProvider) -> None:
-        """Do it, and move the generation.
+        """Add and remove the traits and move the generation, as the last thing that a transaction does.
 
-        :raises TraitNotFound: with all names that do not exist.
-        :raises ConcurrentProviderUpdate: the generation moved.
+        :raises TraitNotFound: some of the custom traits were deleted meanwhile; names them all.
+        :raises ConcurrentProviderUpdate: the generation was moved by another write.
         """
         custom = [name for name in self._added if name_cache.is_custom(name)]
         added = self._added | db.traits.hold(tx, custom)
         together = Together(tx)
         generation.bump(together, provider)
-        for batch in statements.batches(self._gone):
-            gone = f'resource_provider_id = ? AND trait_id IN ({statements.marks(len(batch))})'
-            together.add(f'DELETE FROM placement_resource_provider_traits WHERE {gone}', provider.id, *batch)  # noqa: S608
+        for batch in statements.batches(self._removed):
+            which = f'resource_provider_id = ? AND trait_id IN ({statements.marks(len(batch))})'
+            together.add(f'DELETE FROM placement_resource_provider_traits WHERE {which}', provider.id, *batch)  # noqa: S608
         rows = [(provider.id, id_) for id_ in sorted(added.values())]
         columns = 'resource_provider_id, trait_id'
         for text, values in statements.insertions(tx, 'placement_resource_provider_traits', columns, rows):
@@ -164,5 +169,5 @@ class Exchange:
         try:
             together.run_last()
         except (db_exc.DBReferenceError, db_exc.DBDuplicateEntry) as error:
-            # A trait was deleted on another node of a cluster since we looked; the next attempt names it.
+            # A trait was deleted on another node of a cluster since it was locked; the next attempt names it.
             raise db_api.TryAgain from error

@@ -1,4 +1,4 @@
-"""Usages: how much of each resource class is taken."""
+"""Usages: how much of each resource class is used."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _projects, _users = tables.projects, tables.users
 
 @base.register
 class Usage(base.PlacementObject):
-    """The amount of one class that is taken."""
+    """The amount of one class that is used."""
 
     VERSION = '1.0'
 
@@ -31,8 +31,9 @@ class UsageList(base.ObjectList[Usage]):
 
     @classmethod
     def get_with_provider(cls, context: Context, uuid: str) -> tuple[provider_parts.Provider, UsageList]:
-        """A provider, and one usage for each class that it has inventory of, 0 where nothing is taken.
+        """Read a provider, and one usage (perhaps 0) for each class that it has inventory of.
 
+        :param uuid: canonical.
         :raises ResourceProviderNotFound: no such provider.
         """
         provider, rows = provider_parts.read(context, _WITH_PROVIDER, uuid)
@@ -40,7 +41,10 @@ class UsageList(base.ObjectList[Usage]):
 
     @classmethod
     def get_all_by_project_user(cls, context: Context, project_id: str, user_id: str | None = None) -> UsageList:
-        """What the consumers of a project hold now, or those of one user in it; classes without any are left out."""
+        """Read what all consumers of a project hold, or those of one of its users. Classes without usage are left out.
+
+        :param project_id: external id, as is ``user_id``.
+        """
         if not all(statements.storable(text) for text in (project_id, user_id or '')):
             return cls.from_rows(context, [])
         query = _OF_PROJECT if user_id is None else _OF_PROJECT_AND_USER
@@ -56,7 +60,7 @@ _WITH_PROVIDER = provider_parts.statement(
     _inventories.c.used.label('usage'),
 )
 
-# Some databases add integers up to a decimal.
+# On some databases the sum of integers is a decimal.
 _TOTAL = sa.cast(sa.func.sum(_allocations.c.used), sa.BigInteger)
 _OF_PROJECT = (
     sa.select(_classes.c.name.label('resource_class'), _TOTAL.label('usage'))

@@ -1,1 +1,1 @@
-"""Adoption: how a database that another service filled becomes one of ours, in place."""
+"""Adoption: taking over the database of another Placement service, in place, and giving it back."""

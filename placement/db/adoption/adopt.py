@@ -1,7 +1,7 @@
-"""Takes over, in place, a database that another deployment made: looks at it, makes a plan, carries it out.
+"""Adopts the database of another Placement service: inspects it, makes a plan, carries it out.
 
-The plan is made from what is there, so that an adoption that was cut short, where changes of the schema are no part of
-a transaction (MySQL, MariaDB), is finished by doing it again.
+The plan has only what is still to be done. On MySQL and MariaDB, where each change of the schema is committed at once,
+an adoption that was interrupted is therefore finished by running it again.
 """
 
 from __future__ import annotations
@@ -27,27 +27,28 @@ class AdoptedAlready(exception.PlacementError):
 
 
 def look(engine: sa.Engine, project: str, user: str) -> Plan:
-    """What an adoption would do, or what speaks against it. Changes nothing.
+    """Return the plan of an adoption, or the doubts that prevent it. Changes nothing.
 
-    :param project: external id of the owner of consumers that have no record.
-    :param user: the same.
+    :param project: external id of the project that gets the consumers which allocations name but which have no row.
+    :param user: external id of their user.
     :raises NothingToAdopt: there are no tables.
-    :raises AdoptedAlready: there is nothing to do.
+    :raises AdoptedAlready: the database is one of this service.
     """
     with migration.locked(engine) as connection:
         return shown(connection, _plan(connection, project, user))
 
 
 def carry_out(engine: sa.Engine, project: str, user: str, report: Reporter, others_are_stopped: bool = False) -> Plan:
-    """Adopt, unless there are doubts; then nothing is changed.
+    """Adopt the database. If there are doubts, change nothing.
 
-    The tables are renamed first, so that the other service, should it run, cannot write any more; what it wrote since
-    the look is in the plan that is made after that. One transaction on SQLite and PostgreSQL. Parameters and errors
-    as for ``look``.
+    The tables are renamed first, so that the other service cannot write any more, should it still run. Then the plan is
+    made once more, as it may have written until then. On SQLite and PostgreSQL all this is one transaction. Parameters
+    and errors are those of ``look``, and:
 
-    :param others_are_stopped: other connections to the database are none of the other service.
-    :returns: what was done, or what speaks against it.
-    :raises BrokenReferences: SQLite: a table of theirs refers to rows that are not there. Nothing was changed.
+    :param report: called before each step.
+    :param others_are_stopped: do not check whether there are other connections.
+    :returns: the plan that was carried out, or the doubts.
+    :raises BrokenReferences: SQLite: a row refers to a row that does not exist. Nothing was changed.
     """
     with migration.locked(engine) as connection:
         plan = alone(connection, _plan(connection, project, user), others_are_stopped)
@@ -80,7 +81,7 @@ def _plan(connection: sa.Connection, project: str, user: str) -> Plan:
         *schema.doubts(connection, shapes),
         *schema.number_doubts(connection, shapes),
     ]
-    # Rows are asked about columns of ours, so these have to be there.
+    # Only without doubts about the schema: these queries need the columns that we know.
     doubts = doubts or list(row_doubts.find(connection, names, shapes))
     if doubts:
         return Plan([], doubts)

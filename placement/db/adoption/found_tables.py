@@ -1,4 +1,4 @@
-"""How the tables that another deployment made look, as far as this service cares."""
+"""The tables of a database that is adopted, as they are, compared with those that this service needs."""
 
 from __future__ import annotations
 
@@ -13,22 +13,23 @@ from sqlalchemy.dialects import mysql
 from placement.db import tables, types
 from placement.db.adoption.names import Names
 
-#: Columns that an existing deployment may lack: one is ours, the others tell times that nobody recorded.
+#: Columns that another service may lack: ``inventories.used`` is ours, and older releases record no times.
 ADDED = frozenset({'used', 'created_at', 'updated_at'})
 
 
-#: Columns in one foreign key -> the table they refer to. All refer to ids.
+#: The columns of a foreign key -> the table whose id they refer to.
 ForeignKeys = Mapping[tuple[str, ...], str]
 
 
 @dataclasses.dataclass(frozen=True)
 class Shape:
-    """One table as it is, and the ``name`` that it bears.
+    """One table as it is in the database.
 
-    ``columns`` are as SQLAlchemy's inspector gives them. ``unique`` are the sets of columns that cannot hold the same
-    values twice. ``foreign_keys`` name tables as we do. ``own_order`` are the texts of ours that compare otherwise
-    than code point by code point. ``reuses_ids`` is true on SQLite where the largest id may be given again after its
-    row was deleted, and should not. ``engine`` is MySQL's, None elsewhere. ``taken`` are the names of indexes and
+    ``table`` is ours; ``name`` is the one that it has there. ``columns`` are by name, as SQLAlchemy's inspector gives
+    them. ``unique`` has the columns of each unique constraint, unique index and primary key. ``foreign_keys`` has our
+    names of tables. ``indexes`` has the columns of all indexes, in order. ``own_order`` are the text columns that the
+    database does not compare code point by code point. ``reuses_ids`` is true on SQLite if AUTOINCREMENT is missing.
+    ``engine`` is the storage engine on MySQL and MariaDB, None elsewhere. ``taken`` are the names of its indexes and
     unique constraints.
     """
 
@@ -45,28 +46,28 @@ class Shape:
     taken: frozenset[str]
 
     def lacks_columns(self) -> list[str]:
-        """Columns of ours that are not there."""
+        """Our columns that the table does not have."""
         return [column.name for column in self.table.columns if column.name not in self.columns]
 
     def too_open(self) -> list[str]:
-        """Columns that may be empty there, and may not be with us."""
+        """Columns that may be NULL there, and are NOT NULL in ours."""
         return [name for name, column in self._both() if column.nullable is False and self.columns[name]['nullable']]
 
     def too_strict(self) -> list[str]:
-        """Columns that may be empty with us, and may not be there. We always give names and creation times."""
-        given = {'name', 'created_at'}
+        """Columns that are NOT NULL there, and may be NULL in ours, unless we always write a value."""
+        always_written = {'name', 'created_at'}
         return [
             name
             for name, column in self._both()
-            if column.nullable and not self.columns[name]['nullable'] and name not in given
+            if column.nullable and not self.columns[name]['nullable'] and name not in always_written
         ]
 
     def too_short(self) -> list[str]:
-        """Texts that cannot hold what ours can."""
+        """Text columns that hold fewer characters than ours."""
         return [name for name, column in self._both() if _length(self.columns[name]['type']) < _length(column.type)]
 
     def single_precision(self) -> list[str]:
-        """Numbers that do not read back as written."""
+        """Columns that are doubles in ours and singles there, so that numbers are rounded when they are stored."""
         return [
             name
             for name, column in self._both()
@@ -74,7 +75,7 @@ class Shape:
         ]
 
     def lacks_unique(self) -> list[sa.UniqueConstraint]:
-        """Unique constraints of ours that nothing there enforces."""
+        """Our unique constraints that no constraint or index of the table enforces."""
         return [
             one
             for one in _ordered(self.table, sa.UniqueConstraint)
@@ -82,7 +83,7 @@ class Shape:
         ]
 
     def lacks_foreign_keys(self) -> list[sa.ForeignKeyConstraint]:
-        """Foreign keys of ours that are not there."""
+        """Our foreign keys that the table does not have."""
         return [
             one
             for one in _ordered(self.table, sa.ForeignKeyConstraint)
@@ -90,12 +91,12 @@ class Shape:
         ]
 
     def lacks_indexes(self) -> list[sa.Index]:
-        """Indexes of ours that no index there can stand in for."""
+        """Our indexes for which the table has none that begins with the same columns."""
         wanted = sorted(self.table.indexes, key=lambda index: str(index.name))
         return [index for index in wanted if not self._led_by(tuple(index.columns.keys()))]
 
     def free_name(self, wanted: object) -> str:
-        """The name of an index or constraint of ours, or one like it when theirs has it."""
+        """Return ``wanted``, or the same with a prefix if an index or constraint of the table has that name."""
         return f'placement_{wanted}' if str(wanted) in self.taken else str(wanted)
 
     def _led_by(self, columns: tuple[str, ...]) -> bool:
@@ -106,7 +107,7 @@ class Shape:
 
 
 def read(connection: sa.Connection, names: Names) -> dict[str, Shape]:
-    """The name that we have for a table -> shape, of those tables that are there and that both deployments have."""
+    """Inspect the tables of ``tables.SHARED`` that exist; by our names of them."""
     inspector = sa.inspect(connection)
     return {table.name: _shape(connection, inspector, names, table) for table in tables.SHARED if table in names}
 
@@ -139,24 +140,24 @@ def _shape(connection: sa.Connection, inspector: sa.Inspector, names: Names, tab
 
 
 def _is_whole(index: Any) -> bool:
-    """Whether an index is over all rows and over whole values."""
+    """Whether an index covers all rows (is not partial) and whole values (not prefixes of them)."""
     options = index.get('dialect_options', {})
     return not any(
         options.get(f'{one}') for one in ('postgresql_where', 'sqlite_where', 'mysql_length', 'mariadb_length')
     )
 
 
-def _own_order(connection: sa.Connection, table: sa.Table, borne: str) -> Iterator[str]:
+def _own_order(connection: sa.Connection, table: sa.Table, found_name: str) -> Iterator[str]:
     texts = [column.name for column in table.columns if isinstance(column.type, types.Text)]
     if connection.dialect.name in ('mysql', 'mariadb'):
         query = sa.text(
             'SELECT column_name AS name, collation_name AS collation FROM information_schema.columns'
             ' WHERE table_schema = DATABASE() AND table_name = :table'
         )
-        there = {row.name: row.collation for row in connection.execute(query, {'table': borne})}
+        there = {row.name: row.collation for row in connection.execute(query, {'table': found_name})}
         yield from (name for name in texts if there.get(name) not in (None, binary_collation(connection)))
     elif connection.dialect.name == 'sqlite':
-        definition = _definition(connection, borne)
+        definition = _definition(connection, found_name)
         yield from (
             name
             for name in texts
@@ -176,7 +177,7 @@ def _definition(connection: sa.Connection, table: str) -> str:
 
 
 def binary_collation(connection: sa.Connection) -> str:
-    """The collation of ``types.Text`` on MySQL or MariaDB."""
+    """The name of the collation of ``types.Text`` on MySQL or MariaDB."""
     return str(types.Text(1).compile(connection.dialect)).rpartition(' ')[2]
 
 
@@ -190,9 +191,9 @@ def _engine(connection: sa.Connection, name: str) -> str | None:
 
 
 def is_expected(column: sa.Column[Any], found: Any) -> bool:
-    """Whether the type ``found`` can hold what a column of ours holds, perhaps after a step of the plan."""
+    """Whether the type ``found`` can hold what our ``column`` holds, or a step of the plan makes it so."""
     if isinstance(column.type, types.Text):
-        # CHAR pads with blanks; TEXT of MySQL cannot be indexed whole.
+        # CHAR pads values with blanks; a TEXT of MySQL cannot be indexed as a whole.
         return isinstance(found, sa.String) and not isinstance(found, sa.CHAR | mysql.TEXT | mysql.CHAR)
     if isinstance(column.type, sa.Integer):
         small = sa.SmallInteger | mysql.TINYINT | mysql.MEDIUMINT
@@ -203,7 +204,7 @@ def is_expected(column: sa.Column[Any], found: Any) -> bool:
 
 
 def _is_single(type_: Any) -> bool:
-    # SQLite has one kind of number with a fraction, whatever it is called.
+    # Not to be asked on SQLite, where all of these are doubles.
     return isinstance(type_, sa.REAL | sa.FLOAT) and not isinstance(type_, sa.Double)
 
 
@@ -214,6 +215,6 @@ def _length(type_: Any) -> float:
 
 
 def _ordered(table: sa.Table, kind: type[Any]) -> list[Any]:
-    """The constraints of one kind; SQLAlchemy keeps them in a set."""
+    """The constraints of one kind in a fixed order; SQLAlchemy keeps them in a set."""
     found = [one for one in table.constraints if isinstance(one, kind)]
     return sorted(found, key=lambda one: [str(column) for column in one.columns])

@@ -1,6 +1,6 @@
-"""Gives a database back to the deployment that it was adopted from: what an adoption did to names is undone.
+"""Gives a database back to the service that it was adopted from: renames the tables and drops the log of changes.
 
-What it added stays: it is of no harm to the other service, and the next adoption finds it.
+Columns, constraints and rows that the adoption added stay. They do no harm to the other service.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from placement.db.adoption import rows
 from placement.db.adoption.names import Names, keep_others_out
 from placement.db.adoption.plan import Plan, Reporter, Step, alone, make, shown
 
-#: In the order in which they can be dropped.
+#: The tables that are dropped, each before those that it refers to.
 _OF_OURS = (tables.changes.name, tables.writers.name, tables.VERSION_TABLE)
 
 
@@ -24,22 +24,24 @@ class NothingToLeave(exception.PlacementError):
 
 
 def look(engine: sa.Engine) -> Plan:
-    """What would be done, or what speaks against it. Changes nothing.
+    """Return what would be done, or the doubts that prevent it. Changes nothing.
 
     :raises NothingToLeave: the database is not one of this service.
-    :raises WrongSchema: it is one of another release.
+    :raises WrongSchema: its schema is that of another release.
     """
     with migration.locked(engine) as connection:
         return shown(connection, _plan(connection))
 
 
 def carry_out(engine: sa.Engine, report: Reporter, others_are_stopped: bool = False) -> Plan:
-    """Give the database back, unless there are doubts; then nothing is changed.
+    """Give the database back. If there are doubts, change nothing.
 
-    One transaction on SQLite and PostgreSQL; elsewhere done again after it was cut short. Errors as for ``look``.
+    One transaction on SQLite and PostgreSQL. On MySQL and MariaDB it is finished by running it again if it was
+    interrupted. Errors are those of ``look``.
 
-    :param others_are_stopped: other connections to the database are none of this service.
-    :returns: what was done, or what speaks against it.
+    :param report: called before each step.
+    :param others_are_stopped: do not check whether there are other connections.
+    :returns: the plan that was carried out, or the doubts.
     """
     with migration.locked(engine) as connection:
         plan = alone(connection, _plan(connection), others_are_stopped)
@@ -63,7 +65,7 @@ def _plan(connection: sa.Connection) -> Plan:
 
 
 def _steps(connection: sa.Connection, names: Names) -> Iterator[Step]:
-    # We give classes their ids, so that the counter of PostgreSQL has not moved.
+    # This service chooses the ids of classes itself, so PostgreSQL's sequence of that table is behind.
     yield from rows.sequences(connection, names)
     yield from names.to_theirs()
     yield Step(f'Drop the tables {", ".join(_OF_OURS)}.', _drop)

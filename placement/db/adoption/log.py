@@ -1,4 +1,4 @@
-"""What an adoption does about the log of changes, which another deployment does not have."""
+"""The part of an adoption that creates the log of changes, which another service does not have."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from placement.db.adoption.plan import Step
 
 
 def doubts(connection: sa.Connection) -> Iterator[str]:
-    """Tables of theirs that have the names of ours."""
+    """Tables that have the names of the log's, but other columns."""
     inspector = sa.inspect(connection)
     present = set(inspector.get_table_names())
     for table in tables.LOG:
@@ -22,14 +22,14 @@ def doubts(connection: sa.Connection) -> Iterator[str]:
 
 
 def steps() -> Iterator[Step]:
-    """The step that makes the log, and says in it that everything changed."""
+    """The step that creates the tables of the log, with an entry that anything may have changed."""
     names = ' and '.join(table.name for table in tables.LOG)
     yield Step(f'Make the log of changes, the tables {names}.', _make)
 
 
 def _make(connection: sa.Connection) -> None:
     tables.metadata.create_all(connection, tables=list(tables.LOG))
-    # They may have been there, and known to a process, before somebody took the version of the schema away.
+    # If the tables existed, a process that still runs may have a mirror that follows them.
     writer_id = writers.new_id()
     writers.add(connection, writer_id)
     changes.enter(connection, writer_id, 1, {changes.NO_PROVIDER: changes.What.REBUILD})

@@ -1,7 +1,7 @@
-"""How the tables are called in a database that is adopted or given back, and the step that renames them.
+"""The names of the tables in a database that is adopted or given back, and the steps that rename them.
 
-Another deployment calls its tables otherwise (``tables.THEIR_NAMES``). Its service, where it still runs, finds none of
-them once they are renamed, so that it cannot write past what is used and the log of changes (doc/adopt.md).
+Another service has other names for them (``tables.THEIR_NAMES``). If it still runs after they were renamed, it does not
+find them, and so cannot write without updating ``inventories.used`` and the log of changes (doc/adopt.md).
 """
 
 from __future__ import annotations
@@ -16,47 +16,50 @@ from oslo_db import api as oslo_db_api
 from placement.db import error_kinds, tables
 from placement.db.adoption.plan import Step
 
-#: Seconds that a change of the schema waits for the transactions of others to end.
+#: Seconds that a change of the schema waits for other transactions to end.
 _PATIENCE = 10
-#: How often that is tried, where it ended in a deadlock.
+#: How often locking the tables is tried again after a deadlock.
 _TRIES = 5
 
 
 class Names:
-    """The names that the tables which both deployments have bear in one database.
+    """The names that the tables of ``tables.SHARED`` have in one database: ours or those of another service.
 
-    ``present`` are the names of all tables that are there.
+    ``present`` are the names of all its tables. True if there is any table of ``tables.SHARED``.
     """
 
     def __init__(self, connection: sa.Connection) -> None:
         self.present = frozenset(sa.inspect(connection).get_table_names())
-        self._borne = {
+        self._found = {
             table: name if name in self.present else table.name
             for table, name in tables.THEIR_NAMES.items()
             if name in self.present or table.name in self.present
         }
-        self._selectable = {table: _selectable(name, table) for table, name in self._borne.items()}
+        self._selectable = {table: _selectable(name, table) for table, name in self._found.items()}
 
     def __bool__(self) -> bool:
-        return bool(self._borne)
+        return bool(self._found)
 
     def __contains__(self, table: sa.Table) -> bool:
-        return table in self._borne
+        return table in self._found
 
     def of(self, table: sa.Table) -> str:
-        """The name that a table bears."""
-        return self._borne[table]
+        """The name that ``table`` has in the database.
+
+        :raises KeyError: it is not there.
+        """
+        return self._found[table]
 
     def ours(self, name: str) -> str:
-        """The name that we have for a table; one that is none of those stays."""
-        return next((table.name for table, borne in self._borne.items() if borne == name), name)
+        """Our name of the table that is called ``name`` in the database; ``name`` itself for any other table."""
+        return next((table.name for table, found in self._found.items() if found == name), name)
 
     def __getitem__(self, table: sa.Table) -> sa.TableClause:
-        """A table under the name that it bears, to select from."""
+        """``table`` under the name that it has in the database, to select from."""
         return self._selectable[table]
 
     def doubts(self) -> Iterator[str]:
-        """Tables that are missing, or there twice."""
+        """Tables that are missing, or that exist under both names."""
         for table, name in tables.THEIR_NAMES.items():
             if table not in self:
                 yield f'There is no table {name}.'
@@ -80,11 +83,11 @@ class Names:
             yield Step('Let the tables have the names that they had.', functools.partial(_rename, renamed))
 
     def _foreign(self) -> dict[str, str]:
-        return {name: table.name for table, name in self._borne.items() if name != table.name}
+        return {name: table.name for table, name in self._found.items() if name != table.name}
 
     def to_theirs(self) -> Iterator[Step]:
-        """The step that gives the tables the names that another deployment has for them."""
-        renamed = {name: tables.THEIR_NAMES[table] for table, name in self._borne.items()}
+        """The step that gives the tables the names that another service has for them."""
+        renamed = {name: tables.THEIR_NAMES[table] for table, name in self._found.items()}
         renamed = {old: new for old, new in renamed.items() if old != new}
         if renamed:
             sentence = f'Let the names of the tables {", ".join(sorted(renamed))} no longer begin with placement_.'
@@ -98,7 +101,7 @@ def _selectable(name: str, table: sa.Table) -> sa.TableClause:
 
 def _rename(names: Mapping[str, str], connection: sa.Connection) -> None:
     if connection.dialect.name in ('mysql', 'mariadb'):
-        # All or none: there a change of the schema is no part of a transaction.
+        # In one statement, so that all are renamed or none: MySQL commits each change of the schema at once.
         each = ', '.join(f'{old} TO {new}' for old, new in names.items())
         connection.exec_driver_sql(f'SET SESSION lock_wait_timeout = {_PATIENCE}')
         connection.exec_driver_sql(f'RENAME TABLE {each}')
@@ -108,7 +111,7 @@ def _rename(names: Mapping[str, str], connection: sa.Connection) -> None:
 
 
 def keep_others_out(connection: sa.Connection, names: Names) -> None:
-    """Let nobody write between the look and the changes, where a lock lasts as long as the transaction."""
+    """On PostgreSQL, lock the tables until the transaction ends, so that nobody writes before they are renamed."""
     if connection.dialect.name == 'postgresql':
         present = sorted(names.of(table) for table in tables.SHARED if table in names)
         if present:
@@ -121,5 +124,5 @@ def _lock(connection: sa.Connection, names: Sequence[str]) -> None:
         with connection.begin_nested():
             connection.exec_driver_sql(f'LOCK TABLE {", ".join(names)} IN ACCESS EXCLUSIVE MODE')
 
-    # Somebody who writes may hold one table and wait for another; the server may end either.
+    # Another transaction may have locked one of the tables and wait for another. The server ends one of the two.
     oslo_db_api.wrap_db_retry(max_retries=_TRIES, retry_interval=0, exception_checker=error_kinds.is_deadlock)(lock)()

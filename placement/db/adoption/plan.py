@@ -1,4 +1,4 @@
-"""What an adoption is going to do, and what speaks against it."""
+"""The plan of an adoption: its steps, or the doubts that prevent it."""
 
 from __future__ import annotations
 
@@ -12,21 +12,22 @@ from placement.db import company
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """One change, told in a sentence. Done again after it was cut short it ends in the same state."""
+    """One change, with a sentence for the operator. It can be run again after it was interrupted."""
 
     sentence: str
     run: Callable[[sa.Connection], None]
 
 
-#: What to tell about a step that is about to be made.
+#: Called with a step before it is run.
 Reporter = Callable[[Step], None]
 
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """``steps`` in the order in which they are made; none is when there are ``doubts``.
+    """``steps`` in the order in which they are run. If there are ``doubts``, there are none.
 
-    ``notes`` are what a person should know before.
+    ``doubts`` are sentences about what a person has to decide or change before. ``notes`` are sentences about what a
+    person should know, but what prevents nothing.
     """
 
     steps: list[Step]
@@ -35,21 +36,21 @@ class Plan:
 
 
 def make(connection: sa.Connection, steps: Iterable[Step], report: Reporter) -> None:
-    """Make steps, each after it was told."""
+    """Run ``steps``, each after ``report`` was called with it."""
     for step in steps:
         report(step)
         step.run(connection)
 
 
 def shown(connection: sa.Connection, plan: Plan) -> Plan:
-    """The plan for somebody to look at: who else is connected is in its notes."""
+    """Return the plan with a note for each other connection to the database."""
     return dataclasses.replace(plan, notes=[*plan.notes, *map(_told, company.others(connection))])
 
 
 def alone(connection: sa.Connection, plan: Plan, others_are_stopped: bool) -> Plan:
-    """The plan to carry out, unless others stay connected, one of which may be the service that must not write.
+    """Return the plan with a doubt for each other connection, which may be one of the service that must be stopped.
 
-    :param others_are_stopped: none of them is.
+    :param others_are_stopped: do not look for other connections.
     """
     if plan.doubts or others_are_stopped:
         return plan

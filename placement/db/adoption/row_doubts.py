@@ -1,4 +1,4 @@
-"""What in the rows of another deployment speaks against an adoption, because only a person can say what is right."""
+"""Rows of another service that prevent an adoption, because only a person can decide how to correct them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STANDARD_CLASSES = dict(enumerate(os_resource_classes.STANDARDS))
 
 
 def find(connection: sa.Connection, names: Names, shapes: Mapping[str, Shape]) -> Iterator[str]:
-    """Everything that would make a step fail, or would be wrong afterwards and is not for an audit to repair."""
+    """Yield a sentence about everything that would make a step fail, or that no audit could repair afterwards."""
     for shape in shapes.values():
         yield from _empty(connection, names, shape)
         yield from _equal(connection, names, shape)
@@ -36,7 +36,7 @@ def find(connection: sa.Connection, names: Names, shapes: Mapping[str, Shape]) -
 
 def _empty(connection: sa.Connection, names: Names, shape: Shape) -> Iterator[str]:
     for name in shape.too_open():
-        # An empty generation is one that was never moved: a step sets it to 0.
+        # A generation of NULL is set to 0 by a step (``rows.generations``).
         if name != 'generation':
             column = names[shape.table].c[name]
             number = connection.execute(sa.select(sa.func.count()).where(column.is_(None))).scalar_one()
@@ -56,7 +56,7 @@ def _equal(connection: sa.Connection, names: Names, shape: Shape) -> Iterator[st
 
 
 def _compared(connection: sa.Connection, column: sa.ColumnClause[Any]) -> sa.ColumnElement[Any]:
-    """A column as it will be compared: the collation on MySQL may still take different texts for equal."""
+    """The column as it is compared after the adoption. Until then MySQL may take different texts as equal."""
     if connection.dialect.name in ('mysql', 'mariadb') and isinstance(column.type, types.Text):
         return sa.cast(column, sa.LargeBinary)
     return column
@@ -76,7 +76,7 @@ def _orphans(connection: sa.Connection, names: Names, referring: sa.Column[Any],
     gone = column.is_not(None) & ~sa.exists().where(target.c.id == column)
     found: Iterable[int] = connection.scalars(sa.select(column).where(gone).distinct().order_by(column))
     if referred is tables.resource_classes:
-        # Standard classes that are not there are inserted under these ids.
+        # A step inserts the standard classes that are missing, with these ids.
         found = (id_ for id_ in found if id_ not in STANDARD_CLASSES)
     missing = list(found)
     if missing:

@@ -1,4 +1,4 @@
-"""What an adoption adds to the rows: the standard names, missing roots and consumers, and how much is used."""
+"""The steps of an adoption that write rows: standard names, missing generations, roots and consumers, and ``used``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _providers = tables.resource_providers
 
 
 def generations(connection: sa.Connection, names: Names, shapes: Mapping[str, Shape]) -> Iterator[Step]:
-    """A step for each table in which a generation is empty."""
+    """A step for each table in which a generation is NULL."""
     for table in (_providers, _consumers):
         if 'generation' in shapes[table.name].too_open():
             number = _number(connection, names[table].c.generation.is_(None))
@@ -32,12 +32,12 @@ def generations(connection: sa.Connection, names: Names, shapes: Mapping[str, Sh
 
 
 def _fill_generation(table: sa.Table, connection: sa.Connection) -> None:
-    # Plain SQL: when this runs the table may still lack the column updated_at.
+    # Plain SQL, because SQLAlchemy would also set updated_at, which the table may not have yet.
     connection.exec_driver_sql(f'UPDATE {table.name} SET generation = 0 WHERE generation IS NULL')  # noqa: S608
 
 
 def sequences(connection: sa.Connection, names: Names) -> Iterator[Step]:
-    """Steps after which no sequence of PostgreSQL gives an id that is taken, as happens after rows were copied in."""
+    """Steps that move sequences of PostgreSQL behind the largest id. They are behind it where rows were copied in."""
     if connection.dialect.name != 'postgresql':
         return
     for table in (table for table in tables.SHARED if 'id' in table.columns):
@@ -57,7 +57,7 @@ def _execute(statement: sa.Executable, connection: sa.Connection) -> None:
 
 
 def standard_names(connection: sa.Connection, names: Names) -> Iterator[Step]:
-    """A step that inserts the standard resource classes and traits that are not there."""
+    """A step that inserts the standard resource classes and traits that are missing."""
     present = {
         table: set(connection.scalars(sa.select(names[table].c.name)))
         for table in (tables.resource_classes, tables.traits)
@@ -74,7 +74,7 @@ def _insert_names(connection: sa.Connection) -> None:
     if connection.dialect.name not in ('mysql', 'mariadb'):
         standards.insert_missing(connection)
         return
-    # The id of the first standard class is 0, which an auto-increment column of theirs would replace.
+    # The first standard class has the id 0, which MySQL would replace in an auto-increment column, as theirs is.
     change = sa.text('SET SESSION sql_mode = :mode')
     mode = connection.exec_driver_sql('SELECT @@SESSION.sql_mode').scalar_one()
     connection.execute(change, {'mode': f'{mode},NO_AUTO_VALUE_ON_ZERO'})
@@ -83,10 +83,10 @@ def _insert_names(connection: sa.Connection) -> None:
 
 
 def class_ids(connection: sa.Connection, names: Names) -> Iterator[Step]:
-    """A step that remembers the largest id of a class, in a table that another deployment does not have."""
+    """A step that records the largest id of a class, in a table that another service does not have."""
     remembered = tables.resource_class_ids
     last = connection.scalar(sa.select(remembered.c.last)) if remembered.name in names.present else None
-    # The other deployment may have made classes since we gave the database back.
+    # The other service may have created classes since the database was given back to it.
     if last is None or last < _largest(connection, names[tables.resource_classes]):
         yield Step(f'Remember the largest id of a resource class, in the table {remembered.name}.', _remember_class_ids)
 
@@ -103,7 +103,7 @@ def _remember_class_ids(connection: sa.Connection) -> None:
 
 
 def roots(connection: sa.Connection, names: Names) -> Iterator[Step]:
-    """A step that records the root of each provider that has none."""
+    """A step that sets the root of each provider where it is NULL."""
     number = _number(connection, names[_providers].c.root_provider_id.is_(None))
     if number:
         yield Step(f'Record the root of {count(number, "resource provider")}, from the parents.', _fill_roots)
@@ -123,7 +123,11 @@ def _fill_roots(connection: sa.Connection) -> None:
 
 
 def consumers(connection: sa.Connection, names: Names, project: str, user: str) -> Iterator[Step]:
-    """A step that makes a record of each consumer that holds something and has none."""
+    """A step that inserts the consumers which allocations name but which have no row.
+
+    :param project: external id of their project.
+    :param user: external id of their user.
+    """
     allocations = names[_allocations]
     number = connection.execute(
         sa.select(sa.func.count(sa.distinct(allocations.c.consumer_id))).where(
@@ -154,7 +158,7 @@ def _insert_consumers(project: str, user: str, connection: sa.Connection) -> Non
 
 
 def _id_of(connection: sa.Connection, table: sa.Table, external_id: str) -> int:
-    """The id of a project or user, which is inserted if need be."""
+    """The id of a project or user, which is inserted if it does not exist."""
     wanted = sa.select(table.c.id).where(table.c.external_id == external_id)
     if connection.scalar(wanted) is None:
         connection.execute(table.insert().values(external_id=external_id, created_at=timeutils.utcnow()))
@@ -162,7 +166,7 @@ def _id_of(connection: sa.Connection, table: sa.Table, external_id: str) -> int:
 
 
 def used(connection: sa.Connection, names: Names) -> Iterator[Step]:
-    """The step that fills the column of ours."""
+    """The step that computes ``inventories.used``."""
     number = _number(connection, names[_allocations].c.id.is_not(None))
     yield Step(f'Record how much of each inventory is used, from {count(number, "allocation")}.', _fill_used)
 
@@ -172,7 +176,7 @@ def _fill_used(connection: sa.Connection) -> None:
 
 
 def notes(connection: sa.Connection, names: Names, shapes: Mapping[str, Shape]) -> Iterator[str]:
-    """A sign that the other service is of a later release, and that clients ask it for more than this one speaks."""
+    """A note if consumers have types: clients then use microversions later than those that this service has."""
     if 'consumer_type_id' in shapes[_consumers.name].columns:
         typed = sa.table(names.of(_consumers), sa.column('consumer_type_id'))
         number = _number(connection, typed.c.consumer_type_id.is_not(None))

@@ -1,4 +1,4 @@
-"""Adoption on PostgreSQL, MySQL and MariaDB: tables are altered where they stand."""
+"""Doubts about the schema of a database, and the steps that alter it. On SQLite ``sqlite`` alters columns."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SPARE = 'placement_allocation_ratio'
 
 
 def doubts(connection: sa.Connection, shapes: Mapping[str, Shape]) -> Iterator[str]:
-    """What is so different from what was expected that a person has to look at it."""
+    """Yield a sentence about each difference from the expected schema that a person has to look at."""
     for shape in shapes.values():
         for column in shape.lacks_columns():
             if column not in found_tables.ADDED:
@@ -69,7 +69,7 @@ def _sqlite_doubts(connection: sa.Connection, name: str) -> Iterator[str]:
 
 
 def _mysql_doubts(connection: sa.Connection, shape: Shape) -> Iterator[str]:
-    """A text that a foreign key is on cannot change how it compares."""
+    """MySQL does not let the collation of a column change that has a foreign key or is referred to by one."""
     query = sa.text(
         'SELECT table_name AS one, column_name AS one_column, referenced_table_name AS other,'
         ' referenced_column_name AS other_column FROM information_schema.key_column_usage'
@@ -82,10 +82,10 @@ def _mysql_doubts(connection: sa.Connection, shape: Shape) -> Iterator[str]:
 
 
 def number_doubts(connection: sa.Connection, shapes: Mapping[str, Shape]) -> Iterator[str]:
-    """Tables whose rows would not get an id by themselves."""
+    """Yield a sentence about each table in which the database does not give new rows an id."""
     for shape in shapes.values():
         id_ = shape.columns.get('id')
-        # Resource classes get theirs from us.
+        # This service chooses the ids of resource classes itself.
         if id_ is None or shape.table is tables.resource_classes:
             continue
         numbers = id_.get('autoincrement') is True or bool(id_.get('identity')) or bool(id_['default'])
@@ -99,7 +99,7 @@ def number_doubts(connection: sa.Connection, shapes: Mapping[str, Shape]) -> Ite
 
 
 def columns(connection: sa.Connection, shapes: Mapping[str, Shape]) -> Iterator[Step]:
-    """Steps after which every table has every column, of the right type."""
+    """Steps that add missing columns, and change types and NOT NULL. Not for SQLite."""
     for name, shape in shapes.items():
         changes = list(_column_changes(connection, shape))
         if changes:
@@ -129,7 +129,7 @@ def _column_changes(connection: sa.Connection, shape: Shape) -> Iterator[tuple[s
     if shape.engine is not None and shape.engine.lower() != 'innodb':
         yield 'keep it in InnoDB', lambda op: op.execute(f'ALTER TABLE {name} ENGINE=InnoDB')
     if shape.own_order:
-        # The formats of old tables bound an index to fewer bytes than four for each character.
+        # In the row formats of old tables an index entry is too short for texts of four bytes for each character.
         yield 'use the dynamic row format', lambda op: op.execute(f'ALTER TABLE {name} ROW_FORMAT=DYNAMIC')
     for column in shape.lacks_columns():
         yield f'add the column {column}', _adding(shape, column)
@@ -144,7 +144,7 @@ def _words(connection: sa.Connection, shape: Shape, column: str) -> Iterator[str
         yield f'compares as {found_tables.binary_collation(connection)}'
     if column in shape.too_short():
         yield f'holds {shape.table.columns[column].type.length} characters'  # type: ignore[attr-defined]
-    # The ratio is replaced as a whole.
+    # A ratio in single precision becomes NOT NULL in a step of its own.
     if column in shape.too_open() and column not in shape.single_precision():
         yield 'is never empty'
     if column in shape.too_strict():
@@ -161,7 +161,7 @@ def _altering(shape: Shape, column: str) -> Change:
     wanted, found = shape.table.columns[column], shape.columns[column]
     type_ = found['type']
     if column in shape.own_order or column in shape.too_short():
-        # A longer text of theirs stays as long as it is.
+        # A text column that is longer than ours keeps its length.
         type_ = types.Text(max(wanted.type.length, found['type'].length or 0))  # type: ignore[attr-defined]
     nullable = wanted.nullable if column in (*shape.too_open(), *shape.too_strict()) else found['nullable']
     default = sa.text(found['default']) if found['default'] is not None else None
@@ -181,13 +181,13 @@ def _altering(shape: Shape, column: str) -> Change:
 
 
 def constraints(connection: sa.Connection, shapes: Mapping[str, Shape]) -> Iterator[Step]:
-    """Steps after which everything is unique, indexed and referred to as it should be."""
+    """Steps that add the missing indexes and, but for SQLite, the missing unique constraints and foreign keys."""
     for name, shape in shapes.items():
         for unique in shape.lacks_unique() if connection.dialect.name != 'sqlite' else ():
             yield Step(f'Make {name}.{", ".join(unique.columns.keys())} unique.', _unique(shape, unique))
         for index in shape.lacks_indexes():
             yield Step(f'Index {name} by {", ".join(index.columns.keys())}.', _index(shape, index))
-    # After all indexes, as MySQL would make its own.
+    # After all indexes: MySQL would create an index of its own for each foreign key that has none.
     for name, shape in shapes.items():
         for key in shape.lacks_foreign_keys() if connection.dialect.name != 'sqlite' else ():
             sentence = f'Let {name}.{", ".join(key.column_keys)} refer to {key.referred_table.name}.'
@@ -213,7 +213,7 @@ def _foreign_key(name: str, key: sa.ForeignKeyConstraint) -> Callable[[sa.Connec
 
 
 def shortest(value: float) -> float:
-    """The number with the fewest decimal digits that is the same in single precision: 0.1 for 0.10000000149011612."""
+    """The double with the fewest decimal digits that is the same in single precision: 0.1 for 0.10000000149011612."""
     candidates = (float(f'{value:.{digits}g}') for digits in range(1, 10))
     return next(one for one in candidates if _as_single(one) == _as_single(value))
 
@@ -233,10 +233,10 @@ def _ratio_on_postgresql(connection: sa.Connection) -> None:
 
 
 def _ratio_on_mysql(connection: sa.Connection) -> None:
-    """Through a second column, and exchanged at once, so that it can be cut short anywhere and done again."""
+    """Fill a second column and then let it take the place of the first, so that all can be run again if interrupted."""
     if _SPARE not in {column['name'] for column in sa.inspect(connection).get_columns('placement_inventories')}:
         connection.exec_driver_sql(f'ALTER TABLE placement_inventories ADD COLUMN {_SPARE} DOUBLE NULL')
-    # A sum is computed, and sent, as a double; the column itself would be sent with six digits.
+    # MySQL sends a single with six digits only. This sum is computed and sent as a double.
     exact = 'allocation_ratio + 0e0'
     for value in connection.scalars(sa.text(f'SELECT DISTINCT {exact} FROM placement_inventories')).all():  # noqa: S608
         change = sa.text(f'UPDATE placement_inventories SET {_SPARE} = :new WHERE {exact} = :old')  # noqa: S608

@@ -1,6 +1,6 @@
-"""Adoption on SQLite, which cannot alter a table beyond adding columns: a table is written anew and takes the place.
+"""Adoption on SQLite, which cannot change a column or add a constraint: the table is copied to a new one instead.
 
-Everything that the other deployment added to it (columns, constraints, indexes) is kept.
+What the other service has in addition to ours (columns, constraints, indexes) is kept.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ class BrokenReferences(exception.PlacementError):
 
 
 def check_references(connection: sa.Connection) -> None:
-    """Make up for the checks that are off while the schema is changed.
+    """Check all foreign keys, which are not checked while the schema is changed.
 
-    :raises BrokenReferences: a row refers to nothing.
+    :raises BrokenReferences: a row refers to one that does not exist.
     """
     broken = connection.exec_driver_sql('PRAGMA foreign_key_check').all()
     if broken:
@@ -36,7 +36,7 @@ def check_references(connection: sa.Connection) -> None:
 
 
 def columns(shapes: Mapping[str, Shape]) -> Iterator[Step]:
-    """Steps after which every table has every column and constraint."""
+    """A step for each table that lacks something, after which it has all our columns and constraints."""
     for name, shape in shapes.items():
         reasons = list(_reasons(shape))
         if reasons:
@@ -78,7 +78,7 @@ def _rewrite(shape: Shape, connection: sa.Connection) -> None:
 
 
 def _combined(connection: sa.Connection, shape: Shape) -> sa.Table:
-    """Our table under a passing name, with the columns and constraints of theirs that ours does not have."""
+    """Our table under a temporary name, with the columns and constraints that only theirs has."""
     metadata = sa.MetaData()
     for table in tables.metadata.sorted_tables:
         table.to_metadata(metadata)

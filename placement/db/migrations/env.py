@@ -1,4 +1,4 @@
-"""What Alembic runs for each command: the migrations, on the connection that ``placement.db.migration`` opened."""
+"""Alembic runs this for each command. It runs the migrations on the connection of ``placement.db.migration``."""
 
 from __future__ import annotations
 

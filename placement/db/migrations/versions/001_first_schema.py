@@ -1,4 +1,4 @@
-"""The first schema: the tables of an existing deployment, and ``inventories.used``."""
+"""The first schema: the tables that every Placement service has, and ``inventories.used``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from placement.db import types
 revision = '001'
 down_revision = None
 
-#: The tables of which SQLite would forget the largest id when its row is deleted.
+#: The tables in which SQLite without AUTOINCREMENT would use the largest id again after its row was deleted.
 _NUMBERED = frozenset({'resource_providers', 'consumers', 'projects', 'users', 'traits', 'placement_aggregates'})
 
 
@@ -43,8 +43,8 @@ def downgrade() -> None:
 
 
 def _create(name: str, *items: sa.schema.SchemaItem, indexes: Mapping[str, Sequence[str]] | None = None) -> None:
-    # What is there already was made by another node of a cluster at the same time, or by an attempt that was cut short
-    # where changes of the schema are not part of a transaction.
+    # A table may exist: a process on another node of a cluster creates it at the same time or, on MySQL, which commits
+    # each change of the schema, an earlier attempt was interrupted.
     op.create_table(
         name,
         *items,
@@ -52,7 +52,7 @@ def _create(name: str, *items: sa.schema.SchemaItem, indexes: Mapping[str, Seque
         sa.Column('updated_at', sa.DateTime),
         mysql_engine='InnoDB',
         mysql_charset='utf8mb4',
-        # Came with 003, which writes the tables of older databases anew; here it saves new ones that work.
+        # Added together with migration 003, which copies the tables of older databases to get it.
         sqlite_autoincrement=name in _NUMBERED,
         if_not_exists=True,
     )
@@ -86,7 +86,7 @@ def _provider(primary_key: bool = False) -> sa.Column[int]:
 
 
 def _create_names() -> None:
-    # The id of a standard class is 0 and up, and MySQL would replace a 0 in an auto-increment column.
+    # Ids of standard classes begin at 0, and MySQL would replace a 0 in an auto-increment column.
     _named('resource_classes', 'name', 255, autoincrement=False)
     _named('traits', 'name', 255)
     _named('placement_aggregates', 'uuid', 36)

@@ -1,4 +1,4 @@
-"""The log of changes: who writes, and which providers each of their transactions changed."""
+"""The log of changes: its writers, and which providers each of their transactions changed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ down_revision = '001'
 
 
 def upgrade() -> None:
-    """Create the two tables, unless another node of a cluster or an attempt that was cut short did."""
+    """Create the two tables unless they exist, from an interrupted attempt or from another node of a cluster."""
     op.create_table(
         'writers',
         sa.Column('id', sa.BigInteger, primary_key=True, nullable=False, autoincrement=False),

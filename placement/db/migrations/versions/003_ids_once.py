@@ -1,4 +1,7 @@
-"""An id that was given is not given again: the largest id of a resource class, and numbering on SQLite. Plain zeros."""
+"""No id is used again: records the largest id of a resource class, and adds AUTOINCREMENT on SQLite.
+
+Also replaces allocation ratios of -0.0 by 0.0.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +11,13 @@ from alembic import op
 revision = '003'
 down_revision = '002'
 
-#: The tables of which SQLite forgets the largest id when its row is deleted.
+#: The tables in which SQLite without AUTOINCREMENT uses the largest id again after its row was deleted.
 _NUMBERED = ('resource_providers', 'consumers', 'projects', 'users', 'traits', 'placement_aggregates')
 _FIRST_CUSTOM_CLASS_ID = 10000
 
 
 def upgrade() -> None:
-    """Remember the largest id of a class, and on SQLite write the tables anew that number their rows."""
+    """Record the largest id of a class, and on SQLite copy the tables to add AUTOINCREMENT."""
     op.create_table(
         'resource_class_ids',
         sa.Column('id', sa.Integer, primary_key=True, nullable=False, autoincrement=False),
@@ -28,20 +31,20 @@ def upgrade() -> None:
         largest = connection.scalar(sa.text('SELECT max(id) FROM resource_classes')) or 0
         insert = sa.text('INSERT INTO resource_class_ids (id, last) VALUES (1, :last)')
         connection.execute(insert, {'last': max(largest, _FIRST_CUSTOM_CLASS_ID - 1)})
-    # PostgreSQL kept the sign of -0.0, which is stored no more.
+    # PostgreSQL stored the sign of -0.0. Such a ratio is written as 0.0 now.
     connection.execute(sa.text('UPDATE inventories SET allocation_ratio = 0 WHERE allocation_ratio = 0'))
     if connection.dialect.name == 'sqlite':
         for name in _NUMBERED:
-            _number_for_good(connection, name)
+            _add_autoincrement(connection, name)
 
 
 def downgrade() -> None:
-    """Forget the largest id of a class. Numbering that does not repeat itself is as good for the older version."""
+    """Drop the table with the largest id of a class. AUTOINCREMENT stays; it does no harm to the older version."""
     op.drop_table('resource_class_ids')
 
 
-def _number_for_good(connection: sa.Connection, name: str) -> None:
-    """Write a table anew, with whatever is in it and on it, and with AUTOINCREMENT."""
+def _add_autoincrement(connection: sa.Connection, name: str) -> None:
+    """Copy a table with its rows, indexes and constraints to one with AUTOINCREMENT, unless it has that."""
     definition = sa.text("SELECT sql FROM sqlite_master WHERE type = 'table' AND name = :name")
     if 'AUTOINCREMENT' in str(connection.execute(definition, {'name': name}).scalar_one()).upper():
         return

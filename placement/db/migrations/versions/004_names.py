@@ -1,6 +1,7 @@
-"""Tables get names that no other service knows, so that none can write past usages and the log of changes.
+"""Renames the tables, so that another Placement service, or a process of an earlier release, does not find them.
 
-And what is used is counted once more, as one may have done that before.
+It could write allocations without updating ``inventories.used`` and the log of changes. As one may have done so before,
+``used`` is computed anew.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ revision = '004'
 down_revision = '003'
 
 _PREFIX = 'placement_'
-#: All that another deployment has, but placement_aggregates.
+#: The tables that every Placement service has, without placement_aggregates, which has the prefix already.
 _NAMES = (
     'allocations',
     'consumers',
@@ -34,13 +35,13 @@ UPDATE placement_inventories SET used = (
 
 
 def upgrade() -> None:
-    """Rename the tables, unless another node of a cluster or an attempt that was cut short did."""
+    """Rename the tables unless they are renamed, by an interrupted attempt or from another node of a cluster."""
     _rename({name: _PREFIX + name for name in _NAMES})
     op.execute(_COUNT)
 
 
 def downgrade() -> None:
-    """Give the tables the names that they had."""
+    """Give the tables their former names."""
     _rename({_PREFIX + name: name for name in _NAMES})
 
 
@@ -51,7 +52,7 @@ def _rename(names: dict[str, str]) -> None:
     if not renamed:
         return
     if connection.dialect.name in ('mysql', 'mariadb'):
-        # All or none: there a change of the schema is no part of a transaction.
+        # In one statement, so that all are renamed or none: MySQL commits each change of the schema at once.
         op.execute('RENAME TABLE ' + ', '.join(f'{old} TO {new}' for old, new in renamed.items()))
         return
     for old, new in renamed.items():
