@@ -92,7 +92,7 @@ def replace_allocations(db: Database, claims: Sequence[ConsumerClaim]) -> None:
     :raises DatabaseUnavailable: the database cannot be reached.
     """
     with db.metrics.claim():
-        db.write(lambda tx: replace(db, tx, claims))
+        db.write(lambda tx: _replace(db, tx, claims))
 
 
 def delete_allocations(db: Database, consumer_uuid: str) -> None:
@@ -139,12 +139,7 @@ def _delete_consumer(tx: sa.Connection, consumer_uuid: str) -> holding.Held:
     return held
 
 
-def replace(db: Database, tx: sa.Connection, claims: Sequence[ConsumerClaim]) -> None:
-    """Do what ``replace_allocations`` does in a transaction of the caller, as the last thing that it writes.
-
-    :param tx: what ``db.write`` gave to its ``work``. The caller may have locked rows before, but only in the order of
-        the module's docstring, and no row that comes later in it than one that is locked here.
-    """
+def _replace(db: Database, tx: sa.Connection, claims: Sequence[ConsumerClaim]) -> None:
     if len(claims) == 1 and not claims[0].allocations:
         _clear(tx, claims[0])
         return

@@ -46,6 +46,8 @@ def add(
     The rule is api-ref/allocations.md#room-when-writing. Where something is only given back, nothing is checked, and
     the inventory need not even exist.
 
+    :param together: what is added after this must not delete inventories: on MySQL it has run when the row count is
+        checked, which counts the inventories to which something is given back.
     :param old: what the consumers hold so far, by inventory.
     :param new: the amounts of the allocations that they are to hold, by inventory.
     :param refuse: called when not everything fits. It has to raise, so that the transaction is rolled back: some of the

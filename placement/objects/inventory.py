@@ -7,14 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
-from oslo_db import exception as db_exc
 from oslo_log import log
 from oslo_utils import timeutils
 
 from placement import exception, room
 from placement.db import generation, statements, tables
-from placement.db.api import Database
 from placement.db.generation import KnownProvider
+from placement.db.name_cache import NameCache
 from placement.db.together import Together
 from placement.objects import base, provider_parts
 from placement.objects.base import Context
@@ -111,82 +110,76 @@ def read(context: Context, uuid: str) -> tuple[provider_parts.Provider, list[sa.
     return provider_parts.read(context, _TO_CHANGE, uuid)
 
 
-# Each of the functions that follow is the body of a transaction. It locks the custom classes that it names, shared, and
-# then moves the provider's generation, which locks the provider's row. From then on no claim can add to `used`, as it
-# would lock that row before; claims that only take away do not lock it.
+# Each of the functions that follow locks the custom classes that it names, shared, and adds to `together` the move of
+# the generation of the provider, which locks its row, and after that the changes. From the move on no claim can add to
+# `used`, as it would lock that row before; claims that only take away do not lock it.
 #
 # `present` is what `read` returned along with the generation. Every change of inventories and every claim that adds to
 # `used` moves the generation. So if the generation is still the same, `present` is still right, except that `used` may
 # be less by now.
 
 
-def add(db: Database, tx: sa.Connection, provider: KnownProvider, record: Inventory) -> None:
-    """Insert an inventory; see ``ResourceProvider.add_inventory``."""
-    class_id = db.resource_classes.hold(tx, [record.resource_class])[record.resource_class]
-    together = Together(tx)
+def add(together: Together, classes: NameCache, provider: KnownProvider, record: Inventory) -> None:
+    """Insert an inventory; see ``ResourceProvider.add_inventory``. If there is one it fails with DBDuplicateEntry."""
+    class_id = classes.hold(together.tx, [record.resource_class])[record.resource_class]
     generation.bump(together, provider)
     _insert(together, provider, {class_id: record})
-    try:
-        together.run_last()
-    except db_exc.DBDuplicateEntry as error:
-        raise exception.InventoryExists(resource_class=record.resource_class, uuid=provider.uuid) from error
 
 
 def replace_all(
-    db: Database,
-    tx: sa.Connection,
+    together: Together,
+    classes: NameCache,
     provider: KnownProvider,
     present_rows: Sequence[sa.Row[Any]],
     records: Sequence[Inventory],
 ) -> None:
     """Make ``records`` all inventories of the provider; see ``ResourceProvider.set_inventories``."""
-    ids = db.resource_classes.hold(tx, [record.resource_class for record in records])
+    ids = classes.hold(together.tx, [record.resource_class for record in records])
     wanted = {ids[record.resource_class]: record for record in records}
     present = {row.resource_class_id: row for row in present_rows}
     removed = [row for class_id, row in present.items() if class_id not in wanted]
     kept = {class_id: record for class_id, record in wanted.items() if class_id in present}
     added = {class_id: record for class_id, record in wanted.items() if class_id not in present}
-    together = Together(tx)
     generation.bump(together, provider)
     _remove(together, provider, removed)
     if removed and kept and added:
         # Inserts and overwrites in one statement. Only here, because on some databases each row takes a new id in it,
         # also a row that exists.
-        _insert(together, provider, wanted, statements.otherwise_overwrite(tx, _KEY, _OVERWRITTEN))
+        _insert(together, provider, wanted, statements.otherwise_overwrite(together.tx, _KEY, _OVERWRITTEN))
     else:
         _overwrite(together, provider, kept)
         _insert(together, provider, added)
-    together.run_last()
-    _warn_of_overcommitment(provider, [(record, present[class_id].used) for class_id, record in kept.items()])
 
 
 def update(
-    db: Database, tx: sa.Connection, provider: KnownProvider, present: Sequence[sa.Row[Any]], record: Inventory
+    together: Together,
+    classes: NameCache,
+    provider: KnownProvider,
+    present: Sequence[sa.Row[Any]],
+    record: Inventory,
 ) -> None:
     """Overwrite one inventory; see ``ResourceProvider.update_inventory``."""
-    class_id = db.resource_classes.hold(tx, [record.resource_class])[record.resource_class]
-    row = _of_class(present, class_id)
-    if row is None:
+    class_id = classes.hold(together.tx, [record.resource_class])[record.resource_class]
+    if _of_class(present, class_id) is None:
         raise exception.InventoryRecordNotFound(resource_class=record.resource_class)
-    together = Together(tx)
     generation.bump(together, provider)
     _overwrite(together, provider, {class_id: record})
-    together.run_last()
-    _warn_of_overcommitment(provider, [(record, row.used)])
 
 
 def delete(
-    db: Database, tx: sa.Connection, provider: KnownProvider, present: Sequence[sa.Row[Any]], resource_class: str
+    together: Together,
+    classes: NameCache,
+    provider: KnownProvider,
+    present: Sequence[sa.Row[Any]],
+    resource_class: str,
 ) -> None:
     """Delete one inventory; see ``ResourceProvider.delete_inventory``."""
-    class_id = db.resource_classes.hold(tx, [resource_class])[resource_class]
+    class_id = classes.hold(together.tx, [resource_class])[resource_class]
     row = _of_class(present, class_id)
     if row is None:
         raise exception.InventoryNotFound(resource_class=resource_class, uuid=provider.uuid)
-    together = Together(tx)
     generation.bump(together, provider)
     _remove(together, provider, [row])
-    together.run_last()
 
 
 def _remove(together: Together, provider: KnownProvider, rows: Sequence[sa.Row[Any]]) -> None:
@@ -272,11 +265,15 @@ def _values(record: Inventory) -> tuple[Any, ...]:
     return tuple(getattr(record, name) for name in _WRITABLE)
 
 
-def _warn_of_overcommitment(provider: KnownProvider, pairs: Iterable[tuple[Inventory, int]]) -> None:
+def warn_of_overcommitment(
+    provider: KnownProvider, present: Sequence[sa.Row[Any]], records: Iterable[Inventory]
+) -> None:
+    """Log which of ``records``, that were just written, have less capacity than is used."""
+    used = {row.resource_class: row.used for row in present}
     over = [
-        f'{record.resource_class} ({used} used of {record.capacity})'
-        for record, used in pairs
-        if used > max(record.capacity, 0)
+        f'{record.resource_class} ({used[record.resource_class]} used of {record.capacity})'
+        for record in records
+        if used.get(record.resource_class, 0) > max(record.capacity, 0)
     ]
     if over:
         LOG.warning('Resource provider %s is now over-committed: %s', provider.uuid, ', '.join(over))

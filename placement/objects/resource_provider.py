@@ -13,6 +13,7 @@ from oslo_utils import timeutils
 from placement import exception
 from placement.absent import ABSENT, Absent
 from placement.db import changes, generation, statements, tables
+from placement.db.together import Together
 from placement.objects import aggregate, base, inventory, provider_parts, provider_tree, trait
 from placement.objects.base import Context
 
@@ -161,7 +162,10 @@ class ResourceProvider(base.Timestamped):
         :raises InventoryExists: the provider has an inventory of the class.
         :raises ConcurrentProviderUpdate: the generation was moved by another write.
         """
-        self._bumping(lambda tx: inventory.add(self._context.db, tx, self, record))
+        try:
+            self._change(lambda together: inventory.add(together, self._context.db.resource_classes, self, record))
+        except db_exc.DBDuplicateEntry as error:
+            raise exception.InventoryExists(resource_class=record.resource_class, uuid=self.uuid) from error
 
     def set_inventories(self, records: Sequence[inventory.Inventory]) -> None:
         """Make ``records`` all inventories of the provider.
@@ -171,7 +175,9 @@ class ResourceProvider(base.Timestamped):
         :raises ConcurrentProviderUpdate: the generation moved.
         """
         present = self._take_parts(inventory.read)
-        self._bumping(lambda tx: inventory.replace_all(self._context.db, tx, self, present, records))
+        classes = self._context.db.resource_classes
+        self._change(lambda together: inventory.replace_all(together, classes, self, present, records))
+        inventory.warn_of_overcommitment(self, present, records)
 
     def update_inventory(self, record: inventory.Inventory) -> None:
         """Overwrite the inventory of one class.
@@ -181,7 +187,9 @@ class ResourceProvider(base.Timestamped):
         :raises ConcurrentProviderUpdate: the generation moved.
         """
         present = self._take_parts(inventory.read)
-        self._bumping(lambda tx: inventory.update(self._context.db, tx, self, present, record))
+        classes = self._context.db.resource_classes
+        self._change(lambda together: inventory.update(together, classes, self, present, record))
+        inventory.warn_of_overcommitment(self, present, [record])
 
     def delete_inventory(self, resource_class: str) -> None:
         """Delete the inventory of one class.
@@ -192,7 +200,8 @@ class ResourceProvider(base.Timestamped):
         :raises ConcurrentProviderUpdate: the generation moved.
         """
         present = self._take_parts(inventory.read)
-        self._bumping(lambda tx: inventory.delete(self._context.db, tx, self, present, resource_class))
+        classes = self._context.db.resource_classes
+        self._change(lambda together: inventory.delete(together, classes, self, present, resource_class))
 
     def delete_inventories(self) -> None:
         """Delete all inventories.
@@ -248,7 +257,7 @@ class ResourceProvider(base.Timestamped):
         if exchange.missing:
             raise exception.TraitNotFound(names=', '.join(exchange.missing))
         if not exchange.is_empty:
-            self._bumping(lambda tx: exchange.carry_out(self._context.db, tx, self))
+            self._change(lambda together: exchange.carry_out(together, self._context.db.traits, self))
         return trait.TraitList.from_rows(self._context, exchange.result)
 
     def clear_traits(self) -> None:
@@ -272,8 +281,14 @@ class ResourceProvider(base.Timestamped):
                 raise exception.ConcurrentProviderUpdate
         return parts
 
-    def _bumping(self, work: Callable[[sa.Connection], None]) -> None:
-        """Run ``work``, which moves the generation by one, in a transaction, and update this object."""
+    def _change(self, add: Callable[[Together], None]) -> None:
+        """Run what ``add`` adds, of which one statement moves the generation, as a transaction; update this object."""
+
+        def work(tx: sa.Connection) -> None:
+            together = Together(tx)
+            add(together)
+            together.run_last()
+
         self._context.db.write(work)
         self.generation += 1
 

@@ -9,9 +9,7 @@ import sqlalchemy as sa
 from oslo_db import exception as db_exc
 
 from placement import exception
-from placement.db import api as db_api
 from placement.db import changes, generation, name_cache, statements, tables
-from placement.db.api import Database
 from placement.db.generation import KnownProvider
 from placement.db.together import Together
 from placement.objects import base, custom_name, provider_parts
@@ -149,25 +147,18 @@ class Exchange:
         """Whether nothing is to be added or removed."""
         return not (self._removed or self._added)
 
-    def carry_out(self, db: Database, tx: sa.Connection, provider: KnownProvider) -> None:
-        """Add and remove the traits and move the generation, as the last thing that a transaction does.
+    def carry_out(self, together: Together, traits: name_cache.NameCache, provider: KnownProvider) -> None:
+        """Lock the custom traits to be added, shared. Add to ``together`` the move of the generation and the changes.
 
         :raises TraitNotFound: some of the custom traits were deleted meanwhile; names them all.
-        :raises ConcurrentProviderUpdate: the generation was moved by another write.
         """
         custom = [name for name in self._added if name_cache.is_custom(name)]
-        added = self._added | db.traits.hold(tx, custom)
-        together = Together(tx)
+        added = self._added | traits.hold(together.tx, custom)
         generation.bump(together, provider)
         for batch in statements.batches(self._removed):
             which = f'resource_provider_id = ? AND trait_id IN ({statements.marks(len(batch))})'
             together.add(f'DELETE FROM placement_resource_provider_traits WHERE {which}', provider.id, *batch)  # noqa: S608
         rows = [(provider.id, id_) for id_ in sorted(added.values())]
         columns = 'resource_provider_id, trait_id'
-        for text, values in statements.insertions(tx, 'placement_resource_provider_traits', columns, rows):
+        for text, values in statements.insertions(together.tx, 'placement_resource_provider_traits', columns, rows):
             together.add(text, *values)
-        try:
-            together.run_last()
-        except (db_exc.DBReferenceError, db_exc.DBDuplicateEntry) as error:
-            # A trait was deleted on another node of a cluster since it was locked; the next attempt names it.
-            raise db_api.TryAgain from error
