@@ -44,6 +44,10 @@ class HeldRow(NamedTuple):
     used: int
 
 
+#: The columns that are read of an allocation, but for that of its consumer.
+_HELD = HeldRow._fields[1:]
+
+
 @dataclasses.dataclass(frozen=True)
 class Held:
     """What ``read`` found; names that are not in the database are left out.
@@ -115,10 +119,9 @@ def _rows(tx: sa.Connection, *wanted: Sequence[str]) -> list[Any]:
 @functools.lru_cache(maxsize=256)
 def _reading(consumers: int, providers: int, projects: int, users: int) -> str:
     """The statement that looks for so many consumers, providers, projects and users."""
-    held = ('id', 'resource_provider_id', 'resource_class_id', 'used')
     parts = (
         _part(_Kind.CONSUMERS, 'placement_consumers', 'uuid', consumers, 'id', 'generation'),
-        _part(_Kind.ALLOCATIONS, 'placement_allocations', 'consumer_id', consumers, *held),
+        _part(_Kind.ALLOCATIONS, 'placement_allocations', 'consumer_id', consumers, *_HELD),
         _part(_Kind.PROJECTS, 'placement_projects', 'external_id', projects, 'id'),
         _part(_Kind.USERS, 'placement_users', 'external_id', users, 'id'),
         _part(_Kind.PROVIDERS, 'placement_resource_providers', 'uuid', providers, 'id'),
@@ -127,18 +130,17 @@ def _reading(consumers: int, providers: int, projects: int, users: int) -> str:
 
 
 def _part(kind: _Kind, table: str, name: str, count: int, *values: str) -> str:
-    """A SELECT of six columns, as UNION ALL needs it: the kind, the name, and ``values`` filled up to four numbers."""
+    """A SELECT as UNION ALL needs it: the kind, the name, and ``values`` filled up to as many as an allocation has."""
     if not count:
         return ''
-    numbers = ', '.join([*values, *['0'] * (4 - len(values))])
+    numbers = ', '.join([*values, *['0'] * (len(_HELD) - len(values))])
     return f'SELECT {int(kind)}, {name}, {numbers} FROM {table} WHERE {name} IN ({statements.marks(count)})'  # noqa: S608
 
 
 _DELETE_CONSUMER = 'DELETE FROM placement_consumers WHERE uuid = ? RETURNING uuid, id, generation'
 _CONSUMER_ID = 'SELECT id FROM placement_consumers WHERE uuid = ?'
 _DELETE_ALLOCATIONS = (
-    'DELETE FROM placement_allocations WHERE consumer_id = ?'
-    ' RETURNING consumer_id, id, resource_provider_id, resource_class_id, used'
+    f'DELETE FROM placement_allocations WHERE consumer_id = ? RETURNING consumer_id, {", ".join(_HELD)}'  # noqa: S608
 )
 
 

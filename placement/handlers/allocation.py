@@ -72,9 +72,9 @@ def _amounts(allocations: Any) -> dict[str, dict[str, int]]:
     return {uuid: entry['resources'] for uuid, entry in allocations.items()}
 
 
-def _claim(req: webob.Request, consumer_uuid: str, data: dict[str, Any]) -> ConsumerClaim:
+def _claim(context: RequestContext, consumer_uuid: str, data: dict[str, Any]) -> ConsumerClaim:
     """Read one consumer's part of a body that passed its schema."""
-    defaults = req.environ['placement.context'].conf.placement
+    defaults = context.conf.placement
     return ConsumerClaim(
         consumer_uuid=consumer_uuid,
         project_id=data.get('project_id', defaults.incomplete_consumer_project_id),
@@ -126,7 +126,7 @@ def set_allocations_for_consumer(req: webob.Request, context: RequestContext) ->
     if not util.is_uuid(sent):
         raise exc.HTTPBadRequest(f'Malformed consumer_uuid: {sent}')
     data = util.extract_json(req.body, schemas.for_version(schema.PUT, microversion.wanted(req)))
-    AllocationList.replace_all(context, [_claim(req, util.canonical_uuid(sent), data)])
+    AllocationList.replace_all(context, [_claim(context, util.canonical_uuid(sent), data)])
     return util.empty_response(req, 204)
 
 
@@ -151,7 +151,7 @@ def set_allocations(req: webob.Request, context: RequestContext) -> webob.Respon
         consumer = util.canonical_uuid(key)
         if consumer in claims:
             raise exc.HTTPBadRequest(f'JSON does not validate: consumer {consumer} is named more than once')
-        claims[consumer] = _claim(req, consumer, entry)
+        claims[consumer] = _claim(context, consumer, entry)
     AllocationList.replace_all(context, list(claims.values()))
     return util.empty_response(req, 204)
 

@@ -13,6 +13,7 @@ from placement import exception
 from placement.candidates.providers import InventoryRecord, Provider
 from placement.mirror.block import Block, Tree, in_blocks
 from placement.mirror.records import Record, Usage
+from placement.mirror.stock import Stock
 
 #: About how many providers a new block has. One that has more than twice as many is split.
 BLOCK_SIZE = 4096
@@ -87,6 +88,14 @@ class State:
             if row is not None:
                 return block.records[row]
         return None
+
+    def stocks(self, name: str) -> Iterator[tuple[Block, Stock]]:
+        """Return the inventories of a resource class, block by block.
+
+        :raises KeyError: there is no such class.
+        """
+        class_id = self.names.class_ids[name]
+        return ((block, block.stocks[class_id]) for block in self.blocks if class_id in block.stocks)
 
     def block_of(self, root_id: int) -> int | None:
         """Return the index of the block where a tree with this root id is or belongs; None if there are no blocks."""

@@ -35,9 +35,8 @@ _TOGETHER = 100
 class Inventory(base.Timestamped):
     """What one provider has of one class. ``used`` is the sum of the allocations of it, of all consumers."""
 
-    VERSION = '1.0'
+    VERSION = '1.1'
 
-    id: int
     resource_class: str
     total: int
     reserved: int
@@ -92,7 +91,7 @@ class Inventory(base.Timestamped):
 class InventoryList(base.ObjectList[Inventory]):
     """The inventories of one provider, in order of class id: standard classes first."""
 
-    VERSION = '1.0'
+    VERSION = '1.1'
 
     @classmethod
     def get_with_provider(cls, context: Context, uuid: str) -> tuple[provider_parts.Provider, InventoryList]:

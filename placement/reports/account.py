@@ -19,7 +19,7 @@ from placement.candidates.request import CandidateRequest
 from placement.mirror.block import Block, any_of_tree
 from placement.mirror.matching import Matching, holds
 from placement.mirror.state import State
-from placement.mirror.stock import Flags, Stock
+from placement.mirror.stock import Flags
 from placement.reports.rules import in_short
 from placement.reports.together import Together, together
 
@@ -187,14 +187,9 @@ def _count(flags: Iterable[Flags]) -> int:
     return sum(int(some.sum()) for some in flags)
 
 
-def _stocks(state: State, name: str) -> Iterator[tuple[Block, Stock]]:
-    class_id = state.names.class_ids[name]
-    return ((block, block.stocks[class_id]) for block in state.blocks if class_id in block.stocks)
-
-
 def _refused(state: State, name: str, amount: int) -> dict[Reason, int]:
     """Count the inventories of a class that have no room for an amount, by the first rule that they break."""
     counted: Counter[Reason] = Counter()
-    for _block, stock in _stocks(state, name):
+    for _block, stock in state.stocks(name):
         counted.update(stock.refusals(amount))
     return dict(counted)

@@ -250,7 +250,7 @@ class _Rest:
 
 def _of_resources(state: State, request: CandidateRequest, rule: Rule, rest: _Rest, budget: Budget) -> Obstacle:
     name, amount = resource_of(rule)
-    stocks = list(_stocks(state, name))
+    stocks = list(state.stocks(name))
     if not stocks:
         return Obstacle(rule, f'no provider has inventory of {name}', rest.count)
     parts = rest.parts(rule) or [_bare(request, rule)]
@@ -307,11 +307,6 @@ def _bare(request: CandidateRequest, rule: Rule) -> Part:
     """The part of a group that asks for nothing else, without amounts."""
     part = next(part for part in compile_request(request).parts if part.group == rule.suffix)
     return replace(part, resources=())
-
-
-def _stocks(state: State, name: str) -> Iterator[tuple[Block, Stock]]:
-    class_id = state.names.class_ids[name]
-    return ((block, block.stocks[class_id]) for block in state.blocks if class_id in block.stocks)
 
 
 #: Inventories of one class in one block, and which of them count.

@@ -107,10 +107,14 @@ def test_every_microversion_is_documented_in_order() -> None:
 
 
 def _members(schema: Any) -> set[str]:
-    """The names of the members that a JSON Schema declares, at any depth."""
-    nested = schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else []
-    own = set(schema.get('properties', ())) if isinstance(schema, dict) else set()
-    return own.union(*map(_members, nested))
+    """The names of the members that a JSON Schema declares, at any depth; of patterns those that stand for one name."""
+    if isinstance(schema, list):
+        return set().union(*map(_members, schema))
+    if not isinstance(schema, dict):
+        return set()
+    named = (re.fullmatch(r'\^(\w+)\\Z', pattern) for pattern in schema.get('patternProperties', ()))
+    own = {*schema.get('properties', ()), *(found[1] for found in named if found)}
+    return own.union(*map(_members, schema.values()))
 
 
 def _members_since(module: ModuleType) -> Iterator[tuple[str, str]]:

@@ -12,7 +12,7 @@ from placement.mirror.matching import Matching
 from placement.mirror.records import Record
 from placement.mirror.state import Names, State
 from tests.support.candidates.oracle import RP, SHARES, Body, Query
-from tests.support.candidates.worlds import CLASSES, TRAITS, request_of
+from tests.support.candidates.worlds import CLASSES, TRAITS, request_of, root_of
 
 CLASS_IDS = {name: number for number, name in enumerate(CLASSES)}
 NAMES = Names({number: name for name, number in CLASS_IDS.items()}, frozenset([*TRAITS, SHARES]))
@@ -30,9 +30,9 @@ def records_of(world: list[RP], generation: int = 0, class_ids: Mapping[str, int
             name=rp.name,
             generation=generation,
             parent_id=ids[rp.parent] if rp.parent else None,
-            root_id=ids[_top(rp.name, parents)],
+            root_id=ids[root_of(rp.name, parents)],
             parent_provider_uuid=f'uuid of {rp.parent}' if rp.parent else None,
-            root_provider_uuid=f'uuid of {_top(rp.name, parents)}',
+            root_provider_uuid=f'uuid of {root_of(rp.name, parents)}',
             modified=NOW,
             inventories=tuple(
                 sorted((class_ids[name], InventoryRecord(**values)) for name, values in rp.inventory.items())
@@ -42,11 +42,6 @@ def records_of(world: list[RP], generation: int = 0, class_ids: Mapping[str, int
         )
         for rp in world
     ]
-
-
-def _top(name: str, parents: dict[str, str | None]) -> str:
-    parent = parents[name]
-    return name if parent is None else _top(parent, parents)
 
 
 def found(state: State, query: Query, alike: bool = True) -> list[Body]:

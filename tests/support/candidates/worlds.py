@@ -48,7 +48,7 @@ class Rows:
             self.providers[rp.name] = Provider(
                 id=ids[rp.name],
                 uuid=rp.name,
-                root_id=ids[_top(rp.name, parents)],
+                root_id=ids[root_of(rp.name, parents)],
                 parent_id=ids[rp.parent] if rp.parent else None,
                 inventories={rc: InventoryRecord(**values) for rc, values in rp.inventory.items()},
                 traits=frozenset(rp.traits),
@@ -112,9 +112,10 @@ def _shape(anchor: Anchor, request: CandidateRequest) -> Hashable:
     return len(anchor.tree), tuple(map(tuple, able)), tuple(of_tree), tuple(told)
 
 
-def _top(name: str, parents: dict[str, str | None]) -> str:
+def root_of(name: str, parents: dict[str, str | None]) -> str:
+    """The root of the provider called ``name``."""
     parent = parents[name]
-    return name if parent is None else _top(parent, parents)
+    return name if parent is None else root_of(parent, parents)
 
 
 def request_of(query: Query) -> CandidateRequest:
