@@ -13,6 +13,9 @@ from placement.reports import pasted_query
 from placement.web import microversion
 from placement.web.query import BadQuery
 
+#: The microversion that candidates came with.
+_FIRST = (1, 10)
+
 
 class BadSearch(exception.PlacementError):
     """The query string or the microversion is not one that the API would take."""
@@ -48,10 +51,10 @@ def read(text: str, version: str | None, conf: cfg.ConfigOpts) -> PastedSearch:
 
 
 def _numbers(version: str) -> tuple[int, int]:
-    if version not in microversion.VERSIONS or version in microversion.VERSIONS[:10]:
+    major, _dot, minor = version.partition('.')
+    if version not in microversion.VERSIONS or (int(major), int(minor)) < _FIRST:
         raise BadSearch(
-            reason=f'There is no search for candidates at microversion {version}: it takes 1.10 to'
-            f' {microversion.max_version_string()}'
+            reason=f'There is no search for candidates at microversion {version}: it takes'
+            f' {_FIRST[0]}.{_FIRST[1]} to {microversion.max_version_string()}'
         )
-    major, minor = version.split('.')
     return int(major), int(minor)
