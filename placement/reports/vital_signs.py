@@ -10,7 +10,7 @@ from oslo_db import exception as db_exc
 from sqlalchemy import exc as sa_exc
 
 from placement import exception
-from placement.db import company, tables
+from placement.db import other_connections, tables
 from placement.db.api import Database, NoTables
 from placement.mirror import keeper
 
@@ -57,7 +57,8 @@ def connections(db: Database) -> list[Connections] | None:
         if connection.dialect.name == 'sqlite':
             return None
         found = Counter(
-            (one.account, _without_port(one.address), one.program, one.own) for one in company.others(connection)
+            (one.account, _without_port(one.address), one.program, one.own)
+            for one in other_connections.others(connection)
         )
     rows = (Connections(*place, connections=count) for place, count in found.items())
     return sorted(rows, key=lambda one: (one.own, -one.connections, one))

@@ -1,4 +1,4 @@
-"""Who else is connected to the database."""
+"""The other connections to the database, which may be those of processes that must be stopped."""
 
 from __future__ import annotations
 
