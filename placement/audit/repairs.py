@@ -101,7 +101,7 @@ def aggregate(aggregate_id: int) -> Repair:
 def root(provider_id: int, root_id: int) -> Repair:
     """Set the root of a provider to ``root_id``, which its parents lead to.
 
-    The repair raises ``ConcurrentProviderUpdate`` when they no longer do.
+    The repair raises ``ConcurrentProviderUpdate`` if ``root_id`` is not a root any more.
     """
 
     def mend(tx: sa.Connection) -> None:

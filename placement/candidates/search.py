@@ -97,10 +97,9 @@ class Finder:
             yield site, found
 
     def placements(self, anchor: Anchor) -> Iterator[Placement | None]:
-        """Yield the placements at ``anchor``, in an order that depends on the arguments alone, and None after each
-        turn.
+        """Yield the placements at ``anchor``, and None after each turn.
 
-        Ends early when the steps of the tree or of the request are used up.
+        The order depends on the arguments alone. Ends early when the steps of the tree or of the request are used up.
         """
         meter = Meter(self._budget)
         try:

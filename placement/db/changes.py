@@ -156,7 +156,7 @@ def _note(tx: sa.Connection, provider_ids: Iterable[int], what: What) -> None:
     notes: Notes | None = tx.get_execution_options().get(_NOTES)
     if notes is None:
         raise Unlogged('Changes can be noted only in a transaction of Database.write.')
-    # Only on MariaDB and MySQL has the entry been inserted by then; the mistake is to show on any database.
+    # Checked on all databases, although only on MySQL and MariaDB the entry is inserted by now.
     if notes.ended:
         raise Unlogged('Changes cannot be noted after the last statements of the transaction.')
     for id_ in provider_ids:

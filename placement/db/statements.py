@@ -29,11 +29,12 @@ def batches(values: Sequence[V]) -> Iterator[Sequence[V]]:
 
 
 def locked_in_order(tx: sa.Connection, table: sa.Table, which: sa.ColumnElement[bool]) -> sa.ColumnElement[bool]:
-    """Return the WHERE clause of an UPDATE or DELETE of the rows for which ``which`` is true, locked in order of
-    ``id``.
+    """Return the WHERE clause of an UPDATE or DELETE that locks its rows in order of ``id``.
 
     MariaDB and MySQL find, and so lock, the rows in that order anyway. PostgreSQL promises no order, so there a
     subquery locks them first; ``which`` is evaluated once more after that, as it may not be true any more.
+
+    :param which: the condition on the rows of ``table``.
     """
     if tx.dialect.name != 'postgresql':
         return which

@@ -31,8 +31,9 @@ _FORMS = 6
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Trees in order of their root ids. A *position* is an index into ``records``; a tree's *number* one into
-    ``roots``.
+    """Trees in order of their root ids.
+
+    A *position* is the index of a provider in ``records``, a *number* the index of a tree in ``roots``.
 
     ``starts`` has the position of the first record of each tree and, at the end, the number of records. ``roots`` has
     the root id of each tree. ``whole`` tells for each tree whether its first record is its root. A tree without its

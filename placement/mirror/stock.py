@@ -79,10 +79,10 @@ class Stock:
         return rows
 
     def refused(self, amount: int) -> dict[Reason, Flags]:
-        """Return for each rule, and each item of the columns, whether it is the first rule that ``amount`` breaks
-        there.
+        """Return which items of the columns have no room for ``amount``, by the first rule that it breaks there.
 
         :param amount: 1 or more, also beyond 64 bits.
+        :returns: for each rule, a flag for each item.
         """
         amount = min(amount, _PLENTY)
         breaks = {
