@@ -15,7 +15,8 @@ from sqlalchemy import event
 from placement.db import error_kinds
 from placement.observability.metrics import Metrics
 
-#: How often a statement is tried, whose connection is dead or that meets a conflict, before the last time.
+#: So many times an error is ignored that says that the connection is dead or that there was a conflict, and the
+#: statement is run again.
 _TRIES = 5
 
 

@@ -19,7 +19,7 @@ _MYSQL_CONFLICTS = frozenset({1205, _MYSQL_DEADLOCK, 1020, _MYSQL_INTERRUPTED})
 #: (1040, 1203), server shuts down (1053), Galera node is not ready (1047).
 _MYSQL_AWAY = frozenset({1040, 1047, 1053, 1158, 1159, 1160, 1161, 1203, 1927, 2002, 2003, 2006, 2013, 2055})
 _MYSQL_NO_TABLE = 1146
-#: What a change of the schema meets that another node made before or makes now: table exists (1050), index exists
+#: Errors of a change of the schema that another node has made or is making: table exists (1050), index exists
 #: (1061), version is recorded (1062), table was renamed (1146), table definition changes (1412, 1684). By number,
 #: because SQLAlchemy's reflection turns oslo.db's translation off for a connection.
 _MYSQL_SCHEMA_CONFLICTS = frozenset({1050, 1061, 1062, _MYSQL_NO_TABLE, 1684, 1412})

@@ -51,7 +51,7 @@ class Together:
         self._statements.append(_Statement(text, values, check))
 
     def run(self) -> None:
-        """Run the statements, and forget them.
+        """Run the statements, and empty the list.
 
         :raises DBError: a statement failed, after ``check`` accepted the row counts of those before.
         """

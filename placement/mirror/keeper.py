@@ -93,7 +93,7 @@ class Mirror:
     def __init__(self, db: Database) -> None:
         self._db = db
         self._lock = threading.Lock()
-        self._held: _Version | None = None
+        self._version: _Version | None = None
         self._behind_since: float | None = None
 
     def current(self) -> State:
@@ -103,14 +103,14 @@ class Mirror:
 
         :raises DatabaseUnavailable: the database cannot be reached.
         """
-        held = self._held
+        version = self._version
         asked = time.monotonic()
         # Before the lock, also if there is no mirror yet: while the database is away every caller fails at once.
         newest = changes.vector(self._db.ask(changes.NEWEST))
         self._db.metrics.mirror_checked()
-        if held is not None and self._is_enough(held, newest, asked):
-            return held.state
-        return self._updated(held, newest)
+        if version is not None and self._is_enough(version, newest, asked):
+            return version.state
+        return self._updated(version, newest)
 
     def load(self) -> None:
         """Build the mirror when the service starts. If that fails it is logged, and the first search builds it."""
@@ -133,20 +133,20 @@ class Mirror:
     @property
     def is_built(self) -> bool:
         """Whether there is a mirror, so that a search does not have to build it first."""
-        return self._held is not None
+        return self._version is not None
 
-    def _is_enough(self, held: _Version, newest: Mapping[int, int], asked: float) -> bool:
-        """Whether ``held`` has all changes up to ``newest``, and neither its clock nor its writers need a refresh.
+    def _is_enough(self, version: _Version, newest: Mapping[int, int], asked: float) -> bool:
+        """Whether ``version`` has all changes up to ``newest``, and neither its clock nor its writers need a refresh.
 
         :param asked: when the database was asked for ``newest`` (``time.monotonic``).
         """
-        if newest == held.vector:
+        if newest == version.vector:
             self._behind_since = None
-            return asked - held.asked_clock < _CLOCK_PERIOD
-        if not held.covers(newest):
+            return asked - version.asked_clock < _CLOCK_PERIOD
+        if not version.covers(newest):
             self._behind_since = None
             return False
-        if held.removed(newest, asked):
+        if version.removed(newest, asked):
             return False
         if self._behind_since is None:
             self._behind_since = asked
@@ -163,18 +163,18 @@ class Mirror:
         :param outdated: the version that was not enough, None if there is none.
         """
         with self._lock:
-            held = self._held
-            if held is not None and held is not outdated and held.covers(newest):
-                return held.state
+            version = self._version
+            if version is not None and version is not outdated and version.covers(newest):
+                return version.state
             started = time.monotonic()
             with self._db.reader() as tx:
-                made, count = self._follow(tx, held) if held else (None, 0)
+                made, count = self._follow(tx, version) if version else (None, 0)
                 rebuilt = made is None
                 if made is None:
                     made = self._load(tx)
                 # Before the transaction ends, which may fail: what was read is right, and ``next`` has moved on
                 # already.
-                self._held = made
+                self._version = made
             self._behind_since = None
             self._db.metrics.mirror_checked()
             self._db.metrics.mirrored(made.state.providers, count, time.monotonic() - started, rebuilt)
@@ -202,49 +202,49 @@ class Mirror:
         moved = {writer: started - silent[writer] for writer in vector}
         return _Version(state, vector, Successor(state), moved, clock, started)
 
-    def _follow(self, tx: sa.Connection, held: _Version) -> tuple[_Version | None, int]:
-        """Bring ``held`` up to the state that ``tx`` sees.
+    def _follow(self, tx: sa.Connection, version: _Version) -> tuple[_Version | None, int]:
+        """Bring ``version`` up to the state that ``tx`` sees.
 
         :returns: that, or None if everything has to be read anew; and the number of providers that changed.
         """
         now = time.monotonic()
         vector = changes.newest(tx)
-        removed = held.removed(vector, now)
+        removed = version.removed(vector, now)
         if removed:
-            if (changes.clock(tx) - held.clock).total_seconds() > _SILENCE:
-                # They may have written after ``held`` was read, and then have been silent until they were deleted.
+            if (changes.clock(tx) - version.clock).total_seconds() > _SILENCE:
+                # They may have written after ``version`` was read, and then have been silent until they were deleted.
                 return None, 0
-            held = held.without(removed)
-        if vector != held.vector and held.covers(vector):
+            version = version.without(removed)
+        if vector != version.vector and version.covers(vector):
             # The mirror is ahead of the database, which is a node that lags, unless that lasts too long.
-            return (None if self._lags_too_long(now) else held), 0
-        if not held.is_covered_by(vector):
+            return (None if self._lags_too_long(now) else version), 0
+        if not version.is_covered_by(vector):
             return None, 0
-        return self._advanced(tx, held, vector, now)
+        return self._advanced(tx, version, vector, now)
 
     def _advanced(
-        self, tx: sa.Connection, held: _Version, vector: Mapping[int, int], now: float
+        self, tx: sa.Connection, version: _Version, vector: Mapping[int, int], now: float
     ) -> tuple[_Version | None, int]:
-        """Bring ``held`` up to ``vector``, which is newer, by reading what changed; returns what ``_follow`` does."""
+        """Bring ``version`` up to ``vector``, which is newer, by reading what changed; as ``_follow``."""
         try:
-            logged = changes.since(tx, held.vector, vector)
+            logged = changes.since(tx, version.vector, vector)
         except changes.Gap:
             return None, 0
         if What.REBUILD in logged.values():
             return None, 0
         found = self._read(tx, logged)
         try:
-            state = held.next(found)
+            state = version.next(found)
         except Exception:
             # A bug, or somebody wrote to the tables without the log. Without this searches would fail until a restart.
             LOG.exception('The mirror could not be brought forward, and is built anew.')
             return None, 0
         moved = {
-            writer: held.moved[writer] if held.vector.get(writer) == sequence else now
+            writer: version.moved[writer] if version.vector.get(writer) == sequence else now
             for writer, sequence in vector.items()
         }
-        made = dataclasses.replace(held, state=state, vector=vector, moved=moved)
-        if now - held.asked_clock >= _CLOCK_PERIOD:
+        made = dataclasses.replace(version, state=state, vector=vector, moved=moved)
+        if now - version.asked_clock >= _CLOCK_PERIOD:
             made = dataclasses.replace(made, clock=changes.clock(tx), asked_clock=now)
         return made, len(logged)
 

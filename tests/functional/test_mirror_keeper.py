@@ -300,9 +300,9 @@ def test_a_writer_that_was_removed_while_nobody_searched(
     grow_old(context.db, hours=20)
     mirror = Counting(context.db)
     mirror.current()
-    held = mirror._held
+    held = mirror._version
     assert held is not None
-    mirror._held = dataclasses.replace(held, clock=held.clock - dt.timedelta(hours=30))
+    mirror._version = dataclasses.replace(held, clock=held.clock - dt.timedelta(hours=30))
     rename(context, host, 'renamed')
     remove_writers(context.db)
     assert name_in(mirror.current(), host) == 'renamed'
@@ -310,13 +310,13 @@ def test_a_writer_that_was_removed_while_nobody_searched(
 
 
 def test_the_clock_is_looked_at_now_and_then(mirror: Counting, context: RequestContext) -> None:
-    held = mirror._held
+    held = mirror._version
     assert held is not None
-    mirror._held = dataclasses.replace(
+    mirror._version = dataclasses.replace(
         held, clock=held.clock - dt.timedelta(hours=2), asked_clock=held.asked_clock - 7200
     )
     assert mirror.current() is held.state
-    assert mirror._held.clock >= held.clock
+    assert mirror._version.clock >= held.clock
     assert (mirror.builds, mirror.steps) == (1, 1)
     mirror.current()
     assert mirror.steps == 1
@@ -452,7 +452,7 @@ def test_a_failure_at_the_end(
 def test_a_fault_of_ours_is_over_with_the_next_search(
     mirror: Counting, context: RequestContext, host: ResourceProvider, caplog: pytest.LogCaptureFixture
 ) -> None:
-    held = mirror._held
+    held = mirror._version
     assert held is not None
     held.next._root_of.clear()
     claim(context, host)

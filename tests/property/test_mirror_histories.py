@@ -88,7 +88,7 @@ def test_every_answer(applications: list[Any], seed: int) -> None:
     """What is kept ready of answers is dropped when it changes."""
     writing, searching, fresh = applications
     with searching.db.reader() as tx:
-        searching.mirror._held = Divided(searching.db)._load(tx)
+        searching.mirror._version = Divided(searching.db)._load(tx)
     choose = random.Random(seed)
     universe = Universe(seed)
     history = History(sender(writing), universe, seed)
@@ -96,7 +96,7 @@ def test_every_answer(applications: list[Any], seed: int) -> None:
     for _ in range(45):
         for _ in range(choose.randint(1, 4)):
             history.step()
-        fresh.mirror._held = None
+        fresh.mirror._version = None
         for path, version in SEARCHES:
             request = {'path': path.format(**vars(universe)), 'version': version}
             assert search(searching, **request) == search(fresh, **request), request

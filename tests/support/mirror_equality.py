@@ -42,11 +42,11 @@ def assert_consistent(block: Block) -> None:
 def compare(mirror: Mirror, db: Database) -> None:
     """Bring ``mirror`` forward without building it anew, and hold it against one built in the same snapshot."""
     with mirror._lock, db.reader() as tx:
-        held = mirror._held
+        held = mirror._version
         assert held is not None
         fresh = mirror._load(tx)
         followed, _ = mirror._follow(tx, held)
         assert followed is not None
         assert followed.vector == fresh.vector
-        mirror._held = followed
+        mirror._version = followed
     assert_same(followed.state, fresh.state)
