@@ -28,7 +28,8 @@ All locks are held until the transaction ends.
 Two kinds of request take fewer steps: DELETE, and a request whose only claim has empty ``allocations``. They delete the
 consumer and then its allocations, with DELETE ... RETURNING; MySQL, which has none, takes step 1 before. Then follow
 steps 5 (not for DELETE), 6 and 8. Allocation rows can be locked this early because whoever writes allocations of a
-consumer has locked the consumer before.
+consumer has locked the consumer before. As these requests only give back, step 6 does not refuse them; a wrong row
+count there means that they are tried again.
 
 How many statements go to the server in one round trip is up to ``db.together``; their order is as above.
 
