@@ -24,7 +24,7 @@ from tests.support.terminal import shown_by
 SHARED = 'a0000009-0000-4000-8000-000000000000'
 STORE = '00000009-0000-4000-8000-000000000000'
 
-#: A sharing provider with disk, which reaches the tree of ``damage.SOUND`` through its child.
+#: A sharing provider with disk, in an aggregate with the child of the tree of ``damage.SOUND``.
 SHARING = (
     f"""INSERT INTO placement_resource_providers (id, uuid, name, generation, root_provider_id)
     VALUES (9, '{STORE}', 'store', 4, 9)""",
@@ -41,7 +41,7 @@ SHARING = (
 
 @pytest.fixture
 def url(conf: cfg.ConfigOpts, db: Database, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> str:
-    """The URL of an empty database with the schema, which is also that of the commands run by the test."""
+    """The URL of an empty database with the schema; commands that the test runs use it."""
     found: str = conf.placement_database.connection
     monkeypatch.setenv('OS_PLACEMENT_CONFIG_DIR', str(tmp_path))
     monkeypatch.setenv('OS_PLACEMENT_DATABASE__CONNECTION', found)
@@ -131,8 +131,8 @@ def test_json(url: str, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize('allocations', [1, 5])
-def test_what_does_not_add_up_is_said(url: str, allocations: int, capsys: pytest.CaptureFixture[str]) -> None:
-    """Too little and too much; and the audit that is named finds it."""
+def test_wrong_usages_are_reported(url: str, allocations: int, capsys: pytest.CaptureFixture[str]) -> None:
+    """Usages that are too low and too high; the audit finds both."""
     damage.plant(url, *damage.SOUND, *SHARING)
     assert manage.main(['tree']) == 0
     assert capsys.readouterr().err == ''
@@ -236,7 +236,7 @@ def test_names_cannot_write_control_characters(url: str, db: Database, capsys: p
 
 
 def test_broken_trees_are_drawn_too(url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Every provider is there once, whatever is wrong with its parents or root."""
+    """Every provider is shown once, even if its parent or root is wrong."""
     for name in ('no root', 'parent gone', 'loop'):
         damage.plant(url, *damage.CLEAR, *damage.SOUND, *damage.ALL[name].statements)
         text = _printed(capsys)
@@ -279,7 +279,7 @@ def test_statements_do_not_depend_on_what_is_stored(url: str, db: Database, quer
 
 
 def test_in_a_pipe(url: str) -> None:
-    """The program itself: no colours, no line broken, and no trace when the reader goes away."""
+    """The program itself: no colours, no broken lines, and no traceback when the reader of the pipe ends."""
     damage.plant(url, *damage.SOUND)
     traits = ', '.join(f'CUSTOM_{"LONG" * 10}_{number}' for number in range(20))
     engine = sa.create_engine(url, poolclass=sa.NullPool)

@@ -105,7 +105,7 @@ def service(load_application: Callable[..., Any], database: sa.URL) -> Iterator[
     made.close()
 
 
-def test_no_id_comes_a_second_time(load_application: Callable[..., Any]) -> None:
+def test_no_id_is_given_twice(load_application: Callable[..., Any]) -> None:
     conf = placement_conf.load(environ={}, config_files=[], overrides={})
     db = load_application({}).db
     lasting_ids.check(RequestContext(conf=conf, db=db, roles=['admin'], user_id='admin', project_id='admin'))

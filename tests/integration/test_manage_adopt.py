@@ -70,7 +70,7 @@ def test_doubt_changes_nothing(theirs: sa.URL, run: Manage, capsys: pytest.Captu
 
 @pytest.mark.parametrize('setting', databases.parameters(SERVERS[0]), indirect=True)
 def test_failure_on_postgresql_changes_nothing(theirs: sa.URL, run: Manage) -> None:
-    """Even the last step takes all others with it."""
+    """A failure of the last step rolls back all others."""
     before = damage.contents(theirs)
     with pytest.raises(InterruptedError):
         _adopt(_Interrupting(after=1000, before_the_version=True))
@@ -244,7 +244,7 @@ def test_connections_of_others_refuse(
 
 
 @ON_EACH
-def test_going_back_and_coming_again(
+def test_leaving_and_adopting_again(
     theirs: sa.URL, run: Manage, other: ForeignService, capsys: pytest.CaptureFixture[str]
 ) -> None:
     adopted.check_going_back_and_coming_again(theirs, other, lambda arguments: run(*arguments), capsys)

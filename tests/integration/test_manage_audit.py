@@ -64,7 +64,7 @@ def test_repair_beside_a_running_service(database: sa.URL, run: Manage, tmp_path
     with servers.serving(url, tmp_path) as server, concurrent.futures.ThreadPoolExecutor(4) as pool:
         running = [pool.submit(_claims, server.url, client) for client in range(4)]
         while not all(one.done() for one in running):
-            # Never too little, which would let clients oversell.
+            # Never too low, since that would let clients oversell.
             damage.plant(database, 'UPDATE placement_inventories SET used = used + 4 WHERE id = 2')
             assert run('audit', '--repair') in (manage_audit.CLEAN, manage_audit.REPAIRED)
             held = damage.column(database, 'SELECT SUM(used) FROM placement_allocations WHERE resource_provider_id = 2')
