@@ -296,13 +296,13 @@ def other(url: str) -> Iterator[ForeignService]:
 
 
 @pytest.mark.parametrize('write', WRITES)
-def test_other_service_cannot_write(url: str, other: ForeignService, write: str) -> None:
+def test_another_service_cannot_write(url: str, other: ForeignService, write: str) -> None:
     adopted.check_it_writes(other, write)
     assert manage.main(['db', 'adopt', '--yes']) == manage_audit.CLEAN
     adopted.check_it_cannot_write(url, other, write)
 
 
-def test_other_service_writes_until_it_is_shut_out(url: str) -> None:
+def test_another_service_writes_until_it_is_shut_out(url: str) -> None:
     foreign.build(url)
     assert manage.main(['db', 'adopt']) == 0
     busy = Busy(url)
