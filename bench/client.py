@@ -36,7 +36,7 @@ class Request(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What came back. ``body`` is valid until the next question on that connection."""
+    """An answer. ``body`` is valid until the next question on that connection."""
 
     status: int
     body: memoryview

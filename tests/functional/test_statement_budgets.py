@@ -1,4 +1,4 @@
-"""The number of SQL statements of each request, and that none reads a whole table; both on every machine the same."""
+"""The number of SQL statements of each request, and that none reads a whole table. Neither depends on the machine."""
 
 from __future__ import annotations
 

@@ -30,8 +30,8 @@ _ALLOCATION = (
     " VALUES ({}, '{}', {}, {})"
 )
 
-#: A root with a child, both with VCPUs; a loner; a consumer with 2 VCPUs of the root; an aggregate around the root.
-#: Ids given here are not those that a sequence gives next.
+#: A root with a child, both with VCPUs; another root; a consumer with 2 VCPUs of the first; an aggregate of the first.
+#: Sequences of the database do not continue after the ids given here.
 SOUND = (
     _PROVIDER.format(1, ROOT, 'root', 1, 'NULL'),
     _PROVIDER.format(2, CHILD, 'child', 1, 1),
@@ -47,7 +47,7 @@ SOUND = (
 )
 
 
-#: What removes all of that, and whatever else there is of it.
+#: Statements that delete all rows of these tables.
 CLEAR = tuple(
     f'DELETE FROM {name}'
     for name in (
@@ -65,10 +65,10 @@ CLEAR = tuple(
 
 @dataclasses.dataclass(frozen=True)
 class Damage:
-    """What is done to a sound database, and what an audit says about it.
+    """The statements that damage a sound database, and the findings of an audit.
 
-    ``found`` is the subjects of the findings. ``after`` is a query and what it gives after a repair; None where a
-    person has to decide.
+    ``found`` has the subjects of the findings. ``after`` is a query and its result after a repair; None where a person
+    has to decide.
     """
 
     kind: str
@@ -210,14 +210,14 @@ def unguarded(url: str | sa.URL) -> Iterator[sa.Connection]:
 
 
 def plant(url: str | sa.URL, *statements: str) -> None:
-    """Run statements without any check of foreign keys."""
+    """Run statements without checks of foreign keys."""
     with unguarded(url) as connection:
         for statement in statements:
             connection.exec_driver_sql(statement)
 
 
 def column(url: str | sa.URL, query: str) -> list[Any]:
-    """The first column of what a query gives."""
+    """The first column of the result of a query."""
     with unguarded(url) as connection:
         return list(connection.exec_driver_sql(query).scalars())
 
