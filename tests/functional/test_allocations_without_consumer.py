@@ -37,7 +37,7 @@ def test_the_body_of_a_get_can_be_sent_back(app: Any) -> None:
     assert ask(app, 'GET', CONSUMER).json['consumer_generation'] == 1
 
 
-def test_it_can_be_cleared(app: Any) -> None:
+def test_the_consumer_can_be_cleared(app: Any) -> None:
     assert ask(app, 'PUT', CONSUMER, claim(0, 0)).status_int == 204
     assert ask(app, 'GET', CONSUMER).json == {'allocations': {}}
     assert ask(app, 'GET', f'/resource_providers/{PROVIDER}/usages').json['usages'] == {'VCPU': 0}

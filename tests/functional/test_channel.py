@@ -132,8 +132,8 @@ def test_a_request_that_ends_early_gets_400(services: Any) -> None:
         assert error_of(service.answer(connection)) == (400, 'The request ended before it was whole.')
 
 
-def test_a_refused_client_has_time_to_read_why(services: Any) -> None:
-    """Its time for the request is over when the clock is looked at before the loop has ended the answer."""
+def test_a_refused_client_has_time_to_read_the_answer(services: Any) -> None:
+    """Its time limit has passed when limits are checked before the loop has sent the whole answer."""
     service = services(client_timeout=SHORT)
     with service.connect(HALF) as connection:
         (connected,) = service.clients.channels
@@ -151,7 +151,7 @@ def test_a_refused_client_has_time_to_read_why(services: Any) -> None:
         assert error_of(service.answer(connection))[0] == 408
 
 
-def test_what_comes_after_a_refusal_is_thrown_away(services: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bytes_after_a_refused_request_are_discarded(services: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Closing the connection at once would reset it, and the client would not read the answer."""
     monkeypatch.setattr(channel, '_DRAIN', LONG)
     service = services(client_timeout=SHORT)

@@ -203,7 +203,7 @@ UPDATES: dict[str, tuple[str, str, dict[str, Any], list[sa.Table]]] = {
 
 
 @pytest.mark.parametrize('update', UPDATES)
-def test_what_a_write_updates(service: Service, db: Database, update: str) -> None:
+def test_times_that_a_write_updates(service: Service, db: Database, update: str) -> None:
     """All rows are old. Rows of the other host keep their times, and a new row has no time of an update."""
     method, below, body, updated = UPDATES[update]
     for table in (PROVIDERS, INVENTORIES):

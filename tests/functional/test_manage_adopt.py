@@ -316,7 +316,7 @@ def test_another_service_writes_until_it_is_shut_out(url: str) -> None:
 
 
 def test_leaving_and_adopting_again(url: str, other: ForeignService, capsys: pytest.CaptureFixture[str]) -> None:
-    adopted.check_going_back_and_coming_again(url, other, manage.main, capsys)
+    adopted.check_leaving_and_adopting_again(url, other, manage.main, capsys)
 
 
 def test_db_leave_needs_a_database_of_this_service(url: str, capsys: pytest.CaptureFixture[str]) -> None:

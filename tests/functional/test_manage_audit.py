@@ -86,7 +86,7 @@ def test_repairs_do_not_change_the_times_of_rows(url: str) -> None:
     assert damage.column(url, 'SELECT updated_at FROM placement_inventories') == [None, None]
 
 
-def test_usage_is_repaired_after_what_changes_it(url: str) -> None:
+def test_usages_are_repaired_after_repairs_that_change_them(url: str) -> None:
     """The allocation on a missing provider is deleted, and the next repair no longer counts it."""
     damage.plant(url, *damage.ALL['provider gone'].statements, *damage.ALL['usage too high'].statements)
     damage.plant(url, *damage.ALL['parent gone'].statements, *damage.ALL['idle consumer'].statements)

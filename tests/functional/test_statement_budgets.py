@@ -371,7 +371,7 @@ def test_a_move_costs_eight(app: Any, context: RequestContext, some: list[Resour
         assert ask(app, 'POST', '/allocations', body).status_code == 204
 
 
-def test_consumers_that_change_while_others_go_cost_nine(
+def test_changing_consumers_beside_cleared_ones_costs_nine(
     app: Any, some: list[ResourceProvider], queries: Counter
 ) -> None:
     """They are locked first, because otherwise two statements would lock them."""

@@ -207,7 +207,7 @@ def test_class_renamed_while_it_is_claimed(service: Service, name: str, provider
     assert service.call('GET', f'{path}/usages').json['usages'] == {other: 6}
 
 
-def test_two_rename_one_class(service: Service, name: str) -> None:
+def test_two_renames_of_one_class(service: Service, name: str) -> None:
     """The second rename finds no class of the old name and does not change the row."""
     with service.lock('placement_resource_classes', 'name', name):
         renamers = [

@@ -158,7 +158,7 @@ class TestUnknown:
         history = Story().put('c', 3, None, None).ends({'p': 0}, {'c': (1, taken(3))})
         only(history, 'provider p: generation is 0, the accepted writes make it 1')
 
-    def test_late_effect(self) -> None:
+    def test_unknown_write_takes_effect_late(self) -> None:
         story = Story().put('c', 3, None, None).then(ConsumerRead('c'), 200, {'allocations': {}})
         assert check.violations(story.ends({'p': 1}, {'c': (1, taken(3))})) == []
 
@@ -167,7 +167,7 @@ class TestUnknown:
         history = Story().then(write, None).ends({'p': 1}, {'a': (1, taken(1)), 'b': (0, {})})
         only(history, 'a POST took effect for consumer a but not for b')
 
-    def test_post_settled_by_another_consumer(self) -> None:
+    def test_unknown_post_is_decided_by_another_consumer(self) -> None:
         """The answers about c leave open which of its writes took effect; those about d show that it was the POST."""
         write = ClaimWrite({'c': Claim(taken(2), UNCHECKED), 'd': Claim(taken(1), None)})
         story = Story().then(write, None).put('c', 2, UNCHECKED, None)

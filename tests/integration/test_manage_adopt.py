@@ -247,7 +247,7 @@ def test_connections_of_another_service_stop_the_adoption(
 def test_leaving_and_adopting_again(
     theirs: sa.URL, run: Manage, other: ForeignService, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    adopted.check_going_back_and_coming_again(theirs, other, lambda arguments: run(*arguments), capsys)
+    adopted.check_leaving_and_adopting_again(theirs, other, lambda arguments: run(*arguments), capsys)
 
 
 @pytest.mark.parametrize('setting', databases.parameters(SERVERS[1]), indirect=True)

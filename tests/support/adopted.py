@@ -224,7 +224,7 @@ def fill(app: Any) -> None:
     assert found[foreign.OTHER]['resources']['VCPU']['used'] == 8
 
 
-def check_going_back_and_coming_again(
+def check_leaving_and_adopting_again(
     url: str | sa.URL, other: ForeignService, run: Callable[[list[str]], int], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Twice, while a service of ours runs."""

@@ -34,7 +34,7 @@ AT_THE_END = -2
 
 
 class UndecidedError(Exception):
-    """There were too many possible orders to look at all of them."""
+    """There were too many possible orders to check all of them."""
 
 
 class Kind(enum.Enum):
@@ -65,7 +65,7 @@ class Step:
 
     @property
     def changes_nothing(self) -> bool:
-        """Whether the step only says what the state is, whenever it happens."""
+        """Whether the step only tells the state, at the time when it happens."""
         return self.kind in (Kind.MISS, Kind.STALE, Kind.READ)
 
 

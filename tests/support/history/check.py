@@ -7,15 +7,15 @@ What is verified, and how strictly:
   consumer generations count the accepted writes.
 * A POST of unknown outcome took effect for all its consumers or for none, and no reading of a provider shows
   one consumer after a POST and another before it.
-* Each provider's generation moved by exactly the number of accepted writes that have to move it
-  (api-ref/rules.md#generations), give or take writes whose outcome nothing reveals; writes that named a generation
+* Each provider's generation grew by exactly the number of accepted writes that have to increment it
+  (api-ref/rules.md#generations), plus at most the writes of unknown outcome; writes that named a generation
   got the next one.
-* Capacity: at each moment the amounts that were *surely* held (answered, and not yet asked to go) fit a capacity
-  that can have been in force when the last of them was taken. When one of them was part of a write that took
-  no more than it gave, which over-committed inventory allows, then the largest capacity until that moment counts.
+* Capacity: at each moment the amounts that were *surely* held (answered, and no deletion sent yet) fit a capacity
+  that can have been in force when the last of them was allocated. When one of them was part of a write that took
+  no more than it released, which is allowed on over-committed inventory, the largest capacity until then is used.
   So an oversold inventory is found whenever the claims that oversold it were all held at one moment.
-  Where the answers leave several orders of a consumer's writes open (writes that check no generation, at the same
-  time), a set counts as surely held only until the first write that may have replaced it began.
+  Where the answers allow several orders of a consumer's writes (concurrent writes without generation), a set
+  counts as surely held only until the first write began that may have replaced it.
 * No claim was refused for lack of capacity that would have fitted even if everything was held that possibly was.
 * At the end: allocations by provider are those by consumer, usages are their sums, and each inventory is the one
   that was accepted last.
