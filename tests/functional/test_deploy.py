@@ -51,7 +51,7 @@ def _ask(
 
 
 LATEST = {'OpenStack_API_Version': 'placement latest'}
-BAD_VERSION = {'OpenStack_API_Version': 'placement pony'}
+BAD_VERSION = {'OpenStack_API_Version': 'placement five'}
 
 
 # The order of the stages --------------------------------------------------------------------------------------

@@ -88,14 +88,14 @@ def test_repairs_do_not_change_the_times_of_rows(url: str) -> None:
 
 def test_usages_are_repaired_after_repairs_that_change_them(url: str) -> None:
     """The allocation on a missing provider is deleted, and the next repair no longer counts it."""
-    damage.plant(url, *damage.ALL['provider gone'].statements, *damage.ALL['usage too high'].statements)
-    damage.plant(url, *damage.ALL['parent gone'].statements, *damage.ALL['idle consumer'].statements)
+    damage.plant(url, *damage.ALL['missing provider'].statements, *damage.ALL['usage too high'].statements)
+    damage.plant(url, *damage.ALL['missing parent'].statements, *damage.ALL['idle consumer'].statements)
     assert manage.main(['audit', '--repair']) == manage_audit.REPAIRED
     assert manage.main(['audit']) == manage_audit.CLEAN
 
 
 def test_text(url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    damage.plant(url, *damage.ALL['usage too high'].statements, *damage.ALL['inventory gone'].statements)
+    damage.plant(url, *damage.ALL['usage too high'].statements, *damage.ALL['missing inventory'].statements)
     for options, verdict in (
         ([], 'to be repaired with --repair'),
         (['--repair', '--dry-run'], 'would be repaired'),
@@ -104,7 +104,7 @@ def test_text(url: str, capsys: pytest.CaptureFixture[str]) -> None:
         assert manage.main(['audit', *options]) == manage_audit.FOUND
         assert capsys.readouterr().out == (
             'allocation_without_inventory\n'
-            f'  resource_provider {damage.LONER}, resource_class DISK_GB, consumer {damage.HOLDER}\n'
+            f'  resource_provider {damage.FLAT}, resource_class DISK_GB, consumer {damage.HOLDER}\n'
             '    allocation of 5, but the provider has no inventory of it: add one or delete the allocation'
             ' (to be decided by a person)\n'
             'wrong_usage\n'

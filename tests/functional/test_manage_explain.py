@@ -171,7 +171,7 @@ def test_a_terminal_of_80_columns_cuts_no_uuid() -> None:
         ('resources=VCPU:1&required=CUSTOM_NOTHING', 'No such trait(s): CUSTOM_NOTHING.'),
         ('resources=VCPU', 'Badly formed resources parameter'),
         ('limit=5', 'At least one request group'),
-        ('banana=1', 'banana is no parameter of GET /allocation_candidates.'),
+        ('unknown=1', 'unknown is no parameter of GET /allocation_candidates.'),
         ('VCPU:4', 'There is no query for candidates in this text.'),
         ('resources=VCPU:1&in_tree=x', 'in_tree needs 1.31, this service speaks 1.29.'),
     ],

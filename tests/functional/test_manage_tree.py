@@ -56,7 +56,7 @@ def _printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 def test_drawing(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     damage.plant(url, *damage.SOUND, *SHARING)
     assert _printed(capsys) == (
-        f'loner {damage.LONER} generation 0\n'
+        f'flat {damage.FLAT} generation 0\n'
         f'root {damage.ROOT} generation 0\n'
         '├── VCPU █████░░░░░░░░░░░░░░░ 2 of 8 used (total 8, ratio 1)\n'
         f'├── aggregates: {damage.AGGREGATE}\n'
@@ -78,7 +78,7 @@ def test_one_tree_by_any_of_its_providers(url: str, identifier: str, capsys: pyt
     assert next(line.split()[0] for line in text.splitlines() if 'generation' in line) == 'root'
     assert f'child {damage.CHILD}' in text
     assert f'shared by store {STORE}' in text
-    assert 'loner' not in text
+    assert 'flat' not in text
 
 
 def test_json(url: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -169,7 +169,7 @@ def test_wrong_usages_are_reported(url: str, allocations: int, capsys: pytest.Ca
 def test_trees_are_chosen(url: str, options: list[str], roots: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """Each condition is met by any provider of a tree, and the whole tree is shown."""
     damage.plant(url, *damage.SOUND, *SHARING)
-    names = {damage.ROOT: 'root', STORE: 'store', damage.LONER: 'loner'}
+    names = {damage.ROOT: 'root', STORE: 'store', damage.FLAT: 'flat'}
     trees = json.loads(_printed(capsys, *options, '--format', 'json'))['trees']
     assert [names[tree['root']] for tree in trees] == roots
     assert [len(tree['providers']) for tree in trees if tree['root'] == damage.ROOT] == [2] * roots.count('root')
@@ -191,7 +191,7 @@ def test_summary(url: str, capsys: pytest.CaptureFixture[str]) -> None:
             'classes': [{'resource_class': 'VCPU', 'inventories': 2, 'capacity': 12, 'used': 2, 'full': 0}],
         }
     }
-    assert _printed(capsys, '--summary', '--name', 'loner') == 'Trees: 1, resource providers: 1\n'
+    assert _printed(capsys, '--summary', '--name', 'flat') == 'Trees: 1, resource providers: 1\n'
 
 
 def test_a_pager_on_a_terminal_only(url: str, tmp_path: pathlib.Path) -> None:
@@ -237,11 +237,11 @@ def test_names_cannot_write_control_characters(url: str, db: Database, capsys: p
 
 def test_broken_trees_are_drawn_too(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Every provider is shown once, even if its parent or root is wrong."""
-    for name in ('no root', 'parent gone', 'loop'):
+    for name in ('no root', 'missing parent', 'loop'):
         damage.plant(url, *damage.CLEAR, *damage.SOUND, *damage.ALL[name].statements)
         text = _printed(capsys)
         assert sorted(line.split()[-3] for line in text.splitlines() if 'generation' in line) == sorted(
-            (damage.ROOT, damage.CHILD, damage.LONER)
+            (damage.ROOT, damage.CHILD, damage.FLAT)
         )
         assert f'root {damage.ROOT}' in _printed(capsys, 'root')
 

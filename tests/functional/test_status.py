@@ -61,15 +61,15 @@ def test_table(sound: str, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_missing_consumer_is_a_warning(sound: str, capsys: pytest.CaptureFixture[str]) -> None:
-    damage.plant(sound, *damage.ALL['consumer gone'].statements)
+    damage.plant(sound, *damage.ALL['missing consumer'].statements)
     result, details = _results(capsys, 1)['Consumers']
     assert result == 1
-    assert f'consumer {damage.STRANGER}: ' in details
+    assert f'consumer {damage.LOST_CONSUMER}: ' in details
     assert 'placement-manage audit' in details
 
 
 def test_broken_trees_are_a_failure(sound: str, capsys: pytest.CaptureFixture[str]) -> None:
-    damage.plant(sound, *damage.ALL['no root'].statements, *damage.ALL['consumer gone'].statements)
+    damage.plant(sound, *damage.ALL['no root'].statements, *damage.ALL['missing consumer'].statements)
     results = _results(capsys, 2)
     assert results['Provider trees'][0] == 2
     assert f'resource_provider {damage.ROOT} and 2 more' in results['Provider trees'][1]

@@ -299,7 +299,7 @@ def test_no_more_candidates_are_pulled_than_a_small_multiple_of_the_limit() -> N
 def test_reasons_are_counted_on_request() -> None:
     world = [
         rp('full', VCPU={'total': 4, 'used': 4}),
-        rp('picky', VCPU={'total': 4, 'min_unit': 2}),
+        rp('minimum', VCPU={'total': 4, 'min_unit': 2}),
         rp('small', VCPU={'total': 4, 'max_unit': 1, 'min_unit': 1, 'step_size': 1}),
         rp('bare'),
     ]
