@@ -53,8 +53,8 @@ class Universe:
 class History:
     """One client that writes at random; ``step`` makes one request, with those that have to precede it.
 
-    ``answers`` counts the requests by (kind, whether accepted); ``errors`` has those that failed with a server error,
-    with the status.
+    ``answers`` counts the requests by (kind, whether accepted); ``errors`` has those that failed with a server
+    error, with the status.
     """
 
     def __init__(self, send: Send, universe: Universe, seed: object) -> None:
