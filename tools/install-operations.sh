@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Install what the tests in tests/integration/operations need besides Python: nginx, Apache, openssl, Prometheus,
 # buildah, mmdebstrap, the C compiler for uWSGI.
-# Debian and its kin. Does nothing where all of it is there. No service is started. Exit code 0 when all of it is there.
+# For Debian and its derivatives. Does nothing where all of it is installed. No service is started. Exit code 0 when all
+# of it is installed.
 set -euo pipefail
 
-# missing: the packages whose program or module is not there.
+# missing: the packages whose program or module is not installed.
 missing() {
     local pair
     for pair in nginx:nginx apache2:apache2 openssl:openssl gcc:gcc systemd-analyze:systemd \
@@ -27,7 +28,7 @@ sudo=()
 if [ "$(id -u)" -ne 0 ]; then
     sudo=(sudo)
 fi
-# Debian starts nginx and Apache when they are installed, on port 80; here only the tests start it.
+# Debian starts nginx and Apache at installation, on port 80. Here only the tests start them.
 policy=/usr/sbin/policy-rc.d
 if [ ! -e "$policy" ]; then
     printf '#!/bin/sh\nexit 101\n' | "${sudo[@]}" tee "$policy" >/dev/null

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Install what the tests in tests/integration/page need besides Python: Chromium, and a font for it to write with.
-# Debian and its kin. Does nothing where both are there. Exit code 0 when they are.
+# Install what the tests in tests/integration/page need besides Python: Chromium and a font.
+# For Debian and its derivatives. Does nothing where both are installed. Exit code 0 when they are.
 set -euo pipefail
 
-# missing: the packages that are not there.
+# missing: the packages that are not installed.
 missing() {
     command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || echo chromium
     fc-list 2>/dev/null | grep -q . || echo fonts-dejavu-core fontconfig

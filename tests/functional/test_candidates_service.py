@@ -1,4 +1,4 @@
-"""GET /allocation_candidates as a service: forms and headers, failures, settings, what is logged, and what it costs."""
+"""GET /allocation_candidates: forms of the answer, headers, refusals, settings, the log, and the cost."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_list_form(app: Any, minor: int) -> None:
     }
 
 
-def test_object_form_and_what_later_versions_add(app: Any) -> None:
+def test_object_form_and_members_of_later_microversions(app: Any) -> None:
     stored = Stored(app, WORLDS['X1'])
     summaries = {}
     for minor in (12, 17, 27, 29):
@@ -71,7 +71,7 @@ def test_object_form_and_what_later_versions_add(app: Any) -> None:
     assert summaries[29] == {**summaries[27], 'parent_provider_uuid': None, 'root_provider_uuid': HOST1}
 
 
-def test_headers_and_windows(app: Any) -> None:
+def test_headers_and_microversions(app: Any) -> None:
     stored = Stored(app, WORLDS['X1'])
     assert stored.ask(f'/allocation_candidates?{FOUR}', 9).status_code == 404
     assert 'last-modified' not in stored.ask(f'/allocation_candidates?{FOUR}', 14).headers
@@ -107,12 +107,12 @@ def test_refusals(app: Any, query: str, phrases: list[str]) -> None:
 
 
 @pytest.mark.parametrize('amount', ['2147483648', '9' * 19, '9' * 400, '9' * 30000])
-def test_amounts_of_any_size_find_nothing(app: Any, amount: str) -> None:
+def test_amounts_larger_than_any_inventory_find_nothing(app: Any, amount: str) -> None:
     answer = Stored(app, WORLDS['X1']).candidates(f'resources=VCPU:{amount}')
     assert answer == {'allocation_requests': [], 'provider_summaries': {}}
 
 
-def test_amounts_that_come_from_elsewhere_never_reach_sql(app: Any, context: RequestContext) -> None:
+def test_huge_amounts_never_reach_sql(app: Any, context: RequestContext) -> None:
     Stored(app, WORLDS['X1'])
     request = CandidateRequest((RequestGroup('', False, {'VCPU': 10**30}),))
     assert AllocationCandidates.get_by_request(context, request).candidates == []
@@ -124,7 +124,7 @@ def test_capacity_beyond_64_bits(app: Any) -> None:
     assert summary['resources']['VCPU']['capacity'] == int(2147483647 * 1e30)
 
 
-def test_as_many_groups_and_classes_as_the_settings_allow(app: Any) -> None:
+def test_a_query_with_256_groups_and_queries_with_1500_classes(app: Any) -> None:
     names = [f'CUSTOM_C{number}' for number in range(1500)]
     inventory = {name: record(5) for name in names} | {'VCPU': record(1000)}
     stored = Stored(app, [RP('host', inventory=inventory)])
@@ -137,7 +137,7 @@ def test_as_many_groups_and_classes_as_the_settings_allow(app: Any) -> None:
         assert one['allocations'][uuid_of('host')]['resources'] == dict.fromkeys(names, 1)
 
 
-def test_lists_as_long_as_the_settings_allow(app: Any) -> None:
+def test_queries_with_hundreds_of_traits_and_aggregates(app: Any) -> None:
     classes, traits = [f'CUSTOM_C{n}' for n in range(40)], [f'CUSTOM_T{n}' for n in range(1500)]
     aggregates = [f'a{n}' for n in range(600)]
     world = [
@@ -153,7 +153,7 @@ def test_lists_as_long_as_the_settings_allow(app: Any) -> None:
             assert len(stored.candidates(query, minor)['allocation_requests']) == 1
 
 
-def test_more_aggregates_than_a_statement_should_list(app: Any) -> None:
+def test_sharing_providers_in_hundreds_of_aggregates(app: Any) -> None:
     shared = [
         rp(f'disk{n}', aggregates=f'a{n} a{n + 1}', shares=True, DISK_GB=10, IPV4_ADDRESS=10) for n in range(0, 300, 2)
     ]
@@ -162,7 +162,7 @@ def test_more_aggregates_than_a_statement_should_list(app: Any) -> None:
     assert len(stored.candidates('resources=DISK_GB:1,IPV4_ADDRESS:1')['allocation_requests']) == 150
 
 
-def test_most_candidates_is_a_setting_and_reaching_it_is_logged_once(
+def test_the_bound_on_candidates_is_a_setting_and_is_logged_once(
     app: Any, conf: cfg.ConfigOpts, caplog: pytest.LogCaptureFixture
 ) -> None:
     stored = Stored(app, flat(10))
@@ -180,7 +180,7 @@ def test_most_candidates_is_a_setting_and_reaching_it_is_logged_once(
     assert not _logged(caplog, 'max_allocation_candidates')
 
 
-def test_most_that_an_answer_holds_is_a_setting_and_reaching_it_is_logged_once(
+def test_the_bound_on_the_size_of_an_answer_is_a_setting_and_is_logged_once(
     app: Any, conf: cfg.ConfigOpts, caplog: pytest.LogCaptureFixture
 ) -> None:
     stored = Stored(app, flat(600))
@@ -196,7 +196,7 @@ def test_most_that_an_answer_holds_is_a_setting_and_reaching_it_is_logged_once(
         assert not _logged(caplog, 'Stopped at')
 
 
-def test_a_search_that_is_given_up_on_is_logged_once_with_a_shortened_query(
+def test_a_search_that_exceeds_its_steps_is_logged_once_with_a_shortened_query(
     app: Any, conf: cfg.ConfigOpts, caplog: pytest.LogCaptureFixture
 ) -> None:
     world, query = hard.packing(0, classes=3)
@@ -215,7 +215,7 @@ def test_a_search_that_is_given_up_on_is_logged_once_with_a_shortened_query(
     assert len(_logged(caplog, 'Stopped at [placement] max_search_steps = 3000 for')) == 1
 
 
-def test_a_full_answer_is_not_said_to_be_cut_short(
+def test_a_complete_answer_is_not_logged_as_incomplete(
     app: Any, conf: cfg.ConfigOpts, caplog: pytest.LogCaptureFixture
 ) -> None:
     world, query = hard.clouds(lambda _seed: hard.packing(0, classes=3), 4, easy=[3])
@@ -237,14 +237,14 @@ def test_random_order_and_random_samples(app: Any, conf: cfg.ConfigOpts) -> None
     assert len(set(samples)) > 1
 
 
-# Why there is nothing ---------------------------------------------------------------------------------------
+# Searches without result in the log -------------------------------------------------------------------------
 
 
 def _logged(caplog: pytest.LogCaptureFixture, word: str) -> list[str]:
     return [record.getMessage() for record in caplog.records if word in record.getMessage()]
 
 
-def test_empty_answer_is_explained_in_one_line(app: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_empty_answer_is_explained_in_one_line_of_the_log(app: Any, caplog: pytest.LogCaptureFixture) -> None:
     stored = Stored(app, WORLDS['X1'])
     caplog.set_level(logging.INFO)
     stored.candidates('resources=VCPU:5,MEMORY_MB:5000')
@@ -256,7 +256,7 @@ def test_empty_answer_is_explained_in_one_line(app: Any, caplog: pytest.LogCaptu
     assert not _logged(caplog, 'No allocation candidates')
 
 
-def test_groups_that_do_not_go_together_are_explained_with_a_tree(app: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_groups_that_do_not_fit_together_are_explained_with_a_tree(app: Any, caplog: pytest.LogCaptureFixture) -> None:
     stored = Stored(app, WORLDS['X5'])
     caplog.set_level(logging.INFO)
     stored.candidates('resources1=VCPU:1&resources2=MEMORY_MB:512&group_policy=isolate')
@@ -264,7 +264,7 @@ def test_groups_that_do_not_go_together_are_explained_with_a_tree(app: Any, capl
     assert 'not together in 2 trees: the tree has too few providers for isolated groups (' in line
 
 
-def test_the_same_empty_search_is_explained_once_in_a_while(
+def test_the_same_empty_search_is_explained_once_per_interval(
     app: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stored = Stored(app, WORLDS['X1'])
@@ -289,7 +289,7 @@ def test_queries_of_empty_searches_are_forgotten(monkeypatch: pytest.MonkeyPatch
     assert [searches.unsaid(query) for query in ('a', 'b', 'c', 'b', 'a')] == [0, 0, 0, None, 0]
 
 
-def test_lines_of_the_log_are_what_explain_takes(app: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_explain_command_accepts_lines_of_the_log(app: Any, caplog: pytest.LogCaptureFixture) -> None:
     stored = Stored(app, WORLDS['X1'])
     caplog.set_level(logging.INFO)
     stored.candidates('resources=VCPU:100&member_of=in:x,y&limit=5')
@@ -322,7 +322,7 @@ def test_the_log_does_not_grow_with_the_providers(
         monkeypatch.setattr(empty_searches, 'PERIOD', 0)
         caplog.clear()
         stored.candidates(asked)
-        # Numbers in a line may get longer, lines may not get more.
+        # With more providers the numbers in a line have more digits, but the lines are as many.
         lengths.append(len(caplog.records))
     assert lengths[0] == lengths[1] <= 2
 
@@ -331,7 +331,7 @@ def _explained(context: RequestContext, *groups: RequestGroup, policy: str | Non
     return explain(context.mirror.current(), CandidateRequest(groups, policy), Options())
 
 
-def test_stages_count_what_each_rule_leaves(app: Any, context: RequestContext) -> None:
+def test_an_explanation_counts_the_providers_that_each_rule_leaves(app: Any, context: RequestContext) -> None:
     Stored(app, WORLDS['X1'])
     group = RequestGroup(
         '1', True, {'VCPU': 4, 'MEMORY_MB': 1000}, frozenset({AVX2}), frozenset({'CUSTOM_GREEN'}), (frozenset({'x'}),)
@@ -353,7 +353,7 @@ def test_stages_count_what_each_rule_leaves(app: Any, context: RequestContext) -
     assert list(map(str, told.blamed)) == ['forbidden1 CUSTOM_GREEN', 'member_of1 x']
 
 
-def test_groups_that_do_not_go_together(app: Any, context: RequestContext) -> None:
+def test_groups_that_do_not_fit_together(app: Any, context: RequestContext) -> None:
     Stored(app, WORLDS['X5'])
     groups = (RequestGroup('1', True, {'VCPU': 1}), RequestGroup('2', True, {'MEMORY_MB': 512}))
     told = _explained(context, *groups, policy='isolate')
@@ -364,7 +364,7 @@ def test_groups_that_do_not_go_together(app: Any, context: RequestContext) -> No
     assert _explained(context, *groups, policy='none').candidates == 2
 
 
-def test_what_trees_below_1_29_lack(app: Any, context: RequestContext) -> None:
+def test_below_1_29_the_explanation_names_the_rule_about_trees(app: Any, context: RequestContext) -> None:
     Stored(app, WORLDS['X4'])
     request = CandidateRequest((RequestGroup('', False, {'VCPU': 4, 'MEMORY_MB': 1024}),), nested_aware=False)
     told = explain(context.mirror.current(), request, Options())
@@ -401,7 +401,7 @@ def test_sharing_providers_and_collective_traits(app: Any, context: RequestConte
     assert told.candidates == 2
 
 
-# Why, in words ------------------------------------------------------------------------------------------------
+# The explanation as a sentence ------------------------------------------------------------------------------
 
 
 def _asked(context: RequestContext, query: str, minor: int = 29) -> Explanation:
@@ -409,7 +409,7 @@ def _asked(context: RequestContext, query: str, minor: int = 29) -> Explanation:
     return explain(context.mirror.current(), request, Options())
 
 
-def test_a_unit_that_no_host_hands_out(app: Any, context: RequestContext) -> None:
+def test_an_amount_that_breaks_the_units_of_every_host(app: Any, context: RequestContext) -> None:
     hosts = [rp(f'host{n}', VCPU={'total': 64, 'max_unit': 32, 'used': n % 30}) for n in range(96)]
     Stored(app, [*hosts, rp('large', VCPU={'total': 256, 'max_unit': 256, 'used': 100})])
     told = _asked(context, 'resources=VCPU:200')
@@ -420,7 +420,7 @@ def test_a_unit_that_no_host_hands_out(app: Any, context: RequestContext) -> Non
     assert [one.name for one in told.nearest] == ['large']
 
 
-def test_an_amount_and_a_trait_that_nobody_has(app: Any, context: RequestContext) -> None:
+def test_an_amount_and_a_trait_that_no_provider_has(app: Any, context: RequestContext) -> None:
     Stored(app, [rp('host', VCPU={'total': 8, 'max_unit': 4})])
     assert _asked(context, f'resources1=VCPU:6&required1={AVX2}').sentence == (
         f'No provider has the trait {AVX2}; and no provider has room for VCPU:6: max_unit is 4, asked 6: 1 provider.'
@@ -428,12 +428,12 @@ def test_an_amount_and_a_trait_that_nobody_has(app: Any, context: RequestContext
     assert _asked(context, f'resources1=VCPU:4&required1={AVX2}').sentence == f'No provider has the trait {AVX2}.'
 
 
-def test_a_class_that_nobody_has(app: Any, context: RequestContext) -> None:
+def test_a_class_that_no_provider_has(app: Any, context: RequestContext) -> None:
     Stored(app, [rp('host', VCPU=8)])
     assert _asked(context, 'resources=VCPU:1,VGPU:1').sentence == 'No provider has inventory of VGPU.'
 
 
-def test_a_disk_that_is_not_shared_and_one_that_reaches_nobody(app: Any, context: RequestContext) -> None:
+def test_a_disk_that_is_not_shared_and_one_in_no_aggregate(app: Any, context: RequestContext) -> None:
     hosts = [rp(f'host{n}', aggregates='rack', traits=[AVX2][: n < 2], VCPU=8) for n in range(5)]
     plain = rp('plain', aggregates='rack', DISK_GB=1000)
     far = rp('far', aggregates='elsewhere', shares=True, DISK_GB=1000)
@@ -468,7 +468,7 @@ def test_only_hosts_with_the_trait_are_named(app: Any, context: RequestContext) 
     assert told.sentence.endswith('full now (0 left at most, asked 2): 1 provider.')
 
 
-def test_a_search_that_is_given_up_on_claims_nothing(app: Any, context: RequestContext) -> None:
+def test_an_explanation_of_a_search_that_exceeds_its_steps_says_so(app: Any, context: RequestContext) -> None:
     world, query = hard.packing(0, classes=3)
     Stored(app, world)
     request = candidate_query.parse(query_string(query), (1, 29), context.conf)
@@ -485,7 +485,7 @@ def test_nothing_is_stored(app: Any, context: RequestContext) -> None:
     assert _asked(context, 'resources=VCPU:1').sentence == 'No resource providers are stored.'
 
 
-# What it costs ----------------------------------------------------------------------------------------------
+# Cost -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -499,7 +499,7 @@ def test_nothing_is_stored(app: Any, context: RequestContext) -> None:
         (flat, 'resources=VCPU:9'),
     ],
 )
-def test_a_search_asks_the_database_once_whether_anything_changed(
+def test_a_search_with_nothing_changed_is_one_statement(
     app: Any, queries: Counter, caplog: pytest.LogCaptureFixture, world: Any, query: str
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -509,7 +509,7 @@ def test_a_search_asks_the_database_once_whether_anything_changed(
         stored.candidates(query)
 
 
-def test_memory_of_a_symmetric_case_follows_the_limit(app: Any) -> None:
+def test_memory_for_a_symmetric_tree_is_bounded_by_the_limit(app: Any) -> None:
     world = [
         one
         for tree in ('east', 'west')
@@ -527,7 +527,7 @@ def test_memory_of_a_symmetric_case_follows_the_limit(app: Any) -> None:
     assert peak < 50_000_000
 
 
-def test_consumers_of_a_lease_use_it_up(app: Any) -> None:
+def test_claims_use_up_a_lease(app: Any) -> None:
     """Example X9, with claims."""
     stored = Stored(app, WORLDS['X9'])
     query = 'resources=VCPU:2,MEMORY_MB:1024,CUSTOM_LEASE_7F:1'

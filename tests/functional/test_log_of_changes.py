@@ -1,4 +1,4 @@
-"""The log of changes: what each write says, how it is asked for, and what happens to the numbers of writers."""
+"""The log of changes: what each write notes, how the log is read, and the numbers of writers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def app(conf: cfg.ConfigOpts) -> Iterator[deploy.Application]:
 
 @pytest.fixture
 def logged(db: Database) -> Logged:
-    """What was logged since the last time this was asked."""
+    """What was logged since the last call."""
 
     def ask() -> dict[int, What]:
         with db.reader() as tx:
@@ -56,7 +56,7 @@ def host(context: RequestContext, name: str, parent: str | None = None) -> Resou
 
 
 def claim(context: RequestContext, consumer: str, **amounts: int) -> None:
-    """Let a consumer hold so many VCPUs of each provider, named by uuid with underscores."""
+    """Claim so many VCPUs of each provider for a consumer; the names of arguments are uuids with underscores."""
     wanted = {name.replace('_', '-')[1:]: {'VCPU': amount} for name, amount in amounts.items()}
     AllocationList.replace_all(context, [ConsumerClaim(consumer, 'project', 'user', wanted)])
 
@@ -65,7 +65,7 @@ def key(provider: ResourceProvider) -> str:
     return 'p' + provider.uuid.replace('-', '_')
 
 
-def test_providers_and_what_hangs_on_them(context: RequestContext, logged: Logged) -> None:
+def test_writes_to_providers_and_their_parts_are_logged(context: RequestContext, logged: Logged) -> None:
     one, other = host(context, 'one'), host(context, 'other')
     child = host(context, 'child', other.uuid)
     assert logged() == {provider.id: What.PROVIDER for provider in (one, other, child)}
@@ -107,7 +107,7 @@ def test_names(context: RequestContext, logged: Logged) -> None:
     assert logged() == {NO_PROVIDER: What.NAMES}
 
 
-def test_the_larger_note_wins(db: Database, logged: Logged) -> None:
+def test_the_note_that_covers_more_wins(db: Database, logged: Logged) -> None:
     def work(tx: sa.Connection) -> None:
         changes.providers(tx, [1, 2])
         changes.usage(tx, [2, 3])
@@ -127,7 +127,7 @@ def test_the_larger_note_wins(db: Database, logged: Logged) -> None:
     }
 
 
-def test_the_command_that_lets_everybody_read_anew(
+def test_rebuild_mirrors_is_logged(
     conf: cfg.ConfigOpts, logged: Logged, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv('OS_PLACEMENT_DATABASE__CONNECTION', conf.placement_database.connection)
@@ -147,12 +147,12 @@ def test_a_repair_is_logged(
     assert logged() == {1: What.USAGE, 2: What.PROVIDER}
 
 
-def test_notes_belong_to_a_write(db: Database) -> None:
+def test_a_note_outside_of_a_write_is_an_error(db: Database) -> None:
     with db.reader() as tx, pytest.raises(changes.Unlogged):
         changes.names(tx)
 
 
-def test_a_write_that_forgets_the_log_fails(db: Database, context: RequestContext) -> None:
+def test_a_write_without_a_note_fails(db: Database, context: RequestContext) -> None:
     provider = host(context, 'host')
     rename = tables.resource_providers.update().values(name='renamed')
     with pytest.raises(changes.Unlogged, match='resource_providers'):
@@ -184,7 +184,7 @@ def newest(db: Database) -> dict[int, int]:
 
 
 def test_numbers_have_no_gaps(db: Database) -> None:
-    """Whatever is refused or tried again in between."""
+    """Also when writes are refused or tried again in between."""
     before = newest(db)
     attempts: list[int] = []
 
@@ -207,8 +207,8 @@ def test_numbers_have_no_gaps(db: Database) -> None:
     assert newest(db) == {writer: number + 2}
 
 
-def test_a_commit_that_is_refused_uses_no_number(db: Database, context: RequestContext) -> None:
-    """Its entry was inserted already. The next attempt inserts it again, under the same number."""
+def test_a_failed_commit_uses_no_number(db: Database, context: RequestContext) -> None:
+    """Its entry was inserted before the COMMIT failed. The next attempt inserts it again, with the same number."""
     provider = host(context, 'host')
     attempts = 0
 
@@ -217,7 +217,7 @@ def test_a_commit_that_is_refused_uses_no_number(db: Database, context: RequestC
         attempts += 1
         changes.providers(tx, [provider.id])
         if attempts < 3:
-            # Refers to nothing, which SQLite finds out at the end only.
+            # A foreign key error, which SQLite reports only at COMMIT.
             tx.exec_driver_sql('PRAGMA defer_foreign_keys = ON')
             row = {'resource_provider_id': provider.id, 'aggregate_id': 77}
             tx.execute(tables.resource_provider_aggregates.insert(), row)
@@ -234,7 +234,7 @@ def test_a_commit_that_is_refused_uses_no_number(db: Database, context: RequestC
     assert sum(after.values()) == sum(before.values()) + 2
 
 
-def test_a_gap_is_noticed(db: Database, logged: Logged) -> None:
+def test_missing_entries_are_a_gap(db: Database, logged: Logged) -> None:
     (writer,) = newest(db)
     db.write(lambda tx: changes.usage(tx, [1]))
     number = newest(db)[writer]
@@ -252,7 +252,7 @@ def test_a_gap_is_noticed(db: Database, logged: Logged) -> None:
                 changes.since(tx, vector, upto)
 
 
-def test_many_writers(db: Database, logged: Logged) -> None:
+def test_the_log_of_hundreds_of_writers_is_read(db: Database, logged: Logged) -> None:
     with db.engine.begin() as tx:
         for number in range(1, 251):
             tx.execute(tables.writers.insert().values(id=number))
@@ -261,8 +261,8 @@ def test_many_writers(db: Database, logged: Logged) -> None:
     assert found == {1: What.USAGE} | dict.fromkeys(range(2, 252), What.PROVIDER)
 
 
-def test_a_write_of_more_than_one_statement_can_take(db: Database, logged: Logged) -> None:
-    """None of many providers is left out, nor written twice, where one statement ends and the next one begins."""
+def test_a_write_with_more_entries_than_one_statement_takes(db: Database, logged: Logged) -> None:
+    """Every provider is noted once, also where one statement ends and the next begins."""
     many = range(1, 25_000)
     db.write(lambda tx: changes.providers(tx, many))
     assert logged() == dict.fromkeys(many, What.PROVIDER)

@@ -1,4 +1,4 @@
-"""How the mirror of a process keeps in step with its database, and when it is built anew."""
+"""How the mirror of a process follows its database, and when it is built anew."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from tests.support.mirror_equality import assert_same, compare
 
 
 class Counting(Mirror):
-    """A mirror that counts how often it was built and brought forward, and can be held up in between."""
+    """A mirror that counts how often it was built and brought forward, and can be made to wait before a step."""
 
     def __init__(self, db: Database) -> None:
         super().__init__(db)
@@ -90,7 +90,7 @@ def open_database() -> Iterator[Open]:
 
 @pytest.fixture
 def copy(conf: cfg.ConfigOpts, tmp_path: pathlib.Path, open_database: Open) -> Callable[[], Database]:
-    """Makes a database as this one is now: what a node that lags shows later on, or a backup."""
+    """Copies the database as it is now; the copy serves as a node that lags, or as a backup."""
 
     def copied() -> Database:
         path = tmp_path / f'{uuid.uuid4()}.sqlite'
@@ -128,10 +128,10 @@ def scratch(db: Database) -> State:
     return Mirror(db).current()
 
 
-# What an older database means ----------------------------------------------------------------------------
+# A database that is older than the mirror ----------------------------------------------------------------
 
 
-def test_a_node_that_lags_is_not_followed(
+def test_the_state_of_a_lagging_node_is_not_taken(
     mirror: Counting, context: RequestContext, host: ResourceProvider, copy: Callable[[], Database]
 ) -> None:
     older = copy()
@@ -145,7 +145,7 @@ def test_a_node_that_lags_is_not_followed(
     assert mirror.builds == 1
 
 
-def test_lagging_now_and_again_is_not_a_restored_database(
+def test_a_node_that_lags_repeatedly_is_not_taken_for_a_restored_database(
     mirror: Counting,
     context: RequestContext,
     host: ResourceProvider,
@@ -165,7 +165,7 @@ def test_lagging_now_and_again_is_not_a_restored_database(
     assert mirror.builds == 1
 
 
-def test_a_restored_database_is_believed_after_a_while(
+def test_the_mirror_is_built_anew_when_a_database_stays_older(
     mirror: Counting,
     context: RequestContext,
     host: ResourceProvider,
@@ -185,7 +185,7 @@ def test_a_restored_database_is_believed_after_a_while(
     assert mirror.builds == 2
 
 
-def test_a_restored_database_that_was_written_to_is_believed_at_once(
+def test_the_mirror_is_built_anew_at_once_when_a_restored_database_was_written_to(
     mirror: Counting,
     context: RequestContext,
     host: ResourceProvider,
@@ -202,10 +202,12 @@ def test_a_restored_database_that_was_written_to_is_believed_at_once(
     assert_same(mirror.current(), scratch(backup))
 
 
-# When the log does not tell ------------------------------------------------------------------------------
+# Changes that the log does not hold ----------------------------------------------------------------------
 
 
-def test_entries_that_are_gone(mirror: Counting, context: RequestContext, host: ResourceProvider) -> None:
+def test_the_mirror_is_built_anew_when_entries_of_the_log_are_missing(
+    mirror: Counting, context: RequestContext, host: ResourceProvider
+) -> None:
     for number in range(3):
         rename(context, host, f'host-{number}')
     with context.db.engine.begin() as tx:
@@ -215,10 +217,12 @@ def test_entries_that_are_gone(mirror: Counting, context: RequestContext, host: 
     assert mirror.builds == 2
     rename(context, host, 'host')
     compare(mirror, context.db)
-    assert mirror.builds == 3  # The one that it was compared with.
+    assert mirror.builds == 3  # Building the mirror that it was compared with.
 
 
-def test_tables_that_were_changed_by_hand(mirror: Counting, context: RequestContext, host: ResourceProvider) -> None:
+def test_changes_by_hand_are_seen_after_rebuild_mirrors(
+    mirror: Counting, context: RequestContext, host: ResourceProvider
+) -> None:
     with context.db.engine.begin() as tx:
         tx.execute(tables.resource_providers.update().values(name='by hand'))
     assert name_in(mirror.current(), host) == 'host'
@@ -232,7 +236,7 @@ def test_tables_that_were_changed_by_hand(mirror: Counting, context: RequestCont
 
 
 def grow_old(db: Database, hours: float) -> None:
-    """Let everything that is in the log have been written so long ago."""
+    """Set the time of every entry of the log to so many hours ago."""
     at = dt.datetime.now(dt.timezone.utc).replace(tzinfo=None) - dt.timedelta(hours=hours)
     with db.engine.begin() as tx:
         tx.execute(tables.changes.update().values(created_at=at))
@@ -244,7 +248,7 @@ def remove_writers(db: Database) -> None:
         tx.execute(tables.writers.delete())
 
 
-def test_a_writer_that_was_removed_after_a_long_silence(
+def test_removing_a_writer_without_recent_entries_does_not_rebuild_the_mirror(
     context: RequestContext, host: ResourceProvider, another: RequestContext
 ) -> None:
     grow_old(context.db, hours=20)
@@ -256,14 +260,14 @@ def test_a_writer_that_was_removed_after_a_long_silence(
     rename(another, host, 'renamed')
     assert name_in(mirror.current(), host) == 'renamed'
     assert mirror.builds == 1
-    # The next ones are new, so that whoever removes them has restored something.
+    # The writers of now are new, so the mirror takes their removal for a restored database.
     remove_writers(context.db)
     rename(another, host, 'renamed again')
     assert name_in(mirror.current(), host) == 'renamed again'
     assert mirror.builds == 2
 
 
-def test_a_writer_that_was_removed_while_others_wrote(
+def test_removing_an_idle_writer_while_others_write(
     context: RequestContext, host: ResourceProvider, another: RequestContext
 ) -> None:
     grow_old(context.db, hours=20)
@@ -275,10 +279,10 @@ def test_a_writer_that_was_removed_while_others_wrote(
     assert name_in(mirror.current(), host) == 'renamed'
 
 
-def test_a_writer_that_wrote_since_was_not_removed_for_its_silence(
+def test_removing_a_writer_that_wrote_since_rebuilds_the_mirror(
     context: RequestContext, host: ResourceProvider, another: RequestContext
 ) -> None:
-    """However old its entry was when the mirror was built: it is missing because the database was restored."""
+    """It wrote after the mirror was built, so it is missing because the database was restored."""
     grow_old(context.db, hours=20)
     mirror = Counting(context.db)
     mirror.current()
@@ -293,10 +297,10 @@ def test_a_writer_that_wrote_since_was_not_removed_for_its_silence(
     assert mirror.builds == 2
 
 
-def test_a_writer_that_was_removed_while_nobody_searched(
+def test_removing_a_writer_long_after_the_last_search_rebuilds_the_mirror(
     context: RequestContext, host: ResourceProvider, another: RequestContext
 ) -> None:
-    """Nobody knows what it wrote since the last search."""
+    """It may have written after the last search."""
     grow_old(context.db, hours=20)
     mirror = Counting(context.db)
     mirror.current()
@@ -309,7 +313,7 @@ def test_a_writer_that_was_removed_while_nobody_searched(
     assert mirror.builds == 2
 
 
-def test_the_clock_is_looked_at_now_and_then(mirror: Counting, context: RequestContext) -> None:
+def test_the_clock_of_the_database_is_read_once_per_interval(mirror: Counting, context: RequestContext) -> None:
     held = mirror._version
     assert held is not None
     mirror._version = dataclasses.replace(
@@ -322,10 +326,10 @@ def test_the_clock_is_looked_at_now_and_then(mirror: Counting, context: RequestC
     assert mirror.steps == 1
 
 
-# Others --------------------------------------------------------------------------------------------------
+# Other processes and threads -----------------------------------------------------------------------------
 
 
-def test_names_that_another_process_changes(mirror: Counting, another: RequestContext, db: Database) -> None:
+def test_names_changed_by_another_process_are_followed(mirror: Counting, another: RequestContext, db: Database) -> None:
     ResourceClass.create(another, 'CUSTOM_ONE').rename('CUSTOM_OTHER')
     Trait.create(another, 'CUSTOM_ONE')
     names = mirror.current().names
@@ -338,7 +342,7 @@ def test_names_that_another_process_changes(mirror: Counting, another: RequestCo
     assert 'CUSTOM_OTHER' not in mirror.current().names.class_ids
 
 
-def test_those_who_wait_take_what_another_one_made(
+def test_threads_that_wait_share_one_step_of_the_mirror(
     mirror: Counting, context: RequestContext, host: ResourceProvider
 ) -> None:
     rename(context, host, 'renamed')
@@ -357,10 +361,8 @@ def test_those_who_wait_take_what_another_one_made(
     assert mirror.steps == 1
 
 
-def test_whoever_asks_later_does_not_take_an_older_state(
-    mirror: Counting, context: RequestContext, host: ResourceProvider
-) -> None:
-    """Threads write and search at once; each finds its own last write."""
+def test_a_thread_finds_its_own_last_write(mirror: Counting, context: RequestContext, host: ResourceProvider) -> None:
+    """Threads write and search at the same time."""
     failures: list[object] = []
 
     def act(number: int) -> None:
@@ -385,12 +387,12 @@ def test_whoever_asks_later_does_not_take_an_older_state(
 
 
 class Planted(Exception):
-    """No error that anything knows."""
+    """An error that no code handles."""
 
 
 @contextlib.contextmanager
 def failing(db: Database, table: str) -> Iterator[None]:
-    """Let every statement that reads this table in a transaction fail."""
+    """Make every statement that reads this table fail."""
 
     def fail(_connection: Any, _cursor: Any, statement: str, *_rest: Any) -> None:
         if f'FROM {table}' in statement:
@@ -413,7 +415,9 @@ def failing(db: Database, table: str) -> Iterator[None]:
         'writers',
     ],
 )
-def test_a_failure_in_between(mirror: Counting, context: RequestContext, host: ResourceProvider, table: str) -> None:
+def test_a_failed_step_is_made_again_by_the_next_search(
+    mirror: Counting, context: RequestContext, host: ResourceProvider, table: str
+) -> None:
     claim(context, host)
     rename(context, host, 'renamed')
     with failing(context.db, table):
@@ -425,10 +429,10 @@ def test_a_failure_in_between(mirror: Counting, context: RequestContext, host: R
     compare(mirror, context.db)
 
 
-def test_a_failure_at_the_end(
+def test_a_failure_at_commit_keeps_the_whole_new_state(
     mirror: Counting, context: RequestContext, host: ResourceProvider, copy: Callable[[], Database]
 ) -> None:
-    """What is shown next may be older than what was read before."""
+    """The database that is read next may be older than the one before."""
 
     def fail(_connection: Any) -> None:
         raise Planted
@@ -442,14 +446,14 @@ def test_a_failure_at_the_end(
         mirror.current()
     sa.event.remove(context.db.engine, 'commit', fail)
     mirror._db = between
-    # Not half of one and half of the other.
+    # All of the newer state, and nothing of the older one.
     assert_same(mirror.current(), scratch(context.db))
     mirror._db = context.db
     claim(context, host)
     compare(mirror, context.db)
 
 
-def test_a_fault_of_ours_is_over_with_the_next_search(
+def test_a_damaged_state_is_built_anew_at_the_next_search(
     mirror: Counting, context: RequestContext, host: ResourceProvider, caplog: pytest.LogCaptureFixture
 ) -> None:
     held = mirror._version

@@ -1,4 +1,4 @@
-"""What a process remembers of names stays right when another process changes them."""
+"""The cache of names that each process has stays correct when another process changes names."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _trait_id(db: Database, name: str) -> int:
     return db.write(lambda tx: db.traits.hold(tx, [name]))[name]
 
 
-def test_a_class_that_another_process_renamed(context: RequestContext, other: RequestContext) -> None:
+def test_a_class_renamed_by_another_process(context: RequestContext, other: RequestContext) -> None:
     made = ResourceClass.create(context, 'CUSTOM_A')
     assert _class_id(context.db, 'CUSTOM_A') == made.id
     ResourceClass.get_by_name(other, 'CUSTOM_A').rename('CUSTOM_B')
@@ -45,7 +45,7 @@ def test_a_class_that_another_process_renamed(context: RequestContext, other: Re
     assert _class_id(context.db, 'CUSTOM_A') == fresh.id != made.id
 
 
-def test_a_class_that_another_process_deleted(context: RequestContext, other: RequestContext) -> None:
+def test_a_class_deleted_by_another_process(context: RequestContext, other: RequestContext) -> None:
     made = ResourceClass.create(context, 'CUSTOM_A')
     assert _class_id(context.db, 'CUSTOM_A') == made.id
     ResourceClass.destroy(other, 'CUSTOM_A')
@@ -55,7 +55,7 @@ def test_a_class_that_another_process_deleted(context: RequestContext, other: Re
     assert _class_id(context.db, 'CUSTOM_A') == fresh.id != made.id
 
 
-def test_a_trait_that_another_process_deleted(context: RequestContext, other: RequestContext) -> None:
+def test_a_trait_deleted_by_another_process(context: RequestContext, other: RequestContext) -> None:
     made = Trait.create(context, 'CUSTOM_A')
     assert _trait_id(context.db, 'CUSTOM_A') == made.id
     Trait.destroy(other, 'CUSTOM_A')
@@ -65,17 +65,15 @@ def test_a_trait_that_another_process_deleted(context: RequestContext, other: Re
     assert _trait_id(context.db, 'CUSTOM_A') == fresh.id != made.id
 
 
-def test_a_custom_name_is_known_as_soon_as_another_process_made_it(
-    context: RequestContext, other: RequestContext
-) -> None:
+def test_a_name_created_by_another_process_is_found_at_once(context: RequestContext, other: RequestContext) -> None:
     with pytest.raises(exception.ResourceClassNotFound):
         _class_id(context.db, 'CUSTOM_A')
     made = ResourceClass.create(other, 'CUSTOM_A')
     assert _class_id(context.db, 'CUSTOM_A') == made.id
 
 
-def test_standard_names_are_looked_up_once(context: RequestContext, queries: Counter) -> None:
-    # The first write of a process looks at the schema and makes a writer for the log of changes.
+def test_standard_names_are_read_from_the_database_once(context: RequestContext, queries: Counter) -> None:
+    # The first write of a process reads the schema version and creates a writer for the log of changes.
     Trait.create(context, 'CUSTOM_FIRST')
     with queries(at_most=1):
         assert _class_id(context.db, 'VCPU') == 0
@@ -83,8 +81,8 @@ def test_standard_names_are_looked_up_once(context: RequestContext, queries: Cou
         assert _class_id(context.db, 'MEMORY_MB') == 1
 
 
-def test_a_request_names_what_is_there_now(context: RequestContext, other: RequestContext) -> None:
-    """The same through a whole write: what was deleted elsewhere is unknown, however often it was used before."""
+def test_a_write_with_a_name_deleted_elsewhere_is_refused(context: RequestContext, other: RequestContext) -> None:
+    """A whole write: a name that another process deleted is unknown, however often this process used it before."""
     ResourceClass.create(context, 'CUSTOM_A')
     host = ResourceProvider.create(context, name='host', uuid='0f2f9ef6-6d4b-4b51-9a5c-0f0a6d9a1b12')
     host.add_inventory(Inventory.from_request('CUSTOM_A', {'total': 1}))

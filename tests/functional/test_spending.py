@@ -1,4 +1,4 @@
-"""What the time of a request is spent on, how busy a process is, and which processes there are."""
+"""Metrics of the parts of a request's time, of how busy a process is, and of the processes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SLOW = 'WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i <
 
 @pytest.fixture
 def counted(conf: cfg.ConfigOpts) -> Iterator[deploy.Application]:
-    """An application that counts."""
+    """An application with metrics."""
     conf.set_override('bind', '127.0.0.1:1', group='metrics')
     conf.set_override('max_pool_size', 1, group='placement_database')
     conf.set_override('max_overflow', 0, group='placement_database')
@@ -60,7 +60,7 @@ def _answered(app: deploy.Application, seconds: float = 0.1) -> None:
 @pytest.mark.parametrize('fails', [False, True])
 @pytest.mark.parametrize('kind', ['question', 'transaction'])
 def test_the_time_of_statements_is_spent_on_the_database(counted: deploy.Application, kind: str, fails: bool) -> None:
-    # An overflow is found when the row is there, after the time has passed.
+    # The overflow is found with the row, after the slow part.
     statement = sa.text(SLOW.format(' + abs(-9223372036854775807 - 1)' if fails else ''))
 
     def ask() -> None:
@@ -94,7 +94,7 @@ def test_the_time_of_a_commit_is_spent_on_the_database(
     assert _part(counted, 'database') >= 0.1
 
 
-def test_nothing_of_one_request_is_left_to_the_next(counted: deploy.Application) -> None:
+def test_the_parts_of_a_request_are_not_counted_for_the_next(counted: deploy.Application) -> None:
     webob.Request.blank('/traits', headers=HEADERS).get_response(counted)
     before = _part(counted, 'database')
     assert before > 0
@@ -104,7 +104,7 @@ def test_nothing_of_one_request_is_left_to_the_next(counted: deploy.Application)
     assert _part(counted, 'keystone') == 0
 
 
-def test_waiting_for_a_connection_is_seen_while_it_lasts_and_counted_apart(counted: deploy.Application) -> None:
+def test_waiting_for_a_connection_is_shown_while_it_lasts_and_counted_separately(counted: deploy.Application) -> None:
     def waits() -> None:
         counted.db.metrics.request_begun()
         with pytest.raises(exception.DatabaseUnavailable):
@@ -132,7 +132,7 @@ def test_waiting_for_a_connection_is_seen_while_it_lasts_and_counted_apart(count
     assert _part(counted, 'database') < 0.5
 
 
-def test_how_busy_a_process_is_is_looked_at_by_itself(counted: deploy.Application) -> None:
+def test_the_load_of_a_process_is_sampled_by_a_thread(counted: deploy.Application) -> None:
     webob.Request.blank('/traits', headers=HEADERS).get_response(counted)
     with counted.db.asking_engine.connect():
         deadline = time.monotonic() + 10
@@ -160,7 +160,7 @@ def test_errors_are_counted_by_route_and_status(counted: deploy.Application) -> 
     assert _value(counted, 'placement_server_errors_total', route='/allocation_candidates', status='503') == 1
 
 
-def test_a_process_that_is_gone_is_forgotten(tmp_path: Path) -> None:
+def test_the_gauges_of_an_ended_process_are_removed(tmp_path: Path) -> None:
     gone = subprocess.Popen([sys.executable, '-c', ''])
     gone.wait()
     for pid in (gone.pid, os.getpid(), os.getppid()):

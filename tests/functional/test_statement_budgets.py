@@ -1,4 +1,4 @@
-"""How many SQL statements a request may cost, and that none reads a whole table. Neither varies with the machine."""
+"""The number of SQL statements of each request, and that none reads a whole table. Neither depends on the machine."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ def claim_body(host: ResourceProvider, generation: int | None) -> dict[str, Any]
     }
 
 
-#: What hangs on a provider.
+#: What belongs to a provider.
 PARTS = ('inventories', 'inventories/VCPU', 'usages', 'traits', 'aggregates', 'allocations')
 
 
 @pytest.mark.parametrize('below', ['', *(f'/{part}' for part in PARTS)])
-def test_a_reading_of_a_provider_costs_one(app: Any, host: ResourceProvider, queries: Counter, below: str) -> None:
-    """However much it has."""
+def test_reading_a_provider_costs_one(app: Any, host: ResourceProvider, queries: Counter, below: str) -> None:
+    """However many inventories, traits and aggregates it has."""
     host.set_traits(['HW_CPU_X86_VMX', 'HW_CPU_X86_AVX2'])
     host.set_aggregates([str(uuid.uuid4()), str(uuid.uuid4())], bump=True)
     for _ in range(2):
@@ -68,7 +68,7 @@ def test_a_reading_of_a_provider_costs_one(app: Any, host: ResourceProvider, que
 
 
 @pytest.mark.parametrize('below', ['', *(f'/{part}' for part in PARTS)])
-def test_that_there_is_no_provider_costs_one(app: Any, host: ResourceProvider, queries: Counter, below: str) -> None:
+def test_a_404_for_a_provider_costs_one(app: Any, host: ResourceProvider, queries: Counter, below: str) -> None:
     with queries(at_most=1):
         assert ask(app, 'GET', f'/resource_providers/{uuid.uuid4()}{below}').status_code == 404
 
@@ -133,7 +133,7 @@ CHANGES: dict[str, tuple[str, str, dict[str, Any] | None, int]] = {
 
 @pytest.mark.parametrize('change', CHANGES)
 def test_a_change_of_a_provider_costs_few(app: Any, context: RequestContext, queries: Counter, change: str) -> None:
-    """However many inventories, traits and aggregates there are: five, and one more for each kind of rarer work."""
+    """Five, and one more for each rarer kind of work, however many inventories, traits and aggregates there are."""
     known = [str(uuid.uuid4()), str(uuid.uuid4())]
     assert ask(app, 'PUT', '/resource_classes/CUSTOM_A').status_code == 201
     assert ask(app, 'PUT', '/traits/CUSTOM_B').status_code == 201
@@ -154,7 +154,7 @@ def test_a_change_of_a_provider_costs_few(app: Any, context: RequestContext, que
 def test_joining_a_tree_costs_five(
     app: Any, context: RequestContext, host: ResourceProvider, queries: Counter, children: int
 ) -> None:
-    """However many providers do."""
+    """However many providers join."""
     root = ResourceProvider.create(context, name='root', uuid=str(uuid.uuid4()))
     for number in range(children):
         ResourceProvider.create(context, name=f'{number}', uuid=str(uuid.uuid4()), parent_provider_uuid=root.uuid)
@@ -172,7 +172,7 @@ def test_a_child_costs_four(app: Any, host: ResourceProvider, queries: Counter) 
         assert ask(app, 'POST', '/resource_providers', body).status_code == 200
 
 
-def test_deleting_a_bare_provider_costs_four(app: Any, context: RequestContext, queries: Counter) -> None:
+def test_deleting_an_empty_provider_costs_four(app: Any, context: RequestContext, queries: Counter) -> None:
     bare = ResourceProvider.create(context, name='bare', uuid=str(uuid.uuid4()))
     with queries(at_most=4):
         assert ask(app, 'DELETE', f'/resource_providers/{bare.uuid}').status_code == 204
@@ -213,7 +213,7 @@ def test_a_search_costs_one(app: Any, host: ResourceProvider, queries: Counter, 
 def test_a_search_after_claims_costs_five(
     app: Any, context: RequestContext, queries: Counter, path: str, claims: int
 ) -> None:
-    """However many were claimed, and of however many."""
+    """However many claims there were, and on however many providers."""
     hosts = [make_provider(context, f'host{number}', VCPU=8, MEMORY_MB=8, DISK_GB=8) for number in range(40)]
     search = path.format(hosts[0].uuid)
     assert ask(app, 'GET', search).status_code == 200
@@ -238,7 +238,7 @@ def test_a_search_after_other_changes_costs_seven(
 
 @pytest.mark.parametrize('hosts', [20, 60])
 def test_a_search_reads_the_rows_of_what_changed(app: Any, context: RequestContext, db: Database, hosts: int) -> None:
-    """However many others there are."""
+    """However many other providers there are."""
     made = [make_provider(context, f'host{number}', VCPU=8, MEMORY_MB=8, DISK_GB=8) for number in range(hosts)]
     assert ask(app, 'GET', SEARCHES[0]).status_code == 200
     for host in made[:2]:
@@ -246,8 +246,8 @@ def test_a_search_reads_the_rows_of_what_changed(app: Any, context: RequestConte
     made[2].set_traits(['HW_CPU_X86_VMX'])
     with rows_read(db) as count:
         assert ask(app, 'GET', SEARCHES[0]).status_code == 200
-    # The one writer, twice; in the log where the mirror stands and three entries; two providers with three inventories
-    # each; one with three inventories and a trait.
+    # The one writer, twice; of the log the entry that the mirror has reached and three entries; two providers with
+    # three inventories each; one with three inventories and a trait.
     assert sum(count) == 2 + 4 + 2 * (1 + 3) + 1 + 3 + 1
 
 
@@ -271,7 +271,7 @@ def rows_read(db: Database) -> Iterator[list[int]]:
 
 
 class Connection(sqlite3.Connection):
-    """A connection whose cursors count the rows that they give."""
+    """A connection whose cursors count the rows that are fetched."""
 
     counts: list[int]
 
@@ -316,7 +316,7 @@ def claim_of(allocations: dict[str, Any], generation: int | None) -> dict[str, A
 
 @pytest.fixture(params=[1, 40])
 def some(request: pytest.FixtureRequest, app: Any, context: RequestContext) -> list[ResourceProvider]:
-    """One host, and many; there was a claim before, of a project and a user that are known since."""
+    """One host, and many. An earlier claim has stored the project and the user."""
     totals = dict.fromkeys(CLASSES, 100)
     hosts = [make_provider(context, f'host{number}', **totals) for number in range(request.param)]
     assert ask(app, 'PUT', f'/allocations/{uuid.uuid4()}', claim_of(amounts(hosts), None)).status_code == 204
@@ -346,7 +346,7 @@ def test_a_custom_class_costs_one_more(
 def test_the_first_claim_of_a_project_and_user_costs_two_more(
     app: Any, host: ResourceProvider, queries: Counter
 ) -> None:
-    # The very first write of a process also makes its writer.
+    # The first write of a process also creates its writer.
     host.set_traits([])
     with queries(at_most=8):
         assert ask(app, 'PUT', f'/allocations/{uuid.uuid4()}', claim_body(host, None)).status_code == 204
@@ -360,7 +360,7 @@ def test_a_claim_of_a_known_consumer_costs_seven(app: Any, some: list[ResourcePr
 
 
 def test_a_move_costs_eight(app: Any, context: RequestContext, some: list[ResourceProvider], queries: Counter) -> None:
-    """Of any number of instances: the consumers of the migrations are new, those of the instances are known."""
+    """Of any number of servers: the consumers of the migrations are new, those of the servers are known."""
     there = make_provider(context, 'there', **dict.fromkeys(CLASSES, 100))
     instances = [str(uuid.uuid4()) for _ in some]
     for instance, host in zip(instances, some, strict=True):
@@ -371,10 +371,10 @@ def test_a_move_costs_eight(app: Any, context: RequestContext, some: list[Resour
         assert ask(app, 'POST', '/allocations', body).status_code == 204
 
 
-def test_consumers_that_change_while_others_go_cost_nine(
+def test_changing_consumers_beside_cleared_ones_costs_nine(
     app: Any, some: list[ResourceProvider], queries: Counter
 ) -> None:
-    """They are locked first, as two statements lock them else."""
+    """They are locked first, because otherwise two statements would lock them."""
     staying, going = ([str(uuid.uuid4()) for _ in some] for _ in range(2))
     for one, other, host in zip(staying, going, some, strict=True):
         for consumer in (one, other):
@@ -396,7 +396,7 @@ def test_a_refusal_costs_eight(app: Any, some: list[ResourceProvider], queries: 
 
 
 @pytest.mark.parametrize('way', ['DELETE', 'PUT'])
-def test_a_release_costs_five(app: Any, some: list[ResourceProvider], queries: Counter, way: str) -> None:
+def test_a_release_costs_four_or_five(app: Any, some: list[ResourceProvider], queries: Counter, way: str) -> None:
     consumer = str(uuid.uuid4())
     assert ask(app, 'PUT', f'/allocations/{consumer}', claim_of(amounts(some), None)).status_code == 204
     body = claim_of({}, 1) if way == 'PUT' else None
@@ -416,6 +416,6 @@ def test_a_release_costs_five(app: Any, some: list[ResourceProvider], queries: C
         '/allocations/{}',
     ],
 )
-def test_other_readings_cost_one(app: Any, queries: Counter, path: str) -> None:
+def test_other_reads_cost_one(app: Any, queries: Counter, path: str) -> None:
     with queries(at_most=1):
         assert ask(app, 'GET', path.format(uuid.uuid4())).status_code == 200

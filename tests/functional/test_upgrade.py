@@ -1,4 +1,4 @@
-"""Upgrades of the schema that processes of an earlier release must not live to see."""
+"""Upgrades of the schema during which no process of an earlier release may run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from placement.db.api import Database
 
 @pytest.fixture
 def url(conf: cfg.ConfigOpts, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A database at version 001, of the applications and the commands that the test runs."""
+    """A database at version 001; applications and commands that the test runs use it."""
     found: str = conf.placement_database.connection
     monkeypatch.setenv('OS_PLACEMENT_CONFIG_DIR', str(tmp_path))
     monkeypatch.setenv('OS_PLACEMENT_DATABASE__CONNECTION', found)
@@ -29,8 +29,8 @@ def url(conf: cfg.ConfigOpts, tmp_path: pathlib.Path, monkeypatch: pytest.Monkey
     return found
 
 
-def test_a_start_does_not_make_it(conf: cfg.ConfigOpts, url: str) -> None:
-    """Else the first new process of a rolling restart would, under the eyes of the old ones."""
+def test_a_start_does_not_upgrade_the_schema(conf: cfg.ConfigOpts, url: str) -> None:
+    """Otherwise the first new process of a rolling restart would upgrade it while the old ones run."""
     with pytest.raises(migration.StopOthers) as refused:
         deploy.loadapp(conf)
     assert str(refused.value) == (
@@ -42,18 +42,18 @@ def test_a_start_does_not_make_it(conf: cfg.ConfigOpts, url: str) -> None:
     db.dispose()
 
 
-def test_the_command_makes_it(conf: cfg.ConfigOpts, url: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_db_sync_upgrades_the_schema(conf: cfg.ConfigOpts, url: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert manage.main(['db', 'sync']) == 0
     assert f'at version {migration.head()},' in capsys.readouterr().out
     deploy.loadapp(conf).db.dispose()
 
 
-def test_this_release_knows_its_version() -> None:
+def test_the_version_of_the_tables_is_that_of_the_newest_migration() -> None:
     assert migration.head() == tables.VERSION
 
 
 def test_a_process_of_another_release_does_not_begin_to_write(app: Any) -> None:
-    """One that is writing goes on, until an upgrade takes its writers away."""
+    """A process that has writers goes on, until an upgrade deletes them."""
 
     def create() -> webob.Response:
         request = webob.Request.blank('/resource_providers', method='POST')
@@ -74,8 +74,8 @@ def test_a_process_of_another_release_does_not_begin_to_write(app: Any) -> None:
         assert connection.scalar(sa.select(sa.func.count()).select_from(tables.resource_providers)) == 2
 
 
-def test_a_newer_version_is_none_of_ours(conf: cfg.ConfigOpts) -> None:
-    """What a later release made is not upgraded, and nothing is said about others."""
+def test_a_schema_of_a_later_release_is_not_upgraded(conf: cfg.ConfigOpts) -> None:
+    """The error names the version, and does not ask to stop other processes."""
     db = Database(conf)
     db.sync()
     with db.engine.begin() as connection:
@@ -85,8 +85,8 @@ def test_a_newer_version_is_none_of_ours(conf: cfg.ConfigOpts) -> None:
     db.dispose()
 
 
-def test_one_that_harms_nobody_asks_for_nothing(conf: cfg.ConfigOpts) -> None:
-    """Processes of the release before may go on: they write what the newer one reads."""
+def test_a_compatible_upgrade_needs_no_stop_of_other_processes(conf: cfg.ConfigOpts) -> None:
+    """Processes of the release before may go on, since the newer one can read what they write."""
     db = Database(conf)
     migration.sync(db.engine, '002')
     migration.sync(db.engine, '003', others=migration.Others.UNKNOWN)

@@ -1,4 +1,4 @@
-"""What a claim costs on the wire, whatever drivers and pools add to its statements; and what their tests were for."""
+"""The round trips of a claim on the wire, with those of drivers and pools; and what happens when connections end."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CLASSES = ('VCPU', 'MEMORY_MB', 'DISK_GB')
 
 @pytest.fixture(scope='module')
 def proxy(database: sa.URL) -> Iterator[wire.Proxy]:
-    """What lies between the service and its database."""
+    """The proxy between the service and its database."""
     with wire.Proxy(database.host or '', database.port or wire.PORTS[database.get_backend_name()]) as running:
         yield running
 
@@ -43,13 +43,13 @@ def db(database: sa.URL, proxy: wire.Proxy) -> Iterator[Database]:
 
 @pytest.fixture(scope='module')
 def context(db: Database) -> RequestContext:
-    """Whoever claims."""
+    """The context of the claims."""
     return RequestContext(conf=None, db=db)  # type: ignore[arg-type]
 
 
 @pytest.fixture(params=[1, 40])
 def hosts(context: RequestContext, request: pytest.FixtureRequest) -> list[str]:
-    """The uuids of hosts, of which something was claimed."""
+    """The uuids of hosts with allocations."""
     uuids = [str(uuid.uuid4()) for _ in range(request.param)]
     for host in uuids:
         provider = ResourceProvider.create(context, name=host, uuid=host)
@@ -59,7 +59,7 @@ def hosts(context: RequestContext, request: pytest.FixtureRequest) -> list[str]:
 
 
 def put(context: RequestContext, hosts: list[str], consumer: str | None = None) -> str:
-    """Claim one of each class of each host, or nothing of no host."""
+    """Claim one of each class of each host; without hosts, clear the consumer."""
     consumer = consumer or str(uuid.uuid4())
     wanted = {host: dict.fromkeys(CLASSES, 1) for host in hosts}
     AllocationList.replace_all(context, [ConsumerClaim(consumer, 'project', 'user', wanted)])
@@ -67,10 +67,10 @@ def put(context: RequestContext, hosts: list[str], consumer: str | None = None) 
 
 
 def test_claim_and_release(context: RequestContext, proxy: wire.Proxy, hosts: list[str]) -> None:
-    """On MariaDB what is read, all changes at once, and the COMMIT; on PostgreSQL each statement, and the BEGIN."""
+    """On MariaDB the reads, all changes at once, and the COMMIT; on PostgreSQL each statement, and the BEGIN."""
     on_postgresql = context.db.engine.dialect.name == 'postgresql'
     for _ in range(10):
-        # Psycopg prepares a statement that comes often.
+        # psycopg prepares a frequent statement.
         AllocationList.delete_all_by_consumer(context, put(context, hosts, put(context, hosts)))
         put(context, [], put(context, hosts))
     consumer = put(context, hosts)
@@ -88,8 +88,8 @@ def test_claim_and_release(context: RequestContext, proxy: wire.Proxy, hosts: li
     assert counts == {name: both[on_postgresql] for name, (_, *both) in works.items()}
 
 
-def test_a_refusal_takes_no_writer(context: RequestContext, hosts: list[str]) -> None:
-    """Its entry of the log may have been inserted, and the transaction is known not to be committed."""
+def test_a_refusal_retires_no_writer(context: RequestContext, hosts: list[str]) -> None:
+    """Its log entry may have been inserted, but the transaction was certainly not committed."""
     writers = sa.select(sa.func.count()).select_from(tables.writers)
     before = context.db.ask(writers)[0][0]
     wanted = {host: dict.fromkeys(CLASSES, 101) for host in hosts}
@@ -101,8 +101,8 @@ def test_a_refusal_takes_no_writer(context: RequestContext, hosts: list[str]) ->
     assert context.db.ask(writers)[0][0] == before
 
 
-def test_a_writer_that_is_gone_is_replaced(context: RequestContext, hosts: list[str]) -> None:
-    """That shows when its entry is inserted, at once with the changes where the driver can do that."""
+def test_a_deleted_writer_is_replaced(context: RequestContext, hosts: list[str]) -> None:
+    """This is noticed when its entry is inserted, which some drivers send together with the changes."""
     with context.db.asking_engine.connect() as connection:
         connection.execute(sa.delete(tables.changes))
         connection.execute(sa.delete(tables.writers))
@@ -127,8 +127,8 @@ def test_a_dead_connection_is_replaced(
 
 
 @pytest.mark.parametrize('at', ['statement', 'commit'])
-def test_a_connection_that_dies_later_is_an_outage(database: sa.URL, db: Database, at: str) -> None:
-    """The transaction may have been committed, or it may be the transaction that ends connections."""
+def test_a_connection_that_ends_during_a_claim_is_an_outage(database: sa.URL, db: Database, at: str) -> None:
+    """The transaction may have been committed, or may itself cause the end of connections."""
     begun = []
 
     def work(tx: sa.Connection) -> None:

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.galera
 
 ROUNDS = 20
 NAMES_SECONDS = 8
-#: What operators are told to set: reads wait until this node has applied what the others have committed.
+#: The recommended setting: reads wait until this node has applied what the others have committed.
 SETTINGS = {'OS_PLACEMENT_DATABASE__MYSQL_WSREP_SYNC_WAIT': '1'}
 
 
@@ -49,7 +49,7 @@ def cluster() -> Iterator[galera.Cluster]:
 
 @pytest.fixture(scope='module')
 def node_urls(cluster: galera.Cluster) -> Iterator[list[sa.URL]]:
-    """One empty database, as seen through each node."""
+    """The URLs of one empty database, one for each node."""
     with databases.fresh(sa.make_url(cluster.nodes[0].url())) as url:
         yield [sa.make_url(node.url(url.database or '')) for node in cluster.nodes]
 
@@ -58,7 +58,7 @@ def node_urls(cluster: galera.Cluster) -> Iterator[list[sa.URL]]:
 def fleet_of_servers(
     node_urls: list[sa.URL], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[list[servers.Server]]:
-    """A server with two workers on each node; the first has made the schema when the others start."""
+    """A server with two workers on each node; the first has created the schema before the others start."""
     directory: pathlib.Path = tmp_path_factory.mktemp('placement-api')
     first, *others = (url.render_as_string(hide_password=False) for url in node_urls)
     with servers.serving(first, directory, environment=SETTINGS) as leader:
@@ -75,7 +75,7 @@ def test_first_starts_on_different_nodes(cluster: galera.Cluster, tmp_path: path
 def test_adoption_under_a_service_on_other_nodes(
     cluster: galera.Cluster, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its connections are not seen from here; it is shut out all the same, and what it wrote is counted."""
+    """Its connections are not visible on this node. It is shut out all the same, and what it wrote is counted."""
     with databases.fresh(sa.make_url(cluster.nodes[0].url())) as url:
         monkeypatch.setenv('OS_PLACEMENT_CONFIG_DIR', str(tmp_path))
         connection = url.update_query_dict({'init_command': 'SET SESSION wsrep_sync_wait = 1'})
@@ -95,7 +95,7 @@ def test_adoption_under_a_service_on_other_nodes(
 
 @pytest.fixture
 def urls(fleet_of_servers: list[servers.Server]) -> list[str]:
-    """Where the servers listen."""
+    """The URLs of the servers."""
     return [server.url for server in fleet_of_servers]
 
 
@@ -114,26 +114,26 @@ def test_command(cluster: galera.Cluster, tmp_path: pathlib.Path, capsys: pytest
         assert message in capsys.readouterr().err
 
 
-def test_forty_callers_on_ten_units(urls: list[str]) -> None:
+def test_forty_claims_for_ten_units(urls: list[str]) -> None:
     with races.callers(urls) as racing:
         for _ in range(ROUNDS):
             assertions.exactly_ten_won(*races.for_the_last_units(racing))
 
 
 @pytest.mark.parametrize('existing', [True, False])
-def test_one_consumer_generation(urls: list[str], existing: bool) -> None:
+def test_concurrent_writes_with_one_consumer_generation(urls: list[str], existing: bool) -> None:
     with races.callers(urls, 15) as racing:
         for _ in range(5):
             replies, generation = races.for_one_generation(racing, existing=existing)
             assertions.exactly_one_won(replies, generation, expected=2 if existing else 1)
 
 
-def test_opposite_lock_orders(urls: list[str]) -> None:
+def test_concurrent_writes_in_opposite_orders(urls: list[str]) -> None:
     with races.callers(urls, 9) as racing:
         assertions.made_progress(races.in_opposite_orders(racing, 10))
 
 
-def test_names_that_come_and_go(urls: list[str]) -> None:
+def test_names_that_are_created_renamed_and_deleted_under_load(urls: list[str]) -> None:
     with races.callers(urls, 12) as racing:
         assertions.nothing_landed_elsewhere(names_race.run(racing, NAMES_SECONDS))
 
@@ -197,7 +197,7 @@ def test_history_with_a_node_and_workers_killed(
 
 
 def _wait_until_it_writes(url: str) -> None:
-    """Return when the server takes writes again by itself, which it must within half a minute."""
+    """Return when the server accepts writes again, without any intervention and within half a minute."""
     deadline = time.monotonic() + 30
     with contextlib.closing(Client([url], token='admin')) as client:
         while client.request('PUT', f'/traits/CUSTOM_{uuid.uuid4().hex.upper()}').status != 201:

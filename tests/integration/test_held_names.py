@@ -1,6 +1,6 @@
-"""A write lands on the class or trait that it named, or on nothing: two requests at once, on PostgreSQL and MariaDB.
+"""A write changes the class or trait that it named, or nothing: two requests at once, on PostgreSQL and MariaDB.
 
-One more session holds a lock, and does nothing else, to stop the first request between its look at the name and its
+Another session holds a lock, and does nothing else, to stop the first request between reading the name and its
 write.
 """
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.parametrize(
     'setting', databases.parameters(*databases.defaults()), indirect=True, scope='module'
 )
 
-#: Seconds in which a request that nobody stops is done, and after which one that is not has been stopped.
+#: Seconds in which a request is done that waits for no lock; one that is not done by then waits for a lock.
 MOMENT = 0.7
 
 Answers = concurrent.futures.Future[webob.Response]
@@ -49,14 +49,14 @@ class Service:
         return request.get_response(self._app)
 
     def begin(self, method: str, path: str, body: Any = None, version: str = '1.29') -> Answers:
-        """Send a request, and give it a moment to get as far as it can."""
+        """Send a request, and wait until it is done or waits for a lock."""
         answer = self._pool.submit(self.call, method, path, body, version)
         concurrent.futures.wait([answer], MOMENT)
         return answer
 
     @contextlib.contextmanager
     def holding(self, postgresql: str, mariadb: str) -> Iterator[None]:
-        """A transaction of another session that has run one statement, rolled back at the end."""
+        """A transaction of another session, which runs one statement and is rolled back at the end."""
         with self._engine.connect().execution_options(isolation_level='REPEATABLE READ') as connection:
             on_postgresql = connection.dialect.name == 'postgresql'
             with connection.begin() as transaction:
@@ -65,7 +65,7 @@ class Service:
                 transaction.rollback()
 
     def no_new_inventory(self, provider: str) -> contextlib.AbstractContextManager[None]:
-        """Let nobody insert an inventory of a provider, which may be looked at, and changed in every other way."""
+        """Block inserts of inventories of a provider; reads and other changes of it are not blocked."""
         of_provider = f"SELECT id FROM placement_resource_providers WHERE uuid = '{provider}'"
         number = self.scalar(of_provider)
         return self.holding(
@@ -75,7 +75,7 @@ class Service:
         )
 
     def no_new_consumer(self, consumer: str) -> contextlib.AbstractContextManager[None]:
-        """Let nobody create a consumer, for which there must be a project and a user."""
+        """Block the creation of a consumer; a project and a user must exist."""
         statement = (
             'INSERT INTO placement_consumers (uuid, project_id, user_id)'
             f" SELECT '{consumer}', p.id, u.id FROM placement_projects p, placement_users u LIMIT 1"
@@ -83,12 +83,12 @@ class Service:
         return self.holding(statement, statement)
 
     def lock(self, table: str, column: str, value: str) -> contextlib.AbstractContextManager[None]:
-        """Hold one row."""
+        """Lock one row."""
         statement = f"SELECT id FROM {table} WHERE {column} = '{value}' FOR UPDATE"
         return self.holding(statement, statement)
 
     def scalar(self, query: str) -> Any:
-        """What a query gives."""
+        """The first value that a query returns."""
         with self._engine.connect() as connection:
             return connection.exec_driver_sql(query).scalar()
 
@@ -105,7 +105,7 @@ def service(load_application: Callable[..., Any], database: sa.URL) -> Iterator[
     made.close()
 
 
-def test_no_id_comes_a_second_time(load_application: Callable[..., Any]) -> None:
+def test_no_id_is_given_twice(load_application: Callable[..., Any]) -> None:
     conf = placement_conf.load(environ={}, config_files=[], overrides={})
     db = load_application({}).db
     lasting_ids.check(RequestContext(conf=conf, db=db, roles=['admin'], user_id='admin', project_id='admin'))
@@ -142,7 +142,7 @@ def writing(kind: str, provider: str, name: str) -> tuple[str, str, Any]:
 
 @pytest.mark.parametrize('kind', ['POST', 'PUT'])
 def test_class_deleted_while_inventory_of_it_is_written(service: Service, name: str, provider: str, kind: str) -> None:
-    """The class is deleted and another one created, between the look at the name and the insert."""
+    """Between reading the name and the insert the class is deleted and another one created."""
     other = f'{name}_2'
     with service.no_new_inventory(provider):
         writer = service.begin(*writing(kind, provider, name))
@@ -156,7 +156,7 @@ def test_class_deleted_while_inventory_of_it_is_written(service: Service, name: 
 
 @pytest.mark.parametrize('kind', ['POST', 'PUT'])
 def test_class_renamed_while_inventory_of_it_is_written(service: Service, name: str, provider: str, kind: str) -> None:
-    """The class is renamed only after the write; so nobody who knows its new name finds inventory appear there."""
+    """The rename waits for the write, so no inventory appears under the new name after the rename."""
     other = f'{name}_2'
     with service.no_new_inventory(provider):
         writer = service.begin(*writing(kind, provider, name))
@@ -168,8 +168,8 @@ def test_class_renamed_while_inventory_of_it_is_written(service: Service, name: 
     assert inventories(service, provider) == [other]
 
 
-def test_class_exchanged_while_it_is_claimed(service: Service, name: str, provider: str) -> None:
-    """Inventory and class go, and another class gets inventory, between the look at the name and the claim."""
+def test_class_replaced_by_another_while_it_is_claimed(service: Service, name: str, provider: str) -> None:
+    """Between reading the name and the claim, inventory and class are deleted, and another class gets inventory."""
     path, other, consumer = f'/resource_providers/{provider}', f'{name}_2', str(uuid.uuid4())
     owner = {'project_id': 'held', 'user_id': 'held', 'consumer_generation': None}
     claim = {'allocations': {provider: {'resources': {name: 3}}}, **owner}
@@ -190,7 +190,7 @@ def test_class_exchanged_while_it_is_claimed(service: Service, name: str, provid
 
 
 def test_class_renamed_while_it_is_claimed(service: Service, name: str, provider: str) -> None:
-    """The class is renamed only after the claim."""
+    """The rename waits for the claim."""
     path, other, consumer = f'/resource_providers/{provider}', f'{name}_2', str(uuid.uuid4())
     owner = {'project_id': 'held', 'user_id': 'held', 'consumer_generation': None}
     claim = {'allocations': {provider: {'resources': {name: 3}}}, **owner}
@@ -207,8 +207,8 @@ def test_class_renamed_while_it_is_claimed(service: Service, name: str, provider
     assert service.call('GET', f'{path}/usages').json['usages'] == {other: 6}
 
 
-def test_two_rename_one_class(service: Service, name: str) -> None:
-    """Whoever comes second finds no class of the old name, and leaves the row alone."""
+def test_two_renames_of_one_class(service: Service, name: str) -> None:
+    """The second rename finds no class of the old name and does not change the row."""
     with service.lock('placement_resource_classes', 'name', name):
         renamers = [
             service.begin('PUT', f'/resource_classes/{name}', {'name': f'{name}_{number}'}, '1.6') for number in (1, 2)
@@ -218,7 +218,7 @@ def test_two_rename_one_class(service: Service, name: str) -> None:
 
 
 def test_class_renamed_while_it_is_deleted(service: Service, name: str) -> None:
-    """The deletion waits for the rename, and then there is nothing of that name."""
+    """The deletion waits for the rename, and then finds no class of that name."""
     with service.lock('placement_resource_classes', 'name', name):
         renamer = service.begin('PUT', f'/resource_classes/{name}', {'name': f'{name}_2'}, '1.6')
         deleter = service.begin('DELETE', f'/resource_classes/{name}')
@@ -230,7 +230,7 @@ def test_class_renamed_while_it_is_deleted(service: Service, name: str) -> None:
 
 
 def test_trait_deleted_while_a_provider_gets_it(service: Service, provider: str) -> None:
-    """The trait is held from the look at the name on: its deletion waits, and is refused."""
+    """The trait is locked when its name is read: its deletion waits, and is refused."""
     name = f'CUSTOM_{uuid.uuid4().hex.upper()}'
     assert service.call('PUT', f'/traits/{name}').status_int == 201
     body = {'traits': [name], 'resource_provider_generation': 0}
@@ -243,8 +243,8 @@ def test_trait_deleted_while_a_provider_gets_it(service: Service, provider: str)
     assert deleter.result().status_int == 409, deleter.result().text
 
 
-def test_names_that_are_held_can_be_held_by_many(service: Service, name: str) -> None:
-    """Two writers of one class, on different providers, do not wait for each other."""
+def test_writers_of_one_class_do_not_wait_for_each_other(service: Service, name: str) -> None:
+    """The writers change different providers."""
     providers = [str(uuid.uuid4()) for _ in range(2)]
     for one in providers:
         assert service.call('POST', '/resource_providers', {'name': one, 'uuid': one}).status_int == 200

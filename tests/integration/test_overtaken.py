@@ -1,7 +1,7 @@
-"""What was looked at changes before it is written: two requests at once, on every database.
+"""Rows change between a read and the write of a request: two requests at once, on every database.
 
-One more session holds a lock, and does nothing else, until both requests have looked and wait for it. On SQLite, where
-a transaction that writes has the whole file from its first look on, they wait before they look.
+Another session holds a lock, and does nothing else, until both requests have read and wait for it. On SQLite, where
+a transaction that writes locks the whole file from its first read on, they wait before they read.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from placement import deploy
 from placement.db import changes, tables
 from tests.support import logs
 
-#: Seconds in which a request that nobody stops is done, and after which one that is not has been stopped.
+#: Seconds in which a request is done that waits for no lock; one that is not done by then waits for a lock.
 MOMENT = 0.7
 
 Answer = concurrent.futures.Future[webob.Response]
@@ -55,7 +55,7 @@ class Service:
         return request.get_response(self._app)
 
     def begin(self, method: str, path: str, body: Any = None) -> Answer:
-        """Send a request that has to wait for whoever holds a lock, and give it a moment to get there."""
+        """Send a request that has to wait for a lock, and wait a moment until it does."""
         answer = self._pool.submit(self.call, method, path, body)
         concurrent.futures.wait([answer], MOMENT)
         assert not answer.done(), answer.result().text
@@ -63,7 +63,7 @@ class Service:
 
     @contextlib.contextmanager
     def holding(self, table: str, uuid: str) -> Iterator[None]:
-        """Hold one row, on SQLite the file, in another session."""
+        """Lock one row, on SQLite the file, in another session."""
         lock = f"SELECT id FROM {table} WHERE uuid = '{uuid}' FOR UPDATE"
         with self._engine.connect() as connection:
             connection.exec_driver_sql('BEGIN IMMEDIATE' if connection.dialect.name == 'sqlite' else lock)
@@ -71,7 +71,7 @@ class Service:
             connection.rollback()
 
     def host(self) -> str:
-        """A new root provider with some inventory; its id is greater than those of the ones before."""
+        """A new root provider with some inventory; its id is greater than those of earlier ones."""
         made = str(uuid.uuid4())
         assert self.call('POST', '/resource_providers', {'name': made, 'uuid': made}).status_int == 200
         inventory = {'resource_class': 'VCPU', 'total': 100}
@@ -79,7 +79,7 @@ class Service:
         return made
 
     def usage(self, host: str) -> int:
-        """How many VCPU are used of a host."""
+        """The used VCPU of a host."""
         used: int = self.call('GET', f'/resource_providers/{host}/usages').json['usages']['VCPU']
         return used
 
@@ -100,8 +100,8 @@ def service(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         made.close()
 
 
-def test_a_reader_sees_one_state_throughout(service: Service) -> None:
-    """Whatever others commit meanwhile, and whatever isolation the server has by default."""
+def test_a_reader_sees_one_snapshot(service: Service) -> None:
+    """Also when others commit meanwhile, and with every default isolation level."""
     host = service.host()
     count = sa.select(sa.func.count()).select_from(tables.resource_providers)
     generation = sa.select(tables.resource_providers.c.generation).where(tables.resource_providers.c.uuid == host)
@@ -116,7 +116,7 @@ def test_a_reader_sees_one_state_throughout(service: Service) -> None:
         assert changes.newest(tx) != seen[2]
 
 
-# One generation of a consumer is used once -----------------------------------------------------------------
+# Two writes with one consumer generation -------------------------------------------------------------------
 
 
 def claim(amounts: dict[str, int], generation: int | None, project: str = 'project') -> dict[str, Any]:
@@ -132,8 +132,8 @@ def claim(amounts: dict[str, int], generation: int | None, project: str = 'proje
 @pytest.mark.parametrize(
     ('first', 'second'), [([5, 0], [0, 7]), ([2, 0], [2, 0]), ([5, 0], [0, 0]), ([0, 0], [5, 0]), ([2, 4], [2, 7])]
 )
-def test_two_write_one_consumer(service: Service, first: list[int], second: list[int]) -> None:
-    """It holds 2 of one host; both say that they know it so. Amounts are by host, none for giving up everything."""
+def test_two_writes_of_one_consumer(service: Service, first: list[int], second: list[int]) -> None:
+    """The consumer holds 2 of one host; both writes send its generation. Amounts are by host; all 0 clears it."""
     hosts, consumer = [service.host(), service.host()], str(uuid.uuid4())
     path = f'/allocations/{consumer}'
     assert service.call('PUT', path, claim({hosts[0]: 2}, None)).status_int == 204
@@ -144,8 +144,8 @@ def test_two_write_one_consumer(service: Service, first: list[int], second: list
 
 
 @pytest.mark.parametrize('second', [[0, 7], [0, 0]])
-def test_two_write_a_consumer_that_holds_nothing(service: Service, second: list[int]) -> None:
-    """A record that another deployment left: there are no allocations whose removal would tell of the other writer."""
+def test_two_writes_of_a_consumer_without_allocations(service: Service, second: list[int]) -> None:
+    """Another deployment left such a record. There are no allocations whose deletion would show the other write."""
     hosts, consumer = [service.host(), service.host()], str(uuid.uuid4())
     path = f'/allocations/{consumer}'
     assert service.call('PUT', path, claim({hosts[0]: 2}, None)).status_int == 204
@@ -164,14 +164,14 @@ def test_two_write_a_consumer_that_holds_nothing(service: Service, second: list[
 
 
 def by_host(hosts: list[str], amounts: list[int]) -> dict[str, int]:
-    """What is asked for, by host."""
+    """The requested amounts, by host."""
     return {host: amount for host, amount in zip(hosts, amounts, strict=True) if amount}
 
 
 def check_one_won(
     service: Service, consumer: str, hosts: list[str], answers: list[Answer], wanted: list[dict[str, int]]
 ) -> None:
-    """One of two claims was accepted and is in force; the other was told of a conflict and did nothing."""
+    """One of two claims was accepted and took effect; the other got a conflict and changed nothing."""
     statuses = [answer.result().status_int for answer in answers]
     assert sorted(statuses) == [204, 409], [answer.result().text for answer in answers]
     refused = answers[statuses.index(409)].result()
@@ -183,14 +183,14 @@ def check_one_won(
     assert [service.usage(host) for host in hosts] == [won.get(host, 0) for host in hosts]
 
 
-def test_two_take_a_consumer_for_projects(service: Service) -> None:
-    """Both claims are the same but for the project: the one that was refused leaves it alone."""
+def test_two_writes_that_change_the_project(service: Service) -> None:
+    """The claims differ only in the project: the refused one does not change it."""
     host, consumer = service.host(), str(uuid.uuid4())
     path = f'/allocations/{consumer}'
     assert service.call('PUT', path, claim({host: 2}, None)).status_int == 204
     projects = ['first', 'second']
     for number, project in enumerate(projects):
-        # The projects are known already: nobody waits for them.
+        # The projects are stored already, so no write waits for them.
         assert service.call('PUT', path, claim({host: 2}, 1 + number, project)).status_int == 204
     with service.holding('placement_consumers', consumer):
         answers = [service.begin('PUT', path, claim({host: 2}, 3, project)) for project in projects]
@@ -200,26 +200,26 @@ def test_two_take_a_consumer_for_projects(service: Service) -> None:
     assert (state['project_id'], state['consumer_generation']) == (projects[statuses.index(204)], 4)
 
 
-# The shape of a tree ---------------------------------------------------------------------------------------
+# Trees -----------------------------------------------------------------------------------------------------
 
 
 def move(service: Service, provider: str, parent: str) -> Answer:
-    """Hang a tree below a provider of another."""
+    """Move a tree below a provider of another tree."""
     return service.begin('PUT', f'/resource_providers/{provider}', {'name': provider, 'parent_provider_uuid': parent})
 
 
 def place(service: Service, provider: str) -> tuple[str, str]:
-    """Parent and root."""
+    """The parent and the root of a provider."""
     shown = service.call('GET', f'/resource_providers/{provider}').json
     return shown['parent_provider_uuid'], shown['root_provider_uuid']
 
 
-def test_a_child_of_a_tree_that_moves(service: Service) -> None:
-    """The tree has been joined to another one by the time that the child is stored: the child is of that one."""
+def test_a_child_is_created_in_a_tree_that_moves(service: Service) -> None:
+    """The tree has joined another one when the child is stored, so the child has the new root."""
     tree, other = service.host(), service.host()
     child = str(uuid.uuid4())
     with service.holding('placement_resource_providers', other):
-        # It has the root of its own tree, whose id is smaller, and waits for the other root.
+        # The move has locked the root of its own tree, whose id is smaller, and waits for the other root.
         moved = move(service, tree, other)
         made = service.begin(
             'POST', '/resource_providers', {'name': child, 'uuid': child, 'parent_provider_uuid': tree}
@@ -230,7 +230,7 @@ def test_a_child_of_a_tree_that_moves(service: Service) -> None:
 
 
 def test_a_tree_that_joins_a_tree_that_moves(service: Service) -> None:
-    """Likewise with a whole tree instead of a child."""
+    """The same with a whole tree instead of a child."""
     tree, other, third = service.host(), service.host(), service.host()
     leaf = str(uuid.uuid4())
     below = {'name': leaf, 'uuid': leaf, 'parent_provider_uuid': third}
@@ -245,7 +245,7 @@ def test_a_tree_that_joins_a_tree_that_moves(service: Service) -> None:
 
 
 def test_two_trees_that_join_each_other(service: Service) -> None:
-    """Only one of them can; the other would close a loop."""
+    """Only one of them succeeds; the other would create a loop."""
     one, two = service.host(), service.host()
     with service.holding('placement_resource_providers', one):
         answers = [move(service, one, two), move(service, two, one)]

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.parametrize(
 
 
 def test_setting_reaches_the_sessions(setting: databases.Setting, database: sa.URL) -> None:
-    """What the following tests claim to test is really in force."""
+    """Checks that the isolation level of the following tests is in force."""
     engine = sa.create_engine(setting.session_url(database), poolclass=sa.NullPool)
     if setting.server == 'postgresql':
         query = 'SHOW transaction_isolation'
@@ -31,24 +31,24 @@ def test_setting_reaches_the_sessions(setting: databases.Setting, database: sa.U
     assert value.upper().replace('-', ' ') == (setting.isolation or '1')
 
 
-def test_forty_callers_on_ten_units(server: servers.Server) -> None:
+def test_forty_claims_for_ten_units(server: servers.Server) -> None:
     assertions.last_units_are_given_once(server)
 
 
 @pytest.mark.parametrize('existing', [True, False])
-def test_one_consumer_generation(server: servers.Server, existing: bool) -> None:
+def test_concurrent_writes_with_one_consumer_generation(server: servers.Server, existing: bool) -> None:
     assertions.a_generation_is_moved_once(server, existing=existing)
 
 
-def test_opposite_lock_orders(server: servers.Server) -> None:
+def test_concurrent_writes_in_opposite_orders(server: servers.Server) -> None:
     assertions.opposite_orders_make_progress(server)
 
 
-def test_names_that_come_and_go(server: servers.Server) -> None:
+def test_names_that_are_created_renamed_and_deleted_under_load(server: servers.Server) -> None:
     assertions.names_keep_their_meaning(server)
 
 
-def test_history(
+def test_history_of_random_load_has_no_violations(
     setting: databases.Setting, database: sa.URL, server: servers.Server, record_property: Callable[[str, str], None]
 ) -> None:
     retries = server.retries()

@@ -15,7 +15,7 @@ from tests.support.history.workload import Load
 
 @pytest.fixture(scope='module')
 def directory(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-    """Where the database file and the logs are."""
+    """The directory of the database file and the logs."""
     return tmp_path_factory.mktemp('sqlite')
 
 
@@ -26,24 +26,26 @@ def server(directory: pathlib.Path) -> Iterator[servers.Server]:
         yield running
 
 
-def test_forty_callers_on_ten_units(server: servers.Server) -> None:
+def test_forty_claims_for_ten_units(server: servers.Server) -> None:
     assertions.last_units_are_given_once(server)
 
 
 @pytest.mark.parametrize('existing', [True, False])
-def test_one_consumer_generation(server: servers.Server, existing: bool) -> None:
+def test_concurrent_writes_with_one_consumer_generation(server: servers.Server, existing: bool) -> None:
     assertions.a_generation_is_moved_once(server, existing=existing)
 
 
-def test_opposite_lock_orders(server: servers.Server) -> None:
+def test_concurrent_writes_in_opposite_orders(server: servers.Server) -> None:
     assertions.opposite_orders_make_progress(server)
 
 
-def test_names_that_come_and_go(server: servers.Server) -> None:
+def test_names_that_are_created_renamed_and_deleted_under_load(server: servers.Server) -> None:
     assertions.names_keep_their_meaning(server)
 
 
-def test_history(server: servers.Server, directory: pathlib.Path, record_property: Callable[[str, str], None]) -> None:
+def test_history_of_random_load_has_no_violations(
+    server: servers.Server, directory: pathlib.Path, record_property: Callable[[str, str], None]
+) -> None:
     retries = server.retries()
     load = Load.start([server.url], clients=10)
     time.sleep(6)

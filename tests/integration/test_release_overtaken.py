@@ -1,4 +1,4 @@
-"""A consumer that is created while another caller releases it: what was written goes whole, or stays whole."""
+"""A consumer is created while another request deletes it: its allocations are deleted whole or kept whole."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ def clear(context: RequestContext, consumer: str) -> None:
 
 
 @pytest.mark.parametrize('give_up', [release, clear])
-def test_a_consumer_that_is_created_meanwhile(
+def test_a_consumer_created_during_a_delete(
     context: RequestContext, db: Database, give_up: Callable[[RequestContext, str], None]
 ) -> None:
-    """The claim commits when the release has found no record of the consumer and is about to look for allocations."""
+    """The claim commits after the DELETE has found no record of the consumer and before it reads allocations."""
     host, consumer = str(uuid.uuid4()), str(uuid.uuid4())
     provider = ResourceProvider.create(context, name=host, uuid=host)
     provider.set_inventories([Inventory.from_request('VCPU', {'total': 8})])

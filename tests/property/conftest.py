@@ -17,7 +17,7 @@ __all__ = ['app', 'conf', 'context', 'db', 'queries']
 
 @pytest.fixture(scope='module')
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """An attacked application with a database of its own; one for all tests of a module."""
+    """An application with a database of its own, for hostile requests; one for all tests of a module."""
     database = tmp_path_factory.mktemp('hostile') / 'placement.sqlite'
     overrides: dict[str, dict[str, Any]] = {
         'placement_database': {'connection': f'sqlite:///{database}', 'sync_on_startup': True},

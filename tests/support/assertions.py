@@ -1,4 +1,4 @@
-"""What must be true after each race, the same words for every database."""
+"""Assertions about each race, the same for every database."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.history.client import Client, Reply
 
 
 def exactly_ten_won(replies: list[Reply], used: int) -> None:
-    """Ten of the callers got their unit, the others were told that there is no room, and nobody waited long."""
+    """Ten callers got their unit, the others were refused for lack of capacity, and no caller waited too long."""
     assert Counter(reply.status for reply in replies) == {204: races.UNITS, 409: races.CALLERS - races.UNITS}
     assert all('would exceed the capacity' in reply.error['detail'] for reply in replies if reply.status == 409)
     assert used == races.UNITS
@@ -24,7 +24,7 @@ def exactly_ten_won(replies: list[Reply], used: int) -> None:
 
 
 def exactly_one_won(replies: list[Reply], generation: int, *, expected: int) -> None:
-    """One writer won, the others were told to read again, and the generation moved once."""
+    """One write was accepted, the others got a conflict, and the generation was incremented once."""
     assert Counter(reply.status for reply in replies) == {204: 1, 409: len(replies) - 1}
     codes = {reply.error['code'] for reply in replies if reply.status == 409}
     assert codes == {'placement.concurrent_update'}
@@ -33,32 +33,32 @@ def exactly_one_won(replies: list[Reply], generation: int, *, expected: int) -> 
 
 
 def made_progress(rounds: list[list[Reply]]) -> None:
-    """Writers that touch the same things in opposite orders all get through, none of them late."""
+    """Writes of the same rows in opposite orders all succeed, and none waited too long."""
     for replies in rounds:
         assert Counter(reply.status for reply in replies) == {204: len(replies)}
         nobody_waited(replies)
 
 
 def nothing_landed_elsewhere(outcome: names_race.Outcome) -> None:
-    """Everything was written to what it named, nothing failed, and every kind of request succeeded now and then."""
+    """Every write changed what it named, no request failed, and every kind of request succeeded at least once."""
     assert outcome.wrong == []
     assert outcome.idle() == set(), outcome.statuses
 
 
 def nobody_waited(replies: list[Reply]) -> None:
-    """No caller waited longer than the issue allows."""
+    """No caller waited longer than issue 4 allows."""
     assert max(reply.seconds for reply in replies) < races.PATIENCE
 
 
 def last_units_are_given_once(server: servers.Server, rounds: int = 20) -> None:
-    """Forty callers want one of ten units, again and again."""
+    """Forty callers each claim one of ten units, repeatedly."""
     with races.callers([server.url]) as racing:
         for _ in range(rounds):
             exactly_ten_won(*races.for_the_last_units(racing))
 
 
 def a_generation_is_moved_once(server: servers.Server, *, existing: bool) -> None:
-    """Sixteen callers write one consumer, which is there already or is not."""
+    """Sixteen callers write one consumer, which exists or does not exist."""
     with races.callers([server.url], 16) as racing:
         for _ in range(5):
             replies, generation = races.for_one_generation(racing, existing=existing)
@@ -78,7 +78,7 @@ def names_keep_their_meaning(server: servers.Server, seconds: float = 5) -> None
 
 
 def all_came_up(database_urls: Iterable[str], directory: pathlib.Path) -> None:
-    """Servers that start at once on an empty database, one for each URL, all come up, with the same standard names."""
+    """Servers that start at once on an empty database, one for each URL, become ready with the same standard names."""
     started = [servers.launch(url, directory, workers=1, threads=2, metrics=False) for url in database_urls]
     traits, classes = set(), set()
     with servers.ready(started):

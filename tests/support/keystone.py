@@ -1,4 +1,4 @@
-"""As much of Keystone, over real HTTP, as keystonemiddleware asks for."""
+"""The parts of Keystone that keystonemiddleware uses, over real HTTP."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-# Headers with which a client claims to be somebody.
+# Identity headers that a client must not be able to set.
 CLAIMS = {
     'X-Identity-Status': 'Confirmed',
     'X-User-Id': 'root',
@@ -24,7 +24,7 @@ CLAIMS = {
 
 
 class Keystone(BaseHTTPRequestHandler):
-    """As much of Keystone as keystonemiddleware asks: discovery, its own token, validation."""
+    """The parts of Keystone that keystonemiddleware uses: discovery, a token of its own, validation."""
 
     roles: Mapping[str, list[str]] = {'good-admin': ['admin', 'reader'], 'good-member': ['member']}
 
@@ -66,7 +66,7 @@ class Keystone(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_args: Any) -> None:
-        """Keep the output of the tests clean."""
+        """Log nothing."""
 
 
 def _token(name: str, roles: list[str]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ _LETTERS = string.ascii_uppercase + string.digits
 
 
 class Case(NamedTuple):
-    """A request, the statuses that may answer it, and what the answer's detail has in it."""
+    """A request, the allowed statuses of its answer, and a part of the answer's detail."""
 
     method: str
     path: str
@@ -28,7 +28,7 @@ class Case(NamedTuple):
 
 
 def check(app: Any) -> None:
-    """Every route takes, or refuses with a reason, as much as the limit lets through."""
+    """Every route accepts the largest body that the limit allows, or refuses it with a reason."""
     host = str(uuid.uuid4())
     assert _send(app, 'POST', '/resource_providers', {'name': host, 'uuid': host}).status_int == 200
     for case in _cases(host):
@@ -78,7 +78,7 @@ def _cases(host: str) -> Iterator[Case]:
 
 
 def _names() -> Iterator[str]:
-    """Names of one length, so that the length of a body is easily said beforehand."""
+    """Names of one length, so that the length of a body is known beforehand."""
     return (''.join(letters) for letters in itertools.product(_LETTERS, repeat=4))
 
 
@@ -87,7 +87,7 @@ def _uuids() -> Iterator[str]:
 
 
 def _full(make: Callable[[list[str]], Any], items: Iterator[str]) -> Any:
-    """The body made of so many items that it is as long as it may be."""
+    """The body with as many items as the limit allows."""
     chosen = list(itertools.islice(items, 200))
     length, half = (len(_encoded(make(chosen[:count]))) for count in (200, 100))
     each = (length - half) / 100

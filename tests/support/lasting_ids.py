@@ -1,4 +1,4 @@
-"""Things that are created and deleted again, one kind after another, whatever the database."""
+"""Checks that ids are never given twice, for each kind of row and on every database."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _provider(context: RequestContext) -> ResourceProvider:
     return ResourceProvider.create(context, name=identity, uuid=identity)
 
 
-#: What makes one of a kind, deletes it, and returns the id that it had.
+#: By kind: a function that creates one, deletes it, and returns its id.
 KINDS: dict[str, Callable[[RequestContext], int]] = {
     'resource class': _resource_class,
     'trait': _trait,
@@ -81,7 +81,7 @@ KINDS: dict[str, Callable[[RequestContext], int]] = {
 
 
 def check(context: RequestContext) -> None:
-    """No id comes a second time."""
+    """No id is given twice."""
     for kind, create_and_delete in KINDS.items():
         ids = [create_and_delete(context) for _ in range(3)]
         assert ids == sorted(set(ids)), kind

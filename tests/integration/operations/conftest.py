@@ -1,4 +1,4 @@
-"""What the operations tests are given: a Keystone for the session, and being left out unless asked for."""
+"""Fixtures of the operations tests: a Keystone for the session. The tests are skipped unless asked for."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.support.operations import identity
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark what lies here, and leave it out of a run that did not ask for it."""
+    """Mark the tests of this directory, and skip them unless asked for."""
     here = pathlib.Path(__file__).parent
     asked = 'operations' in config.option.markexpr
     for item in items:

@@ -1,4 +1,4 @@
-"""What the browser tests are given: a browser, and the page of three clouds; and being left out unless asked for."""
+"""Fixtures of the browser tests: a browser, and the page of three clouds. The tests are skipped unless asked for."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LOG = (
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what lies here unless it was asked for."""
+    """Skip the tests of this directory unless asked for."""
     browser.skip_unless_asked(config, items, pathlib.Path(__file__).parent)
 
 
