@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from placement import conf as placement_conf
-from placement import deploy
+from tests.support import applications
 from tests.support.candidates.examples import EXAMPLES, WORLDS, Example, bodies
 from tests.support.candidates.oracle import RP, Oracle, Query
 from tests.support.candidates.store import Stored
@@ -24,16 +23,8 @@ MINORS = (10, 11, 12, 16, 17, 21, 22, 24, 25, 26, 27, 28, 29, 29, 29)
 def shared_app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """One application for the tests that replace its providers anyway."""
     path = tmp_path_factory.mktemp('candidates') / 'placement.sqlite'
-    database = {'connection': f'sqlite:///{path}', 'sync_on_startup': True}
-    made = deploy.loadapp(
-        placement_conf.load(
-            environ={},
-            config_files=[],
-            overrides={'placement_database': database, 'api': {'auth_strategy': 'noauth2'}},
-        )
-    )
-    yield made
-    made.db.dispose()
+    with applications.application(path) as made:
+        yield made
 
 
 @pytest.mark.parametrize('example', EXAMPLES, ids=str)

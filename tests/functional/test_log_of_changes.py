@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 import sqlalchemy as sa
 from oslo_config import cfg
 
-from placement import deploy
-from placement.claims.request import ConsumerClaim
 from placement.cmd import manage, manage_audit
 from placement.db import changes, generation, tables
 from placement.db.api import Database, TryAgain
@@ -23,16 +21,9 @@ from placement.objects.resource_provider import ResourceProvider
 from placement.objects.trait import Trait
 from placement.web.context import RequestContext
 from tests.support import damage
+from tests.support.objects import claim, create_provider
 
 Logged = Callable[[], dict[int, What]]
-
-
-@pytest.fixture
-def app(conf: cfg.ConfigOpts) -> Iterator[deploy.Application]:
-    """An application that synchronised its database itself, so that it has the only writer."""
-    made = deploy.loadapp(conf)
-    yield made
-    made.db.dispose()
 
 
 @pytest.fixture
@@ -51,23 +42,9 @@ def logged(db: Database) -> Logged:
     return ask
 
 
-def host(context: RequestContext, name: str, parent: str | None = None) -> ResourceProvider:
-    return ResourceProvider.create(context, name=name, uuid=str(uuid.uuid4()), parent_provider_uuid=parent)
-
-
-def claim(context: RequestContext, consumer: str, **amounts: int) -> None:
-    """Let a consumer hold so many VCPUs of each provider, named by uuid with underscores."""
-    wanted = {name.replace('_', '-')[1:]: {'VCPU': amount} for name, amount in amounts.items()}
-    AllocationList.replace_all(context, [ConsumerClaim(consumer, 'project', 'user', wanted)])
-
-
-def key(provider: ResourceProvider) -> str:
-    return 'p' + provider.uuid.replace('-', '_')
-
-
 def test_providers_and_what_hangs_on_them(context: RequestContext, logged: Logged) -> None:
-    one, other = host(context, 'one'), host(context, 'other')
-    child = host(context, 'child', other.uuid)
+    one, other = create_provider(context), create_provider(context)
+    child = create_provider(context, 'child', other.uuid)
     assert logged() == {provider.id: What.PROVIDER for provider in (one, other, child)}
     one.set_inventories([Inventory.from_request('VCPU', {'total': 8})])
     one.set_traits(['HW_CPU_X86_AVX2'])
@@ -84,14 +61,11 @@ def test_providers_and_what_hangs_on_them(context: RequestContext, logged: Logge
 
 
 def test_claims(context: RequestContext, logged: Logged) -> None:
-    one, other = host(context, 'one'), host(context, 'other')
-    for provider in (one, other):
-        provider.set_inventories([Inventory.from_request('VCPU', {'total': 8})])
-    consumer = str(uuid.uuid4())
+    one, other = create_provider(context, VCPU=8), create_provider(context, VCPU=8)
     logged()
-    claim(context, consumer, **{key(one): 1})
+    consumer = claim(context, {one.uuid: {'VCPU': 1}})
     assert logged() == {one.id: What.USAGE}
-    claim(context, consumer, **{key(other): 1})
+    claim(context, {other.uuid: {'VCPU': 1}}, consumer)
     assert logged() == {one.id: What.USAGE, other.id: What.USAGE}
     AllocationList.delete_all_by_consumer(context, consumer)
     assert logged() == {other.id: What.USAGE}
@@ -153,7 +127,7 @@ def test_notes_belong_to_a_write(db: Database) -> None:
 
 
 def test_a_write_that_forgets_the_log_fails(db: Database, context: RequestContext) -> None:
-    provider = host(context, 'host')
+    provider = create_provider(context, 'host')
     rename = tables.resource_providers.update().values(name='renamed')
     with pytest.raises(changes.Unlogged, match='resource_providers'):
         db.write(lambda tx: tx.execute(rename))
@@ -209,7 +183,7 @@ def test_numbers_have_no_gaps(db: Database) -> None:
 
 def test_a_commit_that_is_refused_uses_no_number(db: Database, context: RequestContext) -> None:
     """Its entry was inserted already. The next attempt inserts it again, under the same number."""
-    provider = host(context, 'host')
+    provider = create_provider(context, 'host')
     attempts = 0
 
     def work(tx: sa.Connection) -> None:

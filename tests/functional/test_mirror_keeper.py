@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import dataclasses
 import datetime as dt
@@ -16,23 +17,21 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from oslo_config import cfg
 from oslo_db import exception as db_exc
 
-from placement import conf as placement_conf
-from placement.claims.request import ConsumerClaim
 from placement.db import changes, tables
 from placement.db.api import Database
 from placement.mirror import keeper
 from placement.mirror.keeper import Mirror
 from placement.mirror.state import State
-from placement.objects.allocation import AllocationList
-from placement.objects.inventory import Inventory
 from placement.objects.resource_class import ResourceClass
 from placement.objects.resource_provider import ResourceProvider
 from placement.objects.trait import Trait
 from placement.web.context import RequestContext
+from tests.support import applications
+from tests.support.listening import listening
 from tests.support.mirror_equality import assert_same, compare
+from tests.support.objects import claim, create_provider
 
 
 class Counting(Mirror):
@@ -57,9 +56,7 @@ class Counting(Mirror):
 
 @pytest.fixture
 def host(context: RequestContext) -> ResourceProvider:
-    made = ResourceProvider.create(context, name='host', uuid=str(uuid.uuid4()))
-    made.set_inventories([Inventory.from_request('VCPU', {'total': 100})])
-    return made
+    return create_provider(context, 'host', VCPU=100)
 
 
 @pytest.fixture
@@ -71,51 +68,44 @@ def mirror(db: Database, host: ResourceProvider) -> Counting:
     return made
 
 
-Open = Callable[[pathlib.Path], Database]
-
-
 @pytest.fixture
-def open_database() -> Iterator[Open]:
-    """Opens a SQLite file as another process would; closed at the end."""
+def copy(db: Database, tmp_path: pathlib.Path) -> Iterator[Callable[[], Database]]:
+    """Makes a database as this one is now: what a node that lags shows later on, or a backup."""
     with contextlib.ExitStack() as stack:
 
-        def opened(path: pathlib.Path) -> Database:
-            overrides = {'placement_database': {'connection': f'sqlite:///{path}'}}
-            made = Database(placement_conf.load(environ={}, config_files=[], overrides=overrides))
-            stack.callback(made.dispose)
-            return made
+        def copied() -> Database:
+            path = tmp_path / f'{uuid.uuid4()}.sqlite'
+            with (
+                contextlib.closing(sqlite3.connect(tmp_path / 'placement.sqlite')) as source,
+                contextlib.closing(sqlite3.connect(path)) as target,
+            ):
+                source.backup(target)
+            return stack.enter_context(applications.database(path))
 
-        yield opened
-
-
-@pytest.fixture
-def copy(conf: cfg.ConfigOpts, tmp_path: pathlib.Path, open_database: Open) -> Callable[[], Database]:
-    """Makes a database as this one is now: what a node that lags shows later on, or a backup."""
-
-    def copied() -> Database:
-        path = tmp_path / f'{uuid.uuid4()}.sqlite'
-        with (
-            contextlib.closing(sqlite3.connect(tmp_path / 'placement.sqlite')) as source,
-            contextlib.closing(sqlite3.connect(path)) as target,
-        ):
-            source.backup(target)
-        return open_database(path)
-
-    return copied
+        yield copied
 
 
 @pytest.fixture
-def another(tmp_path: pathlib.Path, open_database: Open, conf: cfg.ConfigOpts) -> RequestContext:
-    """A context as that of another process on the same database."""
-    return RequestContext(conf=conf, db=open_database(tmp_path / 'placement.sqlite'), roles=['admin'])
+def older(mirror: Counting, context: RequestContext, host: ResourceProvider, copy: Callable[[], Database]) -> Database:
+    """A copy from before the host was renamed; the mirror knows its new name."""
+    made = copy()
+    rename(context, host, 'renamed')
+    mirror.current()
+    return made
+
+
+@pytest.fixture
+def short_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An older database is believed after 0.2 s."""
+    monkeypatch.setattr(keeper, 'PATIENCE', 0.2)
 
 
 def rename(context: RequestContext, host: ResourceProvider, name: str) -> None:
     ResourceProvider.get_by_uuid(context, host.uuid).update(name)
 
 
-def claim(context: RequestContext, host: ResourceProvider) -> None:
-    AllocationList.replace_all(context, [ConsumerClaim(str(uuid.uuid4()), 'project', 'user', {host.uuid: {'VCPU': 1}})])
+def claim_one(context: RequestContext, host: ResourceProvider) -> None:
+    claim(context, {host.uuid: {'VCPU': 1}})
 
 
 def name_in(state: State, host: ResourceProvider) -> str | None:
@@ -132,29 +122,21 @@ def scratch(db: Database) -> State:
 
 
 def test_a_node_that_lags_is_not_followed(
-    mirror: Counting, context: RequestContext, host: ResourceProvider, copy: Callable[[], Database]
+    mirror: Counting, context: RequestContext, host: ResourceProvider, older: Database
 ) -> None:
-    older = copy()
-    rename(context, host, 'renamed')
     newest = mirror.current()
     mirror._db = older
     assert mirror.current() is newest
     mirror._db = context.db
-    claim(context, host)
+    claim_one(context, host)
     assert_same(mirror.current(), scratch(context.db))
     assert mirror.builds == 1
 
 
+@pytest.mark.usefixtures('short_patience')
 def test_lagging_now_and_again_is_not_a_restored_database(
-    mirror: Counting,
-    context: RequestContext,
-    host: ResourceProvider,
-    copy: Callable[[], Database],
-    monkeypatch: pytest.MonkeyPatch,
+    mirror: Counting, context: RequestContext, older: Database
 ) -> None:
-    monkeypatch.setattr(keeper, 'PATIENCE', 0.2)
-    older = copy()
-    rename(context, host, 'renamed')
     newest = mirror.current()
     for db in (older, context.db):
         mirror._db = db
@@ -165,41 +147,26 @@ def test_lagging_now_and_again_is_not_a_restored_database(
     assert mirror.builds == 1
 
 
-def test_a_restored_database_is_believed_after_a_while(
-    mirror: Counting,
-    context: RequestContext,
-    host: ResourceProvider,
-    copy: Callable[[], Database],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(keeper, 'PATIENCE', 0.2)
-    backup = copy()
-    rename(context, host, 'renamed')
+@pytest.mark.usefixtures('short_patience')
+def test_a_restored_database_is_believed_after_a_while(mirror: Counting, older: Database) -> None:
     newest = mirror.current()
-    mirror._db = backup
+    mirror._db = older
     assert mirror.current() is newest
     time.sleep(0.3)
-    assert_same(mirror.current(), scratch(backup))
+    assert_same(mirror.current(), scratch(older))
     assert mirror.builds == 2
     mirror.current()
     assert mirror.builds == 2
 
 
 def test_a_restored_database_that_was_written_to_is_believed_at_once(
-    mirror: Counting,
-    context: RequestContext,
-    host: ResourceProvider,
-    copy: Callable[[], Database],
-    conf: cfg.ConfigOpts,
+    mirror: Counting, host: ResourceProvider, older: Database
 ) -> None:
-    backup = copy()
-    rename(context, host, 'renamed')
-    mirror.current()
-    rename(RequestContext(conf=conf, db=backup, roles=['admin']), host, 'renamed otherwise')
-    mirror._db = backup
+    rename(applications.administrator(older), host, 'renamed otherwise')
+    mirror._db = older
     assert name_in(mirror.current(), host) == 'renamed otherwise'
     assert mirror.builds == 2
-    assert_same(mirror.current(), scratch(backup))
+    assert_same(mirror.current(), scratch(older))
 
 
 # When the log does not tell ------------------------------------------------------------------------------
@@ -238,6 +205,15 @@ def grow_old(db: Database, hours: float) -> None:
         tx.execute(tables.changes.update().values(created_at=at))
 
 
+@pytest.fixture
+def silent(context: RequestContext, host: ResourceProvider) -> Counting:
+    """The mirror of a database with one host, built when nobody had written anything for 20 hours."""
+    grow_old(context.db, hours=20)
+    made = Counting(context.db)
+    made.current()
+    return made
+
+
 def remove_writers(db: Database) -> None:
     with db.engine.begin() as tx:
         tx.execute(tables.changes.delete())
@@ -245,68 +221,57 @@ def remove_writers(db: Database) -> None:
 
 
 def test_a_writer_that_was_removed_after_a_long_silence(
-    context: RequestContext, host: ResourceProvider, another: RequestContext
+    silent: Counting, context: RequestContext, host: ResourceProvider, other_process: RequestContext
 ) -> None:
-    grow_old(context.db, hours=20)
-    mirror = Counting(context.db)
-    before = mirror.current()
+    before = silent.current()
     remove_writers(context.db)
     for _ in range(2):
-        assert mirror.current() is before
-    rename(another, host, 'renamed')
-    assert name_in(mirror.current(), host) == 'renamed'
-    assert mirror.builds == 1
+        assert silent.current() is before
+    rename(other_process, host, 'renamed')
+    assert name_in(silent.current(), host) == 'renamed'
+    assert silent.builds == 1
     # The next ones are new, so that whoever removes them has restored something.
     remove_writers(context.db)
-    rename(another, host, 'renamed again')
-    assert name_in(mirror.current(), host) == 'renamed again'
-    assert mirror.builds == 2
+    rename(other_process, host, 'renamed again')
+    assert name_in(silent.current(), host) == 'renamed again'
+    assert silent.builds == 2
 
 
 def test_a_writer_that_was_removed_while_others_wrote(
-    context: RequestContext, host: ResourceProvider, another: RequestContext
+    silent: Counting, context: RequestContext, host: ResourceProvider, other_process: RequestContext
 ) -> None:
-    grow_old(context.db, hours=20)
-    mirror = Counting(context.db)
-    mirror.current()
     remove_writers(context.db)
-    rename(another, host, 'renamed')
-    compare(mirror, context.db)
-    assert name_in(mirror.current(), host) == 'renamed'
+    rename(other_process, host, 'renamed')
+    compare(silent, context.db)
+    assert name_in(silent.current(), host) == 'renamed'
 
 
 def test_a_writer_that_wrote_since_was_not_removed_for_its_silence(
-    context: RequestContext, host: ResourceProvider, another: RequestContext
+    silent: Counting, context: RequestContext, host: ResourceProvider, other_process: RequestContext
 ) -> None:
     """However old its entry was when the mirror was built: it is missing because the database was restored."""
-    grow_old(context.db, hours=20)
-    mirror = Counting(context.db)
-    mirror.current()
     rename(context, host, 'lost')
-    assert name_in(mirror.current(), host) == 'lost'
+    assert name_in(silent.current(), host) == 'lost'
     with context.db.engine.begin() as tx:
         tx.execute(tables.resource_providers.update().values(name='restored'))
     remove_writers(context.db)
-    other = ResourceProvider.create(another, name='other', uuid=str(uuid.uuid4()))
-    assert name_in(mirror.current(), other) == 'other'
-    assert name_in(mirror.current(), host) == 'restored'
-    assert mirror.builds == 2
+    other = create_provider(other_process, 'other')
+    assert name_in(silent.current(), other) == 'other'
+    assert name_in(silent.current(), host) == 'restored'
+    assert silent.builds == 2
 
 
 def test_a_writer_that_was_removed_while_nobody_searched(
-    context: RequestContext, host: ResourceProvider, another: RequestContext
+    silent: Counting, context: RequestContext, host: ResourceProvider, other_process: RequestContext
 ) -> None:
     """Nobody knows what it wrote since the last search."""
-    grow_old(context.db, hours=20)
-    mirror = Counting(context.db)
-    mirror.current()
-    held = mirror._held
+    held = silent._held
     assert held is not None
-    mirror._held = dataclasses.replace(held, clock=held.clock - dt.timedelta(hours=30))
+    silent._held = dataclasses.replace(held, clock=held.clock - dt.timedelta(hours=30))
     rename(context, host, 'renamed')
     remove_writers(context.db)
-    assert name_in(mirror.current(), host) == 'renamed'
-    assert mirror.builds == 2
+    assert name_in(silent.current(), host) == 'renamed'
+    assert silent.builds == 2
 
 
 def test_the_clock_is_looked_at_now_and_then(mirror: Counting, context: RequestContext) -> None:
@@ -325,15 +290,15 @@ def test_the_clock_is_looked_at_now_and_then(mirror: Counting, context: RequestC
 # Others --------------------------------------------------------------------------------------------------
 
 
-def test_names_that_another_process_changes(mirror: Counting, another: RequestContext, db: Database) -> None:
-    ResourceClass.create(another, 'CUSTOM_ONE').rename('CUSTOM_OTHER')
-    Trait.create(another, 'CUSTOM_ONE')
+def test_names_that_another_process_changes(mirror: Counting, other_process: RequestContext, db: Database) -> None:
+    ResourceClass.create(other_process, 'CUSTOM_ONE').rename('CUSTOM_OTHER')
+    Trait.create(other_process, 'CUSTOM_ONE')
     names = mirror.current().names
     assert 'CUSTOM_OTHER' in names.class_ids
     assert 'CUSTOM_ONE' not in names.class_ids
     assert 'CUSTOM_ONE' in names.traits
-    ResourceClass.destroy(another, 'CUSTOM_OTHER')
-    Trait.destroy(another, 'CUSTOM_ONE')
+    ResourceClass.destroy(other_process, 'CUSTOM_OTHER')
+    Trait.destroy(other_process, 'CUSTOM_ONE')
     compare(mirror, db)
     assert 'CUSTOM_OTHER' not in mirror.current().names.class_ids
 
@@ -343,15 +308,12 @@ def test_those_who_wait_take_what_another_one_made(
 ) -> None:
     rename(context, host, 'renamed')
     mirror.gate.clear()
-    found: list[State] = []
-    threads = [threading.Thread(target=lambda: found.append(mirror.current())) for _ in range(6)]
-    for thread in threads:
-        thread.start()
-    time.sleep(0.3)
-    assert found == []
-    mirror.gate.set()
-    for thread in threads:
-        thread.join()
+    with concurrent.futures.ThreadPoolExecutor(6) as pool:
+        waiting = [pool.submit(mirror.current) for _ in range(6)]
+        time.sleep(0.3)
+        assert not any(one.done() for one in waiting)
+        mirror.gate.set()
+    found = [one.result() for one in waiting]
     assert {name_in(state, host) for state in found} == {'renamed'}
     assert len({id(state) for state in found}) == 1
     assert mirror.steps == 1
@@ -361,22 +323,15 @@ def test_whoever_asks_later_does_not_take_an_older_state(
     mirror: Counting, context: RequestContext, host: ResourceProvider
 ) -> None:
     """Threads write and search at once; each finds its own last write."""
-    failures: list[object] = []
 
     def act(number: int) -> None:
-        own = ResourceProvider.create(context, name=f'own-{number}', uuid=str(uuid.uuid4()))
+        own = create_provider(context, f'own-{number}')
         for turn in range(15):
             own.update(f'own-{number}-{turn}')
-            found = name_in(mirror.current(), own)
-            if found != f'own-{number}-{turn}':
-                failures.append((number, turn, found))
+            assert name_in(mirror.current(), own) == f'own-{number}-{turn}'
 
-    threads = [threading.Thread(target=act, args=(number,)) for number in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failures == []
+    with concurrent.futures.ThreadPoolExecutor(6) as pool:
+        list(pool.map(act, range(6)))
     assert mirror.builds == 1
     compare(mirror, context.db)
 
@@ -388,19 +343,14 @@ class Planted(Exception):
     """No error that anything knows."""
 
 
-@contextlib.contextmanager
-def failing(db: Database, table: str) -> Iterator[None]:
+def failing(db: Database, table: str) -> contextlib.AbstractContextManager[None]:
     """Let every statement that reads this table in a transaction fail."""
 
     def fail(_connection: Any, _cursor: Any, statement: str, *_rest: Any) -> None:
         if f'FROM {table}' in statement:
             raise Planted('planted')
 
-    sa.event.listen(db.engine, 'before_cursor_execute', fail)
-    try:
-        yield
-    finally:
-        sa.event.remove(db.engine, 'before_cursor_execute', fail)
+    return listening(db.engine, 'before_cursor_execute', fail)
 
 
 @pytest.mark.parametrize(
@@ -414,7 +364,7 @@ def failing(db: Database, table: str) -> Iterator[None]:
     ],
 )
 def test_a_failure_in_between(mirror: Counting, context: RequestContext, host: ResourceProvider, table: str) -> None:
-    claim(context, host)
+    claim_one(context, host)
     rename(context, host, 'renamed')
     with failing(context.db, table):
         for _ in range(2):
@@ -433,19 +383,17 @@ def test_a_failure_at_the_end(
     def fail(_connection: Any) -> None:
         raise Planted
 
-    claim(context, host)
+    claim_one(context, host)
     between = copy()
-    claim(context, host)
-    ResourceProvider.create(context, name='other', uuid=str(uuid.uuid4()))
-    sa.event.listen(context.db.engine, 'commit', fail)
-    with pytest.raises(Planted):
+    claim_one(context, host)
+    create_provider(context)
+    with listening(context.db.engine, 'commit', fail), pytest.raises(Planted):
         mirror.current()
-    sa.event.remove(context.db.engine, 'commit', fail)
     mirror._db = between
     # Not half of one and half of the other.
     assert_same(mirror.current(), scratch(context.db))
     mirror._db = context.db
-    claim(context, host)
+    claim_one(context, host)
     compare(mirror, context.db)
 
 
@@ -455,7 +403,7 @@ def test_a_fault_of_ours_is_over_with_the_next_search(
     held = mirror._held
     assert held is not None
     held.next._root_of.clear()
-    claim(context, host)
+    claim_one(context, host)
     with caplog.at_level(logging.ERROR):
         assert_same(mirror.current(), scratch(context.db))
     assert 'is built anew' in caplog.text

@@ -14,7 +14,8 @@ from oslo_config import cfg
 from placement import deploy
 from placement.cmd import manage
 from placement.db import migration, tables
-from placement.db.api import Database
+from tests.support import applications
+from tests.support.asking import ask
 
 
 @pytest.fixture
@@ -23,9 +24,8 @@ def url(conf: cfg.ConfigOpts, tmp_path: pathlib.Path, monkeypatch: pytest.Monkey
     found: str = conf.placement_database.connection
     monkeypatch.setenv('OS_PLACEMENT_CONFIG_DIR', str(tmp_path))
     monkeypatch.setenv('OS_PLACEMENT_DATABASE__CONNECTION', found)
-    db = Database(conf)
-    migration.sync(db.engine, '001')
-    db.dispose()
+    with applications.database(found) as db:
+        migration.sync(db.engine, '001')
     return found
 
 
@@ -37,9 +37,8 @@ def test_a_start_does_not_make_it(conf: cfg.ConfigOpts, url: str) -> None:
         'The schema of the database is at version 001. Processes of the release that made it must not write any more'
         ' once it is upgraded, as others would not notice. Stop all of them, then run: placement-manage db sync'
     )
-    db = Database(conf)
-    assert db.schema_version() == '001'
-    db.dispose()
+    with applications.database(url) as db:
+        assert db.schema_version() == '001'
 
 
 def test_the_command_makes_it(conf: cfg.ConfigOpts, url: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -56,11 +55,7 @@ def test_a_process_of_another_release_does_not_begin_to_write(app: Any) -> None:
     """One that is writing goes on, until an upgrade takes its writers away."""
 
     def create() -> webob.Response:
-        request = webob.Request.blank('/resource_providers', method='POST')
-        request.headers['X-Auth-Token'] = 'admin'
-        request.content_type = 'application/json'
-        request.json = {'name': str(uuid.uuid4())}
-        return request.get_response(app)
+        return ask(app, 'POST', '/resource_providers', {'name': str(uuid.uuid4())}, '1.0')
 
     assert create().status_code == 201
     with app.db.engine.begin() as connection:
@@ -74,21 +69,19 @@ def test_a_process_of_another_release_does_not_begin_to_write(app: Any) -> None:
         assert connection.scalar(sa.select(sa.func.count()).select_from(tables.resource_providers)) == 2
 
 
-def test_a_newer_version_is_none_of_ours(conf: cfg.ConfigOpts) -> None:
+def test_a_newer_version_is_none_of_ours(tmp_path: pathlib.Path) -> None:
     """What a later release made is not upgraded, and nothing is said about others."""
-    db = Database(conf)
-    db.sync()
-    with db.engine.begin() as connection:
-        connection.exec_driver_sql("UPDATE placement_alembic_version SET version_num = '999'")
-    with pytest.raises(Exception, match='999'):
+    with applications.database(tmp_path / 'placement.sqlite') as db:
         db.sync()
-    db.dispose()
+        with db.engine.begin() as connection:
+            connection.exec_driver_sql("UPDATE placement_alembic_version SET version_num = '999'")
+        with pytest.raises(Exception, match='999'):
+            db.sync()
 
 
-def test_one_that_harms_nobody_asks_for_nothing(conf: cfg.ConfigOpts) -> None:
+def test_one_that_harms_nobody_asks_for_nothing(tmp_path: pathlib.Path) -> None:
     """Processes of the release before may go on: they write what the newer one reads."""
-    db = Database(conf)
-    migration.sync(db.engine, '002')
-    migration.sync(db.engine, '003', others=migration.Others.UNKNOWN)
-    assert db.schema_version() == '003'
-    db.dispose()
+    with applications.database(tmp_path / 'placement.sqlite') as db:
+        migration.sync(db.engine, '002')
+        migration.sync(db.engine, '003', others=migration.Others.UNKNOWN)
+        assert db.schema_version() == '003'

@@ -16,7 +16,7 @@ import pytest
 import sqlalchemy as sa
 
 from placement.cmd import manage, manage_audit
-from tests.support import adopted, assertions, databases, foreign, mirrors, names_race, races, servers
+from tests.support import adopted, applications, assertions, databases, foreign, mirrors, names_race, races, servers
 from tests.support.foreign_service import Busy
 from tests.support.history import fleet, report
 from tests.support.history.client import Client
@@ -156,10 +156,7 @@ def test_searching_on_one_node_what_was_written_on_another(urls: list[str]) -> N
 @pytest.mark.parametrize('kill', [False, True])
 def test_mirrors_of_all_nodes(fleet_of_servers: list[servers.Server], node_urls: list[sa.URL], kill: bool) -> None:
     with contextlib.ExitStack() as stack:
-        observed = [
-            stack.enter_context(mirrors.database(url.render_as_string(hide_password=False), mysql_wsrep_sync_wait=1))
-            for url in node_urls
-        ]
+        observed = [stack.enter_context(applications.database(url, mysql_wsrep_sync_wait=1)) for url in node_urls]
         mirrors.stays_equal(fleet_of_servers, observed, seconds=8, kill=kill)
 
 

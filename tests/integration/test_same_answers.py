@@ -13,10 +13,8 @@ import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from placement import conf as placement_conf
-from placement import deploy
 from placement.db import tables
-from tests.support import databases
+from tests.support import applications, databases
 from tests.support import hostile_requests as hostile
 from tests.support.hostile_client import GOOD_HEADERS, Answer, Request, World, send
 
@@ -62,15 +60,10 @@ def world(load_application: Callable[..., Any]) -> Iterator[World]:
 def reference(setting: databases.Setting, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     """Its twin on SQLite; a new one for each setting, since what is sent changes it."""
     database = tmp_path_factory.mktemp('reference') / 'placement.sqlite'
-    overrides: dict[str, dict[str, Any]] = {
-        'placement_database': {'connection': f'sqlite:///{database}', 'sync_on_startup': True},
-        'api': {'auth_strategy': 'noauth2'},
-    }
-    app = deploy.loadapp(placement_conf.load(environ={}, overrides=overrides))
-    made = World(app, str(database))
-    yield made
-    made.close()
-    app.db.dispose()
+    with applications.application(database) as app:
+        made = World(app, str(database))
+        yield made
+        made.close()
 
 
 def essence(answer: Answer) -> tuple[int, Any]:

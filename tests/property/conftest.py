@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
-from placement import conf as placement_conf
-from placement import deploy
+from tests.support import applications
 from tests.support.fixtures import app, conf, context, db, queries
 from tests.support.hostile_client import World
 
@@ -19,12 +17,7 @@ __all__ = ['app', 'conf', 'context', 'db', 'queries']
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     """An attacked application with a database of its own; one for all tests of a module."""
     database = tmp_path_factory.mktemp('hostile') / 'placement.sqlite'
-    overrides: dict[str, dict[str, Any]] = {
-        'placement_database': {'connection': f'sqlite:///{database}', 'sync_on_startup': True},
-        'api': {'auth_strategy': 'noauth2'},
-    }
-    app = deploy.loadapp(placement_conf.load(environ={}, overrides=overrides))
-    world = World(app, str(database))
-    yield world
-    world.close()
-    app.db.dispose()
+    with applications.application(database) as app:
+        world = World(app, str(database))
+        yield world
+        world.close()
