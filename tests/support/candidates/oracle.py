@@ -88,6 +88,14 @@ def rp(
     )
 
 
+def flat(count: int) -> list[RP]:
+    """Hosts that are all alike, in one aggregate."""
+    return [
+        rp(f'flat{number}', traits=['HW_CPU_X86_AVX2'], aggregates='all', VCPU=8, MEMORY_MB=8192)
+        for number in range(count)
+    ]
+
+
 class Oracle:
     """Answers queries about one world by trying everything."""
 
