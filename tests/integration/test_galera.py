@@ -16,9 +16,9 @@ import pytest
 import sqlalchemy as sa
 
 from placement.cmd import manage, manage_audit
-from tests.support import adopted, applications, assertions, databases, foreign, mirrors, names_race, races, servers
+from tests.support import adopted, applications, assertions, databases, foreign, mirrors, races, servers
 from tests.support.foreign_service import Busy
-from tests.support.history import fleet, report
+from tests.support.history import fleet
 from tests.support.history.client import Client
 from tests.support.history.workload import Load
 
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.galera
 
-ROUNDS = 20
-NAMES_SECONDS = 8
 #: What operators are told to set: reads wait until this node has applied what the others have committed.
 SETTINGS = {'OS_PLACEMENT_DATABASE__MYSQL_WSREP_SYNC_WAIT': '1'}
 
@@ -114,28 +112,9 @@ def test_command(cluster: galera.Cluster, tmp_path: pathlib.Path, capsys: pytest
         assert message in capsys.readouterr().err
 
 
-def test_forty_callers_on_ten_units(urls: list[str]) -> None:
-    with races.callers(urls) as racing:
-        for _ in range(ROUNDS):
-            assertions.exactly_ten_won(*races.for_the_last_units(racing))
-
-
-@pytest.mark.parametrize('existing', [True, False])
-def test_one_consumer_generation(urls: list[str], existing: bool) -> None:
-    with races.callers(urls, 15) as racing:
-        for _ in range(5):
-            replies, generation = races.for_one_generation(racing, existing=existing)
-            assertions.exactly_one_won(replies, generation, expected=2 if existing else 1)
-
-
-def test_opposite_lock_orders(urls: list[str]) -> None:
-    with races.callers(urls, 9) as racing:
-        assertions.made_progress(races.in_opposite_orders(racing, 10))
-
-
-def test_names_that_come_and_go(urls: list[str]) -> None:
-    with races.callers(urls, 12) as racing:
-        assertions.nothing_landed_elsewhere(names_race.run(racing, NAMES_SECONDS))
+@pytest.mark.parametrize('race', assertions.RACES)
+def test_race(urls: list[str], race: str) -> None:
+    assertions.RACES[race](urls)
 
 
 def test_reading_on_one_node_what_was_written_on_another(urls: list[str]) -> None:
@@ -180,17 +159,15 @@ def test_history_with_a_node_and_workers_killed(
     finally:
         load.stop()
     history = load.finish(settle=3)
-    judged = report.of(
+    assertions.history_is_flawless(
+        load,
         history,
-        unsent=load.unsent,
+        record_property,
+        name='galera, a node and three workers killed',
         retries=sum(server.retries_since(count) for server, count in zip(fleet_of_servers, retries, strict=True)),
         databases=[url.render_as_string(hide_password=False) for url in node_urls],
+        interrupted=True,
     )
-    record_property('history', f'galera, a node and three workers killed\n{judged.text()}')
-    assert judged.violations == []
-    assert judged.server_errors == 0
-    assert judged.unknown > 0
-    assert judged.accepted > 100
 
 
 def _wait_until_it_writes(url: str) -> None:

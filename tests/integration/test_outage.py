@@ -12,9 +12,8 @@ import pytest
 import sqlalchemy as sa
 
 from placement.reports import vital_signs
-from tests.support import applications, databases, private, races, servers
+from tests.support import applications, assertions, databases, private, races, servers
 from tests.support.asking import ask
-from tests.support.history import report
 from tests.support.history.client import Client, Reply
 from tests.support.history.workload import Load
 
@@ -189,14 +188,12 @@ def test_history_with_an_outage(
     finally:
         load.stop()
     history = load.finish(settle=2)
-    judged = report.of(
+    assertions.history_is_flawless(
+        load,
         history,
-        unsent=load.unsent,
+        record_property,
+        name=f'{name}, crashed and started again',
         retries=server.retries_since(retries),
         databases=[database.render_as_string(hide_password=False)],
+        interrupted=True,
     )
-    record_property('history', f'{name}, crashed and started again\n{judged.text()}')
-    assert judged.violations == []
-    assert judged.server_errors == 0
-    assert judged.unknown > 0
-    assert judged.accepted > 100
