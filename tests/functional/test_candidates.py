@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 
 from tests.support import applications
-from tests.support.candidates.examples import EXAMPLES, WORLDS, Example, bodies
+from tests.support.candidates.examples import EXAMPLES, Example
 from tests.support.candidates.oracle import RP, Oracle, Query
-from tests.support.candidates.store import Stored
+from tests.support.candidates.store import Stored, check_example, check_query
 from tests.support.candidates.worlds import queries as some_queries
 from tests.support.candidates.worlds import thorough, worlds
 
@@ -29,25 +29,13 @@ def shared_app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 @pytest.mark.parametrize('example', EXAMPLES, ids=str)
 def test_worked_example(shared_app: Any, example: Example) -> None:
-    stored = Stored(shared_app, WORLDS[example.world])
-    answer = stored.candidates(example.query, example.minor)
-    found = stored.bodies(answer)
-    assert set(found) == bodies(example.candidates)
-    assert len(found) == len(set(found))
-    assert set(stored.summaries(answer)) == set(example.summaries.split())
+    check_example(shared_app, example)
 
 
 @thorough(300)
 @given(worlds(), some_queries(MINORS))
 def test_whole_application_answers_what_the_definitions_say(shared_app: Any, world: list[RP], query: Query) -> None:
-    stored = Stored(shared_app, world)
-    answer = stored.candidates(query)
-    found = stored.bodies(answer)
-    oracle = Oracle(world)
-    expected = oracle.candidates(query)
-    assert set(found) == expected
-    assert len(found) == len(set(found))
-    assert stored.summaries(answer) == oracle.summaries(query, expected)
+    check_query(shared_app, world, query)
 
 
 @thorough(60)

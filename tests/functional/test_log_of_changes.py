@@ -21,6 +21,7 @@ from placement.objects.resource_provider import ResourceProvider
 from placement.objects.trait import Trait
 from placement.web.context import RequestContext
 from tests.support import damage
+from tests.support.fixtures import PointCommandsAt
 from tests.support.objects import claim, create_provider
 
 Logged = Callable[[], dict[int, What]]
@@ -102,19 +103,16 @@ def test_the_larger_note_wins(db: Database, logged: Logged) -> None:
 
 
 def test_the_command_that_lets_everybody_read_anew(
-    conf: cfg.ConfigOpts, logged: Logged, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    conf: cfg.ConfigOpts, logged: Logged, point_commands_at: PointCommandsAt, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv('OS_PLACEMENT_DATABASE__CONNECTION', conf.placement_database.connection)
+    point_commands_at(conf.placement_database.connection)
     assert manage.main(['db', 'rebuild-mirrors']) == 0
     assert capsys.readouterr().out.endswith('before its next search.\n')
     assert logged() == {NO_PROVIDER: What.REBUILD}
 
 
-def test_a_repair_is_logged(
-    conf: cfg.ConfigOpts, logged: Logged, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    url = conf.placement_database.connection
-    monkeypatch.setenv('OS_PLACEMENT_DATABASE__CONNECTION', url)
+def test_a_repair_is_logged(conf: cfg.ConfigOpts, logged: Logged, point_commands_at: PointCommandsAt) -> None:
+    url = point_commands_at(conf.placement_database.connection)
     damage.plant(url, *damage.SOUND, *damage.ALL['usage too high'].statements, *damage.ALL['wrong root'].statements)
     assert logged() == {}
     assert manage.main(['audit', '--repair']) == manage_audit.REPAIRED

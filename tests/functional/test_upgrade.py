@@ -16,14 +16,13 @@ from placement.cmd import manage
 from placement.db import migration, tables
 from tests.support import applications
 from tests.support.asking import ask
+from tests.support.fixtures import PointCommandsAt
 
 
 @pytest.fixture
-def url(conf: cfg.ConfigOpts, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def url(conf: cfg.ConfigOpts, point_commands_at: PointCommandsAt) -> str:
     """A database at version 001, of the applications and the commands that the test runs."""
-    found: str = conf.placement_database.connection
-    monkeypatch.setenv('OS_PLACEMENT_CONFIG_DIR', str(tmp_path))
-    monkeypatch.setenv('OS_PLACEMENT_DATABASE__CONNECTION', found)
+    found = point_commands_at(conf.placement_database.connection)
     with applications.database(found) as db:
         migration.sync(db.engine, '001')
     return found

@@ -12,9 +12,9 @@ import pytest
 import sqlalchemy as sa
 
 from tests.support import applications, databases, servers
-from tests.support.fixtures import app, conf, context, db, queries
+from tests.support.fixtures import app, conf, context, db, point_commands_at, queries
 
-__all__ = ['app', 'conf', 'context', 'db', 'queries']
+__all__ = ['app', 'conf', 'context', 'db', 'point_commands_at', 'queries']
 
 _why_unavailable = functools.cache(databases.why_unavailable)
 

@@ -17,6 +17,7 @@ import sqlalchemy as sa
 
 from placement.cmd import manage, manage_audit
 from tests.support import adopted, applications, assertions, databases, foreign, mirrors, races, servers
+from tests.support.fixtures import PointCommandsAt
 from tests.support.foreign_service import Busy
 from tests.support.history import fleet
 from tests.support.history.client import Client
@@ -70,14 +71,11 @@ def test_first_starts_on_different_nodes(cluster: galera.Cluster, tmp_path: path
         assertions.all_came_up([cluster.nodes[number % 3].url(url.database or '') for number in range(6)], tmp_path)
 
 
-def test_adoption_under_a_service_on_other_nodes(
-    cluster: galera.Cluster, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_adoption_under_a_service_on_other_nodes(cluster: galera.Cluster, point_commands_at: PointCommandsAt) -> None:
     """Its connections are not seen from here; it is shut out all the same, and what it wrote is counted."""
     with databases.fresh(sa.make_url(cluster.nodes[0].url())) as url:
-        monkeypatch.setenv('OS_PLACEMENT_CONFIG_DIR', str(tmp_path))
         connection = url.update_query_dict({'init_command': 'SET SESSION wsrep_sync_wait = 1'})
-        monkeypatch.setenv('OS_PLACEMENT_DATABASE__CONNECTION', connection.render_as_string(hide_password=False))
+        point_commands_at(connection)
         foreign.build(url)
         others = [Busy(cluster.nodes[number].url(url.database or '')) for number in (1, 2)]
         for one in others:

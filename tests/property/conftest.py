@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support import applications
-from tests.support.fixtures import app, conf, context, db, queries
+from tests.support.fixtures import app, conf, context, db, point_commands_at, queries
 from tests.support.hostile_client import World
 
-__all__ = ['app', 'conf', 'context', 'db', 'queries']
+__all__ = ['app', 'conf', 'context', 'db', 'point_commands_at', 'queries']
 
 
 @pytest.fixture(scope='module')

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from oslo_config import cfg
 
 from placement import deploy
@@ -22,6 +23,7 @@ from tests.support import applications
 from tests.support.listening import listening
 
 Counter = Callable[..., contextlib.AbstractContextManager[list[str]]]
+PointCommandsAt = Callable[[str | sa.URL], str]
 
 
 @functools.cache
@@ -69,6 +71,19 @@ def other_process(conf: cfg.ConfigOpts, db: Database) -> Iterator[RequestContext
     """The context of a request to another process on the same database."""
     with applications.database(conf.placement_database.connection) as opened:
         yield applications.administrator(opened, conf)
+
+
+@pytest.fixture
+def point_commands_at(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> PointCommandsAt:
+    """Lets the commands that the test runs work on a database; takes its URL, and returns it as text."""
+
+    def point(url: str | sa.URL) -> str:
+        text = url if isinstance(url, str) else url.render_as_string(hide_password=False)
+        monkeypatch.setenv('OS_PLACEMENT_CONFIG_DIR', str(tmp_path))
+        monkeypatch.setenv('OS_PLACEMENT_DATABASE__CONNECTION', text)
+        return text
+
+    return point
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.support import applications, browser, clouds
+from tests.support.asked import skip_unless_asked
 from tests.support.clouds import Cloud
 from tests.support.operations import services
 
@@ -27,7 +28,7 @@ LOG = (
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what lies here unless it was asked for."""
-    browser.skip_unless_asked(config, items, pathlib.Path(__file__).parent)
+    skip_unless_asked(config, items, pathlib.Path(__file__).parent, 'page')
 
 
 @pytest.fixture(scope='session')

@@ -6,7 +6,7 @@ It shares nothing with ``placement.candidates``: it tries every combination and 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -94,6 +94,12 @@ def flat(count: int) -> list[RP]:
         rp(f'flat{number}', traits=['HW_CPU_X86_AVX2'], aggregates='all', VCPU=8, MEMORY_MB=8192)
         for number in range(count)
     ]
+
+
+def assert_candidates(found: Sequence[Body], expected: Set[Body]) -> None:
+    """Each expected candidate was found, once, and nothing else."""
+    assert set(found) == expected, f'wrong: {set(found) - expected}, missing: {expected - set(found)}'
+    assert len(found) == len(expected), 'some were found twice'
 
 
 class Oracle:
