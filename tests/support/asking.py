@@ -7,6 +7,18 @@ from typing import Any
 
 import webob
 
+#: Headers with which a client claims to be somebody.
+CLAIMS = {
+    'X-Identity-Status': 'Confirmed',
+    'X-User-Id': 'root',
+    'X-Project-Id': 'root',
+    'X-Roles': 'admin',
+    'X-Role': 'admin',
+    'X-Is-Admin-Project': 'True',
+    'X-Service-Roles': 'admin',
+    'X-System-Scope': 'all',
+}
+
 
 def ask(app: Any, method: str, path: str, body: Any = None, version: str = '1.29', **headers: str) -> webob.Response:
     """Send a request as an administrator, with a JSON body if there is one.

@@ -10,18 +10,6 @@ from collections.abc import Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-# Headers with which a client claims to be somebody.
-CLAIMS = {
-    'X-Identity-Status': 'Confirmed',
-    'X-User-Id': 'root',
-    'X-Project-Id': 'root',
-    'X-Roles': 'admin',
-    'X-Role': 'admin',
-    'X-Is-Admin-Project': 'True',
-    'X-Service-Roles': 'admin',
-    'X-System-Scope': 'all',
-}
-
 
 class Keystone(BaseHTTPRequestHandler):
     """As much of Keystone as keystonemiddleware asks: discovery, its own token, validation."""
