@@ -300,11 +300,7 @@ def test_a_database_that_is_away(tmp_path: Path) -> None:
 
 
 def test_a_database_without_our_tables(tmp_path: Path) -> None:
-    empty = placement_conf.load(
-        environ={},
-        config_files=[],
-        overrides={'placement_database': {'connection': f'sqlite:///{tmp_path}/empty.sqlite'}},
-    )
+    empty = applications.options(tmp_path / 'empty.sqlite')
     db = Database(empty)
     for address in ('/', f'/trees/{damage.ROOT}', '/health'):
         answer = get(Page(Desk(empty, db, Mirror(db))), address)

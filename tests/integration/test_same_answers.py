@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from placement.db import tables
@@ -78,15 +78,7 @@ def essence(answer: Answer) -> tuple[int, Any]:
 def test_generated_requests(
     world: World, reference: World, generator: Callable[[], st.SearchStrategy[Request]]
 ) -> None:
-    checks = settings(
-        max_examples=COUNT,
-        derandomize=True,
-        database=None,
-        deadline=None,
-        suppress_health_check=list(HealthCheck),
-    )
-
-    @checks
+    @hostile.derandomised(COUNT)
     @given(generator())
     def compare(request: Request) -> None:
         assert essence(world.attack(request)) == essence(reference.attack(request)), request
