@@ -193,7 +193,7 @@ def test_history_with_an_outage(
         history,
         record_property,
         name=f'{name}, crashed and started again',
-        retries=server.retries_since(retries),
+        retries=server.retries() - retries,
         databases=[database.render_as_string(hide_password=False)],
         interrupted=True,
     )
