@@ -137,7 +137,7 @@ def test_a_write_that_forgets_the_log_fails(db: Database, context: RequestContex
 
 def test_nothing_is_noted_after_the_end(db: Database, context: RequestContext) -> None:
     """As two parts would that each take themselves for the last one of the transaction."""
-    provider = host(context, 'host')
+    provider = create_provider(context, 'host')
 
     def work(tx: sa.Connection) -> None:
         for _ in range(2):
