@@ -1,1 +1,1 @@
-"""The benchmark: fills databases, drives placement-api over HTTP, and prints what each work costs beside its floor."""
+"""The benchmark: fills databases, sends requests to placement-api, and prints the cost of each line and its floor."""

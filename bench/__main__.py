@@ -44,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         measured, version = _run(_options(arguments))
     except ServerError as error:
-        # With the end of its log.
+        # The message includes the end of the log.
         return _failed(str(error))
     except (sa_exc.SQLAlchemyError, ImportError, OSError, RuntimeError) as error:
         return _failed(str(error).strip().partition('\n')[0])
@@ -163,7 +163,7 @@ def _run(options: run.Options) -> tuple[list[results.Result], str]:
 
 
 def _teller(progress: Progress, task: object) -> Callable[[str], None]:
-    """What shows the next step; the one before it is done then."""
+    """A function that shows the next step as begun, and the one before as done."""
     begun = 0
 
     def tell(what: str) -> None:
@@ -175,7 +175,7 @@ def _teller(progress: Progress, task: object) -> Callable[[str], None]:
 
 
 def _of_sizes(measured: list[results.Result]) -> list[results.Result]:
-    """The results that a plot against the number of providers is about."""
+    """The results that are plotted against the number of providers."""
     names = {*(line.name for line in lines.SEARCHES), 'limit-10-while-claiming', 'provider'}
     return [one for one in measured if one.name in names]
 

@@ -3,7 +3,8 @@
 It reads a job as one line of JSON, writes ``ready``, waits for a line, works, and writes a line of JSON about it.
 A job has ``port``, ``microversion``, ``requests`` (of method, path, body) and ``repeat`` (go on from the start until
 standard input ends). That of a floor also has ``database`` (the driver's module and its arguments), ``row``, and
-``statements``, one number for each request of a cycle: so many in a transaction of the bare driver go before it.
+``statements``, one number for each request of a cycle: so many statements, in a transaction of the bare
+driver, are run before it.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def main() -> None:
 
 
 def _endless(encoded: list[bytes]) -> Iterable[bytes]:
-    """The requests again and again, until standard input ends."""
+    """Repeat the requests until standard input ends."""
     ended = threading.Event()
 
     def wait() -> None:
@@ -40,12 +41,12 @@ def _endless(encoded: list[bytes]) -> Iterable[bytes]:
         ended.set()
 
     threading.Thread(target=wait, daemon=True).start()
-    # Whole rounds only, so that what is claimed is released.
+    # Whole rounds only, so that every claim is deleted.
     return itertools.chain.from_iterable(iter(lambda: [] if ended.is_set() else encoded, []))
 
 
 def _transactions(job: dict[str, Any]) -> Iterable[Callable[[], None]]:
-    """What to do before each request."""
+    """The transaction before each request."""
     if not job.get('database'):
         return itertools.repeat(lambda: None)
     database = driver.Driver(*job['database'])

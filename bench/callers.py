@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 
 from bench.client import Request
 
-#: Where the package is, for processes that import it.
+#: The directory of the package, for processes that import it.
 ROOT = pathlib.Path(__file__).parents[1]
 
 
 class Caller:
-    """One of them."""
+    """One caller."""
 
     def __init__(self, port: int, microversion: str, requests: Sequence[Request], **more: object) -> None:
         self._process = subprocess.Popen(
@@ -26,27 +26,27 @@ class Caller:
             stdout=subprocess.PIPE,
             text=True,
             cwd=ROOT,
-            # Ctrl-C is for the command, which ends its callers.
+            # Ctrl-C must reach the command only, which ends its callers.
             start_new_session=True,
         )
         self._say(json.dumps({'port': port, 'microversion': microversion, 'requests': requests, **more}))
 
     def wait_until_ready(self) -> None:
-        """Return when it is connected to everything and could begin."""
+        """Return when it is connected and ready to begin."""
         self._hear()
 
     def go(self) -> None:
-        """Let it begin."""
+        """Start it."""
         self._say('go')
 
     def result(self) -> dict[str, Any]:
-        """What it did, once it is done; one that repeats itself is told to stop."""
+        """Its result, when it is done; stops one that repeats its requests."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         return dict(json.loads(self._hear()))
 
     def close(self) -> None:
-        """End it whatever it does."""
+        """Kill it."""
         self._process.kill()
         for stream in (self._process.stdin, self._process.stdout):
             assert stream is not None
@@ -68,7 +68,7 @@ class Caller:
 
 
 class Round(NamedTuple):
-    """What callers did together."""
+    """The result of several callers."""
 
     seconds: float
     requests: int
@@ -77,9 +77,9 @@ class Round(NamedTuple):
 def run(
     port: int, microversion: str, scripts: Sequence[Sequence[Request]], floor: dict[str, Any] | None = None
 ) -> Round:
-    """Let one caller for each script that is not empty run at once, and wait for all.
+    """Run one caller for each script that is not empty, all at once, and wait for them.
 
-    :param floor: more for the jobs of callers of a floor: ``database`` and ``statements``.
+    :param floor: further members of the jobs of callers of a floor: ``database`` and ``statements``.
     :raises RuntimeError: an answer was not 2xx.
     """
     with contextlib.ExitStack() as stack:
@@ -99,7 +99,7 @@ def run(
 
 @contextlib.contextmanager
 def repeating(port: int, microversion: str, requests: Sequence[Request]) -> Iterator[None]:
-    """One caller that goes on with the same requests from the start as long as the context lasts.
+    """One caller that repeats the same requests as long as the context lasts.
 
     :raises RuntimeError: at the end, an answer was not 2xx.
     """

@@ -1,4 +1,4 @@
-"""An HTTP client that costs next to nothing: one socket, requests ready as bytes, bodies that are not parsed."""
+"""An HTTP client with little cost: one socket, requests encoded beforehand, bodies that are not parsed."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import NamedTuple
 
 DEFAULT_MICROVERSION = '1.29'
 
-#: Seconds. gunicorn closes connections that were idle for two; a new one is made before, outside of what is timed.
+#: Seconds. gunicorn closes connections that were idle for two; a new one is made before that, outside of the timing.
 _IDLE = 1.0
 _TIMEOUT = 300.0
 _CHUNK = 1 << 20
 
 
 class Request(NamedTuple):
-    """What to ask."""
+    """A request."""
 
     method: str
     path: str
@@ -36,7 +36,7 @@ class Request(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What came back. ``body`` is valid until the next question on that connection."""
+    """An answer. ``body`` is valid until the next request on that connection."""
 
     status: int
     body: memoryview
@@ -53,7 +53,7 @@ class Connection:
         self._last = 0.0
 
     def ask(self, encoded: bytes) -> Answer:
-        """Send a request and wait for the whole answer. Raises OSError when the server goes away."""
+        """Send a request and wait for the whole answer. Raises OSError when the connection ends."""
         connected = self._connected()
         started = time.perf_counter()
         connected.sendall(encoded)
@@ -66,7 +66,7 @@ class Connection:
         return Answer(status, body, seconds)
 
     def close(self) -> None:
-        """Close it; the next question opens it again."""
+        """Close it; the next request opens it again."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None

@@ -1,4 +1,4 @@
-"""What a worker costs beside time: memory, its start, catching up with what other processes wrote, and the log."""
+"""What a worker costs beside time: memory, its start, following the writes of other processes, and the log."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from bench.shapes import Cloud
 _NO_LOG = 'not available: no log of changes'
 _NO_MIRROR = 'not available: no mirror'
 
-#: How many claims elsewhere, in how many transactions, how often that is repeated, and what it is called.
+#: The number of claims of another process, of their transactions and of repetitions, and the name of the line.
 _CHANGES = (
     (1, 1, 20, '1 claim'),
     (100, 100, 5, '100 claims'),
@@ -35,10 +35,10 @@ class Setting(NamedTuple):
 
 
 class Costs(NamedTuple):
-    """Of a service with one worker."""
+    """The costs of a service with one worker."""
 
     seconds: float
-    #: MB after a search with a limit, and after everything was asked for.
+    #: MB after a search with a limit, and after one for all candidates.
     searched: float
     everything: float
 
@@ -57,8 +57,8 @@ def of_service(setting: Setting, cloud: Cloud) -> Costs:
 def measure(setting: Setting, cloud: Cloud, empty: Costs, begin: Callable[[str], bool]) -> Iterator[Result]:
     """Measure those of the lines ``memory``, ``start`` and ``bring-forward`` that are wanted.
 
-    :param empty: the same of a service on an empty database.
-    :param begin: tells whether a line is wanted, and is told so that it is measured next.
+    :param empty: the costs of a service on an empty database.
+    :param begin: called with the name of each line before it is measured; returns whether the line is wanted.
     """
     with service.placement(setting.url, 1, setting.directory) as served:
         own = _of(served, setting, cloud)
@@ -76,7 +76,7 @@ def measure(setting: Setting, cloud: Cloud, empty: Costs, begin: Callable[[str],
 
 
 def log(url: str, cloud: Cloud) -> Result:
-    """How large the log of changes is."""
+    """The size of the log of changes."""
     sizes = databases.log_size(url)
     if sizes is None:
         return _result(cloud, 'log-size', 'MB', [], note=_NO_LOG)
@@ -135,7 +135,7 @@ def _bring_forward(served: service.Service, other: service.Service, setting: Set
 
 
 def _claims(cloud: Cloud, name: str, count: int, transactions: int) -> Iterator[Request]:
-    """So many claims, each on a host of its own."""
+    """Claims, each on a host of its own."""
     each = count // transactions
     for first in range(0, count, each):
         held = {}

@@ -17,7 +17,7 @@ from placement import conf as placement_conf
 from placement.db import tables
 from placement.db.api import Database
 
-#: Where each server is, unless the environment (the variables of the tests) says something else.
+#: The default URL of each server; the variables of the tests can change it.
 _SERVERS = {
     'postgresql': ('PLACEMENT_TEST_POSTGRESQL_URL', 'postgresql+psycopg://postgres@127.0.0.1/postgres'),
     'mariadb': ('PLACEMENT_TEST_MARIADB_URL', 'mysql+pymysql://root@127.0.0.1/'),
@@ -34,8 +34,7 @@ def fresh(kind: str, server_url: str | None) -> Iterator[str]:
     """The URL of a new, empty database, which is dropped at the end.
 
     :param kind: one of ``KINDS``.
-    :param server_url: a URL with which databases can be created on that server; None takes the environment's or the
-        local one.
+    :param server_url: a URL with which databases can be created on that server; None for the default.
     :raises sqlalchemy.exc.OperationalError: no server answers there.
     """
     if kind == 'sqlite':
@@ -138,7 +137,7 @@ def _copy(tx: sa.Connection, table: str, columns: list[str], rows: list[Row]) ->
 
 
 def _load_data(tx: sa.Connection, table: str, columns: list[str], rows: list[Row]) -> None:
-    # Twice as fast as INSERTs of many rows each.
+    # Twice as fast as INSERT with many rows.
     with tempfile.NamedTemporaryFile(prefix='placement-bench-') as file:
         file.write(_tab_separated(rows))
         file.flush()
@@ -162,7 +161,7 @@ def _with_local_files(url: str) -> sa.URL:
 
 
 def driver_of(url: str) -> tuple[str, dict[str, Any]]:
-    """The module of the database's driver, and what its ``connect`` takes, as far as JSON can hold it."""
+    """The module of the database's driver, and the arguments of its ``connect`` as JSON values."""
     parsed = sa.make_url(url)
     dialect = parsed.get_dialect()()
     if parsed.get_backend_name() == 'sqlite':
@@ -173,7 +172,7 @@ def driver_of(url: str) -> tuple[str, dict[str, Any]]:
 
 
 def log_size(url: str) -> dict[str, tuple[int, int | None]] | None:
-    """Rows and bytes (None where the database does not tell) of each table of the log of changes; None without one."""
+    """Rows and bytes (None where the database does not report them) of each table of the log; None without a log."""
     engine = sa.create_engine(url, poolclass=sa.NullPool)
     with engine.connect() as connection:
         if not {'writers', 'changes'} <= set(sa.inspect(connection).get_table_names()):
@@ -195,7 +194,7 @@ def _bytes(connection: sa.Connection, table: str) -> int | None:
 
 
 def version(url: str) -> str:
-    """What the database calls itself."""
+    """The name and version that the database reports."""
     engine = sa.create_engine(url, poolclass=sa.NullPool)
     question = 'SELECT sqlite_version()' if engine.dialect.name == 'sqlite' else 'SELECT version()'
     with engine.connect() as connection:

@@ -1,17 +1,17 @@
-"""The database as its bare driver sees it: what a round trip costs at the least."""
+"""The database through its driver alone: the least that a round trip costs."""
 
 from __future__ import annotations
 
 import importlib
 from typing import Any
 
-#: A table of the benchmark's own: what the transaction of the floor writes. One row per caller.
+#: A table of the benchmark, which the transaction of the floor writes. One row per caller.
 FLOOR_TABLE = 'bench_floor'
 FLOOR_ROWS = 64
 
 
 class Driver:
-    """A connection of the driver itself. Nothing is imported for it but the driver: each caller has one.
+    """A connection of the driver itself. It imports only the driver, since each caller has one.
 
     :param module: the driver's module.
     :param arguments: those of its ``connect``.

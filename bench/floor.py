@@ -1,4 +1,4 @@
-"""The floor: an application that only returns bytes, served by the very server that placement-api uses.
+"""The floor: an application that only returns bytes, served by the same server as placement-api.
 
 ``python -m bench.floor DIRECTORY ARGUMENTS...`` serves the files of a directory: ``/NAME`` is answered with what
 ``store`` wrote there. ``ARGUMENTS`` are those of placement-api.
@@ -17,12 +17,12 @@ from placement.web.wsgi_types import WSGIApplication
 
 
 def store(directory: pathlib.Path, name: str, status: int, body: bytes) -> None:
-    """Let ``/name`` be answered like that. Written once: processes that have read it keep it."""
+    """Set the answer to ``/name``. It is written once, since processes that have read it keep it."""
     (directory / name).write_bytes(str(status).encode() + b'\n' + body)
 
 
 class _Nothing:
-    """Takes the place of what an application holds open."""
+    """Replaces the database of an application."""
 
     def __getattr__(self, _name: str) -> _Nothing:
         return self
@@ -31,7 +31,7 @@ class _Nothing:
 
 
 class Application:
-    """Answers with bytes that are there already."""
+    """Answers with stored bytes."""
 
     db = _Nothing()
 
@@ -40,7 +40,7 @@ class Application:
         self._answers: dict[str, tuple[str, bytes]] = {'/': ('200 OK', b'{}')}
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        """Answer a request; its body is read, as any service would have to."""
+        """Answer a request; its body is read, as a service has to."""
         environ['wsgi.input'].read(int(environ.get('CONTENT_LENGTH') or 0))
         status, body = self._answers.get(environ['PATH_INFO']) or self._read(environ['PATH_INFO'])
         headers = [('Content-Type', 'application/json')] if body else []
@@ -56,9 +56,9 @@ class Application:
 
 
 def serve(application: Callable[[], WSGIApplication], arguments: list[str]) -> int:
-    """Serve an application as placement-api serves its own; this is the place to adapt when that changes.
+    """Serve an application as placement-api serves its own; has to follow changes of that.
 
-    :param application: makes one; called in each process.
+    :param application: makes the application; called in each process.
     :param arguments: those of placement-api.
     :returns: the exit status.
     """

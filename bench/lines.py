@@ -1,4 +1,4 @@
-"""The lines of the table: what is asked, of which shape, under which name."""
+"""The lines of the table: name, shape of the cloud, and requests of each."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import orjson
 from bench.client import Request
 from bench.shapes import CPU_TRAITS, Cloud
 
-#: Who holds something while single things are read.
+#: The consumer with allocations on the provider that is read.
 READER = '11111111-1111-4111-8111-111111111111'
 
 AMOUNTS = {'VCPU': 1, 'MEMORY_MB': 512, 'DISK_GB': 5}
@@ -27,10 +27,10 @@ class Read(NamedTuple):
 
 
 class Script(NamedTuple):
-    """What callers send in one round, known beforehand."""
+    """What callers send in one round, made beforehand."""
 
     callers: list[list[Request]]
-    #: Sent before the clock runs.
+    #: Sent before the timing starts.
     setup: list[Request]
 
 
@@ -40,9 +40,9 @@ class Write(NamedTuple):
     name: str
     title: str
     callers: int
-    #: How many different requests follow each other.
+    #: The number of requests in a cycle.
     cycle: int
-    #: Takes the cloud, the number of works, and the name of the round, and makes what each caller sends.
+    #: Makes what each caller sends, from the cloud, the number of works and the name of the round.
     script: Callable[[Cloud, int, str], Script]
     #: 'per second', or 'seconds' for the whole.
     unit: str = '/s'
@@ -67,14 +67,14 @@ def _provider(below: str) -> Callable[[Cloud], str]:
 
 
 def middle(cloud: Cloud) -> int:
-    """The id of the provider that single readings are about."""
+    """The id of the provider that single reads are about."""
     return len(cloud.providers) // 2 + 1
 
 
 _HOST = 'resources=VCPU:2,MEMORY_MB:2048,DISK_GB:20'
 _NUMA, _NIC = 'VCPU:2,MEMORY_MB:2048', 'SRIOV_NET_VF:1'
 
-#: Searches and lists: what depends on the number of providers.
+#: Searches and lists, whose cost depends on the number of providers.
 SEARCHES = [
     _candidates('limit-10', 'candidates, limit=10', 'flat', f'{_HOST}&limit=10'),
     _candidates('limit-1000', 'candidates, limit=1000', 'flat', f'{_HOST}&limit=1000'),
@@ -129,7 +129,7 @@ READS = [*SEARCHES, *SMALL_READS]
 
 
 def claim(consumer: str, *provider_uuids: str, generation: int | None = None, method: str = 'PUT') -> Request:
-    """Claim ``AMOUNTS`` of each provider for a consumer; POST does not differ in what happens."""
+    """Claim ``AMOUNTS`` of each provider for a consumer by PUT; a POST does the same work."""
     held = {
         'allocations': {uuid_: {'resources': AMOUNTS} for uuid_ in provider_uuids},
         'project_id': 'project',
@@ -142,17 +142,17 @@ def claim(consumer: str, *provider_uuids: str, generation: int | None = None, me
 
 
 def release(consumer: str) -> Request:
-    """Give everything back that a consumer holds."""
+    """Delete the allocations of a consumer."""
     return Request('DELETE', f'/allocations/{consumer}')
 
 
 def consumer(*name: object) -> str:
-    """The uuid of a consumer that is called so."""
+    """The uuid of the consumer called ``name``."""
     return str(uuid.uuid5(uuid.NAMESPACE_OID, ' '.join(map(str, name))))
 
 
 def claims_and_releases(cloud: Cloud, consumers: int = 10) -> list[Request]:
-    """What one caller repeats without pause: claim, release, claim by another."""
+    """What one caller repeats without pause: a claim, its deletion, a claim of another consumer."""
     names = [consumer('stream', number) for number in range(consumers)]
     return [
         request
@@ -162,7 +162,7 @@ def claims_and_releases(cloud: Cloud, consumers: int = 10) -> list[Request]:
 
 
 def _claims(cloud: Cloud, count: int, round_: str) -> Script:
-    """Distinct consumers, one host after the other, each caller in a part of the cloud of its own."""
+    """Claims of different consumers, one host after the other; each caller has its own part of the cloud."""
     start = cloud.size // 4 or 1
     return _shared_out(
         4,
@@ -174,7 +174,7 @@ def _claims(cloud: Cloud, count: int, round_: str) -> Script:
 
 
 def _claims_on_one_host(_cloud: Cloud, count: int, round_: str) -> Script:
-    """All on a host of its own, large enough for all."""
+    """Claims on one host, which is large enough for all."""
     host = consumer('large host', round_)
     setup = [
         Request('POST', '/resource_providers', _json({'name': f'large-{round_}', 'uuid': host})),
@@ -185,7 +185,7 @@ def _claims_on_one_host(_cloud: Cloud, count: int, round_: str) -> Script:
 
 
 def _moves(cloud: Cloud, count: int, round_: str) -> Script:
-    """Each caller has up to ten instances, and moves one after the other to its other host and back."""
+    """Each caller has up to ten servers, and moves one after the other to its second host and back."""
     own = min(10, max(1, count // 4))
     setup, callers = [], []
     for caller in range(4):
@@ -230,7 +230,7 @@ def _shared_out(callers: int, requests: list[Request]) -> Script:
 
 
 def host(cloud: Cloud, number: int) -> str:
-    """The uuid of a flat host; after the last comes the first again."""
+    """The uuid of a flat host; numbers above the last start again at the first."""
     return cloud.providers[number % cloud.size][1]
 
 
@@ -246,7 +246,7 @@ WRITES = [
     Write('create-hosts', 'creating {count} hosts, 4 calls each, 4 callers', 4, 4, _new_hosts, 's'),
 ]
 
-#: Other things that are measured on the flat shape, by name.
+#: Other lines that are measured on the flat shape, by name.
 OTHERS = {
     'fill': 'filling the database',
     'limit-10-while-claiming': 'candidates, limit=10, while one caller claims and releases',

@@ -1,4 +1,4 @@
-"""The application in this process, to count what a request costs at the database and to see its answer."""
+"""The application in this process, to count the SQL statements of a request and to see its answer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Probe:
     """An application on a database, whose statements are counted.
 
     :param url: the database.
-    :param microversion: what is asked with.
+    :param microversion: the microversion of requests.
     """
 
     def __init__(self, url: str, microversion: str) -> None:
@@ -30,7 +30,7 @@ class Probe:
         self._statements += not statement.startswith('BEGIN')
 
     def ask(self, request: Request) -> tuple[int, bytes, int]:
-        """Status and body of the answer, and how many statements it took, without BEGIN and COMMIT."""
+        """Status and body of the answer, and the number of statements, without BEGIN and COMMIT."""
         self._statements = 0
         asked = webob.Request.blank(request.path, method=request.method)
         asked.headers['X-Auth-Token'] = 'admin'

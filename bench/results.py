@@ -1,4 +1,4 @@
-"""What was measured, and how it is shown: a table in Markdown, JSON, and a plot of time against number of providers."""
+"""The results: a table in Markdown, JSON, and a plot of time against the number of providers."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-#: Units of which less is better, and those of which more is.
+#: Units of which less is better, and units of which more is better.
 _TIMES, _RATES = ('ms', 's', 'MB'), ('/s',)
 
-#: Of a plot with more lines than colours.
+#: Line styles of a plot with more lines than colours.
 _MARKERS = 'osD^v'
 
 _BEGIN, _END = '<!-- bench: begin -->', '<!-- bench: end -->'
@@ -32,17 +32,17 @@ class Result:
     median: float | None
     low: float | None = None
     high: float | None = None
-    #: The same from the floor.
+    #: The same of the floor.
     floor: float | None = None
     #: Length of the answer, in bytes.
     length: int | None = None
-    #: How many providers the cloud has.
+    #: The number of providers of the cloud.
     providers: int = 0
     note: str = ''
 
     @property
     def times_floor(self) -> float | None:
-        """How many times the floor's time it takes."""
+        """Its time as a multiple of the floor's."""
         if not self.floor or not self.median:
             return None
         return self.floor / self.median if self.unit in _RATES else self.median / self.floor
@@ -54,7 +54,7 @@ def from_samples(samples: Sequence[float]) -> dict[str, Any]:
 
 
 def table(results: Sequence[Result]) -> str:
-    """All results as a table in Markdown, with how the sizes compare below the shapes that have several."""
+    """All results as a table in Markdown, with comparisons below the shapes that have several sizes."""
     rows = ['| Cloud | Work | Median | Min | Max | Floor | Times the floor | Answer |', '|' + '---|' * 8]
     rows += [_row(result) for result in results]
     return '\n'.join([*rows, *_comparisons(results)])
@@ -95,7 +95,7 @@ def _comparisons(results: Sequence[Result]) -> Iterator[str]:
 
 def plot(results: Sequence[Result], path: pathlib.Path, title: str) -> None:
     """Draw the median of each result, and its floor, against the number of providers, on logarithmic axes."""
-    # An extra: who only wants the table need not have it.
+    # An extra, which the table does not need.
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9, 6), dpi=120)
@@ -116,7 +116,7 @@ def plot(results: Sequence[Result], path: pathlib.Path, title: str) -> None:
 
 
 def machine(database: str) -> str:
-    """What it ran on, in one line."""
+    """The machine in one line."""
     cpus = re.findall(r'^model name\s*:\s*(.+)$', pathlib.Path('/proc/cpuinfo').read_text(), re.MULTILINE)
     memory = re.search(r'^MemTotal:\s+(\d+)', pathlib.Path('/proc/meminfo').read_text(), re.MULTILINE)
     size = f'{int(memory[1]) / 1e6:.0f} GB' if memory else 'unknown memory'
@@ -135,7 +135,7 @@ def _commit() -> str:
 
 
 def write_section(page: pathlib.Path, text: str) -> None:
-    """Replace what stands between the marks of the page. Raises ValueError where there are none."""
+    """Replace the text between the marks of the page. Raises ValueError without marks."""
     before, begin, rest = page.read_text().partition(_BEGIN)
     _, end, after = rest.partition(_END)
     if not end:

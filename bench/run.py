@@ -13,13 +13,13 @@ from bench import callers, client, costs, databases, driver, floor, lines, probe
 from bench.client import Request
 from bench.results import Result, from_samples
 
-#: Fewest samples behind a median, however long they take.
+#: The least number of samples of a median, however long they take.
 _FEWEST = 3
 
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """What the command was told."""
+    """The options of the command."""
 
     database: str
     server_url: str | None
@@ -35,24 +35,24 @@ class Options:
 
 @dataclasses.dataclass
 class Bench:
-    """What lasts for the whole run."""
+    """The state of the whole run."""
 
     options: Options
     directory: pathlib.Path
     floor: service.Service
-    #: Called with what is measured next.
+    #: Called with the name of what is measured next.
     tell: Callable[[str], None]
     empty: costs.Costs | None = None
     results: list[Result] = dataclasses.field(default_factory=list)
 
     @property
     def answers(self) -> pathlib.Path:
-        """Where the floor's answers are."""
+        """The directory of the floor's answers."""
         return answers_in(self.directory)
 
 
 def answers_in(directory: pathlib.Path) -> pathlib.Path:
-    """Where the answers of a floor are that works in a directory; made when it is missing."""
+    """The directory of the answers of a floor, below ``directory``; created if it is missing."""
     path = directory / 'answers'
     path.mkdir(exist_ok=True)
     return path
@@ -65,7 +65,7 @@ def lines_of(shape: str) -> set[str]:
 
 
 def steps(options: Options) -> int:
-    """How many times ``tell`` will be called: for each line, and for filling each cloud."""
+    """The number of calls of ``tell``: for each line, and for filling each cloud."""
     return sum(len(sizes) * len((lines_of(shape) & options.lines) | {'fill'}) for shape, sizes in options.sizes.items())
 
 
@@ -73,7 +73,7 @@ def run(options: Options, directory: pathlib.Path, tell: Callable[[str], None]) 
     """Measure everything.
 
     :param directory: for logs and the like.
-    :param tell: called with what is measured next.
+    :param tell: called with the name of what is measured next.
     :returns: the results, and the database's name and version.
     """
     version = ''
@@ -153,7 +153,7 @@ class _Cloud:
                 self._write(write, served)
 
     def _begin(self, name: str, title: str | None = None) -> bool:
-        """Whether the line is wanted; says that it is measured next."""
+        """Whether the line is wanted; if so, tells that it is measured next."""
         wanted = name in self._options.lines & lines_of(self._cloud.shape)
         if wanted:
             self._tell((title or lines.OTHERS[name]).format(count=f'{self._options.writes:,}'))
@@ -212,10 +212,10 @@ class _Cloud:
         self._add(write.name, title, write.unit, [convert(one) for one in rounds], floor=convert(least), note=note)
 
     def _floor_of(self, write: lines.Write) -> tuple[list[str], list[int]]:
-        """What the floor answers to each request of a cycle, and as many statements as each takes here."""
+        """The answers of the floor to the requests of a cycle, and the number of statements of each."""
         script = write.script(self._cloud, 2 * write.callers, 'probe')
         probing = probe.Probe(self._url, self._options.microversion)
-        # The last ones: the first of all creates projects and users, and fills caches.
+        # The last ones, since the first requests create projects and users, and fill caches.
         asked = [probing.ask(request) for request in [*script.setup, *script.callers[0]]][-write.cycle :]
         probing.close()
         names = [f'{self._cloud.shape}-{self._cloud.size}-{write.name}-{number}' for number in range(write.cycle)]
@@ -239,9 +239,9 @@ def _seconds(done: callers.Round) -> float:
 
 
 def _sample(timed: Callable[[], float], repeat: int, seconds: float) -> list[float]:
-    """What each of ``repeat`` runs takes, in milliseconds; fewer runs when they take more than ``seconds`` in all.
+    """The milliseconds of each of ``repeat`` runs; fewer runs when they take more than ``seconds`` in all.
 
-    :param timed: does it once and returns the seconds that it took.
+    :param timed: makes one run and returns its seconds.
     """
     samples: list[float] = []
     ends = time.perf_counter() + seconds

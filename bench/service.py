@@ -19,7 +19,7 @@ from tests.support import servers
 
 
 class Service(NamedTuple):
-    """A server that is up."""
+    """A server that is ready."""
 
     server: servers.Server
     #: From its start to the first answer of a search.
@@ -27,7 +27,7 @@ class Service(NamedTuple):
 
     @property
     def port(self) -> int:
-        """Where it listens, on the loopback interface."""
+        """The port on which it listens, on the loopback interface."""
         return int(self.server.url.rpartition(':')[2])
 
     def memory(self) -> float:
@@ -56,7 +56,7 @@ def floor(answers: pathlib.Path, workers: int, directory: pathlib.Path) -> Itera
     log = directory / f'floor-{port}.log'
     settings = {
         'OS_PLACEMENT_CONFIG_DIR': str(directory),
-        # Nothing connects to it.
+        # No process connects to it.
         'OS_PLACEMENT_DATABASE__CONNECTION': 'sqlite://',
         'OS_API__AUTH_STRATEGY': 'noauth2',
     }
@@ -78,7 +78,7 @@ def floor(answers: pathlib.Path, workers: int, directory: pathlib.Path) -> Itera
 
 @contextlib.contextmanager
 def _up(server: servers.Server) -> Iterator[None]:
-    """Wait until it is ready, and end it without ceremony: its database goes away with it."""
+    """Wait until it is ready, and kill it at the end: its database is dropped too."""
     try:
         server.wait_until_ready()
         yield

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 HOST = {'VCPU': 64, 'MEMORY_MB': 262144}
 DISK = {'DISK_GB': 4000}
 
-#: Five racks hold half of the flat hosts. The last of them holds one host in ten.
+#: Five racks hold half of the flat hosts, one host in ten each.
 RACKS = 5
 #: Every host has the first; two of three have the second; one of three has the third.
 CPU_TRAITS = ('HW_CPU_X86_SSE42', 'HW_CPU_X86_AVX2', 'HW_CPU_X86_AVX512F')
@@ -19,7 +19,7 @@ _DEVICES = 16
 
 
 class Cloud:
-    """Providers with what they have. Ids count from 1, so that they are known before anything is stored."""
+    """Providers with their inventories, traits and aggregates. Ids count from 1, so that they are known beforehand."""
 
     def __init__(self, shape: str, size: int) -> None:
         self.shape = shape

@@ -1,4 +1,4 @@
-"""For every test: a watch over the log of changes, and how a run is divided between processes."""
+"""For every test: a check that writes note their changes in the log, and the division of a run between processes."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from hypothesis import settings
 
 from tests.support import log_watch
 
-#: As many examples as generated tests can ask for: ``pytest --hypothesis-profile thorough``.
+#: The largest number of examples for generated tests: ``pytest --hypothesis-profile thorough``.
 settings.register_profile('thorough')
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """What ``-n auto`` stands for: many tests wait for servers, and some start several processes of their own."""
+    """The number of processes of ``-n auto``. Many tests wait for servers, and some start processes of their own."""
     return min(max(os.cpu_count() or 2, 2), 4)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let one process run what shares a server, a database or the requests before it; needs ``--dist loadgroup``."""
+    """Run tests that share a server, a database or earlier requests in one process; needs ``--dist loadgroup``."""
     for item in items:
         assert isinstance(item, pytest.Function)
         shared = [one for one in item._fixtureinfo.name2fixturedefs.values() if one[-1].scope == 'module']
@@ -32,7 +32,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope='session', autouse=True)
 def watch() -> Iterator[log_watch.Watch]:
-    """Sees what every transaction of this process changes, and whether it is noted in the log of changes."""
+    """Checks what every transaction of this process changes, and whether it is noted in the log of changes."""
     watching = log_watch.Watch()
     with watching.on_all_engines():
         yield watching
@@ -40,7 +40,7 @@ def watch() -> Iterator[log_watch.Watch]:
 
 @pytest.fixture(autouse=True)
 def _nothing_forgotten(watch: log_watch.Watch) -> Iterator[None]:
-    """Fail the test in which a write forgot to note a provider that it changed."""
+    """Fail the test if a write did not note a provider that it changed."""
     yield
     forgotten = watch.forgotten.copy()
     watch.forgotten.clear()

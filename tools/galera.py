@@ -119,13 +119,13 @@ class Node:
         return {}
 
     def is_ready(self) -> bool:
-        """Whether the node takes writes: member of a primary component and in step with it."""
+        """Whether the node accepts writes: it is a synced member of a primary component."""
         status = self.status()
         return status.get('wsrep_ready') == 'ON' and status.get('wsrep_local_state_comment') == 'Synced'
 
 
 def _free_ports(count: int) -> list[int]:
-    """A run of ports that nothing listens on, below the range that outgoing connections take theirs from."""
+    """A range of free ports, below the ports of outgoing connections."""
     for _ in range(100):
         first = random.randrange(14000, 30000, 20)
         wanted = list(range(first, first + count))
@@ -159,7 +159,7 @@ def _program(name: str) -> str:
 
 
 def missing() -> str | None:
-    """Why no cluster can be started on this machine, or None when one can."""
+    """The reason why no cluster can be started on this machine, or None."""
     try:
         _provider()
         for name in ('mariadbd', 'mariadb-install-db', 'rsync'):
@@ -172,7 +172,7 @@ def missing() -> str | None:
 class Cluster:
     """A Galera cluster whose data and state live in one directory.
 
-    Every method that starts something waits until it is ready and raises GaleraError when it does not get so.
+    Every method that starts something waits until it is ready, and raises GaleraError when it does not become ready.
     """
 
     def __init__(self, directory: pathlib.Path, nodes: Sequence[Node]) -> None:
@@ -182,7 +182,7 @@ class Cluster:
 
     @classmethod
     def create(cls, directory: pathlib.Path, size: int = 3) -> Cluster:
-        """Lay out ``size`` nodes in ``directory``, which must not hold anything. Starts nothing."""
+        """Create the files of ``size`` nodes in ``directory``, which must be empty. Starts nothing."""
         if directory.exists() and any(directory.iterdir()):
             raise GaleraError(f'{directory} is not empty. Stop the cluster in it first, or choose another directory.')
         provider = _provider()
@@ -262,7 +262,7 @@ class Cluster:
         shutil.rmtree(self.directory)
 
     def _end(self, node: Node) -> None:
-        """Wait for a node that was asked to stop, and insist when it does not."""
+        """Wait for a node that was asked to stop, and kill it when it does not."""
         deadline = time.monotonic() + 20
         while (pid := self._running(node)) is not None:
             if time.monotonic() > deadline:
@@ -298,7 +298,7 @@ class Cluster:
         (node.home / 'data').mkdir(exist_ok=True)
         if os.getuid() == 0:
             shutil.chown(node.home / 'data', 'mysql')
-        # Its own session, so that an interrupted terminal does not take the cluster along.
+        # A session of its own, so that Ctrl-C in the terminal does not end the cluster.
         self._children[node.number] = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
@@ -322,7 +322,7 @@ class Cluster:
             time.sleep(0.2)
 
     def _recovered_position(self, node: Node) -> list[str]:
-        """After a crash only InnoDB knows where a node stood; with that it can catch up without a full copy."""
+        """The last transaction of a crashed node, as InnoDB recovers it. With it the node needs no full copy."""
         log = node.home / 'recover.log'
         command = [_program('mariadbd'), f'--defaults-file={node.configuration}', *_user(), '--wsrep-recover']
         subprocess.run([*command, f'--log-error={log}'], check=False, capture_output=True, timeout=START_TIMEOUT)
@@ -358,7 +358,7 @@ def running(size: int = 3) -> Iterator[Cluster]:
 
 @contextlib.contextmanager
 def _progress(total: int) -> Iterator[Callable[[str], None]]:
-    """A bar on a terminal once two seconds have passed. Gives the function to call at the beginning of each step."""
+    """A progress bar on a terminal after two seconds. Yields the function to call at the beginning of each step."""
     columns = (TextColumn('{task.description}'), BarColumn(), TimeElapsedColumn())
     bar = Progress(*columns, transient=True, disable=not sys.stdout.isatty())
     task = bar.add_task('', total=total)

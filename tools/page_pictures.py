@@ -1,6 +1,6 @@
-"""Make the pictures of doc/page.md out of screenshots that ``tox -e page`` kept: ``python tools/page_pictures.py``.
+"""Make the pictures of doc/page.md from the screenshots of ``tox -e page``: ``python tools/page_pictures.py``.
 
-Needs Pillow, which the extra ``bench`` brings along.
+Needs Pillow, which is in the extra ``bench``.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from PIL import Image
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 SCREENSHOTS = ROOT / '.screenshots'
-#: The pictures by the screenshots that they are made of, and how much of the top of each is shown, in pixels.
+#: The pictures by the screenshots that they are made of, and the height from the top that is shown, in pixels.
 PICTURES = {
     'nested-overview-1280-light': ('page-overview', 1130),
     'large-overview-1280-dark': ('page-heat-map', 1130),
@@ -20,7 +20,7 @@ PICTURES = {
     'nested-why-1280-light': ('page-why', 1130),
     'large-overview-390-light': ('page-narrow', 1130),
 }
-#: Colours of a picture. Text stays sharp, and the file is a third as large. Rare colours are kept, too.
+#: Number of colours of a picture. Text stays sharp, rare colours are kept, and the file is a third as large.
 COLOURS = 128
 
 

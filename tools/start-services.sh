@@ -1,5 +1,5 @@
 #!/bin/sh
-# Make a local PostgreSQL and MariaDB answer, and the Galera library available, for the integration tests.
+# Start a local PostgreSQL and MariaDB, and install the Galera library, for the integration tests.
 #
 # Does nothing when they answer already. Starts what is installed but stopped. As root on Debian or Ubuntu it
 # installs what is missing; only for a server that it installed itself does it allow the administrator to log in
@@ -57,7 +57,7 @@ start_mariadb() {
     start-stop-daemon --start --oknodo --background --exec /usr/sbin/mariadbd
 }
 
-# Only for a server that this run installed: the tests come in over TCP on loopback without a password.
+# Only for a server that this run installed: the tests connect over TCP on loopback without a password.
 open_postgresql() {
     for file in /etc/postgresql/*/main/pg_hba.conf; do
         sed -i '1i host all postgres 127.0.0.1/32 trust' "$file"

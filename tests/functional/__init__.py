@@ -1,1 +1,1 @@
-"""Tests that drive the whole application through its WSGI door."""
+"""Tests that send requests to the whole WSGI application."""

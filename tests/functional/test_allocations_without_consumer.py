@@ -1,4 +1,4 @@
-"""Allocations of an adopted database whose consumer has no record: generation 0 is what is shown and what counts."""
+"""Allocations of an adopted database whose consumer has no record: its generation is 0, in answers and in checks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def claim(amount: int, generation: int | None) -> dict[str, Any]:
 
 @pytest.fixture(autouse=True)
 def _orphan(app: Any, db: Database) -> None:
-    """Two units of a provider that belong to a consumer without a record."""
+    """An allocation of two units to a consumer without a record."""
     ask(app, 'POST', '/resource_providers', {'name': 'host', 'uuid': PROVIDER})
     inventory = {'resource_provider_generation': 0, 'inventories': {'VCPU': {'total': 4}}}
     ask(app, 'PUT', f'/resource_providers/{PROVIDER}/inventories', inventory)
@@ -30,14 +30,14 @@ def _orphan(app: Any, db: Database) -> None:
         connection.execute(tables.consumers.delete())
 
 
-def test_what_is_read_can_be_sent_back(app: Any) -> None:
+def test_the_body_of_a_get_can_be_sent_back(app: Any) -> None:
     read = ask(app, 'GET', CONSUMER).json
     assert read['consumer_generation'] == 0
     assert ask(app, 'PUT', CONSUMER, read).status_int == 204
     assert ask(app, 'GET', CONSUMER).json['consumer_generation'] == 1
 
 
-def test_it_can_be_cleared(app: Any) -> None:
+def test_the_consumer_can_be_cleared(app: Any) -> None:
     assert ask(app, 'PUT', CONSUMER, claim(0, 0)).status_int == 204
     assert ask(app, 'GET', CONSUMER).json == {'allocations': {}}
     assert ask(app, 'GET', f'/resource_providers/{PROVIDER}/usages').json['usages'] == {'VCPU': 0}

@@ -1,4 +1,4 @@
-"""What api-ref says, asked of the whole application: its examples, and the first checks of each operation."""
+"""Tests the examples of api-ref on the whole application, and the order of the first checks of each operation."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _NAMESPACE = uuid.UUID('cf0a6a1c-2a5c-4f0e-9d2b-3a4c5d6e7f80')
 
 
 def uuid_of(name: str) -> str:
-    """What ``<name>`` of an example stands for."""
+    """The uuid that ``<name>`` in an example stands for."""
     return str(uuid.uuid5(_NAMESPACE, name))
 
 
@@ -36,7 +36,7 @@ def uuid_of(name: str) -> str:
 
 
 class Exchange(NamedTuple):
-    """A request of a page, and what the page says of its answer."""
+    """A request of a page, and the answer that the page gives."""
 
     method: str
     path: str
@@ -48,7 +48,7 @@ class Exchange(NamedTuple):
 
 
 def exchanges(page: Path) -> Iterator[Exchange]:
-    """The blocks marked ``http`` of a page: paragraphs that are a request and an answer by turns."""
+    """The blocks marked ``http`` of a page: pairs of paragraphs, a request and its answer."""
     text = re.sub(r'<(\w+)>', lambda match: uuid_of(match[1]), '\n\n'.join(_blocks(page)))
     paragraphs = iter(re.split(r'\n\n+', text.strip()))
     for request in paragraphs:
@@ -74,7 +74,7 @@ def _without_order(value: Any) -> Any:
 
 
 def _code(example: Exchange, response: webob.Response) -> str | None:
-    """The code that the error has to have; there is none below 1.23 and before a microversion was chosen."""
+    """The code that the error must have; none below 1.23 and where no microversion was agreed on."""
     version = response.headers.get('OpenStack-API-Version')
     if version is None or int(version.partition('.')[2]) < 23:
         return None
@@ -128,7 +128,7 @@ def _put(app: Any, url: str, generation: int = 0, **members: Any) -> None:
 
 
 def _consume(app: Any, provider: str, resource_class: str, amount: int, record: dict[str, Any]) -> None:
-    """Claim ``amount`` in pieces that the inventory allows."""
+    """Claim ``amount`` in parts that the units of the inventory allow."""
     piece = min(amount, record.get('max_unit', amount))
     assert amount % piece == 0
     for number in range(amount // piece):
@@ -143,7 +143,7 @@ def _consume(app: Any, provider: str, resource_class: str, amount: int, record: 
 
 
 def _asked(query: str) -> str:
-    """The query with UUIDs in the place of the names of aggregates."""
+    """The query with the names of aggregates replaced by UUIDs."""
 
     def named(match: re.Match[str]) -> str:
         return match[1] + ','.join(map(uuid_of, match[2].split(',')))
@@ -178,7 +178,7 @@ def test_candidates_are_those_of_the_page(app: Any, world: Section) -> None:
 
 # The first checks of an operation -------------------------------------------------------------------------------
 
-#: How the gates are named in the tables, and the headers of a request that only that gate refuses.
+#: The names of the checks in the tables, and the headers of a request that only this check refuses.
 GATES = {
     'media type': {'Content-Type': 'text/plain'},
     '`Accept` excludes JSON': {'Accept': 'text/plain'},
@@ -203,7 +203,7 @@ def operations() -> Iterator[tuple[str, str]]:
 
 
 def _gates(text: str) -> list[tuple[int, str]]:
-    """Status and name of the first rows of the first table of errors, as far as they are gates."""
+    """Status and name of the leading rows of the first table of errors that are such checks."""
     table = text[text.index('| Status | When ') :]
     gates = []
     for row in rows(table.partition('\n\n')[0]):
@@ -219,7 +219,7 @@ def test_operations_check_in_the_order_of_their_tables(untouched: Any, heading: 
     method, path = heading.split()
     gates = _gates(text)
     assert gates[-1] == (403, 'policy')
-    # Every gate refuses this request; one after the other is opened, and the next has to answer.
+    # Every check refuses this request. The headers are mended one by one, and the next check has to answer.
     version = '1.6' if heading == 'PUT /resource_classes/{name}' else LATEST
     for number, (status, _name) in enumerate(gates):
         shut = [name for _, name in gates[number:]]

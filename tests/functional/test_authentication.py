@@ -18,7 +18,7 @@ from tests.support.asking import CLAIMS
 from tests.support.keystone import keystone
 
 
-def test_claims_do_not_make_an_administrator(app: Any) -> None:
+def test_identity_headers_of_a_client_do_not_make_an_administrator(app: Any) -> None:
     req = webob.Request.blank('/resource_providers', headers={**CLAIMS, 'X-Auth-Token': 'user'})
     assert req.get_response(app).status_code == 403
 
@@ -62,7 +62,7 @@ def _application(tmp_path: pathlib.Path, url: str, **environ: str) -> deploy.App
         'auth_type = none\nmemcache_security_strategy = ENCRYPT',
     ],
 )
-def test_a_section_that_makes_no_sense_stops_the_start(tmp_path: pathlib.Path, section: str) -> None:
+def test_an_invalid_section_stops_the_start(tmp_path: pathlib.Path, section: str) -> None:
     file = tmp_path / 'placement.conf'
     file.write_text(
         f'[placement_database]\nconnection = sqlite:///{tmp_path}/placement.sqlite\n[keystone_authtoken]\n{section}\n'
@@ -74,14 +74,14 @@ def test_a_section_that_makes_no_sense_stops_the_start(tmp_path: pathlib.Path, s
 
 
 @pytest.mark.parametrize('section', ['', '[keystone_authtoken]\nauth_url = http://127.0.0.1\n'])
-def test_a_section_that_is_missing_stops_the_start(tmp_path: pathlib.Path, section: str) -> None:
+def test_a_missing_section_stops_the_start(tmp_path: pathlib.Path, section: str) -> None:
     file = tmp_path / 'placement.conf'
     file.write_text(f'[placement_database]\nconnection = sqlite:///{tmp_path}/placement.sqlite\n{section}')
     with pytest.raises(exception.ConfigurationInvalid, match=r'^\[keystone_authtoken\] is missing .* no auth_type'):
         deploy.loadapp(configuration.load(environ={}, config_files=[str(file)]))
 
 
-def test_credentials_may_stand_in_a_section_of_their_own(tmp_path: pathlib.Path, keystone_url: str) -> None:
+def test_credentials_can_be_in_a_section_of_their_own(tmp_path: pathlib.Path, keystone_url: str) -> None:
     file = tmp_path / 'placement.conf'
     file.write_text(
         f'[placement_database]\nconnection = sqlite:///{tmp_path}/placement.sqlite\nsync_on_startup = true\n'
@@ -101,7 +101,7 @@ def _ask(app: deploy.Application, path: str, token: str | None = None, **headers
     return req.get_response(app)
 
 
-def test_keystone_decides(tmp_path: pathlib.Path, keystone_url: str) -> None:
+def test_keystone_decides_who_is_admitted(tmp_path: pathlib.Path, keystone_url: str) -> None:
     app = _application(tmp_path, keystone_url)
     for path_info in ('/', ''):
         assert _ask(app, '/', PATH_INFO=path_info).status_code == 200
@@ -135,7 +135,7 @@ def test_the_time_for_validating_a_token_is_counted(tmp_path: pathlib.Path, keys
     app.db.dispose()
 
 
-def test_keystone_being_away_is_503(tmp_path: pathlib.Path) -> None:
+def test_an_outage_of_keystone_is_503(tmp_path: pathlib.Path) -> None:
     with keystone() as url:
         pass
     app = _application(tmp_path, url)

@@ -1,4 +1,4 @@
-"""Lists that take several statements: the same answers and the same rows as with one, shown with very short batches."""
+"""Lists that take several statements have the same answers and rows as with one; the tests use very short batches."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ COUNT = 5
 
 @pytest.fixture(autouse=True)
 def short_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two values to a statement."""
+    """Two values per statement."""
     monkeypatch.setattr(statements, 'BATCH', 2)
 
 

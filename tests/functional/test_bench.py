@@ -1,4 +1,4 @@
-"""The benchmark runs: every line once, on a handful of hosts, so that it cannot rot."""
+"""The benchmark runs: every line once, on a few hosts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TINY = [
     *('--repeat', '3', '--seconds', '0.1', '--rounds', '1', '--writes', '4'),
 ]
 
-#: What a tree without a mirror or a log of changes cannot tell, and SQLite does not tell of the log's size.
+#: Figures that a release without a mirror or a log of changes lacks, and the size of the log, which SQLite lacks.
 _MAY_BE_UNKNOWN = {'bring-forward', 'log-size'}
 
 
@@ -41,7 +41,7 @@ def test_the_plot_is_a_picture(tmp_path: pathlib.Path) -> None:
     assert (tmp_path / 'plot.png').read_bytes().startswith(b'\x89PNG')
 
 
-def test_only_clouds_that_a_wanted_line_is_about_are_made(capsys: pytest.CaptureFixture[str]) -> None:
+def test_only_clouds_that_a_wanted_line_needs_are_made(capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main(['--line', 'symmetric-none', '--repeat', '3', '--workers', '1']) == 0
     rows = [row for row in capsys.readouterr().out.splitlines() if re.match(r'\| [0-9]', row)]
     assert [row.split(' | ')[0] for row in rows] == ['| 2 symmetric']
@@ -53,7 +53,7 @@ def test_help_names_every_option() -> None:
     assert told.stderr == ''
 
 
-def test_a_server_or_driver_that_is_missing_is_said_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_server_or_driver_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     nowhere = 'postgresql+psycopg://nobody@127.0.0.1:1/nothing?connect_timeout=2'
     assert command.main(['--database', 'postgresql', '--server-url', nowhere, '--nested', '1']) == 1
     (said,) = capsys.readouterr().err.splitlines()
@@ -67,7 +67,7 @@ def test_one_flat_host_in_thirty_has_two_traits_and_the_aggregate() -> None:
     assert len(set.intersection(members, *having)) == 333
 
 
-def test_a_page_takes_the_results_between_its_marks(tmp_path: pathlib.Path) -> None:
+def test_results_are_written_between_the_marks_of_a_page(tmp_path: pathlib.Path) -> None:
     page = tmp_path / 'page.md'
     page.write_text('before\n<!-- bench: begin -->\nold\n<!-- bench: end -->\nafter\n')
     results.write_section(page, 'new')
@@ -87,7 +87,7 @@ def test_the_largest_cloud_is_compared_with_the_smallest() -> None:
     assert '| 1,000 against 10 flat | search | 1.50 times |' in results.table(measured)
 
 
-def test_a_database_without_a_log_of_changes_says_so() -> None:
+def test_a_database_without_a_log_of_changes_has_no_log_size() -> None:
     with databases.fresh('sqlite', None) as url:
         databases.execute(url, 'CREATE TABLE writers (id INTEGER PRIMARY KEY)')
         assert databases.log_size(url) is None

@@ -1,4 +1,4 @@
-"""GET /allocation_candidates through the whole application: examples, oracle, limits, claims and budgets."""
+"""GET /allocation_candidates of the whole application: examples, the oracle, limits and claims."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MINORS = (10, 11, 12, 16, 17, 21, 22, 24, 25, 26, 27, 28, 29, 29, 29)
 
 @pytest.fixture(scope='module')
 def shared_app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """One application for the tests that replace its providers anyway."""
+    """One application for all tests here, since each replaces all providers."""
     path = tmp_path_factory.mktemp('candidates') / 'placement.sqlite'
     with applications.application(path) as made:
         yield made
@@ -53,9 +53,7 @@ def test_every_candidate_can_be_claimed(shared_app: Any, world: list[RP], query:
 
 @thorough(60)
 @given(worlds(), some_queries((28, 29)))
-def test_limited_answers_are_subsets_with_the_summaries_of_what_was_kept(
-    shared_app: Any, world: list[RP], query: Query
-) -> None:
+def test_limited_answers_are_subsets_with_their_summaries_only(shared_app: Any, world: list[RP], query: Query) -> None:
     stored = Stored(shared_app, world)
     oracle = Oracle(world)
     everything = oracle.candidates(query)

@@ -35,7 +35,7 @@ def test_list_form(app: Any, minor: int) -> None:
     }
 
 
-def test_object_form_and_what_later_versions_add(app: Any) -> None:
+def test_object_form_and_members_of_later_microversions(app: Any) -> None:
     stored = Stored(app, WORLDS['X1'])
     summaries = {}
     for minor in (12, 17, 27, 29):
@@ -48,7 +48,7 @@ def test_object_form_and_what_later_versions_add(app: Any) -> None:
     assert summaries[29] == {**summaries[27], 'parent_provider_uuid': None, 'root_provider_uuid': HOST1}
 
 
-def test_headers_and_windows(app: Any) -> None:
+def test_headers_and_microversions(app: Any) -> None:
     stored = Stored(app, WORLDS['X1'])
     assert stored.ask(f'/allocation_candidates?{FOUR}', 9).status_code == 404
     assert 'last-modified' not in stored.ask(f'/allocation_candidates?{FOUR}', 14).headers
@@ -84,12 +84,12 @@ def test_refusals(app: Any, query: str, phrases: list[str]) -> None:
 
 
 @pytest.mark.parametrize('amount', ['2147483648', '9' * 19, '9' * 400, '9' * 30000])
-def test_amounts_of_any_size_find_nothing(app: Any, amount: str) -> None:
+def test_amounts_larger_than_any_inventory_find_nothing(app: Any, amount: str) -> None:
     answer = Stored(app, WORLDS['X1']).candidates(f'resources=VCPU:{amount}')
     assert answer == {'allocation_requests': [], 'provider_summaries': {}}
 
 
-def test_amounts_that_come_from_elsewhere_never_reach_sql(app: Any, context: RequestContext) -> None:
+def test_huge_amounts_never_reach_sql(app: Any, context: RequestContext) -> None:
     Stored(app, WORLDS['X1'])
     request = CandidateRequest((RequestGroup('', False, {'VCPU': 10**30}),))
     assert AllocationCandidates.get_by_request(context, request).candidates == []
@@ -101,7 +101,7 @@ def test_capacity_beyond_64_bits(app: Any) -> None:
     assert summary['resources']['VCPU']['capacity'] == int(2147483647 * 1e30)
 
 
-def test_as_many_groups_and_classes_as_the_settings_allow(app: Any) -> None:
+def test_a_query_with_256_groups_and_queries_with_1500_classes(app: Any) -> None:
     names = [f'CUSTOM_C{number}' for number in range(1500)]
     inventory = {name: record(5) for name in names} | {'VCPU': record(1000)}
     stored = Stored(app, [RP('host', inventory=inventory)])
@@ -114,7 +114,7 @@ def test_as_many_groups_and_classes_as_the_settings_allow(app: Any) -> None:
         assert one['allocations'][uuid_of('host')]['resources'] == dict.fromkeys(names, 1)
 
 
-def test_lists_as_long_as_the_settings_allow(app: Any) -> None:
+def test_queries_with_hundreds_of_traits_and_aggregates(app: Any) -> None:
     classes, traits = [f'CUSTOM_C{n}' for n in range(40)], [f'CUSTOM_T{n}' for n in range(1500)]
     aggregates = [f'a{n}' for n in range(600)]
     world = [
@@ -130,7 +130,7 @@ def test_lists_as_long_as_the_settings_allow(app: Any) -> None:
             assert len(stored.candidates(query, minor)['allocation_requests']) == 1
 
 
-def test_more_aggregates_than_a_statement_should_list(app: Any) -> None:
+def test_sharing_providers_in_hundreds_of_aggregates(app: Any) -> None:
     shared = [
         rp(f'disk{n}', aggregates=f'a{n} a{n + 1}', shares=True, DISK_GB=10, IPV4_ADDRESS=10) for n in range(0, 300, 2)
     ]
@@ -177,7 +177,7 @@ def numa(count: int) -> list[RP]:
         (flat, 'resources=VCPU:9'),
     ],
 )
-def test_a_search_asks_the_database_once_whether_anything_changed(
+def test_a_search_with_nothing_changed_is_one_statement(
     app: Any, queries: Counter, caplog: pytest.LogCaptureFixture, world: Any, query: str
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -187,7 +187,7 @@ def test_a_search_asks_the_database_once_whether_anything_changed(
         stored.candidates(query)
 
 
-def test_memory_of_a_symmetric_case_follows_the_limit(app: Any) -> None:
+def test_memory_for_a_symmetric_tree_is_bounded_by_the_limit(app: Any) -> None:
     world = [
         one
         for tree in ('east', 'west')
@@ -205,7 +205,7 @@ def test_memory_of_a_symmetric_case_follows_the_limit(app: Any) -> None:
     assert peak < 50_000_000
 
 
-def test_consumers_of_a_lease_use_it_up(app: Any) -> None:
+def test_claims_use_up_a_lease(app: Any) -> None:
     """Example X9, with claims."""
     stored = Stored(app, WORLDS['X9'])
     query = 'resources=VCPU:2,MEMORY_MB:1024,CUSTOM_LEASE_7F:1'

@@ -1,4 +1,4 @@
-"""The figures that operators look at: capacity by class and aggregate, lists of trees, who holds what."""
+"""The figures of reports: capacity by class and aggregate, lists of trees, and allocations by consumer."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_figures_of_each_class(nested: State) -> None:
     ]
 
 
-def test_a_scope_takes_whole_trees(nested: State) -> None:
+def test_a_scope_selects_whole_trees(nested: State) -> None:
     rack = Scope(uuid_of('rack-a'))
     (vcpu, *_) = capacity.by_class(nested, rack)
     assert (vcpu.resource_class, vcpu.capacity, vcpu.used) == ('VCPU', 256, 152)
@@ -43,7 +43,7 @@ def test_a_scope_takes_whole_trees(nested: State) -> None:
         capacity.by_class(nested, Scope(traits=frozenset({'CUSTOM_NOTHING'})))
 
 
-def test_pieces_obey_the_units_and_over_committed_is_not_free(db: Database) -> None:
+def test_largest_amounts_follow_the_units_and_over_commitment_is_not_free(db: Database) -> None:
     inventories = {
         'stepped': {'total': 10, 'step_size': 4},
         'small': {'total': 10, 'max_unit': 3},
@@ -57,13 +57,13 @@ def test_pieces_obey_the_units_and_over_committed_is_not_free(db: Database) -> N
     assert vcpu == ClassFigures('VCPU', 4, capacity=34, used=14, free=22, largest_free=8, full=2)
 
 
-def test_heat_map_counts_a_tree_for_every_aggregate_it_touches(nested: State) -> None:
+def test_heat_map_counts_a_tree_for_every_aggregate_of_its_providers(nested: State) -> None:
     heat = capacity.heat_map(nested)
     assert heat.classes == ['VCPU', 'MEMORY_MB', 'DISK_GB', 'SRIOV_NET_VF']
     fullest, other = heat.rows
     assert (fullest.aggregate, fullest.trees) == (uuid_of('rack-a'), 3)
     assert fullest.fillings[0] == Filling(256, 152)
-    # The shared disk is in both.
+    # The shared disk is in both aggregates.
     assert fullest.fillings[2] == other.fillings[2] == Filling(20000, 1360)
     assert capacity.heat_map(nested, 1, 1).rows == [other]
 
@@ -76,7 +76,7 @@ def test_cells_without_inventory_are_empty(db: Database) -> None:
     assert cells == {uuid_of('x'): [Filling(1, 0), None], uuid_of('y'): [None, Filling(1, 0)]}
 
 
-def test_trees_come_fullest_first(nested: State) -> None:
+def test_trees_are_listed_fullest_first(nested: State) -> None:
     page = listing(nested)
     assert page.trees == 5
     assert [row.name for row in page.rows] == ['compute-0', 'compute-1', 'compute-2', 'store', 'compute-3']
@@ -96,7 +96,9 @@ def test_trees_come_fullest_first(nested: State) -> None:
         ('compute-0', Scope(uuid_of('rack-b')), [], None),
     ],
 )
-def test_trees_are_found(nested: State, text: str, scope: Scope, names: list[str], found: str | None) -> None:
+def test_trees_are_found_by_name_and_uuid(
+    nested: State, text: str, scope: Scope, names: list[str], found: str | None
+) -> None:
     page = listing(nested, text, scope)
     assert [row.name for row in page.rows] == names
     assert page.trees == len(names)
@@ -104,13 +106,13 @@ def test_trees_are_found(nested: State, text: str, scope: Scope, names: list[str
 
 
 @pytest.mark.usefixtures('nested')
-def test_consumers_of_a_tree_show_what_they_hold_there(db: Database) -> None:
+def test_consumers_of_a_tree_are_listed_with_their_allocations_there(db: Database) -> None:
     page = consumers.of_tree(db, 1, 0, 100)
     assert page.consumers == len(page.rows) == 7
     by_uuid = {one.uuid: one for one in page.rows}
     one = by_uuid[uuid_of('machine-3')]
     assert (one.project, one.user, one.generation) == ('project-blue', 'user-ada', 1)
-    # The disk is of another tree.
+    # The disk belongs to another tree.
     assert [(held.provider_name, held.resource_class, held.amount) for held in one.held] == [
         ('compute-0-nic1', 'SRIOV_NET_VF', 2),
         ('compute-0-numa1', 'VCPU', 16),
@@ -120,7 +122,7 @@ def test_consumers_of_a_tree_show_what_they_hold_there(db: Database) -> None:
 
 
 @pytest.mark.usefixtures('nested')
-def test_a_consumer_shows_all_it_holds(db: Database) -> None:
+def test_a_consumer_is_shown_with_all_its_allocations(db: Database) -> None:
     one = consumers.one(db, uuid_of('machine-3'))
     assert one is not None
     assert [held.resource_class for held in one.held] == ['SRIOV_NET_VF', 'VCPU', 'MEMORY_MB', 'DISK_GB']

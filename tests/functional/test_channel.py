@@ -1,4 +1,4 @@
-"""Connections to clients: what each may take, over real sockets, in the process of the test and with short times."""
+"""Connections to clients: time limits, bounds and errors, over real sockets in the process of the test."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from waitress import wasyncore
 from placement.serving import channel
 from placement.serving.channel import Channel, Clients
 
-#: Seconds that clients have, and longer than any test takes that does not wait for them.
+#: The time limit of clients in seconds, and a time longer than any test takes that does not wait for the limit.
 SHORT, LONG = 0.3, 60.0
 WHOLE = b'GET /traits HTTP/1.1\r\nHost: x\r\n\r\n'
 HALF = b'PUT /traits/A HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nhalf'
 
 
 def application(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-    """Answer with the path; ``/long`` with some megabytes."""
+    """Answer with the path; ``/long`` is answered with some megabytes."""
     body = b'x' * 8_000_000 if environ['PATH_INFO'] == '/long' else environ['PATH_INFO'].encode()
     start_response('200 OK', [('Content-Length', str(len(body)))])
     return [body]
 
 
 class Service:
-    """A server whose loop turns when the test wants it to."""
+    """A server whose loop the test runs step by step."""
 
     def __init__(self, client_timeout: float = LONG, keepalive_timeout: float = LONG, **options: Any) -> None:
         self.clients = Clients(100, client_timeout, keepalive_timeout)
@@ -51,12 +51,12 @@ class Service:
         self._server.channel_class = functools.partial(Channel, self.clients)
 
     def turn(self) -> None:
-        """Do what there is to do, and look at the clock."""
+        """Run the loop once, and check the time limits."""
         wasyncore.loop(0.02, use_poll=True, map=self.clients.sockets, count=1)
         self.clients.sweep()
 
     def connect(self, said: bytes = b'', **options: int) -> socket.socket:
-        """A new connection that has been taken."""
+        """A new connection that the server has accepted."""
         connection = socket.socket()
         for name, value in options.items():
             connection.setsockopt(socket.SOL_SOCKET, getattr(socket, name), value)
@@ -70,7 +70,7 @@ class Service:
         return connection
 
     def answer(self, connection: socket.socket, *, until: bytes | None = None) -> bytes:
-        """What comes until these words do, or until the connection is closed."""
+        """What is received, up to ``until`` or until the connection is closed."""
         told = b''
         deadline = time.monotonic() + LONG
         while until is None or until not in told:
@@ -109,7 +109,7 @@ def error_of(answer: bytes) -> tuple[int, str]:
     return error['status'], error['detail']
 
 
-def test_requests_behind_each_other_are_answered_on_one_connection(services: Any) -> None:
+def test_pipelined_requests_are_answered_on_one_connection(services: Any) -> None:
     service = services()
     with service.connect(WHOLE.replace(b'/traits', b'/a') + WHOLE.replace(b'/traits', b'//b')) as connection:
         answer = service.answer(connection, until=b'//b')
@@ -117,7 +117,7 @@ def test_requests_behind_each_other_are_answered_on_one_connection(services: Any
         assert service.clients.channels != []
 
 
-def test_half_a_request_is_answered_in_time_and_its_connection_closed(services: Any) -> None:
+def test_an_incomplete_request_gets_408_after_the_time_limit(services: Any) -> None:
     service = services(client_timeout=SHORT)
     started = time.monotonic()
     with service.connect(HALF) as connection:
@@ -125,15 +125,15 @@ def test_half_a_request_is_answered_in_time_and_its_connection_closed(services: 
     assert time.monotonic() - started >= SHORT
 
 
-def test_a_request_that_ends_before_it_is_whole_is_bad(services: Any) -> None:
+def test_a_request_that_ends_early_gets_400(services: Any) -> None:
     service = services()
     with service.connect(HALF) as connection:
         connection.shutdown(socket.SHUT_WR)
         assert error_of(service.answer(connection)) == (400, 'The request ended before it was whole.')
 
 
-def test_a_refused_client_has_time_to_read_why(services: Any) -> None:
-    """Its time for the request is over when the clock is looked at before the loop has ended the answer."""
+def test_a_refused_client_has_time_to_read_the_answer(services: Any) -> None:
+    """Its time limit has passed when limits are checked before the loop has sent the whole answer."""
     service = services(client_timeout=SHORT)
     with service.connect(HALF) as connection:
         (connected,) = service.clients.channels
@@ -151,7 +151,7 @@ def test_a_refused_client_has_time_to_read_why(services: Any) -> None:
         assert error_of(service.answer(connection))[0] == 408
 
 
-def test_what_comes_after_a_refusal_is_thrown_away(services: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bytes_after_a_refused_request_are_discarded(services: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Closing the connection at once would reset it, and the client would not read the answer."""
     monkeypatch.setattr(channel, '_DRAIN', LONG)
     service = services(client_timeout=SHORT)
@@ -170,7 +170,7 @@ def test_what_comes_after_a_refusal_is_thrown_away(services: Any, monkeypatch: p
 
 
 @pytest.mark.parametrize(('said', 'time_is_up'), [(b'', 'client_timeout'), (WHOLE, 'keepalive_timeout')])
-def test_a_client_that_asks_nothing_is_closed_after_its_own_time(services: Any, said: bytes, time_is_up: str) -> None:
+def test_an_idle_connection_is_closed_after_its_time_limit(services: Any, said: bytes, time_is_up: str) -> None:
     service = services(**{time_is_up: SHORT})
     with service.connect(said) as connection:
         started = time.monotonic()
@@ -178,9 +178,9 @@ def test_a_client_that_asks_nothing_is_closed_after_its_own_time(services: Any, 
         assert SHORT / 2 < time.monotonic() - started < LONG / 2
 
 
-def test_beyond_the_bound_the_one_that_waited_longest_goes(services: Any) -> None:
+def test_beyond_max_connections_the_longest_idle_connection_is_closed(services: Any) -> None:
     service = services()
-    # One of what is watched is the listener, another its trigger.
+    # Two of the sockets are the listener and its trigger.
     service.clients.max_connections = len(service.clients.sockets) + 2
     with contextlib.ExitStack() as stack:
         first, second, third, fourth = (stack.enter_context(service.connect()) for _ in range(4))
@@ -190,7 +190,7 @@ def test_beyond_the_bound_the_one_that_waited_longest_goes(services: Any) -> Non
             assert service.answer(connection, until=b'/traits').startswith(b'HTTP/1.1 200 ')
 
 
-def test_a_client_that_takes_nothing_is_given_up(services: Any) -> None:
+def test_a_client_that_does_not_read_its_answer_is_closed(services: Any) -> None:
     service = services(client_timeout=SHORT)
     with service.connect(b'GET /long HTTP/1.1\r\nHost: x\r\n\r\n', SO_RCVBUF=4096):
         deadline = time.monotonic() + LONG
@@ -199,7 +199,7 @@ def test_a_client_that_takes_nothing_is_given_up(services: Any) -> None:
             service.turn()
 
 
-def test_answers_that_are_kept_for_clients_have_a_bound(services: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_connection_with_too_much_unread_answer_is_closed(services: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(channel, '_MAX_HELD', 5_000_000)
     service = services()
     with service.connect(b'GET /long HTTP/1.1\r\nHost: x\r\n\r\n', SO_RCVBUF=4096), service.connect() as idle:
@@ -210,13 +210,13 @@ def test_answers_that_are_kept_for_clients_have_a_bound(services: Any, monkeypat
         assert service.clients.channels[0].addr == idle.getsockname()
 
 
-def test_a_whole_long_answer_comes(services: Any) -> None:
+def test_a_long_answer_is_received_whole(services: Any) -> None:
     service = services()
     with service.connect(b'GET /long HTTP/1.0\r\n\r\n') as connection:
         assert len(service.answer(connection).partition(b'\r\n\r\n')[2]) == 8_000_000
 
 
-def test_after_the_stop_answers_close_their_connections(services: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_a_stop_answers_close_their_connections(services: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(channel, '_LINGER', SHORT)
     service = services()
     with service.connect() as asking, service.connect() as idle:
@@ -237,13 +237,13 @@ def test_after_the_stop_answers_close_their_connections(services: Any, monkeypat
         ),
     ],
 )
-def test_a_head_that_makes_no_sense_is_told_in_the_form_of_the_api(services: Any, lines: bytes, detail: str) -> None:
+def test_an_invalid_request_head_gets_an_error_document(services: Any, lines: bytes, detail: str) -> None:
     service = services()
     with service.connect(b'POST /traits HTTP/1.1\r\nHost: x\r\n' + lines + b'\r\n') as connection:
         assert error_of(service.answer(connection)) == (400, detail)
 
 
-def test_below_a_prefix_everything_else_is_unknown(services: Any) -> None:
+def test_paths_outside_of_the_prefix_are_404(services: Any) -> None:
     service = services(url_prefix='/placement')
     with service.connect(b'GET /placement/traits HTTP/1.1\r\nHost: x\r\n\r\n') as connection:
         assert service.answer(connection, until=b'/traits').endswith(b'\r\n\r\n/traits')

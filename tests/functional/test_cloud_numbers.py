@@ -22,7 +22,7 @@ def test_counts_trees_aggregates_and_wrong_usages(db: Database) -> None:
     cloud.assert_counts(db)
 
 
-def test_the_number_of_statements_does_not_follow_the_cloud(db: Database, queries: Any) -> None:
+def test_the_number_of_statements_does_not_grow_with_the_cloud(db: Database, queries: Any) -> None:
     cloud.fill(db)
     with queries(at_most=8):
         cloud_numbers.look(db, [cloud.AGGREGATE, cloud.EMPTY])
@@ -32,7 +32,7 @@ def test_the_number_of_statements_does_not_follow_the_cloud(db: Database, querie
         cloud_numbers.look_at_allocations(db, [])
 
 
-def test_an_inventory_that_another_service_wrote_with_a_step_of_zero_has_no_piece(db: Database) -> None:
+def test_an_inventory_with_a_step_size_of_zero_has_no_largest_amount(db: Database) -> None:
     cloud.fill(db)
     with db.engine.begin() as connection:
         connection.execute(sa.update(tables.inventories).values(step_size=0))

@@ -1,4 +1,4 @@
-"""What every command has in common: its release, and how it says that it cannot use the configured database."""
+"""What all commands have in common: the release, and the message about a database that cannot be used."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_there_are_no_online_data_migrations(
         ('sqlite:///{directory}/file?timeout=long', 'connection cannot be used: could not convert string to float'),
     ],
 )
-def test_reason_is_one_line(
+def test_a_failure_is_one_line(
     run: Callable[[], int],
     code: int,
     connection: str,
@@ -122,7 +122,7 @@ def test_manage_finds_the_database_of_dev_in_its_directory(
     )
 
 
-def test_manage_looks_nowhere_else_when_there_is_a_configuration(
+def test_manage_uses_only_the_configuration_when_there_is_one(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / 'placement.conf').write_text('[placement_database]\n')

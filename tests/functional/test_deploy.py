@@ -1,4 +1,4 @@
-"""The pipeline: its order and what each stage does to real requests."""
+"""The WSGI pipeline: the order of its stages, and what each does to requests."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _ask(
 
 
 LATEST = {'OpenStack_API_Version': 'placement latest'}
-BAD_VERSION = {'OpenStack_API_Version': 'placement pony'}
+BAD_VERSION = {'OpenStack_API_Version': 'placement five'}
 
 
 # The order of the stages --------------------------------------------------------------------------------------
@@ -78,7 +78,7 @@ BAD_VERSION = {'OpenStack_API_Version': 'placement pony'}
         ('G@RB{}AGE', '/traits', 'admin', {}, 405),
     ],
 )
-def test_the_first_stage_that_objects_answers(
+def test_the_first_stage_that_refuses_answers(
     load: Load, method: str, path: str, token: str | None, headers: dict[str, str], status: int
 ) -> None:
     response = _ask(load(), path, method, token, **headers)
@@ -87,7 +87,7 @@ def test_the_first_stage_that_objects_answers(
         assert response.json['errors'][0]['status'] == status
 
 
-def test_every_answer_after_negotiation_says_the_version_and_none_before(load: Load) -> None:
+def test_answers_name_the_version_only_after_negotiation(load: Load) -> None:
     app = load()
     for method, path in (('GET', '/'), ('GET', '/nowhere'), ('PATCH', '/traits'), ('GET', '/resource_providers/x')):
         response = _ask(app, path, method, **LATEST)
@@ -130,14 +130,14 @@ def test_the_root_below_a_prefix_needs_no_token(load: Load) -> None:
         '/Traits',
     ],
 )
-def test_paths_that_are_not_declared(load: Load, path: str) -> None:
+def test_undeclared_paths_are_404(load: Load, path: str) -> None:
     response = _ask(load(), path, **LATEST)
     assert response.status_code == 404
     assert response.json['errors'][0]['detail'] == 'The resource could not be found.'
 
 
 @pytest.mark.parametrize('variable', ['RAW_URI', 'REQUEST_URI'])
-def test_an_encoded_slash_separates_nothing_where_the_server_tells(load: Load, variable: str) -> None:
+def test_an_encoded_slash_is_no_separator_where_the_server_passes_the_raw_path(load: Load, variable: str) -> None:
     req = webob.Request.blank('/resource_providers/x/inventories', headers={'X-Auth-Token': 'admin'})
     req.environ[variable] = '/resource_providers/x%2finventories?a=%2F'
     assert req.get_response(load()).json['errors'][0]['detail'] == 'The resource could not be found.'
@@ -147,21 +147,21 @@ def test_an_encoded_slash_separates_nothing_where_the_server_tells(load: Load, v
 
 
 @pytest.mark.parametrize('name', ['%00', '%FF', 'a%0A', '%F0%9F%98%80', '%25', '{}', '{name}', 'x' * 100_000])
-def test_names_that_nothing_can_have_find_nothing(load: Load, name: str) -> None:
+def test_names_that_cannot_exist_are_404(load: Load, name: str) -> None:
     app = load()
     assert _ask(app, f'/traits/{name}', **LATEST).status_code == 404
     assert _ask(app, f'/traits/{name}', 'PUT', **LATEST).status_code == 400
     assert _ask(app, f'/resource_providers/{name}/usages').status_code == 404
 
 
-def test_a_trailing_line_end_is_part_of_a_name(load: Load) -> None:
+def test_a_trailing_newline_is_part_of_a_name(load: Load) -> None:
     response = _ask(load(), '/traits/CUSTOM_A%0A', 'PUT', **LATEST)
     assert response.status_code == 400
     assert 'The trait is invalid.' in response.json['errors'][0]['detail']
 
 
 @pytest.mark.parametrize('path', list(handler.ROUTE_DECLARATIONS))
-def test_other_methods_are_told_which_there_are(load: Load, path: str) -> None:
+def test_undeclared_methods_are_405_with_an_allow_header(load: Load, path: str) -> None:
     app = load()
     for method in ('HEAD', 'PATCH', 'OPTIONS', 'TRACE'):
         response = _ask(app, path.replace('{', '').replace('}', ''), method)
@@ -204,7 +204,7 @@ def _post(app: deploy.Application, body: bytes, *, chunked: bool) -> webob.Respo
 
 
 @pytest.mark.parametrize('chunked', [True, False])
-def test_a_body_has_an_end(load: Load, chunked: bool) -> None:
+def test_a_body_above_the_limit_is_413(load: Load, chunked: bool) -> None:
     app = load(api={'max_request_body_size': 1024})
     fits = b'{"name": "a"}'.ljust(1024)
     assert _post(app, fits, chunked=chunked).status_code == 201
@@ -213,7 +213,7 @@ def test_a_body_has_an_end(load: Load, chunked: bool) -> None:
     assert '1024 bytes' in response.json['errors'][0]['detail']
 
 
-def test_a_large_body_makes_no_file(load: Load, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
+def test_a_large_body_is_kept_in_memory(load: Load, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
     monkeypatch.setattr(tempfile, 'tempdir', str(tmp_path / 'missing'))
     response = _post(load(), b'{"name": "a"}'.ljust(100_000), chunked=True)
     assert response.status_code == 201
@@ -224,7 +224,7 @@ class _Broken(io.BytesIO):
         raise OSError('chunk of no size')
 
 
-def test_a_body_that_breaks_off_is_the_clients_fault(load: Load) -> None:
+def test_a_truncated_body_is_400(load: Load) -> None:
     req = webob.Request.blank('/resource_providers', method='POST', content_type='application/json')
     req.headers['X-Auth-Token'] = 'admin'
     req.environ.update({'wsgi.input': io.BytesIO(b'{"na'), 'CONTENT_LENGTH': '10', 'webob.is_body_seekable': False})
@@ -235,7 +235,7 @@ def test_a_body_that_breaks_off_is_the_clients_fault(load: Load) -> None:
 
 
 @pytest.mark.parametrize('coding', ['gzip, chunked', 'chunked, gzip', 'gzip', 'chunked, chunked', 'identity', ''])
-def test_a_body_in_another_coding_is_refused(load: Load, coding: str) -> None:
+def test_a_transfer_encoding_other_than_chunked_is_refused(load: Load, coding: str) -> None:
     response = _ask(load(), '/', Transfer_Encoding=coding)
     assert response.status_code == 400
     assert response.json['errors'][0]['detail'] == 'transfer-encoding header must be chunked, and nothing else'
@@ -321,7 +321,7 @@ def test_any_origin_can_be_allowed(load: Load) -> None:
 # The application ----------------------------------------------------------------------------------------------
 
 
-def test_two_applications_in_one_process_have_nothing_in_common(load: Load, tmp_path: pathlib.Path) -> None:
+def test_two_applications_in_one_process_share_nothing(load: Load, tmp_path: pathlib.Path) -> None:
     policy_file = tmp_path / 'policy.yaml'
     policy_file.write_text('"placement:resource_providers:list": ""\n')
     one = load(cors={'allowed_origin': ['*']}, placement={'policy_file': str(policy_file)})
@@ -349,7 +349,7 @@ def test_proxy_headers_count_only_when_enabled(load: Load) -> None:
 
 
 @pytest.mark.parametrize('url', [None, 'nonsense', 'nosuch://host/db', 'postgresql+nosuch://host/db'])
-def test_a_connection_that_can_never_work_stops_the_start(url: str | None) -> None:
+def test_an_invalid_database_url_stops_the_start(url: str | None) -> None:
     overrides: dict[str, dict[str, Any]] = {
         'placement_database': {'connection': url},
         'api': {'auth_strategy': 'noauth2'},
@@ -380,7 +380,7 @@ def _faulty(fault: Exception) -> wsgi_wrapper.PlacementWsgify:
         (exception.DatabaseUnavailable(), 503, 'Service Unavailable'),
     ],
 )
-def test_what_handlers_do_not_expect_is_an_error_document(
+def test_exceptions_of_handlers_are_error_documents(
     load: Load, monkeypatch: pytest.MonkeyPatch, fault: Exception, status: int, title: str
 ) -> None:
     declared = handler.PlacementHandler({'/usages': {'GET': _faulty(fault)}})
@@ -396,7 +396,7 @@ def test_what_handlers_do_not_expect_is_an_error_document(
     assert ('Retry-After' in response.headers) == (status == 503)
 
 
-def test_a_query_string_that_is_too_long(app: Any) -> None:
+def test_a_query_string_that_is_too_long_is_refused(app: Any) -> None:
     request = webob.Request.blank('/resource_providers?name=' + 'x' * 65536, headers={'X-Auth-Token': 'admin'})
     response = request.get_response(app)
     assert response.status_int == 400

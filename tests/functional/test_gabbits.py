@@ -47,7 +47,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """One test per request of every file, named by the file and by the sentence in the YAML."""
+    """One test per request of every file, named by the file and by the name in the YAML."""
     suites = [Suite(path) for path in sorted(ROOT.rglob('*.yaml'))]
     metafunc.parametrize(
         ('suite', 'index'),

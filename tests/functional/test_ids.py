@@ -1,4 +1,4 @@
-"""An id means one thing for good, and whoever still holds it after the thing has gone hits nothing."""
+"""Ids are never given twice, and a write with the id of something that was deleted changes nothing."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from placement.web.context import RequestContext
 from tests.support import applications, damage, foreign, lasting_ids
 
 
-def test_no_id_comes_a_second_time(context: RequestContext) -> None:
+def test_no_id_is_given_twice(context: RequestContext) -> None:
     lasting_ids.check(context)
 
 
-def test_classes_go_on_after_those_that_others_inserted(context: RequestContext) -> None:
+def test_ids_of_classes_continue_after_rows_inserted_by_others(context: RequestContext) -> None:
     with context.db.engine.begin() as connection:
         connection.execute(tables.resource_classes.insert(), {'id': 20000, 'name': 'CUSTOM_OTHERS'})
     assert ResourceClass.create(context, 'CUSTOM_OURS').id == 20001
 
 
-def test_a_rename_changes_the_class_of_that_name(context: RequestContext) -> None:
+def test_a_rename_of_a_deleted_class_is_refused(context: RequestContext) -> None:
     found = ResourceClass.create(context, 'CUSTOM_A')
     ResourceClass.destroy(context, 'CUSTOM_A')
     ResourceClass.create(context, 'CUSTOM_B')
@@ -40,7 +40,7 @@ def test_a_rename_changes_the_class_of_that_name(context: RequestContext) -> Non
     assert ResourceClass.get_by_name(context, 'CUSTOM_B').name == 'CUSTOM_B'
 
 
-def test_a_rename_leaves_a_class_alone_that_was_renamed(context: RequestContext) -> None:
+def test_a_rename_of_a_class_renamed_meanwhile_is_refused(context: RequestContext) -> None:
     found = ResourceClass.create(context, 'CUSTOM_A')
     ResourceClass.get_by_name(context, 'CUSTOM_A').rename('CUSTOM_B')
     with pytest.raises(exception.ResourceClassNotFound):
@@ -48,7 +48,7 @@ def test_a_rename_leaves_a_class_alone_that_was_renamed(context: RequestContext)
     assert ResourceClass.get_by_name(context, 'CUSTOM_B').id == found.id
 
 
-#: What a request may do to a provider that it has looked up.
+#: The writes that a request can make to a provider that it has looked up.
 WRITES: dict[str, Callable[[ResourceProvider], object]] = {
     'add inventory': lambda one: one.add_inventory(Inventory.from_request('VCPU', {'total': 4})),
     'set inventories': lambda one: one.set_inventories([Inventory.from_request('VCPU', {'total': 4})]),
@@ -59,7 +59,7 @@ WRITES: dict[str, Callable[[ResourceProvider], object]] = {
 
 
 @pytest.mark.parametrize('write', WRITES.values(), ids=WRITES)
-def test_a_write_does_not_hit_another_provider_of_the_same_uuid(
+def test_a_write_does_not_change_a_new_provider_with_the_same_uuid(
     context: RequestContext, write: Callable[[ResourceProvider], object]
 ) -> None:
     identity = str(uuid.uuid4())
@@ -75,7 +75,7 @@ def test_a_write_does_not_hit_another_provider_of_the_same_uuid(
     assert (now.id, now.name, now.generation) == (fresh.id, 'provider', 0)
 
 
-def test_traits_that_are_there_already_are_not_set_at_an_old_generation(context: RequestContext) -> None:
+def test_setting_the_same_traits_at_an_old_generation_is_refused(context: RequestContext) -> None:
     identity = str(uuid.uuid4())
     found = ResourceProvider.create(context, name='provider', uuid=identity)
     ResourceProvider.get_by_uuid(context, identity).set_traits(['HW_CPU_X86_VMX'])
@@ -85,7 +85,7 @@ def test_traits_that_are_there_already_are_not_set_at_an_old_generation(context:
 
 @pytest.fixture
 def old(tmp_path: pathlib.Path) -> Database:
-    """A database of the first version, as it was before ids lasted, with rows and with what others added to a table."""
+    """A database of version 001, which can give ids twice, with rows, and with a column and an index of others."""
     url = f'sqlite:///{tmp_path}/old.sqlite'
     made = Database(applications.options(url))
     migration.sync(made.engine, '001')
@@ -124,21 +124,21 @@ def test_an_older_database_is_upgraded(old: Database, tmp_path: pathlib.Path) ->
     assert damage.column(url, 'PRAGMA foreign_key_check') == []
 
 
-def test_an_upgraded_database_gives_no_id_twice(old: Database) -> None:
+def test_no_id_is_given_twice_after_an_upgrade(old: Database) -> None:
     migration.sync(old.engine)
     old.sync()
     lasting_ids.check(applications.administrator(old))
 
 
-def test_a_row_that_refers_to_nothing_is_a_conflict(context: RequestContext) -> None:
-    """What it refers to was deleted since it was looked up; never an unexpected fault."""
+def test_a_foreign_key_error_is_a_conflict(context: RequestContext) -> None:
+    """The row that it refers to was deleted since it was looked up, so the caller gets a conflict and no 500."""
     row = {'resource_provider_id': 1, 'aggregate_id': 77}
     with pytest.raises(exception.ConcurrentUpdate):
         context.db.write(lambda tx: tx.execute(tables.resource_provider_aggregates.insert(), row))
 
 
-def test_a_connection_is_given_back_as_it_was(tmp_path: pathlib.Path) -> None:
-    """To a pool that keeps it."""
+def test_a_migration_restores_the_foreign_key_setting_of_a_connection(tmp_path: pathlib.Path) -> None:
+    """The connection stays in its pool."""
     engine = sa.create_engine(f'sqlite:///{tmp_path}/pooled.sqlite', poolclass=sa.StaticPool)
     for state in (1, 0):
         with engine.connect() as connection:

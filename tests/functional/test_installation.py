@@ -1,4 +1,4 @@
-"""What is said when the reference service, whose package has the same name, is installed beside this one."""
+"""The warning when the reference service, whose package has the same name, is installed too."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def beside(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, point_comman
     return tmp_path / 'site'
 
 
-def test_commands_say_so_and_go_on(beside: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_commands_warn_and_go_on(beside: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert manage.main(['db', 'sync']) == 0
     captured = capsys.readouterr()
     assert captured.err.startswith(f'placement-manage: warning: {SAID}')
@@ -39,7 +39,7 @@ def test_commands_say_so_and_go_on(beside: pathlib.Path, capsys: pytest.CaptureF
 
 
 @pytest.mark.parametrize('start', [['-c', 'import placement.wsgi'], ['-m', 'placement.cmd.api', '--bind', '{taken}']])
-def test_the_service_says_so(beside: pathlib.Path, start: list[str]) -> None:
+def test_the_service_warns(beside: pathlib.Path, start: list[str]) -> None:
     with socket.create_server(('127.0.0.1', 0)) as listener:
         taken = f'127.0.0.1:{listener.getsockname()[1]}'
         command = [sys.executable, *(word.format(taken=taken) for word in start)]
@@ -49,7 +49,7 @@ def test_the_service_says_so(beside: pathlib.Path, start: list[str]) -> None:
     assert ended.stdout.count(SAID) == 1
 
 
-def test_nothing_is_said_otherwise(
+def test_there_is_no_warning_otherwise(
     beside: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, 'path', [one for one in sys.path if one != str(beside)])

@@ -1,4 +1,4 @@
-"""Lists as long as the limit of bodies lets through, on SQLite."""
+"""Requests with the longest lists that the limit on bodies allows, on SQLite."""
 
 from __future__ import annotations
 

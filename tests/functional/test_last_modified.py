@@ -1,4 +1,4 @@
-"""The value of Last-Modified: when the newest of what is shown was last written."""
+"""The value of Last-Modified: the time of the latest write of what is shown."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ TRAIT = 'CUSTOM_TRAIT'
 
 
 def day(number: int) -> dt.datetime:
-    """A day long ago, on which something is said to have been written."""
+    """A day long ago, used as the time of a write."""
     return dt.datetime(2001, 1, number, 12, 30, 15)
 
 
 class Service:
-    """The application with two hosts, and the dates of what is stored."""
+    """The application with two hosts; ``date`` sets the times of stored rows."""
 
     def __init__(self, app: Any, db: Database) -> None:
         self._db = db
@@ -38,7 +38,7 @@ class Service:
         self.call('PUT', f'/resource_providers/{self.hosts[0]}/traits', traits)
 
     def claim(self, amounts: dict[str, int], generation: int | None = None) -> None:
-        """Let the consumer hold something of the first host."""
+        """Claim resources of the first host for the consumer."""
         body = {
             'allocations': {self.hosts[0]: {'resources': amounts}},
             'project_id': 'project',
@@ -48,7 +48,7 @@ class Service:
         self.call('PUT', f'/allocations/{self.consumer}', body)
 
     def date(self, table: sa.Table, created: int, updated: int | None, *only: sa.ColumnElement[bool]) -> None:
-        """Say on which days the rows of a table, or some of them, were created and updated."""
+        """Set the days on which the rows of a table, or some of them, were created and updated."""
 
         def work(tx: sa.Connection) -> None:
             written = None if updated is None else day(updated)
@@ -58,7 +58,7 @@ class Service:
         self._db.write(work)
 
     def modified(self, path: str) -> dt.datetime:
-        """What Last-Modified says."""
+        """The value of Last-Modified."""
         when = self.call('GET', path).last_modified
         assert when is not None
         assert when.utcoffset() == dt.timedelta(0)
@@ -74,8 +74,8 @@ def provider(service: Service, number: int) -> sa.ColumnElement[bool]:
     return tables.resource_providers.c.uuid == service.hosts[number]
 
 
-def test_one_thing(service: Service) -> None:
-    """The day on which it was updated; the day on which it was created if it never was."""
+def test_last_modified_of_one_thing(service: Service) -> None:
+    """The day of its update, or of its creation if it was never updated."""
     host = f'/resource_providers/{service.hosts[0]}'
     things = [
         (host, tables.resource_providers),
@@ -90,15 +90,15 @@ def test_one_thing(service: Service) -> None:
         assert service.modified(path) == day(5), path
 
 
-def test_a_thing_that_is_confirmed(service: Service) -> None:
+def test_last_modified_of_a_put_that_confirms_a_trait(service: Service) -> None:
     service.date(tables.traits, 3, 5)
     assert service.call('PUT', f'/traits/{TRAIT}').last_modified == day(5).replace(tzinfo=dt.timezone.utc)
 
 
 @pytest.mark.parametrize('newest', [0, 1])
 @pytest.mark.parametrize('updated', [False, True])
-def test_many_things(service: Service, newest: int, updated: bool) -> None:
-    """The newest of their days, whichever they are and wherever the newest stands."""
+def test_last_modified_of_lists(service: Service, newest: int, updated: bool) -> None:
+    """The newest day of the list, at any position and whether a creation or an update."""
     service.claim({'VCPU': 1, 'DISK_GB': 1})
     host = f'/resource_providers/{service.hosts[0]}'
     inventories, allocations = tables.inventories, tables.allocations
@@ -131,7 +131,7 @@ def test_only_what_is_listed_counts(service: Service) -> None:
 
 
 def test_a_claim_is_no_modification_of_the_inventory(service: Service) -> None:
-    """Neither one that takes, nor one that changes what is taken, nor one that gives back."""
+    """Neither a new claim, nor a changed one, nor its deletion."""
     path = f'/resource_providers/{service.hosts[0]}/inventories'
 
     def unmodified() -> bool:
@@ -153,7 +153,7 @@ def test_a_claim_is_no_modification_of_the_inventory(service: Service) -> None:
 
 
 def test_a_claim_is_a_modification_of_the_provider(service: Service) -> None:
-    """Its generation moves. The list, which is answered from memory, says the same as the provider itself."""
+    """It increments the generation. The list, which is answered from the mirror, has the same time as the provider."""
     service.date(tables.resource_providers, 3, 4)
     assert service.modified('/resource_providers') == day(4)
     service.claim({'VCPU': 2})
@@ -163,7 +163,7 @@ def test_a_claim_is_a_modification_of_the_provider(service: Service) -> None:
 
 
 PROVIDERS, INVENTORIES = tables.resource_providers, tables.inventories
-#: Write: what is sent, below the first host; and in which tables a row of that host then counts as updated.
+#: Name of a write: method, path below the first host, body, and the tables in which rows of that host are updated.
 UPDATES: dict[str, tuple[str, str, dict[str, Any], list[sa.Table]]] = {
     'all inventories': (
         'PUT',
@@ -187,8 +187,8 @@ UPDATES: dict[str, tuple[str, str, dict[str, Any], list[sa.Table]]] = {
 
 
 @pytest.mark.parametrize('update', UPDATES)
-def test_what_a_write_updates(service: Service, db: Database, update: str) -> None:
-    """All rows are of long ago; those of another host stay so, and what is new has never been updated."""
+def test_times_that_a_write_updates(service: Service, db: Database, update: str) -> None:
+    """All rows are old. Rows of the other host keep their times, and a new row has no time of an update."""
     method, below, body, updated = UPDATES[update]
     for table in (PROVIDERS, INVENTORIES):
         service.date(table, 3, 4)

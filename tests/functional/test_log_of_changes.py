@@ -1,4 +1,4 @@
-"""The log of changes: what each write says, how it is asked for, and what happens to the numbers of writers."""
+"""The log of changes: what each write notes, how the log is read, and the numbers of writers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Logged = Callable[[], dict[int, What]]
 
 @pytest.fixture
 def logged(db: Database) -> Logged:
-    """What was logged since the last time this was asked."""
+    """What was logged since the last call."""
 
     def ask() -> dict[int, What]:
         with db.reader() as tx:
@@ -82,7 +82,7 @@ def test_names(context: RequestContext, logged: Logged) -> None:
     assert logged() == {NO_PROVIDER: What.NAMES}
 
 
-def test_the_larger_note_wins(db: Database, logged: Logged) -> None:
+def test_the_note_that_covers_more_wins(db: Database, logged: Logged) -> None:
     def work(tx: sa.Connection) -> None:
         changes.providers(tx, [1, 2])
         changes.usage(tx, [2, 3])
@@ -119,7 +119,7 @@ def test_a_repair_is_logged(conf: cfg.ConfigOpts, logged: Logged, point_commands
     assert logged() == {1: What.USAGE, 2: What.PROVIDER}
 
 
-def test_notes_belong_to_a_write(db: Database) -> None:
+def test_a_note_outside_of_a_write_is_an_error(db: Database) -> None:
     with db.reader() as tx, pytest.raises(changes.Unlogged):
         changes.names(tx)
 
@@ -156,7 +156,7 @@ def newest(db: Database) -> dict[int, int]:
 
 
 def test_numbers_have_no_gaps(db: Database) -> None:
-    """Whatever is refused or tried again in between."""
+    """Also when writes are refused or tried again in between."""
     before = newest(db)
     attempts: list[int] = []
 
@@ -189,7 +189,7 @@ def test_a_commit_that_is_refused_uses_no_number(db: Database, context: RequestC
         attempts += 1
         changes.providers(tx, [provider.id])
         if attempts < 3:
-            # Refers to nothing, which SQLite finds out at the end only.
+            # A foreign key error, which SQLite reports only at COMMIT.
             tx.exec_driver_sql('PRAGMA defer_foreign_keys = ON')
             row = {'resource_provider_id': provider.id, 'aggregate_id': 77}
             tx.execute(tables.resource_provider_aggregates.insert(), row)
@@ -206,7 +206,7 @@ def test_a_commit_that_is_refused_uses_no_number(db: Database, context: RequestC
     assert sum(after.values()) == sum(before.values()) + 2
 
 
-def test_a_gap_is_noticed(db: Database, logged: Logged) -> None:
+def test_missing_entries_are_a_gap(db: Database, logged: Logged) -> None:
     (writer,) = newest(db)
     db.write(lambda tx: changes.usage(tx, [1]))
     number = newest(db)[writer]
@@ -224,7 +224,7 @@ def test_a_gap_is_noticed(db: Database, logged: Logged) -> None:
                 changes.since(tx, vector, upto)
 
 
-def test_many_writers(db: Database, logged: Logged) -> None:
+def test_the_log_of_hundreds_of_writers_is_read(db: Database, logged: Logged) -> None:
     with db.engine.begin() as tx:
         for number in range(1, 251):
             tx.execute(tables.writers.insert().values(id=number))
@@ -233,8 +233,8 @@ def test_many_writers(db: Database, logged: Logged) -> None:
     assert found == {1: What.USAGE} | dict.fromkeys(range(2, 252), What.PROVIDER)
 
 
-def test_a_write_of_more_than_one_statement_can_take(db: Database, logged: Logged) -> None:
-    """None of many providers is left out, nor written twice, where one statement ends and the next one begins."""
+def test_a_write_with_more_entries_than_one_statement_takes(db: Database, logged: Logged) -> None:
+    """Every provider is noted once, also where one statement ends and the next begins."""
     many = range(1, 25_000)
     db.write(lambda tx: changes.providers(tx, many))
     assert logged() == dict.fromkeys(many, What.PROVIDER)

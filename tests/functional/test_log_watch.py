@@ -1,4 +1,4 @@
-"""The watch over the whole suite sees a write that forgets one of its providers."""
+"""The fixture that watches the log of changes in every test notices a write that does not note one of its providers."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def claim_of_both(context: RequestContext, hosts: list[ResourceProvider]) -> Non
 
 
 def seen(watch: Watch) -> list[str]:
-    """What the watch found, which is then no failure of the test."""
+    """What the watch found; taking it keeps it from failing the test."""
     found = [line.partition(',')[0] for line in watch.forgotten]
     watch.forgotten.clear()
     return found
 
 
 def forget_last(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """From now on the writers leave out the provider with the largest id."""
+    """Make writers leave out the provider with the largest id from now on."""
     whole = getattr(changes, name)
 
     def partly(tx: sa.Connection, provider_ids: Iterable[int]) -> None:
@@ -45,7 +45,7 @@ def forget_last(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setattr(changes, name, partly)
 
 
-def test_a_claim_that_forgets_one(
+def test_a_claim_that_does_not_note_one_provider(
     watch: Watch, context: RequestContext, hosts: list[ResourceProvider], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     claim_of_both(context, hosts)
@@ -55,7 +55,7 @@ def test_a_claim_that_forgets_one(
     assert seen(watch) == [f'provider {hosts[1].id} changed (USAGE)']
 
 
-def test_a_join_that_forgets_a_member(
+def test_a_join_that_does_not_note_a_member_of_the_tree(
     watch: Watch, context: RequestContext, hosts: list[ResourceProvider], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     forget_last(monkeypatch, 'providers')
@@ -63,7 +63,7 @@ def test_a_join_that_forgets_a_member(
     assert seen(watch) == [f'provider {hosts[2].id} changed (PROVIDER)']
 
 
-def test_more_than_usage(
+def test_a_change_noted_only_as_usage(
     watch: Watch, context: RequestContext, hosts: list[ResourceProvider], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(changes, 'providers', changes.usage)
@@ -81,7 +81,7 @@ def test_names(watch: Watch, context: RequestContext, monkeypatch: pytest.Monkey
     assert seen(watch) == ['names changed (NAMES)']
 
 
-def test_it_looked(watch: Watch, context: RequestContext, hosts: list[ResourceProvider]) -> None:
+def test_the_watch_sees_a_claim(watch: Watch, context: RequestContext, hosts: list[ResourceProvider]) -> None:
     before = watch.seen
     claim_of_both(context, hosts)
     assert watch.seen == before + 1

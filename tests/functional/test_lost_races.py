@@ -1,6 +1,6 @@
-"""Provider-scoped writes that lose a race: somebody else writes between their look at the provider and their change.
+"""Writes to a provider that lose a race: another request writes between the look-up of the provider and the change.
 
-Each is 409 with the endpoint's phrase and the code of a concurrent update, and leaves no trace.
+Each is answered with 409, the phrase of the operation and the code of a concurrent update, and changes nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ TRAIT = 'HW_CPU_X86_VMX'
 
 @pytest.fixture
 def provider(context: RequestContext, monkeypatch: pytest.MonkeyPatch) -> ResourceProvider:
-    """A provider at generation 2 that another writer moves on whenever it has been looked up."""
+    """A provider at generation 2 whose generation another writer increments after each look-up."""
     made = ResourceProvider.create(context, name='contended', uuid=UUID)
     made.add_inventory(Inventory.from_request('VCPU', {'total': 4}))
     made.set_traits([TRAIT])
@@ -55,7 +55,7 @@ def provider(context: RequestContext, monkeypatch: pytest.MonkeyPatch) -> Resour
         ('DELETE', '/traits', None, ''),
     ],
 )
-def test_the_slower_writer_is_told(
+def test_the_losing_write_is_409(
     app: Any, provider: ResourceProvider, method: str, path: str, body: dict[str, Any] | None, lead: str
 ) -> None:
     if method == 'PUT':
@@ -66,7 +66,7 @@ def test_the_slower_writer_is_told(
     assert error['detail'].startswith(f'{lead}Another thread concurrently updated the resource provider data.')
 
 
-def test_the_slower_writer_leaves_no_trace(
+def test_the_losing_write_changes_nothing(
     app: Any, context: RequestContext, provider: ResourceProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = f'/resource_providers/{UUID}'

@@ -1,4 +1,4 @@
-"""``placement-manage db adopt`` on SQLite: the plan, the doubts, what becomes of the data, and the service over it."""
+"""``placement-manage db adopt`` on SQLite: the plan, the doubts, the data afterwards, and the service on it."""
 
 from __future__ import annotations
 
@@ -79,13 +79,13 @@ DOUBTS = {
     ),
 }
 
-#: The rows of a sound database, without the column that is ours.
+#: The rows of a sound database, without the column that only this service has.
 SOUND = adopted.without_used(damage.SOUND)
 
 
 @pytest.fixture
 def url(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The URL of an empty database, which is also that of the commands run by the test."""
+    """The URL of an empty database; commands that the test runs use it."""
     found = f'sqlite:///{tmp_path}/placement.sqlite'
     monkeypatch.setenv('OS_PLACEMENT_CONFIG_DIR', str(tmp_path))
     monkeypatch.setenv('OS_PLACEMENT_DATABASE__CONNECTION', found)
@@ -138,7 +138,7 @@ def test_doubts_change_nothing(url: str, statements: str, doubt: str, capsys: py
 
 
 def test_failure_changes_nothing(url: str) -> None:
-    """Even the last step takes all others with it."""
+    """A failure of the last step rolls back all others."""
     foreign.build(url)
     before = damage.contents(url)
     db = Database(placement_conf.load(config_files=[]))
@@ -155,7 +155,7 @@ def test_failure_changes_nothing(url: str) -> None:
     assert damage.contents(url) == before
 
 
-def test_references_of_theirs_are_checked(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_foreign_keys_of_the_other_service_are_checked(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     foreign.build(url)
     damage.plant(url, 'DELETE FROM consumer_types')
     before = damage.contents(url)
@@ -164,8 +164,8 @@ def test_references_of_theirs_are_checked(url: str, capsys: pytest.CaptureFixtur
     assert damage.contents(url) == before
 
 
-def test_columns_that_must_not_be_empty(url: str) -> None:
-    """A root that must not be empty would stop new providers, which get theirs after they are there."""
+def test_a_root_that_must_not_be_null(url: str) -> None:
+    """A NOT NULL root column would refuse new providers, whose root is set after the insert."""
     foreign.build(url)
     damage.plant(
         url,
@@ -200,8 +200,8 @@ def test_only_what_differs_is_changed(url: str, capsys: pytest.CaptureFixture[st
     assert damage.column(url, 'SELECT used FROM placement_inventories ORDER BY id') == [2, 0]
 
 
-def test_tables_that_give_an_id_twice_are_written_anew(url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """And the largest id of a class is remembered, if that is all that is missing."""
+def test_tables_that_give_ids_twice_are_rebuilt(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """And the largest id of a class is stored, if only that is missing."""
     assert manage.main(['db', 'sync']) == 0
     (definition,) = damage.column(url, "SELECT sql FROM sqlite_master WHERE name = 'placement_users'")
     damage.plant(
@@ -221,7 +221,7 @@ def test_tables_that_give_an_id_twice_are_written_anew(url: str, capsys: pytest.
     assert damage.column(url, 'SELECT last FROM resource_class_ids') == [9999]
 
 
-def test_audit_follows(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_audit_follows_the_adoption(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     foreign.build(url)
     damage.plant(url, 'UPDATE inventories SET total = 1 WHERE id = 4', 'DELETE FROM resource_provider_aggregates')
     assert manage.main(['db', 'adopt', '--yes']) == manage_audit.FOUND
@@ -250,7 +250,7 @@ COMMANDS = (
 
 
 @pytest.mark.parametrize('command', COMMANDS)
-def test_every_command_points_here(url: str, command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_command_names_db_adopt(url: str, command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     foreign.build(url)
     before = damage.contents(url)
     assert manage.main(command) == manage.FAILED
@@ -261,14 +261,14 @@ def test_every_command_points_here(url: str, command: list[str], capsys: pytest.
     assert damage.contents(url) == before
 
 
-def test_version_points_here(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_db_version_names_db_adopt(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     foreign.build(url)
     assert manage.main(['db', 'version']) == 0
     assert capsys.readouterr().out.endswith('no schema of this service yet: placement-manage db adopt\n')
 
 
-def test_service_points_here(url: str, caplog: pytest.LogCaptureFixture) -> None:
-    """One that makes its schema does not start; another one answers 503 to everything."""
+def test_the_service_names_db_adopt(url: str, caplog: pytest.LogCaptureFixture) -> None:
+    """A service that creates its schema does not start; another one answers 503 to every request."""
     foreign.build(url)
     overrides: dict[str, dict[str, Any]] = {
         'placement_database': {'connection': url, 'sync_on_startup': True},
@@ -296,13 +296,13 @@ def other(url: str) -> Iterator[ForeignService]:
 
 
 @pytest.mark.parametrize('write', WRITES)
-def test_other_service_cannot_write(url: str, other: ForeignService, write: str) -> None:
+def test_another_service_cannot_write(url: str, other: ForeignService, write: str) -> None:
     adopted.check_it_writes(other, write)
     assert manage.main(['db', 'adopt', '--yes']) == manage_audit.CLEAN
     adopted.check_it_cannot_write(url, other, write)
 
 
-def test_other_service_writes_until_it_is_shut_out(url: str) -> None:
+def test_another_service_writes_until_it_is_shut_out(url: str) -> None:
     foreign.build(url)
     assert manage.main(['db', 'adopt']) == 0
     busy = Busy(url)
@@ -315,18 +315,18 @@ def test_other_service_writes_until_it_is_shut_out(url: str) -> None:
     adopted.check_no_oversell(url)
 
 
-def test_going_back_and_coming_again(url: str, other: ForeignService, capsys: pytest.CaptureFixture[str]) -> None:
-    adopted.check_going_back_and_coming_again(url, other, manage.main, capsys)
+def test_leaving_and_adopting_again(url: str, other: ForeignService, capsys: pytest.CaptureFixture[str]) -> None:
+    adopted.check_leaving_and_adopting_again(url, other, manage.main, capsys)
 
 
-def test_only_an_adopted_database_is_given_back(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_db_leave_needs_a_database_of_this_service(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     foreign.build(url)
     assert manage.main(['db', 'leave', '--yes']) == manage.FAILED
     assert 'The database is not one of this service, so there is nothing to give back.' in capsys.readouterr().err
 
 
-def test_the_first_home_of_a_database(url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """It can be given away, but somebody has to know it."""
+def test_db_leave_of_a_database_that_this_service_made(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """That is possible, and the command says that no other service made it."""
     assert manage.main(['db', 'sync']) == 0
     before = damage.contents(url)
     capsys.readouterr()
@@ -345,7 +345,7 @@ def test_the_first_home_of_a_database(url: str, capsys: pytest.CaptureFixture[st
 
 
 def test_tables_of_both_are_a_doubt(url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """The other service made its tables anew in an adopted database."""
+    """The other service created its tables again in an adopted database."""
     foreign.build(url)
     assert manage.main(['db', 'adopt', '--yes']) == manage_audit.CLEAN
     damage.plant(url, 'CREATE TABLE users (id INTEGER)')
@@ -361,7 +361,7 @@ def test_tables_of_both_are_a_doubt(url: str, capsys: pytest.CaptureFixture[str]
     assert damage.contents(url) == before
 
 
-def test_adopting_again_looks_at_usages(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_adopting_again_reports_wrong_usages(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     foreign.build(url)
     assert manage.main(['db', 'adopt', '--yes']) == manage_audit.CLEAN
     damage.plant(url, 'DELETE FROM placement_allocations')
@@ -373,8 +373,8 @@ def test_adopting_again_looks_at_usages(url: str, capsys: pytest.CaptureFixture[
     )
 
 
-def test_an_upgrade_renames_and_counts(url: str, conf: cfg.ConfigOpts) -> None:
-    """Before version 004 another service could write past what is used."""
+def test_an_upgrade_renames_tables_and_recounts_usages(url: str, conf: cfg.ConfigOpts) -> None:
+    """Before version 004 another service could write allocations without changing the recorded usage."""
     db = Database(conf)
     migration.sync(db.engine, '003')
     damage.plant(url, *map(foreign.called, damage.SOUND), 'UPDATE inventories SET used = 77')

@@ -1,4 +1,4 @@
-"""``placement-manage audit`` on SQLite: what it finds, what it repairs, what it prints and how it ends."""
+"""``placement-manage audit`` on SQLite: findings, repairs, output and exit codes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.support.asking import ask
 
 @pytest.fixture
 def url(conf: cfg.ConfigOpts, db: Database, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> str:
-    """The URL of a sound database with the schema, which is also that of the commands run by the test."""
+    """The URL of a sound database with the schema; commands that the test runs use it."""
     found: str = conf.placement_database.connection
     monkeypatch.setenv('OS_PLACEMENT_CONFIG_DIR', str(tmp_path))
     monkeypatch.setenv('OS_PLACEMENT_DATABASE__CONNECTION', found)
@@ -37,7 +37,7 @@ def test_sound_database_has_no_findings(url: str, capsys: pytest.CaptureFixture[
     assert capsys.readouterr().out == 'Nothing is wrong.\n'
 
 
-def test_there_is_damage_for_every_check() -> None:
+def test_every_check_has_a_damage_that_it_finds() -> None:
     assert {planted.kind for planted in damage.ALL.values()} == set(checks.CHECKS)
 
 
@@ -69,7 +69,9 @@ def test_repair(url: str, name: str, capsys: pytest.CaptureFixture[str]) -> None
 
 
 @pytest.mark.parametrize('name', [name for name, planted in damage.ALL.items() if not planted.after])
-def test_what_needs_a_decision_is_left_alone(url: str, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_findings_that_need_a_decision_are_not_repaired(
+    url: str, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     damage.plant(url, *damage.ALL[name].statements)
     before = damage.contents(url)
     assert manage.main(['audit', '--repair']) == manage_audit.FOUND
@@ -77,23 +79,23 @@ def test_what_needs_a_decision_is_left_alone(url: str, name: str, capsys: pytest
     assert damage.contents(url) == before
 
 
-def test_repairs_do_not_count_as_modifications(url: str) -> None:
+def test_repairs_do_not_change_the_times_of_rows(url: str) -> None:
     damage.plant(url, *damage.ALL['no root'].statements, *damage.ALL['usage too high'].statements)
     assert manage.main(['audit', '--repair']) == manage_audit.REPAIRED
     assert damage.column(url, 'SELECT updated_at FROM placement_resource_providers') == [None, None, None]
     assert damage.column(url, 'SELECT updated_at FROM placement_inventories') == [None, None]
 
 
-def test_usage_is_repaired_after_what_changes_it(url: str) -> None:
-    """The allocation on a provider that is gone is deleted, and no longer counted by what is repaired next."""
-    damage.plant(url, *damage.ALL['provider gone'].statements, *damage.ALL['usage too high'].statements)
-    damage.plant(url, *damage.ALL['parent gone'].statements, *damage.ALL['idle consumer'].statements)
+def test_usages_are_repaired_after_repairs_that_change_them(url: str) -> None:
+    """The allocation on a missing provider is deleted, and the next repair no longer counts it."""
+    damage.plant(url, *damage.ALL['missing provider'].statements, *damage.ALL['usage too high'].statements)
+    damage.plant(url, *damage.ALL['missing parent'].statements, *damage.ALL['idle consumer'].statements)
     assert manage.main(['audit', '--repair']) == manage_audit.REPAIRED
     assert manage.main(['audit']) == manage_audit.CLEAN
 
 
 def test_text(url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    damage.plant(url, *damage.ALL['usage too high'].statements, *damage.ALL['inventory gone'].statements)
+    damage.plant(url, *damage.ALL['usage too high'].statements, *damage.ALL['missing inventory'].statements)
     for options, verdict in (
         ([], 'to be repaired with --repair'),
         (['--repair', '--dry-run'], 'would be repaired'),
@@ -102,7 +104,7 @@ def test_text(url: str, capsys: pytest.CaptureFixture[str]) -> None:
         assert manage.main(['audit', *options]) == manage_audit.FOUND
         assert capsys.readouterr().out == (
             'allocation_without_inventory\n'
-            f'  resource_provider {damage.LONER}, resource_class DISK_GB, consumer {damage.HOLDER}\n'
+            f'  resource_provider {damage.FLAT}, resource_class DISK_GB, consumer {damage.HOLDER}\n'
             '    allocation of 5, but the provider has no inventory of it: add one or delete the allocation'
             ' (to be decided by a person)\n'
             'wrong_usage\n'
@@ -146,7 +148,7 @@ def test_check_is_one_statement(url: str, conf: cfg.ConfigOpts, db: Database, qu
 
 
 def test_repair_while_clients_claim(url: str, app: Any) -> None:
-    """Claims go on while usages are spoiled and repaired; nothing is oversold, and the last repair leaves it sound."""
+    """Claims go on while usages are made wrong and repaired. Nothing is oversold; in the end the database is sound."""
     damage.plant(url, 'UPDATE placement_inventories SET total = 12, max_unit = 12 WHERE id = 2')
 
     def claim(client: int) -> list[int]:
@@ -161,7 +163,7 @@ def test_repair_while_clients_claim(url: str, app: Any) -> None:
     with concurrent.futures.ThreadPoolExecutor(3) as pool:
         running = [pool.submit(claim, client) for client in range(3)]
         while not all(one.done() for one in running):
-            # Never too little, which would let clients oversell.
+            # Never too low, since that would let clients oversell.
             damage.plant(url, 'UPDATE placement_inventories SET used = used + 4 WHERE id = 2')
             assert manage.main(['audit', '--repair']) in (manage_audit.CLEAN, manage_audit.REPAIRED)
         statuses = [status for one in running for status in one.result()]
@@ -179,7 +181,7 @@ def _call(app: Any, method: str, consumer: str, resources: dict[str, int] | None
 
 
 def _on_terminal(things: list[int], monkeypatch: pytest.MonkeyPatch) -> str:
-    """What a person at a terminal sees while ``things`` are looked at."""
+    """The output on a terminal while ``things`` are checked."""
     ours, theirs = pty.openpty()
     with io.TextIOWrapper(io.FileIO(theirs, 'w')) as terminal, monkeypatch.context() as patch:
         patch.setattr('sys.stderr', terminal)

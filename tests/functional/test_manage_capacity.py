@@ -1,4 +1,4 @@
-"""``placement-manage capacity``: the figures, for people and for programs."""
+"""``placement-manage capacity``: the figures, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ def nested(db: Database) -> None:
 
 
 @pytest.mark.usefixtures('nested')
-def test_a_table_for_people(capsys: pytest.CaptureFixture[str]) -> None:
+def test_text_output(capsys: pytest.CaptureFixture[str]) -> None:
     assert manage.main(['capacity', '--more', 'VCPU:4,DISK_GB:10']) == 0
     printed = capsys.readouterr().out
     assert '│ VCPU         │      512 │    164 │ 32% │    348 │            64 │         8 │    1 │' in printed
     assert '21 resource providers in 5 trees\n87 more of VCPU:4,DISK_GB:10 fit\n' in printed
 
 
-def test_a_cloud_without_anything(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_empty_cloud(capsys: pytest.CaptureFixture[str]) -> None:
     assert manage.main(['capacity', '--more', 'VCPU:4']) == 0
     assert capsys.readouterr().out == '0 resource providers in 0 trees\n0 more of VCPU:4 fit\n'
 
 
 @pytest.mark.usefixtures('nested')
-def test_json_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_output(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ['--aggregate', uuid_of('rack-a').upper(), '--trait', 'HW_NUMA_ROOT', '--more', 'VCPU:64']
     assert manage.main(['capacity', '--format', 'json', *arguments]) == 0
     told = json.loads(capsys.readouterr().out)
@@ -57,7 +57,7 @@ def test_json_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
         (['--more', 'VCPU'], 'Badly formed resources parameter.'),
     ],
 )
-def test_what_makes_no_sense(capsys: pytest.CaptureFixture[str], arguments: list[str], told: str) -> None:
+def test_invalid_arguments(capsys: pytest.CaptureFixture[str], arguments: list[str], told: str) -> None:
     assert manage.main(['capacity', *arguments]) == manage.FAILED
     printed = capsys.readouterr()
     assert (printed.out, printed.err.count('\n')) == ('', 1)

@@ -1,4 +1,4 @@
-"""``placement-manage explain``: the account it gives of a search, for people and for programs."""
+"""``placement-manage explain``: how it explains a search, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def refusal(capsys: pytest.CaptureFixture[str], query: str, *options: str) -> st
 
 
 @pytest.mark.usefixtures('hosts')
-def test_what_does_not_add_up_is_said(db: Database, capsys: pytest.CaptureFixture[str]) -> None:
-    """A search goes by what is recorded as used."""
+def test_wrong_usages_are_reported(db: Database, capsys: pytest.CaptureFixture[str]) -> None:
+    """A search uses the recorded usages."""
     assert manage.main(['explain', 'resources=VCPU:3']) == 0
     assert capsys.readouterr().err == ''
     with db.engine.begin() as connection:
@@ -68,7 +68,7 @@ def test_what_does_not_add_up_is_said(db: Database, capsys: pytest.CaptureFixtur
 
 
 @pytest.mark.usefixtures('hosts')
-def test_the_table_counts_what_each_part_leaves(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_table_counts_the_providers_that_each_part_leaves(capsys: pytest.CaptureFixture[str]) -> None:
     told = account(capsys, 'resources=VCPU:3&required=HW_CPU_X86_VMX')
     room, trait = told['stages']
     assert (room['rule'], room['subject'], room['providers'], room['trees']) == ('resources', 'VCPU:3', 1, 1)
@@ -78,8 +78,8 @@ def test_the_table_counts_what_each_part_leaves(capsys: pytest.CaptureFixture[st
 
 
 @pytest.mark.usefixtures('hosts')
-def test_only_who_can_help_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    """Freeing units helps nobody whose inventory is too small or has another step."""
+def test_only_inventories_that_could_fit_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    """Freeing units makes no room in an inventory that is too small or has another step."""
     told = account(capsys, 'resources=VCPU:5')
     assert told['candidates'] == 0
     assert [(one['name'], one['wanted'], one['left']) for one in told['nearest']] == [('full', 5, 2)]
@@ -109,7 +109,7 @@ def test_what_if(capsys: pytest.CaptureFixture[str]) -> None:
 def test_groups_that_fit_alone_but_not_together(capsys: pytest.CaptureFixture[str]) -> None:
     query = 'resources1=VCPU:2&resources2=VCPU:2&group_policy=isolate'
     told = account(capsys, query)
-    # Groups that ask for the same are accounted for once, and all named.
+    # Groups with the same request are counted once, and all of them are named.
     assert [(stage['trees'], stage['groups']) for stage in told['stages']] == [(3, ['1', '2'])]
     assert told['candidates'] == 0
     assert {each['reason'] for each in told['together']} == {'too_few_providers', 'too_little_in_all'}
@@ -128,7 +128,9 @@ def test_the_limit_is_the_last_part(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.usefixtures('hosts')
-def test_a_bound_that_was_met_is_told(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bound_that_was_reached_is_reported(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert account(capsys, 'resources=VCPU:2')['stopped_at'] == []
     monkeypatch.setenv('OS_PLACEMENT__MAX_ALLOCATION_CANDIDATES', '1')
     assert account(capsys, 'resources=VCPU:2')['stopped_at'] == ['candidates']
@@ -137,7 +139,7 @@ def test_a_bound_that_was_met_is_told(capsys: pytest.CaptureFixture[str], monkey
 
 
 @pytest.mark.usefixtures('hosts')
-def test_a_sentence_and_tables_for_people(capsys: pytest.CaptureFixture[str]) -> None:
+def test_text_output_is_a_sentence_and_tables(capsys: pytest.CaptureFixture[str]) -> None:
     assert manage.main(['explain', '?resources=VCPU:5']) == 0
     printed = capsys.readouterr().out
     assert printed.startswith(
@@ -169,12 +171,12 @@ def test_a_terminal_of_80_columns_cuts_no_uuid() -> None:
         ('resources=VCPU:1&required=CUSTOM_NOTHING', 'No such trait(s): CUSTOM_NOTHING.'),
         ('resources=VCPU', 'Badly formed resources parameter'),
         ('limit=5', 'At least one request group'),
-        ('banana=1', 'banana is no parameter of GET /allocation_candidates.'),
+        ('unknown=1', 'unknown is no parameter of GET /allocation_candidates.'),
         ('VCPU:4', 'There is no query for candidates in this text.'),
         ('resources=VCPU:1&in_tree=x', 'in_tree needs 1.31, this service speaks 1.29.'),
     ],
 )
-def test_what_the_api_refuses(capsys: pytest.CaptureFixture[str], query: str, told: str) -> None:
+def test_queries_that_the_api_refuses(capsys: pytest.CaptureFixture[str], query: str, told: str) -> None:
     error = refusal(capsys, query)
     assert told in error
     assert error.count('\n') == 1
@@ -189,7 +191,7 @@ def test_the_microversion_decides(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.usefixtures('hosts')
-def test_a_line_of_the_log_says_query_and_microversion(capsys: pytest.CaptureFixture[str]) -> None:
+def test_query_and_microversion_are_taken_from_a_line_of_the_log(capsys: pytest.CaptureFixture[str]) -> None:
     line = (
         '2026-11-22 04:00:00.123 7 INFO placement.web.request_log [req-1 - - - - -] 127.0.0.1'
         ' "GET /allocation_candidates?resources=VCPU%3A5" status: 200 len: 53 microversion: 1.17 time: 0.004'

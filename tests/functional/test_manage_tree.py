@@ -24,7 +24,7 @@ from tests.support.terminal import shown_by
 SHARED = 'a0000009-0000-4000-8000-000000000000'
 STORE = '00000009-0000-4000-8000-000000000000'
 
-#: A sharing provider with disk, which reaches the tree of ``damage.SOUND`` through its child.
+#: A sharing provider with disk, in an aggregate with the child of the tree of ``damage.SOUND``.
 SHARING = (
     f"""INSERT INTO placement_resource_providers (id, uuid, name, generation, root_provider_id)
     VALUES (9, '{STORE}', 'store', 4, 9)""",
@@ -41,7 +41,7 @@ SHARING = (
 
 @pytest.fixture
 def url(conf: cfg.ConfigOpts, db: Database, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> str:
-    """The URL of an empty database with the schema, which is also that of the commands run by the test."""
+    """The URL of an empty database with the schema; commands that the test runs use it."""
     found: str = conf.placement_database.connection
     monkeypatch.setenv('OS_PLACEMENT_CONFIG_DIR', str(tmp_path))
     monkeypatch.setenv('OS_PLACEMENT_DATABASE__CONNECTION', found)
@@ -56,7 +56,7 @@ def _printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 def test_drawing(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     damage.plant(url, *damage.SOUND, *SHARING)
     assert _printed(capsys) == (
-        f'loner {damage.LONER} generation 0\n'
+        f'flat {damage.FLAT} generation 0\n'
         f'root {damage.ROOT} generation 0\n'
         '├── VCPU █████░░░░░░░░░░░░░░░ 2 of 8 used (total 8, ratio 1)\n'
         f'├── aggregates: {damage.AGGREGATE}\n'
@@ -78,7 +78,7 @@ def test_one_tree_by_any_of_its_providers(url: str, identifier: str, capsys: pyt
     assert next(line.split()[0] for line in text.splitlines() if 'generation' in line) == 'root'
     assert f'child {damage.CHILD}' in text
     assert f'shared by store {STORE}' in text
-    assert 'loner' not in text
+    assert 'flat' not in text
 
 
 def test_json(url: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -131,8 +131,8 @@ def test_json(url: str, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize('allocations', [1, 5])
-def test_what_does_not_add_up_is_said(url: str, allocations: int, capsys: pytest.CaptureFixture[str]) -> None:
-    """Too little and too much; and the audit that is named finds it."""
+def test_wrong_usages_are_reported(url: str, allocations: int, capsys: pytest.CaptureFixture[str]) -> None:
+    """Usages that are too low and too high; the audit finds both."""
     damage.plant(url, *damage.SOUND, *SHARING)
     assert manage.main(['tree']) == 0
     assert capsys.readouterr().err == ''
@@ -169,7 +169,7 @@ def test_what_does_not_add_up_is_said(url: str, allocations: int, capsys: pytest
 def test_trees_are_chosen(url: str, options: list[str], roots: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """Each condition is met by any provider of a tree, and the whole tree is shown."""
     damage.plant(url, *damage.SOUND, *SHARING)
-    names = {damage.ROOT: 'root', STORE: 'store', damage.LONER: 'loner'}
+    names = {damage.ROOT: 'root', STORE: 'store', damage.FLAT: 'flat'}
     trees = json.loads(_printed(capsys, *options, '--format', 'json'))['trees']
     assert [names[tree['root']] for tree in trees] == roots
     assert [len(tree['providers']) for tree in trees if tree['root'] == damage.ROOT] == [2] * roots.count('root')
@@ -191,7 +191,7 @@ def test_summary(url: str, capsys: pytest.CaptureFixture[str]) -> None:
             'classes': [{'resource_class': 'VCPU', 'inventories': 2, 'capacity': 12, 'used': 2, 'full': 0}],
         }
     }
-    assert _printed(capsys, '--summary', '--name', 'loner') == 'Trees: 1, resource providers: 1\n'
+    assert _printed(capsys, '--summary', '--name', 'flat') == 'Trees: 1, resource providers: 1\n'
 
 
 def test_a_pager_on_a_terminal_only(url: str, tmp_path: pathlib.Path) -> None:
@@ -236,12 +236,12 @@ def test_names_cannot_write_control_characters(url: str, db: Database, capsys: p
 
 
 def test_broken_trees_are_drawn_too(url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Every provider is there once, whatever is wrong with its parents or root."""
-    for name in ('no root', 'parent gone', 'loop'):
+    """Every provider is shown once, even if its parent or root is wrong."""
+    for name in ('no root', 'missing parent', 'loop'):
         damage.plant(url, *damage.CLEAR, *damage.SOUND, *damage.ALL[name].statements)
         text = _printed(capsys)
         assert sorted(line.split()[-3] for line in text.splitlines() if 'generation' in line) == sorted(
-            (damage.ROOT, damage.CHILD, damage.LONER)
+            (damage.ROOT, damage.CHILD, damage.FLAT)
         )
         assert f'root {damage.ROOT}' in _printed(capsys, 'root')
 
@@ -279,7 +279,7 @@ def test_statements_do_not_depend_on_what_is_stored(url: str, db: Database, quer
 
 
 def test_in_a_pipe(url: str) -> None:
-    """The program itself: no colours, no line broken, and no trace when the reader goes away."""
+    """The program itself: no colours, no broken lines, and no traceback when the reader of the pipe ends."""
     damage.plant(url, *damage.SOUND)
     traits = ', '.join(f'CUSTOM_{"LONG" * 10}_{number}' for number in range(20))
     engine = sa.create_engine(url, poolclass=sa.NullPool)

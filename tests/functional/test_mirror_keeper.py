@@ -1,4 +1,4 @@
-"""How the mirror of a process keeps in step with its database, and when it is built anew."""
+"""How the mirror of a process follows its database, and when it is built anew."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from tests.support.objects import claim, create_provider
 
 
 class Counting(Mirror):
-    """A mirror that counts how often it was built and brought forward, and can be held up in between."""
+    """A mirror that counts how often it was built and brought forward, and can be made to wait before a step."""
 
     def __init__(self, db: Database) -> None:
         super().__init__(db)
@@ -118,7 +118,7 @@ def scratch(db: Database) -> State:
     return Mirror(db).current()
 
 
-# What an older database means ----------------------------------------------------------------------------
+# A database that is older than the mirror ----------------------------------------------------------------
 
 
 def test_a_node_that_lags_is_not_followed(
@@ -169,10 +169,12 @@ def test_a_restored_database_that_was_written_to_is_believed_at_once(
     assert_same(mirror.current(), scratch(older))
 
 
-# When the log does not tell ------------------------------------------------------------------------------
+# Changes that the log does not hold ----------------------------------------------------------------------
 
 
-def test_entries_that_are_gone(mirror: Counting, context: RequestContext, host: ResourceProvider) -> None:
+def test_the_mirror_is_built_anew_when_entries_of_the_log_are_missing(
+    mirror: Counting, context: RequestContext, host: ResourceProvider
+) -> None:
     for number in range(3):
         rename(context, host, f'host-{number}')
     with context.db.engine.begin() as tx:
@@ -182,10 +184,12 @@ def test_entries_that_are_gone(mirror: Counting, context: RequestContext, host: 
     assert mirror.builds == 2
     rename(context, host, 'host')
     compare(mirror, context.db)
-    assert mirror.builds == 3  # The one that it was compared with.
+    assert mirror.builds == 3  # Building the mirror that it was compared with.
 
 
-def test_tables_that_were_changed_by_hand(mirror: Counting, context: RequestContext, host: ResourceProvider) -> None:
+def test_changes_by_hand_are_seen_after_rebuild_mirrors(
+    mirror: Counting, context: RequestContext, host: ResourceProvider
+) -> None:
     with context.db.engine.begin() as tx:
         tx.execute(tables.resource_providers.update().values(name='by hand'))
     assert name_in(mirror.current(), host) == 'host'
@@ -199,7 +203,7 @@ def test_tables_that_were_changed_by_hand(mirror: Counting, context: RequestCont
 
 
 def grow_old(db: Database, hours: float) -> None:
-    """Let everything that is in the log have been written so long ago."""
+    """Set the time of every entry of the log to so many hours ago."""
     at = dt.datetime.now(dt.timezone.utc).replace(tzinfo=None) - dt.timedelta(hours=hours)
     with db.engine.begin() as tx:
         tx.execute(tables.changes.update().values(created_at=at))
@@ -274,7 +278,7 @@ def test_a_writer_that_was_removed_while_nobody_searched(
     assert silent.builds == 2
 
 
-def test_the_clock_is_looked_at_now_and_then(mirror: Counting, context: RequestContext) -> None:
+def test_the_clock_of_the_database_is_read_once_per_interval(mirror: Counting, context: RequestContext) -> None:
     held = mirror._held
     assert held is not None
     mirror._held = dataclasses.replace(
@@ -287,7 +291,7 @@ def test_the_clock_is_looked_at_now_and_then(mirror: Counting, context: RequestC
     assert mirror.steps == 1
 
 
-# Others --------------------------------------------------------------------------------------------------
+# Other processes and threads -----------------------------------------------------------------------------
 
 
 def test_names_that_another_process_changes(mirror: Counting, other_process: RequestContext, db: Database) -> None:
@@ -303,7 +307,7 @@ def test_names_that_another_process_changes(mirror: Counting, other_process: Req
     assert 'CUSTOM_OTHER' not in mirror.current().names.class_ids
 
 
-def test_those_who_wait_take_what_another_one_made(
+def test_threads_that_wait_share_one_step_of_the_mirror(
     mirror: Counting, context: RequestContext, host: ResourceProvider
 ) -> None:
     rename(context, host, 'renamed')
@@ -340,7 +344,7 @@ def test_whoever_asks_later_does_not_take_an_older_state(
 
 
 class Planted(Exception):
-    """No error that anything knows."""
+    """An error that no code handles."""
 
 
 def failing(db: Database, table: str) -> contextlib.AbstractContextManager[None]:
@@ -375,10 +379,10 @@ def test_a_failure_in_between(mirror: Counting, context: RequestContext, host: R
     compare(mirror, context.db)
 
 
-def test_a_failure_at_the_end(
+def test_a_failure_at_commit_keeps_the_whole_new_state(
     mirror: Counting, context: RequestContext, host: ResourceProvider, copy: Callable[[], Database]
 ) -> None:
-    """What is shown next may be older than what was read before."""
+    """The database that is read next may be older than the one before."""
 
     def fail(_connection: Any) -> None:
         raise Planted
@@ -390,14 +394,14 @@ def test_a_failure_at_the_end(
     with listening(context.db.engine, 'commit', fail), pytest.raises(Planted):
         mirror.current()
     mirror._db = between
-    # Not half of one and half of the other.
+    # All of the newer state, and nothing of the older one.
     assert_same(mirror.current(), scratch(context.db))
     mirror._db = context.db
     claim_one(context, host)
     compare(mirror, context.db)
 
 
-def test_a_fault_of_ours_is_over_with_the_next_search(
+def test_a_damaged_state_is_built_anew_at_the_next_search(
     mirror: Counting, context: RequestContext, host: ResourceProvider, caplog: pytest.LogCaptureFixture
 ) -> None:
     held = mirror._held

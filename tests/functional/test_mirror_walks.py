@@ -1,4 +1,4 @@
-"""How often a search walks: once for each shape of tree, however many trees there are."""
+"""The number of walks of a search: one for each shape of tree, independent of the number of trees."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def walks(monkeypatch: pytest.MonkeyPatch) -> list[Anchor]:
 
 
 def tree(number: int, used: int = 0, traits: frozenset[str] = frozenset()) -> list[RP]:
-    """A host with memory and two NUMA nodes with VCPUs, on shared disks."""
+    """A host with memory and two NUMA nodes with VCPUs, in an aggregate with shared disks."""
     host = f'host{number}'
     nodes = [RP(f'{host} node{one}', host, {'VCPU': record(8, used=used)}, set(traits)) for one in range(2)]
     return [RP(host, None, {'MEMORY_MB': record(64, used=used)}, aggregates={'north'}), *nodes]
@@ -51,7 +51,7 @@ def state(*trees: list[RP]) -> State:
 
 
 def count(of: State, query: Query) -> int:
-    """How many candidates there are."""
+    """The number of candidates."""
     request = request_of(query)
     return sum(1 for _ in search(Matching(of, request).sites(), request, Budget()))
 
@@ -59,25 +59,27 @@ def count(of: State, query: Query) -> int:
 @pytest.mark.parametrize(
     ('query', 'each'), [(NODE_AND_MEMORY, 2), (TWO_OF_TWO_NODES, 1), (ANYWHERE_TWICE, 3), (FROM_SHARED_DISKS, 2)]
 )
-def test_hosts_that_are_alike_take_one_walk(walks: list[Anchor], query: Query, each: int) -> None:
+def test_hosts_of_one_shape_take_one_walk(walks: list[Anchor], query: Query, each: int) -> None:
     assert count(state(*(tree(number) for number in range(HOSTS))), query) == HOSTS * each
     assert len(walks) == 1
 
 
 @pytest.mark.parametrize(('query', 'each'), [(NODE_AND_MEMORY, 2), (FROM_SHARED_DISKS, 2)])
-def test_usage_that_leaves_room_makes_no_difference(walks: list[Anchor], query: Query, each: int) -> None:
+def test_hosts_with_different_usage_that_leaves_room_take_one_walk(
+    walks: list[Anchor], query: Query, each: int
+) -> None:
     assert count(state(*(tree(number, used=number % 5) for number in range(HOSTS))), query) == HOSTS * each
     assert len(walks) == 1
 
 
-def test_room_for_sums_does(walks: list[Anchor]) -> None:
-    """With 5 used one node takes one of the groups, with up to 4 both."""
+def test_hosts_with_room_for_different_sums_take_several_walks(walks: list[Anchor]) -> None:
+    """With 5 used a node has room for one of the groups, with up to 4 for both."""
     mixed = state(*(tree(number, used=number % 6) for number in range(60)))
     assert count(mixed, ANYWHERE_TWICE) == 50 * 3 + 10 * 1
     assert 2 <= len(walks) <= 6
 
 
-def test_what_the_request_does_not_name_makes_no_difference(walks: list[Anchor]) -> None:
+def test_traits_that_the_request_does_not_name_take_no_extra_walk(walks: list[Anchor]) -> None:
     names = (frozenset[str](), frozenset(['CUSTOM_RED']))
     several = state(*(tree(number, traits=names[number % 2]) for number in range(HOSTS)))
     assert count(several, NODE_AND_MEMORY) == HOSTS * 2
@@ -94,7 +96,7 @@ def test_hosts_without_room_are_not_walked(walks: list[Anchor]) -> None:
     assert walks == []
 
 
-# Trees that look alike but for one thing. Whichever is walked first, the other one must not be given its placements.
+# Trees that differ in one thing. Whichever is walked first, the other must not get its placements.
 
 
 def shared(name: str, parent: str | None, resource_class: str, *aggregates: str) -> RP:
@@ -103,7 +105,7 @@ def shared(name: str, parent: str | None, resource_class: str, *aggregates: str)
 
 
 def check(world: list[RP], query: Query) -> None:
-    """Compare with the definitions, whichever order the trees stand in; the parts of one tree stay together."""
+    """Compare with the oracle, with the trees in both orders."""
     families: dict[str, list[RP]] = {}
     for rp in world:
         families.setdefault(rp.parent or rp.name, []).append(rp)
@@ -115,7 +117,7 @@ def check(world: list[RP], query: Query) -> None:
 
 
 def test_a_tree_that_shares_and_one_that_does_not() -> None:
-    """What two sharing providers supply together is found at both, and is one candidate."""
+    """Two sharing providers that together meet the request are found from both, and are one candidate."""
     plain = RP('plain', None, {'DISK_GB': record(100)}, aggregates={'north'})
     world = [plain, shared('one', None, 'DISK_GB', 'north')]
     world += [shared(name, None, 'DISK_GB', 'south') for name in ('two', 'three')]
@@ -123,7 +125,7 @@ def test_a_tree_that_shares_and_one_that_does_not() -> None:
 
 
 def test_sharing_providers_of_one_tree_and_of_two() -> None:
-    """Below 1.29 a candidate uses no two providers of one tree."""
+    """Below 1.29 no candidate has two providers of one tree."""
     hosts = [RP(f'host {name}', None, {'VCPU': record(8)}, aggregates={name}) for name in ('north', 'south')]
     world = [*hosts, RP('rack', None)]
     world += [
@@ -134,8 +136,8 @@ def test_sharing_providers_of_one_tree_and_of_two() -> None:
     check(world, Query([Group('', {'VCPU': 1, 'DISK_GB': 1, 'MEMORY_MB': 1})], minor=28))
 
 
-def test_a_tree_that_is_reached_by_a_member_of_its_own() -> None:
-    """For it one sharing provider less counts than for another tree of the same aggregates."""
+def test_a_tree_with_a_sharing_provider_of_its_own() -> None:
+    """Another tree of the same aggregate can use one sharing provider more."""
     world = []
     for name, aggregates in (('open', {'north'}), ('closed', set())):
         world.append(RP(f'host {name}', None, {'VCPU': record(8)}, aggregates={'north'}))
@@ -144,8 +146,8 @@ def test_a_tree_that_is_reached_by_a_member_of_its_own() -> None:
     check(world, Query([Group('', {'VCPU': 1, 'DISK_GB': 1})]))
 
 
-def test_a_tree_without_its_root_is_known_and_not_searched() -> None:
-    """Only a damaged database has one: a provider that says its root is one that has another root itself."""
+def test_a_provider_whose_root_is_no_root_is_known_and_not_searched() -> None:
+    """Only a damaged database has a provider whose root has another root itself."""
     vcpu = {'VCPU': record(8)}
     host, child, lost = records_of([RP('host', None, vcpu), RP('child', 'host'), RP('lost', None, vcpu)])
     damaged = State.of(NAMES, [host, child, lost._replace(root_id=child.id)])

@@ -1,4 +1,4 @@
-"""What a process remembers of names stays right when another process changes them."""
+"""The cache of names that each process has stays correct when another process changes names."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ def test_a_custom_name_is_known_as_soon_as_another_process_made_it(
     assert _id(context.db, ResourceClass, 'CUSTOM_A') == made.id
 
 
-def test_standard_names_are_looked_up_once(context: RequestContext, queries: Counter) -> None:
-    # The first write of a process looks at the schema and makes a writer for the log of changes.
+def test_standard_names_are_read_from_the_database_once(context: RequestContext, queries: Counter) -> None:
+    # The first write of a process reads the schema version and creates a writer for the log of changes.
     Trait.create(context, 'CUSTOM_FIRST')
     with queries(at_most=1):
         assert _id(context.db, ResourceClass, 'VCPU') == 0

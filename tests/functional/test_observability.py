@@ -1,4 +1,4 @@
-"""Metrics and health checks: what is counted, what is answered, and that nothing is unless it is asked for."""
+"""Metrics and health checks: what is counted, what is answered, and that both are off unless configured."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def load(tmp_path: Path) -> Load:
 
 @pytest.fixture
 def counted(load: Load, tmp_path: Path) -> Iterable[deploy.Application]:
-    """An application that counts."""
+    """An application with metrics."""
     fixtures.prepare(tmp_path / 'placement.sqlite')
     app = deploy.loadapp(load(metrics={'bind': '127.0.0.1:1'}))
     yield app
@@ -88,7 +88,7 @@ def test_requests_are_counted_by_route_method_microversion_and_status(counted: d
     assert _values(counted, 'placement_request_seconds_count')['/resource_providers/{uuid}', 'GET'] == 2
 
 
-def test_what_a_client_makes_up_is_no_label(counted: deploy.Application) -> None:
+def test_values_invented_by_clients_are_no_labels(counted: deploy.Application) -> None:
     _ask(counted, 'GET', '/no/such/thing')
     _ask(counted, 'PURR', '/traits')
     webob.Request.blank('/traits').get_response(counted)
@@ -119,7 +119,7 @@ def test_claims_and_searches_are_counted(counted: deploy.Application) -> None:
     assert _values(counted, 'placement_candidates_search_seconds_count') == {(): 2}
 
 
-def test_searches_that_meet_a_bound_are_counted_by_it(load: Load) -> None:
+def test_searches_that_reach_a_bound_are_counted_by_bound(load: Load) -> None:
     app = deploy.loadapp(load(metrics={'bind': '127.0.0.1:1'}, placement={'max_allocation_candidates': 1}))
     for number in range(2):
         assert _beyond_zero(app, 'placement_candidates_bounded_total') == {}
@@ -143,7 +143,7 @@ def test_retries_are_counted_by_reason(counted: deploy.Application) -> None:
     assert sum(_values(counted, 'placement_transaction_retries_total').values()) == 2
 
 
-def test_two_applications_count_apart(load: Load) -> None:
+def test_two_applications_count_separately(load: Load) -> None:
     first, second = (deploy.loadapp(load(metrics={'bind': '127.0.0.1:1'})) for _ in range(2))
     _ask(first, 'GET', '/')
     assert _values(first, 'placement_requests_total') == {('/', 'GET', '1.29', '200'): 1}
@@ -161,7 +161,7 @@ def test_without_configuration_nothing_is_counted_and_the_library_is_not_loaded(
     assert subprocess.run([sys.executable, '-c', code], check=False, env=environ, timeout=60).returncode == 0
 
 
-# What the listener answers --------------------------------------------------------------------------------
+# The listener of the metrics ------------------------------------------------------------------------------
 
 
 def _listener(db: Database, conf: cfg.ConfigOpts, registry: CollectorRegistry | None = None) -> Any:
@@ -185,7 +185,7 @@ def _samples(answer: webob.Response) -> dict[str, dict[tuple[str, ...], float]]:
     return found
 
 
-def test_a_scrape_reads_the_cloud_in_few_statements_and_not_again_within_the_interval(
+def test_a_scrape_takes_few_statements_and_none_within_the_interval(
     counted: deploy.Application, load: Load, queries: Any
 ) -> None:
     listener = _listener(counted.db, load(metrics={'cloud_interval': 1000}))
@@ -208,7 +208,7 @@ def test_an_aggregate_that_is_named_twice_is_shown_once(counted: deploy.Applicat
     assert lines == [f'placement_aggregate_trees{{aggregate="{AGGREGATE}"}} 0.0']
 
 
-def test_a_scrape_without_the_database_has_the_counts(load: Load) -> None:
+def test_a_scrape_during_an_outage_of_the_database_has_the_counts(load: Load) -> None:
     conf = load(placement_database={'connection': 'sqlite:////nowhere/at/all.sqlite'})
     counts = PrometheusMetrics()
     counts.claim_accepted()
@@ -221,7 +221,7 @@ def test_a_scrape_without_the_database_has_the_counts(load: Load) -> None:
     assert samples['placement_build_info'] == {(tables.VERSION, metadata.version('placement')): 1}
 
 
-def test_the_listener_knows_only_its_paths(counted: deploy.Application) -> None:
+def test_other_paths_of_the_listener_are_404(counted: deploy.Application) -> None:
     listener = metrics_listener.application(counted.db, CollectorRegistry())
     assert _scrape(listener, '/healthcheck').text == 'OK\n'
     assert _scrape(listener, '/healthcheck/ready').status_code == 200
@@ -257,11 +257,11 @@ def test_not_ready_without_database_or_tables_but_alive(load: Load, tmp_path: Pa
         assert webob.Request.blank('/health').get_response(app).status_code == 200
 
 
-def test_no_trouble_with_a_synchronised_database(context: RequestContext) -> None:
+def test_ready_with_a_synchronised_database(context: RequestContext) -> None:
     assert vital_signs.trouble(context.db) is None
 
 
-def test_exporter_says_what_it_lacks(tmp_path: Path) -> None:
+def test_the_exporter_reports_bad_settings_in_one_line(tmp_path: Path) -> None:
     environ = {name: value for name, value in os.environ.items() if not name.startswith(('OS_', 'PROMETHEUS_'))}
     counts = {'PROMETHEUS_MULTIPROC_DIR': str(tmp_path)}
     database = {'OS_PLACEMENT_DATABASE__CONNECTION': f'sqlite:///{tmp_path}/placement.sqlite'}
@@ -279,11 +279,11 @@ def test_exporter_says_what_it_lacks(tmp_path: Path) -> None:
         assert complaint in ran.stderr
 
 
-# The page ------------------------------------------------------------------------------------------------------
+# The documentation ----------------------------------------------------------------------------------------
 
 
 def _exercised(db: Database) -> PrometheusMetrics:
-    """Counters that have counted one of everything, so that each has its labels."""
+    """Counters in which each metric has counted something, so that each has its labels."""
     counts = PrometheusMetrics()
     counts.expect([('/', 'GET')], ['candidates'])
     counts.watch('questions', db.asking_engine, 1)

@@ -1,4 +1,4 @@
-"""The package as it is installed: metadata, contents of the wheel, entry points, a quiet import."""
+"""The package as it is installed: metadata, contents of the wheel, entry points, and an import without output."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _requirement_name(requirement: str) -> str:
 
 @pytest.fixture(scope='module')
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
-    """The wheel that ``pip install .`` makes, built from a copy of the files that git would give to a clone."""
+    """The wheel that ``pip install .`` makes, built from a copy of the files that are in git."""
     copy = tmp_path_factory.mktemp('source')
     for name in ('pyproject.toml', 'setup.py', 'README.md', 'LICENSE', *_package_files()):
         target = copy / name
@@ -58,7 +58,7 @@ def test_wheel_holds_every_file_of_the_package_and_nothing_else(wheel: zipfile.Z
     assert packed == _package_files()
 
 
-def test_wheel_says_its_licence_and_python_versions(wheel: zipfile.ZipFile) -> None:
+def test_wheel_has_its_licence_and_python_versions(wheel: zipfile.ZipFile) -> None:
     name = next(name for name in wheel.namelist() if name.endswith('/METADATA'))
     metadata = wheel.read(name).decode()
     assert 'License-Expression: Apache-2.0' in metadata
@@ -67,7 +67,7 @@ def test_wheel_says_its_licence_and_python_versions(wheel: zipfile.ZipFile) -> N
 
 
 def test_sdist_holds_every_file_of_the_repository(tmp_path: Path) -> None:
-    """So that its tests pass from it."""
+    """The tests need them."""
     if not (ROOT / '.git').exists():
         pytest.skip('not run: only a checkout knows which files belong to it')
     listed = subprocess.run(['git', 'ls-files'], check=True, cwd=ROOT, capture_output=True, text=True).stdout

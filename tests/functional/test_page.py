@@ -1,4 +1,4 @@
-"""The page: every view, as HTML and as JSON, what it refuses, and what it lets a browser do."""
+"""The page: every view, as HTML and as JSON, its errors, and its headers for browsers."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def json(page: Page, address: str) -> Any:
 
 @pytest.mark.usefixtures('nested')
 @pytest.mark.parametrize('address', NESTED_VIEWS)
-def test_every_view_is_there_as_html_and_as_json(page: Page, address: str) -> None:
+def test_every_view_is_answered_as_html_and_as_json(page: Page, address: str) -> None:
     answer = get(page, address)
     assert (answer.status_int, answer.content_type) == (200, 'text/html')
     assert answer.text.startswith('<!doctype html>')
@@ -82,7 +82,7 @@ def test_views_of_an_empty_cloud(page: Page, address: str) -> None:
 
 
 @pytest.mark.usefixtures('nested')
-def test_overview_has_the_figures_of_the_reports(page: Page) -> None:
+def test_the_overview_has_the_figures_of_the_reports(page: Page) -> None:
     told = json(page, '/?size=VCPU:4,DISK_GB:10')
     assert (told['providers'], told['trees']) == (21, 5)
     assert told['classes'][0] == {
@@ -108,7 +108,7 @@ def test_a_tree_is_drawn_with_a_bar_for_each_class(page: Page) -> None:
     assert sideways is not None
     assert sideways[0].count('class="box"') == 5
     assert sideways[0].count('class="branch"') == 4
-    # Two classes of two NUMA nodes, one of two cards; what is full has the colour.
+    # Two classes on two NUMA nodes each, one class on two cards each; full inventories have the colour.
     assert sideways[0].count('class="track"') == 6
     assert sideways[0].count('class="full"') == 2
     assert f'/consumers/{uuid_of("machine-3")}' in shown
@@ -116,14 +116,14 @@ def test_a_tree_is_drawn_with_a_bar_for_each_class(page: Page) -> None:
 
 
 @pytest.mark.usefixtures('nested')
-def test_why_says_it_in_one_sentence_and_names_the_rule(page: Page) -> None:
+def test_why_shows_the_explanation_and_its_sentence(page: Page) -> None:
     told = json(page, '/why?query=resources%3DVCPU:999%26required%3DHW_CPU_X86_AVX2')['explanation']
     assert told['candidates'] == 0
     assert [(stage['rule'], stage['trees']) for stage in told['stages']] == [('resources', 0), ('required', 0)]
     assert told['sentence'] in get(page, '/why?query=resources%3DVCPU:999%26required%3DHW_CPU_X86_AVX2').text
 
 
-def test_searches_without_result_come_from_the_log(desk: Desk, tmp_path: Path) -> None:
+def test_searches_without_result_are_read_from_the_log(desk: Desk, tmp_path: Path) -> None:
     log = tmp_path / 'service.log'
     log.write_text(f'2026-01-02 03:04:05.006 7 INFO x [-] No allocation candidates for {EMPTY_QUERY}: resources\n')
     told = json(Page(Desk(desk.conf, desk.db, desk.mirror, log)), '/why')['empty_searches']
@@ -150,7 +150,7 @@ def test_the_audit_names_what_is_wrong(page: Page, conf: cfg.ConfigOpts) -> None
     assert '<span class="warn">allocations: 2</span>' in get(page, f'/trees/{damage.ROOT}').text
 
 
-def test_every_check_has_a_name_for_people() -> None:
+def test_every_check_of_the_audit_has_a_title() -> None:
     assert list(health._KINDS) == list(checks.CHECKS)
 
 
@@ -181,7 +181,7 @@ def test_every_check_has_a_name_for_people() -> None:
         ('/health?audit=everything', 400, '“audit” is one of none, all, broken_tree'),
     ],
 )
-def test_what_makes_no_sense_is_told_in_words(page: Page, address: str, status: int, told: str) -> None:
+def test_invalid_addresses_are_errors_with_a_reason(page: Page, address: str, status: int, told: str) -> None:
     answer = get(page, address)
     assert answer.status_int == status
     assert told in answer.text
@@ -192,7 +192,7 @@ def test_what_makes_no_sense_is_told_in_words(page: Page, address: str, status: 
 
 
 @pytest.mark.parametrize('method', ['POST', 'PUT', 'DELETE', 'PATCH', 'OPTIONS', 'TRACE'])
-def test_nothing_but_reading(page: Page, method: str) -> None:
+def test_methods_other_than_get_and_head_are_405(page: Page, method: str) -> None:
     answer = get(page, '/', method=method)
     assert (answer.status_int, answer.headers['Allow']) == (405, 'GET, HEAD')
 
@@ -203,21 +203,21 @@ def test_head_is_get_without_the_body(page: Page) -> None:
 
 
 @pytest.mark.parametrize('host', ['localhost', 'localhost:8779', '127.0.0.1:1', '[::1]:8779', 'LOCALHOST'])
-def test_names_of_this_machine_are_answered(page: Page, host: str) -> None:
+def test_host_headers_of_this_machine_are_answered(page: Page, host: str) -> None:
     assert get(page, '/', environ={'HTTP_HOST': host}).status_int == 200
 
 
 @pytest.mark.parametrize(
     'host', ['evil.example', 'localhost.evil.example:80', '10.0.0.1', '', '[::2]:80', 'localhost:x']
 )
-def test_other_names_are_not(page: Page, desk: Desk, host: str) -> None:
+def test_other_host_headers_are_421(page: Page, desk: Desk, host: str) -> None:
     assert get(page, '/', environ={'HTTP_HOST': host}).status_int == 421
     assert get(Page(desk, hosts=None), '/', environ={'HTTP_HOST': host or 'x'}).status_int == 200
 
 
 @pytest.mark.usefixtures('nested')
 @pytest.mark.parametrize('address', [*NESTED_VIEWS, '/nowhere', '/page.css', '/icon.svg'])
-def test_a_browser_may_load_nothing_and_run_nothing(page: Page, address: str) -> None:
+def test_the_content_security_policy_allows_only_own_styles_and_images(page: Page, address: str) -> None:
     answer = get(page, address)
     policy = dict(part.strip().split(' ', 1) for part in answer.headers['Content-Security-Policy'].split(';'))
     assert policy == {
@@ -230,11 +230,11 @@ def test_a_browser_may_load_nothing_and_run_nothing(page: Page, address: str) ->
     }
     assert answer.headers['X-Content-Type-Options'] == 'nosniff'
     assert answer.headers['Referrer-Policy'] == 'no-referrer'
-    # What that policy would block, and assets of others.
+    # What that policy would block, and files of other origins.
     assert not re.search(r'<script|<style|\sstyle=|\son[a-z]+=|(src|href)="(https?:)?//|@import|url\(', answer.text)
 
 
-def test_names_are_text_and_nothing_else(page: Page, db: Database) -> None:
+def test_names_are_escaped(page: Page, db: Database) -> None:
     evil = '<script>alert(1)</script>"&'
     cloud = Cloud([Provider(evil, {'VCPU': {'total': 1}}, (), ('rack',))], {'one': {evil: {'VCPU': 1}}})
     clouds.plant(db, cloud)
@@ -245,7 +245,7 @@ def test_names_are_text_and_nothing_else(page: Page, db: Database) -> None:
     assert '<b>' not in get(page, '/?aggregate=<b>').text
 
 
-def test_below_a_prefix_all_links_stay_there(page: Page, db: Database) -> None:
+def test_below_a_prefix_all_links_have_the_prefix(page: Page, db: Database) -> None:
     clouds.plant(db, clouds.nested())
     for address in NESTED_VIEWS:
         shown = get(page, address, base_url='http://localhost/page').text
@@ -270,7 +270,7 @@ def test_long_lists_are_paged(page: Page, db: Database) -> None:
     assert '/trees?order=name&amp;page=3' in shown
 
 
-def test_a_large_tree_is_drawn_in_part(page: Page, db: Database) -> None:
+def test_a_large_tree_is_drawn_partly(page: Page, db: Database) -> None:
     children = [Provider(f'device-{n:02}', {'SRIOV_NET_VF': {'total': 8}}, parent='host') for n in range(70)]
     clouds.plant(db, Cloud([Provider('host', {}), *children]))
     shown = get(page, f'/trees/{uuid_of("host")}').text
@@ -285,7 +285,7 @@ def test_a_damaged_tree_is_shown(page: Page, conf: cfg.ConfigOpts) -> None:
         'UPDATE placement_resource_providers SET parent_provider_id = 1 WHERE id = 3',
         'UPDATE placement_resource_providers SET parent_provider_id = 2 WHERE id = 1',
     )
-    for uuid in (damage.ROOT, damage.CHILD, damage.LONER):
+    for uuid in (damage.ROOT, damage.CHILD, damage.FLAT):
         assert get(page, f'/trees/{uuid}').status_int == 200
 
 
@@ -314,14 +314,14 @@ def test_a_database_without_our_tables(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ('address', 'most'), [('/', 1), ('/trees', 1), ('/why?query=resources%3DVCPU:1', 1), ('/health', 2)]
 )
-def test_views_of_the_mirror_ask_the_database_once(page: Page, queries: Counter, address: str, most: int) -> None:
+def test_views_of_the_mirror_take_one_or_two_statements(page: Page, queries: Counter, address: str, most: int) -> None:
     get(page, address)
     with queries(at_most=most):
         get(page, address)
 
 
 @pytest.mark.usefixtures('nested')
-def test_statements_of_a_tree_and_a_consumer_are_few(page: Page, queries: Counter) -> None:
+def test_views_of_a_tree_and_a_consumer_take_few_statements(page: Page, queries: Counter) -> None:
     with queries(at_most=10):
         get(page, f'/trees/{uuid_of("compute-0")}')
     with queries(at_most=2):

@@ -1,4 +1,4 @@
-"""What is read for a scrape: not too often, without letting it wait, and nothing that is no longer true."""
+"""What is read for a scrape: at most once per interval, without making the scrape wait, and no outdated value."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _counter() -> Callable[[], int]:
 
 
 @pytest.mark.parametrize(('interval', 'values'), [(0, [1, 2, 3]), (1000, [1, 1, 1]), (-1, [None, None, None])])
-def test_it_is_read_again_when_the_interval_is_over(interval: float, values: list[int | None]) -> None:
+def test_values_are_read_again_after_the_interval(interval: float, values: list[int | None]) -> None:
     reading = Reading('numbers', _counter(), interval)
     seen = []
     for _ in range(3):
@@ -29,7 +29,7 @@ def test_it_is_read_again_when_the_interval_is_over(interval: float, values: lis
     assert (reading.read_at > 0) == (interval >= 0)
 
 
-def test_a_scrape_does_not_wait_for_what_takes_long_and_has_the_last_value_meanwhile(
+def test_a_scrape_does_not_wait_for_a_slow_read_and_has_the_last_value(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(readings, 'PATIENCE', 0.2)
@@ -58,7 +58,7 @@ def test_a_scrape_does_not_wait_for_what_takes_long_and_has_the_last_value_meanw
 
 
 @pytest.mark.parametrize('error', [exception.DatabaseUnavailable, ZeroDivisionError])
-def test_what_cannot_be_read_has_no_value_until_it_can(error: type[Exception]) -> None:
+def test_a_failed_read_removes_the_value_until_it_succeeds(error: type[Exception]) -> None:
     outcomes = iter([None, error, None])
 
     def read() -> str:

@@ -1,4 +1,4 @@
-"""What the mirror keeps ready of a provider, as JSON, is what the request that comes next should get."""
+"""The JSON of providers that the mirror keeps ready is what the next request should get."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ PATHS = (
     '/allocation_candidates?resources=VCPU:1,DISK_GB:1',
     '/allocation_candidates?resources=DISK_GB:1',
 )
-#: Of as many forms as the mirror keeps, so that each is ready when it is asked for again.
+#: At most as many forms as the mirror keeps, so that each is still kept when it is asked for again.
 READY = [(PATHS[0], 0), (PATHS[0], 29), (PATHS[1], 12), (PATHS[1], 17), (PATHS[1], 27), (PATHS[3], 27)]
 READY += [(PATHS[1], 29), (PATHS[3], 29)]
 #: Each path in each microversion that has it.
@@ -74,12 +74,12 @@ EVERYTHING = [(path, minor) for minor in range(30) for path in PATHS if minor >=
 
 
 def answers(app: Any, questions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], Any]:
-    """What an application answers, asked in this order."""
+    """The answers of an application to the questions, asked in this order."""
     return {(path, minor): ask(app, 'GET', path, minor).json for path, minor in questions}
 
 
 def test_each_question_gets_its_own_form(app: Any, start: Start) -> None:
-    """Whatever was asked before: in the microversion below or above, for fewer classes or more."""
+    """Also after requests at lower or higher microversions, and for fewer or more classes."""
     rising, falling = answers(app, EVERYTHING), answers(start(), reversed(EVERYTHING))
     assert rising == falling
     summaries = rising['/allocation_candidates?resources=DISK_GB:1', 29]['provider_summaries']
@@ -112,8 +112,8 @@ CHANGES: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize('name', CHANGES)
-def test_a_change_shows_in_every_form(app: Any, start: Start, name: str) -> None:
-    """Also where another process made it, and the one that answers has everything ready."""
+def test_a_change_is_seen_in_every_form(app: Any, start: Start, name: str) -> None:
+    """Another process makes the change, and the one that answers has kept every form."""
     other = start()
     before = [answers(one, READY) for one in (app, other)]
     CHANGES[name](other)

@@ -1,4 +1,4 @@
-"""The request log: one line per request, with nothing in it that a client could abuse."""
+"""The request log: one line per request, in which a client cannot inject anything."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _ask(app: Any, path: str, method: str = 'GET', token: str | None = 'admin', 
     return req.get_response(app)
 
 
-def test_a_line_says_what_was_asked_and_answered(app: Any, lines: Lines) -> None:
+def test_a_line_has_the_request_and_the_status(app: Any, lines: Lines) -> None:
     response = _ask(app, '/resource_providers?name=a', HTTP_OPENSTACK_API_VERSION='placement 1.4')
     (line,) = lines()
     assert re.fullmatch(

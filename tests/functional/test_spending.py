@@ -1,4 +1,4 @@
-"""What the time of a request is spent on, how busy a process is, and which processes there are."""
+"""Metrics of the parts of a request's time, of how busy a process is, and of the processes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SLOW = 'WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i <
 
 @pytest.fixture
 def counted(conf: cfg.ConfigOpts) -> Iterator[deploy.Application]:
-    """An application that counts."""
+    """An application with metrics."""
     conf.set_override('bind', '127.0.0.1:1', group='metrics')
     conf.set_override('max_pool_size', 1, group='placement_database')
     conf.set_override('max_overflow', 0, group='placement_database')
@@ -59,7 +59,7 @@ def _answered(app: deploy.Application, seconds: float = 0.1) -> None:
 @pytest.mark.parametrize('fails', [False, True])
 @pytest.mark.parametrize('kind', ['question', 'transaction'])
 def test_the_time_of_statements_is_spent_on_the_database(counted: deploy.Application, kind: str, fails: bool) -> None:
-    # An overflow is found when the row is there, after the time has passed.
+    # The overflow is found with the row, after the slow part.
     statement = sa.text(SLOW.format(' + abs(-9223372036854775807 - 1)' if fails else ''))
 
     def ask() -> None:
@@ -103,7 +103,7 @@ def test_nothing_of_one_request_is_left_to_the_next(counted: deploy.Application)
     assert _part(counted, 'keystone') == 0
 
 
-def test_waiting_for_a_connection_is_seen_while_it_lasts_and_counted_apart(counted: deploy.Application) -> None:
+def test_waiting_for_a_connection_is_shown_while_it_lasts_and_counted_separately(counted: deploy.Application) -> None:
     def waits() -> None:
         counted.db.metrics.request_begun()
         with pytest.raises(exception.DatabaseUnavailable):
@@ -159,7 +159,7 @@ def test_errors_are_counted_by_route_and_status(counted: deploy.Application) -> 
     assert _value(counted, 'placement_server_errors_total', route='/allocation_candidates', status='503') == 1
 
 
-def test_a_process_that_is_gone_is_forgotten(tmp_path: Path) -> None:
+def test_the_gauges_of_an_ended_process_are_removed(tmp_path: Path) -> None:
     gone = subprocess.Popen([sys.executable, '-c', ''])
     gone.wait()
     for pid in (gone.pid, os.getpid(), os.getppid()):

@@ -1,4 +1,4 @@
-"""How many SQL statements a request may cost, and that none reads a whole table. Neither varies with the machine."""
+"""The number of SQL statements of each request, and that none reads a whole table. Neither depends on the machine."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ def claim_of(allocations: dict[str, Any], generation: int | None) -> dict[str, A
     }
 
 
-#: What hangs on a provider.
+#: What belongs to a provider.
 PARTS = ('inventories', 'inventories/VCPU', 'usages', 'traits', 'aggregates', 'allocations')
 
 
 @pytest.mark.parametrize('below', ['', *(f'/{part}' for part in PARTS)])
-def test_a_reading_of_a_provider_costs_one(app: Any, host: ResourceProvider, queries: Counter, below: str) -> None:
-    """However much it has."""
+def test_reading_a_provider_costs_one(app: Any, host: ResourceProvider, queries: Counter, below: str) -> None:
+    """However many inventories, traits and aggregates it has."""
     host.set_traits(['HW_CPU_X86_VMX', 'HW_CPU_X86_AVX2'])
     host.set_aggregates([str(uuid.uuid4()), str(uuid.uuid4())], bump=True)
     for _ in range(2):
@@ -69,7 +69,7 @@ def test_a_reading_of_a_provider_costs_one(app: Any, host: ResourceProvider, que
 
 
 @pytest.mark.parametrize('below', ['', *(f'/{part}' for part in PARTS)])
-def test_that_there_is_no_provider_costs_one(app: Any, host: ResourceProvider, queries: Counter, below: str) -> None:
+def test_a_404_for_a_provider_costs_one(app: Any, host: ResourceProvider, queries: Counter, below: str) -> None:
     with queries(at_most=1):
         assert ask(app, 'GET', f'/resource_providers/{uuid.uuid4()}{below}').status_code == 404
 
@@ -134,7 +134,7 @@ CHANGES: dict[str, tuple[str, str, dict[str, Any] | None, int]] = {
 
 @pytest.mark.parametrize('change', CHANGES)
 def test_a_change_of_a_provider_costs_few(app: Any, context: RequestContext, queries: Counter, change: str) -> None:
-    """However many inventories, traits and aggregates there are: five, and one more for each kind of rarer work."""
+    """Five, and one more for each rarer kind of work, however many inventories, traits and aggregates there are."""
     known = [str(uuid.uuid4()), str(uuid.uuid4())]
     assert ask(app, 'PUT', '/resource_classes/CUSTOM_A').status_code == 201
     assert ask(app, 'PUT', '/traits/CUSTOM_B').status_code == 201
@@ -247,8 +247,8 @@ def test_a_search_reads_the_rows_of_what_changed(app: Any, context: RequestConte
     made[2].set_traits(['HW_CPU_X86_VMX'])
     with rows_read(db) as count:
         assert ask(app, 'GET', SEARCHES[0]).status_code == 200
-    # The one writer, twice; in the log where the mirror stands and three entries; two providers with three inventories
-    # each; one with three inventories and a trait.
+    # The one writer, twice; of the log the entry that the mirror has reached and three entries; two providers with
+    # three inventories each; one with three inventories and a trait.
     assert sum(count) == 2 + 4 + 2 * (1 + 3) + 1 + 3 + 1
 
 
@@ -272,7 +272,7 @@ def rows_read(db: Database) -> Iterator[list[int]]:
 
 
 class Connection(sqlite3.Connection):
-    """A connection whose cursors count the rows that they give."""
+    """A connection whose cursors count the rows that are fetched."""
 
     counts: list[int]
 
@@ -301,7 +301,7 @@ class Cursor(sqlite3.Cursor):
 
 @pytest.fixture(params=[1, 40])
 def some(request: pytest.FixtureRequest, app: Any, context: RequestContext) -> list[ResourceProvider]:
-    """One host, and many; there was a claim before, of a project and a user that are known since."""
+    """One host, and many. An earlier claim has stored the project and the user."""
     totals = dict.fromkeys(CLASSES, 100)
     hosts = [create_provider(context, f'host{number}', **totals) for number in range(request.param)]
     assert ask(app, 'PUT', f'/allocations/{uuid.uuid4()}', claim_of(amounts(hosts), None)).status_code == 204
@@ -331,7 +331,7 @@ def test_a_custom_class_costs_one_more(
 def test_the_first_claim_of_a_project_and_user_costs_two_more(
     app: Any, host: ResourceProvider, queries: Counter
 ) -> None:
-    # The very first write of a process also makes its writer.
+    # The first write of a process also creates its writer.
     host.set_traits([])
     with queries(at_most=8):
         assert ask(app, 'PUT', f'/allocations/{uuid.uuid4()}', claim_of(amounts([host]), None)).status_code == 204
@@ -356,10 +356,10 @@ def test_a_move_costs_eight(app: Any, context: RequestContext, some: list[Resour
         assert ask(app, 'POST', '/allocations', body).status_code == 204
 
 
-def test_consumers_that_change_while_others_go_cost_nine(
+def test_changing_consumers_beside_cleared_ones_costs_nine(
     app: Any, some: list[ResourceProvider], queries: Counter
 ) -> None:
-    """They are locked first, as two statements lock them else."""
+    """They are locked first, because otherwise two statements would lock them."""
     staying, going = ([str(uuid.uuid4()) for _ in some] for _ in range(2))
     for one, other, host in zip(staying, going, some, strict=True):
         for consumer in (one, other):
@@ -381,7 +381,7 @@ def test_a_refusal_costs_eight(app: Any, some: list[ResourceProvider], queries: 
 
 
 @pytest.mark.parametrize('way', ['DELETE', 'PUT'])
-def test_a_release_costs_five(app: Any, some: list[ResourceProvider], queries: Counter, way: str) -> None:
+def test_a_release_costs_four_or_five(app: Any, some: list[ResourceProvider], queries: Counter, way: str) -> None:
     consumer = str(uuid.uuid4())
     assert ask(app, 'PUT', f'/allocations/{consumer}', claim_of(amounts(some), None)).status_code == 204
     body = claim_of({}, 1) if way == 'PUT' else None
@@ -401,6 +401,6 @@ def test_a_release_costs_five(app: Any, some: list[ResourceProvider], queries: C
         '/allocations/{}',
     ],
 )
-def test_other_readings_cost_one(app: Any, queries: Counter, path: str) -> None:
+def test_other_reads_cost_one(app: Any, queries: Counter, path: str) -> None:
     with queries(at_most=1):
         assert ask(app, 'GET', path.format(uuid.uuid4())).status_code == 200

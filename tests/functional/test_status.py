@@ -42,7 +42,7 @@ def test_sound_database_is_ready(sound: str, capsys: pytest.CaptureFixture[str])
     assert _results(capsys, 0) == dict.fromkeys(('Configuration', *CHECKS), (0, None))
 
 
-def test_options_that_nobody_reads_are_a_warning(
+def test_unknown_options_are_a_warning(
     sound: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv('OS_PLACEMENT_DATABASE__SLAVE_CONNECTION', 'sqlite://')
@@ -51,7 +51,7 @@ def test_options_that_nobody_reads_are_a_warning(
     assert 'the variable OS_PLACEMENT_DATABASE__SLAVE_CONNECTION' in details
 
 
-# oslo.upgradecheck 2.8 names it so; nobody but the tests sees the warning.
+# oslo.upgradecheck 2.8 gives this warning, which only the tests see.
 @pytest.mark.filterwarnings("ignore:the 'ALL' constant is deprecated:DeprecationWarning")
 def test_table(sound: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert status.main(['upgrade', 'check']) == 0
@@ -59,15 +59,15 @@ def test_table(sound: str, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_missing_consumer_is_a_warning(sound: str, capsys: pytest.CaptureFixture[str]) -> None:
-    damage.plant(sound, *damage.ALL['consumer gone'].statements)
+    damage.plant(sound, *damage.ALL['missing consumer'].statements)
     result, details = _results(capsys, 1)['Consumers']
     assert result == 1
-    assert f'consumer {damage.STRANGER}: ' in details
+    assert f'consumer {damage.LOST_CONSUMER}: ' in details
     assert 'placement-manage audit' in details
 
 
 def test_broken_trees_are_a_failure(sound: str, capsys: pytest.CaptureFixture[str]) -> None:
-    damage.plant(sound, *damage.ALL['no root'].statements, *damage.ALL['consumer gone'].statements)
+    damage.plant(sound, *damage.ALL['no root'].statements, *damage.ALL['missing consumer'].statements)
     results = _results(capsys, 2)
     assert results['Provider trees'][0] == 2
     assert f'resource_provider {damage.ROOT} and 2 more' in results['Provider trees'][1]
@@ -75,7 +75,7 @@ def test_broken_trees_are_a_failure(sound: str, capsys: pytest.CaptureFixture[st
 
 
 @pytest.mark.parametrize('usage', ['usage too high', 'usage without allocations'])
-def test_usages_that_do_not_add_up_are_a_failure(sound: str, usage: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_usages_are_a_failure(sound: str, usage: str, capsys: pytest.CaptureFixture[str]) -> None:
     damage.plant(sound, *damage.ALL[usage].statements)
     result, details = _results(capsys, 2)['Usages']
     assert result == 2
@@ -84,7 +84,7 @@ def test_usages_that_do_not_add_up_are_a_failure(sound: str, usage: str, capsys:
 
 
 def test_tables_of_another_service_are_a_warning(sound: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Which made them for itself, as it found none."""
+    """Another service created them, because it found none."""
     damage.plant(sound, 'CREATE TABLE inventories (id INTEGER)', 'CREATE TABLE allocations (id INTEGER)')
     result, details = _results(capsys, 1)['Tables of others']
     assert result == 1

@@ -1,4 +1,4 @@
-"""Upgrades of the schema that processes of an earlier release must not live to see."""
+"""Upgrades of the schema during which no process of an earlier release may run."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def url(conf: cfg.ConfigOpts, point_commands_at: PointCommandsAt) -> str:
     return found
 
 
-def test_a_start_does_not_make_it(conf: cfg.ConfigOpts, url: str) -> None:
-    """Else the first new process of a rolling restart would, under the eyes of the old ones."""
+def test_a_start_does_not_upgrade_the_schema(conf: cfg.ConfigOpts, url: str) -> None:
+    """Otherwise the first new process of a rolling restart would upgrade it while the old ones run."""
     with pytest.raises(migration.StopOthers) as refused:
         deploy.loadapp(conf)
     assert str(refused.value) == (
@@ -40,18 +40,18 @@ def test_a_start_does_not_make_it(conf: cfg.ConfigOpts, url: str) -> None:
         assert db.schema_version() == '001'
 
 
-def test_the_command_makes_it(conf: cfg.ConfigOpts, url: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_db_sync_upgrades_the_schema(conf: cfg.ConfigOpts, url: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert manage.main(['db', 'sync']) == 0
     assert f'at version {migration.head()},' in capsys.readouterr().out
     deploy.loadapp(conf).db.dispose()
 
 
-def test_this_release_knows_its_version() -> None:
+def test_the_version_of_the_tables_is_that_of_the_newest_migration() -> None:
     assert migration.head() == tables.VERSION
 
 
 def test_a_process_of_another_release_does_not_begin_to_write(app: Any) -> None:
-    """One that is writing goes on, until an upgrade takes its writers away."""
+    """A process that has writers goes on, until an upgrade deletes them."""
 
     def create() -> webob.Response:
         return ask(app, 'POST', '/resource_providers', {'name': str(uuid.uuid4())}, '1.0')

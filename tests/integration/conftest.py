@@ -1,4 +1,4 @@
-"""Fixtures of the integration tests: a database per setting, servers on it, and a clear word about what did not run."""
+"""Fixtures of the integration tests: a database per setting, servers on it, and a summary of what did not run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _why_unavailable = functools.cache(databases.why_unavailable)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print the reports of the history checker, and name the suites that did not run for want of a server."""
+    """Print the reports of the history checker, and name the suites that did not run because a server is missing."""
     for report in terminalreporter.stats.get('passed', []) + terminalreporter.stats.get('failed', []):
         for name, text in report.user_properties:
             if name == 'history':

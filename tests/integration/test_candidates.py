@@ -33,7 +33,7 @@ def test_random_topologies(application: Any, world: list[RP], query: Query) -> N
 
 
 @pytest.mark.parametrize('amount', [2**31, 10**19, 10**400])
-def test_amounts_of_any_size_find_nothing(application: Any, amount: int) -> None:
+def test_amounts_larger_than_any_inventory_find_nothing(application: Any, amount: int) -> None:
     stored = Stored(application, WORLDS['X5'])
     answer = stored.candidates(f'resources=VCPU:1&resources1=DISK_GB:{amount}')
     assert answer == {'allocation_requests': [], 'provider_summaries': {}}

@@ -1,4 +1,4 @@
-"""What a claim costs on the wire, whatever drivers and pools add to its statements; and what their tests were for."""
+"""The round trips of a claim on the wire, with those of drivers and pools; and what happens when connections end."""
 
 from __future__ import annotations
 
@@ -55,10 +55,10 @@ def put(context: RequestContext, hosts: list[str], consumer: str | None = None) 
 
 
 def test_claim_and_release(context: RequestContext, proxy: wire.Proxy, hosts: list[str]) -> None:
-    """On MariaDB what is read, all changes at once, and the COMMIT; on PostgreSQL each statement, and the BEGIN."""
+    """On MariaDB the reads, all changes at once, and the COMMIT; on PostgreSQL each statement, and the BEGIN."""
     on_postgresql = context.db.engine.dialect.name == 'postgresql'
     for _ in range(10):
-        # Psycopg prepares a statement that comes often.
+        # psycopg prepares a frequent statement.
         AllocationList.delete_all_by_consumer(context, put(context, hosts, put(context, hosts)))
         put(context, [], put(context, hosts))
     consumer = put(context, hosts)
@@ -76,8 +76,8 @@ def test_claim_and_release(context: RequestContext, proxy: wire.Proxy, hosts: li
     assert counts == {name: both[on_postgresql] for name, (_, *both) in works.items()}
 
 
-def test_a_refusal_takes_no_writer(context: RequestContext, hosts: list[str]) -> None:
-    """Its entry of the log may have been inserted, and the transaction is known not to be committed."""
+def test_a_refusal_retires_no_writer(context: RequestContext, hosts: list[str]) -> None:
+    """Its log entry may have been inserted, but the transaction was certainly not committed."""
     writers = sa.select(sa.func.count()).select_from(tables.writers)
     before = context.db.ask(writers)[0][0]
     wanted = {host: dict.fromkeys(CLASSES, 101) for host in hosts}
@@ -89,8 +89,8 @@ def test_a_refusal_takes_no_writer(context: RequestContext, hosts: list[str]) ->
     assert context.db.ask(writers)[0][0] == before
 
 
-def test_a_writer_that_is_gone_is_replaced(context: RequestContext, hosts: list[str]) -> None:
-    """That shows when its entry is inserted, at once with the changes where the driver can do that."""
+def test_a_deleted_writer_is_replaced(context: RequestContext, hosts: list[str]) -> None:
+    """This is noticed when its entry is inserted, which some drivers send together with the changes."""
     with context.db.asking_engine.connect() as connection:
         connection.execute(sa.delete(tables.changes))
         connection.execute(sa.delete(tables.writers))

@@ -20,7 +20,7 @@ BIN = Path(sys.executable).parent
 
 @pytest.fixture(scope='module')
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Where a service on an empty SQLite database listens while the tests of this module run."""
+    """The URL of a service on an empty SQLite database, for all tests of this module."""
     home = tmp_path_factory.mktemp('clients')
     address = f'127.0.0.1:{services.free_port()}'
     environ = services.clean_environ(
@@ -35,7 +35,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 class Shell:
-    """The ``openstack`` command against one service, with the answers as data."""
+    """The ``openstack`` command on one service, with the output as data."""
 
     def __init__(self, url: str) -> None:
         self.options = ['--os-auth-type', 'admin_token', '--os-endpoint', url, '--os-token', 'admin']
@@ -113,7 +113,7 @@ def cloud(url: str) -> Iterator[openstack.connection.Connection]:
     connection.close()
 
 
-# The library warns of its own next releases while it calls itself.
+# The library gives deprecation warnings about its own calls.
 @pytest.mark.filterwarnings('ignore::PendingDeprecationWarning:openstack')
 def test_openstacksdk(cloud: openstack.connection.Connection) -> None:
     placement: Any = cloud.placement

@@ -1,4 +1,4 @@
-"""The numbers about the whole cloud on PostgreSQL and MariaDB: their SQL differs where doubles are cut down."""
+"""The numbers about the whole cloud on PostgreSQL and MariaDB, whose SQL differs in the truncation of doubles."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def empty(load_application: Callable[[dict[str, Any]], Any]) -> Database:
 
 def _clear(db: Database) -> None:
     with db.engine.begin() as connection:
-        # Else a provider could not go before what is below it.
+        # Otherwise a provider could not be deleted before its children.
         connection.execute(tables.resource_providers.update().values(root_provider_id=None, parent_provider_id=None))
         for table in _FILLED:
             connection.execute(table.delete())

@@ -1,4 +1,4 @@
-"""TLS to the database (doc/database.md#tls-to-the-database), with real certificates on servers that ask for it."""
+"""TLS to the database (doc/database.md#tls-to-the-database), with real certificates on servers that require it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from placement import exception
 from placement.db.api import Database
 from tests.support import applications, certificates, databases, private
 
-#: What turns TLS on, with the certificate of the authority; and how the server tells that it is on.
+#: The parameters that turn TLS on, and the query that shows that it is on.
 PARAMETERS = {'postgresql': 'sslmode=verify-full&sslrootcert={}', 'mariadb': 'ssl_ca={}'}
 PLAIN = {'postgresql': 'sslmode=disable', 'mariadb': 'ssl_disabled=true'}
 DATABASES = {'postgresql': 'postgres', 'mariadb': 'mysql'}
@@ -24,7 +24,7 @@ ENCRYPTED = {
 
 @pytest.fixture(scope='module', params=databases.parameters(*databases.defaults()))
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[private.PrivateServer]:
-    """A server that refuses connections without TLS; its certificate is good for the name localhost."""
+    """A server that refuses connections without TLS; its certificate is valid for the name localhost."""
     own = tmp_path_factory.mktemp('own')
     certificates.make(own)
     with private.running(request.param.server, certificates=own) as started:
@@ -38,7 +38,7 @@ def _database(url: sa.URL, parameters: str) -> Database:
 
 
 def _refused(server: private.PrivateServer, parameters: str, host: str = 'localhost') -> str:
-    """What is said to the operator when it cannot be connected."""
+    """The message to the operator when it cannot be connected."""
     with pytest.raises(exception.DatabaseUnavailable) as caught:
         _database(server.url.set(host=host, database=DATABASES[server.name]), parameters).schema_version()
     return caught.value.for_operators
@@ -60,11 +60,11 @@ def test_every_connection_is_encrypted(server: private.PrivateServer) -> None:
 
 def test_without_tls_the_server_refuses(server: private.PrivateServer) -> None:
     said = _refused(server, PLAIN[server.name])
-    # MariaDB does not say why.
+    # MariaDB does not give the reason.
     assert 'no encryption' in said or 'Access denied' in said
 
 
-def test_a_certificate_of_somebody_else_is_refused(server: private.PrivateServer, tmp_path: pathlib.Path) -> None:
+def test_a_certificate_of_another_authority_is_refused(server: private.PrivateServer, tmp_path: pathlib.Path) -> None:
     certificates.make(tmp_path)
     said = _refused(server, PARAMETERS[server.name].format(tmp_path / 'ca.pem'))
     assert 'certificate verify failed' in said

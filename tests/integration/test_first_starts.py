@@ -1,4 +1,4 @@
-"""Ten servers that start at once on one empty database all come up."""
+"""Ten servers that start at once on one empty database all become ready."""
 
 from __future__ import annotations
 

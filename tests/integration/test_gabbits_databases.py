@@ -19,7 +19,7 @@ def test_suite(load_application: Callable[..., Any], path: pathlib.Path) -> None
     suite = gabbits.Suite(path)
     suite.app = application = load_application(suite.setting.overrides)
     results = [suite.run(index) for index in range(len(suite.cases))]
-    # Servers allow about a hundred connections; there are more suites than that leaves room for.
+    # Servers allow about a hundred connections, which is too few for all suites at once.
     application.db.dispose()
     problems = [text for result in results for _, text in result.failures + result.errors]
     assert not problems, '\n'.join(problems)

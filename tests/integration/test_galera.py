@@ -48,7 +48,7 @@ def cluster() -> Iterator[galera.Cluster]:
 
 @pytest.fixture(scope='module')
 def node_urls(cluster: galera.Cluster) -> Iterator[list[sa.URL]]:
-    """One empty database, as seen through each node."""
+    """The URLs of one empty database, one for each node."""
     with databases.fresh(sa.make_url(cluster.nodes[0].url())) as url:
         yield [sa.make_url(node.url(url.database or '')) for node in cluster.nodes]
 
@@ -57,7 +57,7 @@ def node_urls(cluster: galera.Cluster) -> Iterator[list[sa.URL]]:
 def fleet_of_servers(
     node_urls: list[sa.URL], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[list[servers.Server]]:
-    """A server with two workers on each node; the first has made the schema when the others start."""
+    """A server with two workers on each node; the first has created the schema before the others start."""
     directory: pathlib.Path = tmp_path_factory.mktemp('placement-api')
     first, *others = (url.render_as_string(hide_password=False) for url in node_urls)
     with servers.serving(first, directory, environment=SETTINGS) as leader:
@@ -91,7 +91,7 @@ def test_adoption_under_a_service_on_other_nodes(cluster: galera.Cluster, point_
 
 @pytest.fixture
 def urls(fleet_of_servers: list[servers.Server]) -> list[str]:
-    """Where the servers listen."""
+    """The URLs of the servers."""
     return [server.url for server in fleet_of_servers]
 
 
@@ -169,7 +169,7 @@ def test_history_with_a_node_and_workers_killed(
 
 
 def _wait_until_it_writes(url: str) -> None:
-    """Return when the server takes writes again by itself, which it must within half a minute."""
+    """Return when the server accepts writes again, without any intervention and within half a minute."""
     deadline = time.monotonic() + 30
     with contextlib.closing(Client([url], token='admin')) as client:
         while client.request('PUT', f'/traits/CUSTOM_{uuid.uuid4().hex.upper()}').status != 201:

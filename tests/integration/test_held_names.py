@@ -1,6 +1,6 @@
-"""A write lands on the class or trait that it named, or on nothing: two requests at once, on PostgreSQL and MariaDB.
+"""A write changes the class or trait that it named, or nothing: two requests at once, on PostgreSQL and MariaDB.
 
-One more session holds a lock, and does nothing else, to stop the first request between its look at the name and its
+Another session holds a lock, and does nothing else, to stop the first request between reading the name and its
 write.
 """
 
@@ -94,7 +94,7 @@ def claim(service: Service, name: str, provider: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize('kind', ['POST', 'PUT'])
 def test_class_deleted_while_inventory_of_it_is_written(service: Service, name: str, provider: str, kind: str) -> None:
-    """The class is deleted and another one created, between the look at the name and the insert."""
+    """Between reading the name and the insert the class is deleted and another one created."""
     other = f'{name}_2'
     with no_new_inventory(service, provider):
         writer = service.begin_blocked(*writing(kind, provider, name))
@@ -107,7 +107,7 @@ def test_class_deleted_while_inventory_of_it_is_written(service: Service, name: 
 
 @pytest.mark.parametrize('kind', ['POST', 'PUT'])
 def test_class_renamed_while_inventory_of_it_is_written(service: Service, name: str, provider: str, kind: str) -> None:
-    """The class is renamed only after the write; so nobody who knows its new name finds inventory appear there."""
+    """The rename waits for the write, so no inventory appears under the new name after the rename."""
     other = f'{name}_2'
     with no_new_inventory(service, provider):
         writer = service.begin_blocked(*writing(kind, provider, name))
@@ -142,8 +142,8 @@ def test_class_renamed_while_it_is_claimed(service: Service, name: str, provider
     assert service.call('GET', f'/resource_providers/{provider}/usages').json['usages'] == {other: 3}
 
 
-def test_two_rename_one_class(service: Service, name: str) -> None:
-    """Whoever comes second finds no class of the old name, and leaves the row alone."""
+def test_two_renames_of_one_class(service: Service, name: str) -> None:
+    """The second rename finds no class of the old name and does not change the row."""
     with service.lock('placement_resource_classes', 'name', name):
         renamers = [
             service.begin_blocked('PUT', f'/resource_classes/{name}', {'name': f'{name}_{number}'}, '1.6')
@@ -153,7 +153,7 @@ def test_two_rename_one_class(service: Service, name: str) -> None:
 
 
 def test_class_renamed_while_it_is_deleted(service: Service, name: str) -> None:
-    """The deletion waits for the rename, and then there is nothing of that name."""
+    """The deletion waits for the rename, and then finds no class of that name."""
     with service.lock('placement_resource_classes', 'name', name):
         renamer = service.begin_blocked('PUT', f'/resource_classes/{name}', {'name': f'{name}_2'}, '1.6')
         deleter = service.begin_blocked('DELETE', f'/resource_classes/{name}')
@@ -163,7 +163,7 @@ def test_class_renamed_while_it_is_deleted(service: Service, name: str) -> None:
 
 
 def test_trait_deleted_while_a_provider_gets_it(service: Service, provider: str) -> None:
-    """The trait is held from the look at the name on: its deletion waits, and is refused."""
+    """The trait is locked when its name is read: its deletion waits, and is refused."""
     name = f'CUSTOM_{uuid.uuid4().hex.upper()}'
     assert service.call('PUT', f'/traits/{name}').status_int == 201
     body = {'traits': [name], 'resource_provider_generation': 0}

@@ -1,4 +1,4 @@
-"""The history checker finds what is planted: synthetic histories with one fault each, and their flawless twins."""
+"""The history checker on synthetic histories: some with one violation each, and similar ones without any."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def taken(amount: int, provider: str = 'p') -> Allocations:
 
 
 class Story:
-    """Builds a history: one event per call, one second after another unless ``at`` says otherwise."""
+    """Builds a history: one event per call, one second after another unless ``at`` gives the time."""
 
     def __init__(self, *providers: str) -> None:
         self._providers = providers or ('p',)
@@ -66,7 +66,7 @@ class Story:
         consumers: Mapping[str, tuple[int, Allocations]],
         **wrong: Any,
     ) -> History:
-        """The history whose last look shows these provider generations and consumers, and ``wrong`` provider parts."""
+        """The history that ends with these provider generations and consumers; ``wrong`` overrides providers."""
         states = {uuid: ConsumerState(generation, held) for uuid, (generation, held) in consumers.items()}
         after = {}
         for provider in self._providers:
@@ -80,16 +80,16 @@ class Story:
 
 
 def only(history: History, phrase: str, **options: Any) -> None:
-    """Assert that the checker reports exactly one kind of thing."""
+    """Assert that the checker reports exactly one kind of violation."""
     found = check.violations(history, **options)
     assert found
     assert all(phrase in sentence for sentence in found), found
 
 
 class TestConsumers:
-    """Presence, absence and generations."""
+    """Allocations of consumers, and their generations."""
 
-    def test_plain_life(self) -> None:
+    def test_create_change_and_delete(self) -> None:
         story = (
             Story().put('c', 3, None).put('c', 4, 1).put('c', 5, 1, 409, body=STALE).put('c', 0, 2).put('c', 1, None)
         )
@@ -99,7 +99,7 @@ class TestConsumers:
         history = Story().put('c', 3, None).ends({'p': 1}, {'c': (0, {})})
         only(history, 'no order of its accepted writes explains')
 
-    def test_refused_claim_is_there(self) -> None:
+    def test_refused_claim_took_effect(self) -> None:
         history = Story().put('c', 3, None, 409).ends({'p': 0}, {'c': (1, taken(3))})
         only(history, 'no order of its accepted writes explains')
 
@@ -111,15 +111,15 @@ class TestConsumers:
         story = Story().put('c', 3, None).put('c', 4, 1, at=(1, 9)).put('c', 5, 1, at=(1, 9))
         only(story.ends({'p': 3}, {'c': (3, taken(5))}), 'no order of its accepted writes explains')
 
-    def test_unchecked_writers_both_win(self) -> None:
+    def test_two_writes_without_generation_both_succeed(self) -> None:
         story = Story().put('c', 3, UNCHECKED, at=(0, 9)).put('c', 4, UNCHECKED, at=(0, 9))
         assert check.violations(story.ends({'p': 2}, {'c': (2, taken(3))})) == []
 
-    def test_write_after_its_answer(self) -> None:
+    def test_write_took_effect_after_its_answer(self) -> None:
         story = Story().put('c', 3, UNCHECKED, at=(0, 1)).put('c', 4, UNCHECKED, at=(2, 3))
         only(story.ends({'p': 2}, {'c': (2, taken(3))}), 'no order of its accepted writes explains')
 
-    def test_conflict_without_a_rival(self) -> None:
+    def test_conflict_without_another_write(self) -> None:
         history = Story().put('c', 3, None).put('c', 4, 1, 409, body=STALE).ends({'p': 1}, {'c': (1, taken(3))})
         only(history, 'no order of its accepted writes explains')
 
@@ -140,15 +140,17 @@ class TestConsumers:
 
 
 class TestUnknown:
-    """Lost answers count as either, never as both."""
+    """A write without an answer took effect once or not at all."""
 
     @pytest.mark.parametrize('status', [None, 503])
     @pytest.mark.parametrize(('generation', 'end'), [(0, (0, {})), (1, (1, taken(3)))])
-    def test_either(self, status: int | None, generation: int, end: tuple[int, Allocations]) -> None:
+    def test_unknown_write_happened_or_not(
+        self, status: int | None, generation: int, end: tuple[int, Allocations]
+    ) -> None:
         history = Story().put('c', 3, None, status).ends({'p': generation}, {'c': end})
         assert check.violations(history) == []
 
-    def test_never_twice(self) -> None:
+    def test_unknown_write_counted_twice(self) -> None:
         history = Story().put('c', 3, UNCHECKED, None).ends({'p': 2}, {'c': (2, taken(3))})
         only(history, 'no order of its accepted writes explains')
 
@@ -156,17 +158,17 @@ class TestUnknown:
         history = Story().put('c', 3, None, None).ends({'p': 0}, {'c': (1, taken(3))})
         only(history, 'provider p: generation is 0, the accepted writes make it 1')
 
-    def test_late_effect(self) -> None:
+    def test_unknown_write_takes_effect_late(self) -> None:
         story = Story().put('c', 3, None, None).then(ConsumerRead('c'), 200, {'allocations': {}})
         assert check.violations(story.ends({'p': 1}, {'c': (1, taken(3))})) == []
 
-    def test_half_a_post(self) -> None:
+    def test_post_took_effect_for_one_of_two_consumers(self) -> None:
         write = ClaimWrite({'a': Claim(taken(1), None), 'b': Claim(taken(2), None)})
         history = Story().then(write, None).ends({'p': 1}, {'a': (1, taken(1)), 'b': (0, {})})
         only(history, 'a POST took effect for consumer a but not for b')
 
-    def test_post_settled_by_another_consumer(self) -> None:
-        """What c did is open until d tells; then the unknown write of c alone has to have happened."""
+    def test_unknown_post_is_decided_by_another_consumer(self) -> None:
+        """The answers about c leave open which of its writes took effect; those about d show that it was the POST."""
         write = ClaimWrite({'c': Claim(taken(2), UNCHECKED), 'd': Claim(taken(1), None)})
         story = Story().then(write, None).put('c', 2, UNCHECKED, None)
         history = story.ends({'p': 1}, {'c': (1, taken(2)), 'd': (1, taken(1))})
@@ -181,12 +183,12 @@ class TestUnknown:
 
 
 class TestPost:
-    """All or nothing, also to whoever reads."""
+    """A POST takes effect for all its consumers or none, also in readings."""
 
     MOVE = ClaimWrite({'a': Claim({}, 1), 'b': Claim(taken(3), None)})
 
     def shown(self, *consumers: str) -> dict[str, Any]:
-        """A reading of the provider that lists these consumers."""
+        """An answer to GET of the provider's allocations with these consumers."""
         entry = {'resources': {'VCPU': 3}, 'consumer_generation': 1}
         return {'allocations': dict.fromkeys(consumers, entry)}
 
@@ -198,11 +200,11 @@ class TestPost:
         assert bool(found) == torn
         assert all('after POST 1 and' in sentence for sentence in found)
 
-    def test_reading_of_what_nobody_held(self) -> None:
+    def test_reading_of_amounts_that_were_never_held(self) -> None:
         story = Story().put('a', 4, None).then(ProviderRead('p'), 200, self.shown('a'))
         only(story.ends({'p': 1}, {'a': (1, taken(4))}), 'which is not what it held')
 
-    def test_a_cleared_provider_moves_once(self) -> None:
+    def test_the_generation_of_a_cleared_provider_is_incremented_once(self) -> None:
         story = Story('p', 'q').then(ClaimWrite({'a': Claim(taken(3, 'q'), None)}))
         story.then(ClaimWrite({'a': Claim({}, 1), 'b': Claim(taken(3), None)}))
         ends = {'a': (0, {}), 'b': (1, taken(3))}
@@ -211,13 +213,13 @@ class TestPost:
 
 
 class TestProviderGenerations:
-    """Every accepted write moves it by one, nothing else does."""
+    """Every accepted write increments the generation by one, nothing else changes it."""
 
-    def test_replacing_away_moves_only_the_receiver(self) -> None:
+    def test_a_move_increments_only_the_generation_of_the_receiver(self) -> None:
         story = Story('p', 'q').put('c', 3, None).then(ClaimWrite({'c': Claim(taken(3, 'q'), 1)}))
         assert check.violations(story.ends({'p': 1, 'q': 1}, {'c': (2, taken(3, 'q'))})) == []
 
-    def test_delete_moves_nothing(self) -> None:
+    def test_a_delete_increments_no_generation(self) -> None:
         story = Story().put('c', 3, None).then(Removal('c'))
         only(story.ends({'p': 2}, {'c': (0, {})}), 'generation is 2, the accepted writes make it 1')
 
@@ -228,7 +230,7 @@ class TestProviderGenerations:
         found = check.violations(story.ends({'p': 1}, {}))
         assert 'provider p: 2 accepted changes of generation 0' in found
 
-    def test_wrong_answer(self) -> None:
+    def test_wrong_generation_in_an_answer(self) -> None:
         story = Story().then(ProviderWrite('p', 0), 200, {'resource_provider_generation': 2})
         only(story.ends({'p': 1}, {}), 'named generation 0, was given 2')
 
@@ -239,10 +241,10 @@ class TestProviderGenerations:
 
 
 class TestCapacity:
-    """Nothing above capacity, nothing refused that fits."""
+    """Usage never exceeds the capacity, and no claim that fits is refused."""
 
     def oversold(self, **second: Any) -> Story:
-        """Two claims of 6, begun together."""
+        """Two claims of 6 that begin at the same time."""
         return Story().put('a', 6, None, at=(0, 9)).put('b', 6, None, at=(1, 8), **second)
 
     def test_oversold_at_the_end(self) -> None:
@@ -298,7 +300,7 @@ class TestCapacity:
 
 
 class TestTheEnd:
-    """What the providers show agrees with what the consumers show."""
+    """In the final snapshot, providers and consumers agree."""
 
     @pytest.mark.parametrize(
         ('wrong', 'phrase'),
@@ -316,10 +318,10 @@ class TestTheEnd:
 
 
 class TestOpenOrders:
-    """Unchecked writes at the same time, whose order no answer tells."""
+    """Concurrent writes without generation, whose order follows from no answer."""
 
     @pytest.mark.parametrize('amounts', [(9, 1), (1, 9)])
-    def test_the_order_that_would_be_wrong_is_not_assumed(self, amounts: tuple[int, int]) -> None:
+    def test_an_order_that_would_be_a_violation_is_not_assumed(self, amounts: tuple[int, int]) -> None:
         story = Story()
         for amount in amounts:
             story.put('c', amount, UNCHECKED, at=(0, 1))
@@ -327,13 +329,13 @@ class TestOpenOrders:
         assert check.violations(story.ends({'p': 4}, {'c': (3, taken(2)), 'd': (1, taken(8))})) == []
 
     @pytest.mark.parametrize('shown', [1, 2])
-    def test_a_reading_may_show_either(self, shown: int) -> None:
+    def test_a_reading_may_show_either_of_two_writes(self, shown: int) -> None:
         body = {'allocations': {'c': {'resources': {'VCPU': shown}, 'consumer_generation': 2}}}
         story = Story().put('c', 1, UNCHECKED, at=(0, 1)).put('c', 2, UNCHECKED, at=(0, 1))
         story.then(ProviderRead('p'), 200, body, at=(2, 3)).put('c', 3, UNCHECKED, at=(4, 5))
         assert check.violations(story.ends({'p': 3}, {'c': (3, taken(3))})) == []
 
-    def test_others_that_oversell_are_found_all_the_same(self) -> None:
+    def test_overselling_by_other_consumers_is_still_found(self) -> None:
         story = Story().put('c', 1, UNCHECKED, at=(0, 1)).put('c', 2, UNCHECKED, at=(0, 1))
         story.put('d', 6, None, at=(2, 3)).put('e', 6, None, at=(2, 3)).put('e', 1, 1, at=(4, 5))
         history = story.put('c', 3, UNCHECKED, at=(6, 7)).ends(
@@ -341,7 +343,7 @@ class TestOpenOrders:
         )
         only(history, '12 VCPU held at once, capacity 10')
 
-    def test_a_clearing_may_have_moved_either_provider(self) -> None:
+    def test_a_clearing_may_have_incremented_either_provider(self) -> None:
         story = Story('p', 'q').then(ClaimWrite({'c': Claim(taken(1, 'p'), UNCHECKED)}), at=(0, 1))
         story.then(ClaimWrite({'c': Claim(taken(1, 'q'), UNCHECKED)}), at=(0, 1))
         story.then(ClaimWrite({'c': Claim({}, UNCHECKED)}), at=(2, 3))
@@ -350,7 +352,7 @@ class TestOpenOrders:
         only(story.ends({'p': 1, 'q': 3}, {'c': (0, {})}), 'provider q: generation is 3')
 
 
-def test_order_is_the_one_that_happened() -> None:
+def test_the_explanation_has_the_order_that_happened() -> None:
     steps = [
         chains.Step(0, 0, 9, chains.Kind.WRITE, claim=Claim(taken(2), 1)),
         chains.Step(1, 1, 8, chains.Kind.WRITE, claim=Claim(taken(1), None)),

@@ -1,4 +1,4 @@
-"""Lists as long as the limit of bodies lets through, on PostgreSQL and MariaDB."""
+"""Requests with the longest lists that the limit on bodies allows, on PostgreSQL and MariaDB."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_largest_bodies(load_application: Callable[..., Any]) -> None:
     largest_bodies.check(load_application({}))
 
 
-def test_a_statement_that_the_driver_refuses_is_no_outage(
+def test_a_statement_with_too_many_parameters_is_no_outage(
     load_application: Callable[..., Any], setting: databases.Setting
 ) -> None:
     """PostgreSQL's driver does not send more than 65,535 parameters; MariaDB's has no limit."""
@@ -30,6 +30,6 @@ def test_a_statement_that_the_driver_refuses_is_no_outage(
         if setting.server == 'mariadb':
             assert tx.execute(query).all() == []
             return
-    # And not DatabaseUnavailable.
+    # Not DatabaseUnavailable.
     with pytest.raises(sa.exc.OperationalError), db.reader() as tx:
         tx.execute(query)

@@ -1,4 +1,4 @@
-"""The log under many writers that are killed: what is visible of it is always exactly what is visible of the tables."""
+"""The log of changes while many writers are killed: each snapshot of the log agrees with the tables."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ on_servers = pytest.mark.parametrize('server', logs.SERVERS[1:])
 
 PROCESSES = 3
 KILLS = 6
-#: How often something new has to be seen before the next one is killed.
+#: How many new entries have to be seen before the next process is killed.
 STEPS = 10
 
 
 @pytest.fixture
 def urls(server: str, tmp_path: pathlib.Path) -> Iterator[list[sa.URL]]:
-    """A database of the test's own, through each of its nodes."""
+    """URLs of an empty database, one for each node."""
     with logs.fresh(server, tmp_path) as made:
         yield [made]
 
 
 @pytest.fixture(scope='module')
 def cluster_urls() -> Iterator[list[sa.URL]]:
-    """A database on a cluster, through each of three nodes."""
+    """URLs of an empty database on a cluster, one for each of three nodes."""
     if importlib.util.find_spec('pymysql') is None:
         databases.unavailable('galera', 'the driver pymysql is not installed')
     from tools import galera
@@ -50,7 +50,7 @@ def cluster_urls() -> Iterator[list[sa.URL]]:
         databases.unavailable('galera', reason)
     with galera.running() as cluster, databases.fresh(sa.make_url(cluster.nodes[0].url())) as url:
         nodes = [sa.make_url(node.url(url.database or '')) for node in cluster.nodes]
-        # As operators are told to, so that a test reads on one node what it wrote on another.
+        # As the documentation tells operators, so that a test reads on one node what it wrote on another.
         nodes = [node.update_query_dict({'init_command': 'SET SESSION wsrep_sync_wait = 1'}) for node in nodes]
         with applications.database(nodes[0]) as db:
             db.sync()
@@ -71,7 +71,7 @@ def opened(urls: Sequence[sa.URL]) -> Iterator[list[Database]]:
 
 
 class Observer:
-    """Follows the log of one node as a copy in memory would, and compares it with the tables each time."""
+    """Follows the log of one node like a mirror, and compares it with the tables at each step."""
 
     def __init__(self, db: Database) -> None:
         self._db = db
@@ -94,7 +94,7 @@ class Observer:
 
 
 def watch_while_killing(urls: Sequence[sa.URL]) -> None:
-    """Processes write through all nodes and are killed at random; observers look at each node meanwhile."""
+    """Processes write through all nodes and are killed at random; meanwhile observers check each node."""
     choose = random.Random(9)
     with opened(urls) as dbs, contextlib.ExitStack() as stack:
         providers = logs.add_providers(dbs[0], 8)
@@ -120,7 +120,7 @@ def watch_while_killing(urls: Sequence[sa.URL]) -> None:
             processes[victim].kill()
             processes[victim] = start(victim)
         stack.close()
-        # What the last ones had sent may still be under way.
+        # The last statements of the killed processes may still be running.
         vectors: list[Mapping[int, int]] = []
         while not vectors or vectors != [observer.vector for observer in observers]:
             vectors = [observer.vector for observer in observers]
@@ -139,11 +139,11 @@ def test_log_and_tables_agree_on_every_node(cluster_urls: list[sa.URL]) -> None:
     watch_while_killing(cluster_urls)
 
 
-# Who waits for whom --------------------------------------------------------------------------------------
+# Waiting between writers ---------------------------------------------------------------------------------
 
 
 @on_servers
-def test_a_writer_does_not_wait_for_one_that_has_made_its_entry(urls: list[sa.URL]) -> None:
+def test_a_writer_does_not_wait_for_the_entry_of_another(urls: list[sa.URL]) -> None:
     with opened([*urls, *urls, *urls]) as (one, other, newcomer):
         providers = logs.add_providers(one, 2)
         entered, may_commit = threading.Event(), threading.Event()
@@ -186,7 +186,7 @@ def claims(db: Database, provider: str, count: int) -> Callable[[], None]:
 def test_nodes_that_write_different_providers_do_not_collide(
     cluster_urls: list[sa.URL], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No certification failure: nothing of the log is written by two nodes."""
+    """There is no certification failure, since no two nodes write the same rows of the log."""
     retried: list[str] = []
     with opened(cluster_urls) as dbs:
         context = applications.administrator(dbs[0])

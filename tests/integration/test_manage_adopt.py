@@ -25,7 +25,7 @@ Manage = Callable[..., int]
 
 @pytest.fixture
 def theirs(setting: databases.Setting) -> Iterator[sa.URL]:
-    """A database that another deployment made."""
+    """The URL of a database that another deployment made."""
     with databases.fresh(databases.server_url(setting.server)) as url:
         foreign.build(url)
         yield url
@@ -70,7 +70,7 @@ def test_doubt_changes_nothing(theirs: sa.URL, run: Manage, capsys: pytest.Captu
 
 @pytest.mark.parametrize('setting', databases.parameters(SERVERS[0]), indirect=True)
 def test_failure_on_postgresql_changes_nothing(theirs: sa.URL, run: Manage) -> None:
-    """Even the last step takes all others with it."""
+    """A failure of the last step rolls back all others."""
     before = damage.contents(theirs)
     with pytest.raises(InterruptedError):
         _adopt(_Interrupting(after=1000, before_the_version=True))
@@ -79,8 +79,8 @@ def test_failure_on_postgresql_changes_nothing(theirs: sa.URL, run: Manage) -> N
 
 
 @pytest.mark.parametrize('setting', databases.parameters(SERVERS[1]), indirect=True)
-def test_adoption_on_mariadb_is_finished_by_doing_it_again(theirs: sa.URL, run: Manage) -> None:
-    """Cut short every few steps, with an old engine, and once in the middle of the exchange of the ratios."""
+def test_an_interrupted_adoption_on_mariadb_is_finished_by_another(theirs: sa.URL, run: Manage) -> None:
+    """Interrupted every few steps, with an old engine, and once during the conversion of the ratios."""
     damage.plant(theirs, 'ALTER TABLE resource_provider_traits ENGINE=MyISAM')
     damage.plant(theirs, 'ALTER TABLE inventories ADD COLUMN placement_allocation_ratio DOUBLE NULL')
     damage.plant(theirs, 'UPDATE inventories SET placement_allocation_ratio = 7 WHERE id = 1')
@@ -114,7 +114,7 @@ def test_only_what_differs_is_changed(
     tmp_path: pathlib.Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Constraints and indexes that are there are seen, and not made again."""
+    """Existing constraints and indexes are recognised and not created again."""
     single = {
         'postgresql': 'ALTER TABLE placement_inventories ALTER COLUMN allocation_ratio TYPE REAL',
         'mariadb': 'ALTER TABLE placement_inventories MODIFY allocation_ratio FLOAT NOT NULL',
@@ -140,7 +140,7 @@ def test_only_what_differs_is_changed(
 
 # Another service that still runs ------------------------------------------------------------------------
 
-#: What its sessions say when they begin, on each server: nothing, and a MariaDB that takes what it can.
+#: The statement that begins its sessions, on each server: none, and a mode of MariaDB that accepts invalid values.
 SESSIONS = {'postgresql': (None,), 'mariadb': (None, "SET SESSION sql_mode = ''")}
 
 
@@ -153,7 +153,7 @@ def other(theirs: sa.URL) -> Iterator[ForeignService]:
 
 
 @ON_EACH
-def test_other_service_cannot_write(setting: databases.Setting, theirs: sa.URL, run: Manage) -> None:
+def test_another_service_cannot_write(setting: databases.Setting, theirs: sa.URL, run: Manage) -> None:
     services = [ForeignService(theirs, before) for before in SESSIONS[setting.server]]
     for service in services:
         for write in WRITES:
@@ -171,8 +171,8 @@ def test_other_service_cannot_write(setting: databases.Setting, theirs: sa.URL, 
 
 
 @ON_EACH
-def test_other_service_writes_until_it_is_shut_out(theirs: sa.URL, run: Manage) -> None:
-    """Several at once, with all they have: what they got done is counted."""
+def test_another_service_writes_until_it_is_shut_out(theirs: sa.URL, run: Manage) -> None:
+    """Several write at full speed; everything that they committed is counted."""
     busy = [Busy(theirs) for _ in range(3)]
     for one in busy:
         one.start()
@@ -186,8 +186,8 @@ def test_other_service_writes_until_it_is_shut_out(theirs: sa.URL, run: Manage) 
 
 
 @ON_EACH
-def test_what_was_begun_before_is_counted(theirs: sa.URL, run: Manage, other: ForeignService) -> None:
-    """A transaction that is open when the adoption begins is waited for."""
+def test_transactions_begun_before_the_adoption_are_counted(theirs: sa.URL, run: Manage, other: ForeignService) -> None:
+    """The adoption waits for transactions that are open when it begins."""
     transaction = other.connection.begin()
     assert other.begin_claim()
     ending = threading.Timer(2, transaction.commit)
@@ -199,7 +199,7 @@ def test_what_was_begun_before_is_counted(theirs: sa.URL, run: Manage, other: Fo
 
 
 @ON_EACH
-def test_what_does_not_end_stops_the_adoption(
+def test_a_transaction_that_does_not_end_stops_the_adoption(
     theirs: sa.URL, run: Manage, other: ForeignService, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = damage.contents(theirs)
@@ -213,7 +213,7 @@ def test_what_does_not_end_stops_the_adoption(
 
 
 @ON_EACH
-def test_connections_of_others_refuse(
+def test_connections_of_another_service_stop_the_adoption(
     setting: databases.Setting,
     theirs: sa.URL,
     run: Manage,
@@ -236,7 +236,7 @@ def test_connections_of_others_refuse(
             capsys.readouterr()
     assert run('db', 'leave') == 0
     assert f'Note: There is a connection of the account {account}' in capsys.readouterr().out
-    # One that ends meanwhile is waited for.
+    # The adoption waits for a connection that is about to end.
     ending = threading.Timer(1, other.close)
     ending.start()
     assert run('db', 'leave', '--yes') == 0
@@ -244,17 +244,15 @@ def test_connections_of_others_refuse(
 
 
 @ON_EACH
-def test_going_back_and_coming_again(
+def test_leaving_and_adopting_again(
     theirs: sa.URL, run: Manage, other: ForeignService, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    adopted.check_going_back_and_coming_again(theirs, other, lambda arguments: run(*arguments), capsys)
+    adopted.check_leaving_and_adopting_again(theirs, other, lambda arguments: run(*arguments), capsys)
 
 
 @pytest.mark.parametrize('setting', databases.parameters(SERVERS[1]), indirect=True)
-def test_a_doubt_that_comes_late_gives_the_tables_back(
-    theirs: sa.URL, run: Manage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What another service writes before it is shut out may be doubtful, when the tables have their new names."""
+def test_a_doubt_found_late_restores_the_tables(theirs: sa.URL, run: Manage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another service may write doubtful rows before it is shut out, which are found after the tables are renamed."""
     before = damage.contents(theirs)
     renaming = names.Names.to_ours
 
@@ -269,7 +267,7 @@ def test_a_doubt_that_comes_late_gives_the_tables_back(
 
 
 @pytest.mark.parametrize('setting', databases.parameters(SERVERS[1]), indirect=True)
-def test_leaving_on_mariadb_is_finished_by_doing_it_again(theirs: sa.URL, run: Manage) -> None:
+def test_an_interrupted_leave_on_mariadb_is_finished_by_another(theirs: sa.URL, run: Manage) -> None:
     before = damage.contents(theirs)
     assert run('db', 'adopt', '--yes') == manage_audit.CLEAN
     for after in (0, 1):

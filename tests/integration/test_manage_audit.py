@@ -24,7 +24,7 @@ Manage = Callable[..., int]
 
 @pytest.fixture
 def run(database: sa.URL, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> Iterator[Manage]:
-    """Runs a command on a database with the schema; what the test puts into it is removed at the end."""
+    """Runs a command on a database with the schema; rows that the test adds are deleted at the end."""
     monkeypatch.setenv('OS_PLACEMENT_CONFIG_DIR', str(tmp_path))
     monkeypatch.setenv('OS_PLACEMENT_DATABASE__CONNECTION', database.render_as_string(hide_password=False))
 
@@ -38,7 +38,7 @@ def run(database: sa.URL, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Pat
 
 @ON_EACH
 def test_findings_and_repairs(database: sa.URL, run: Manage, capsys: pytest.CaptureFixture[str]) -> None:
-    """Each damage by itself is found, left alone without --repair, and repaired unless a person has to decide."""
+    """Each damage is found, not changed without --repair, and repaired unless a person has to decide."""
     for name, planted in damage.ALL.items():
         damage.plant(database, *damage.CLEAR, *damage.SOUND)
         assert run('audit') == manage_audit.CLEAN, name
@@ -58,13 +58,13 @@ def test_findings_and_repairs(database: sa.URL, run: Manage, capsys: pytest.Capt
 
 @ON_EACH
 def test_repair_beside_a_running_service(database: sa.URL, run: Manage, tmp_path: pathlib.Path) -> None:
-    """Usages are spoiled and repaired while clients claim; no answer is an error and the books are right at the end."""
+    """Usages are made wrong and repaired while clients claim. No answer is an error; in the end usages are right."""
     damage.plant(database, *damage.SOUND, 'UPDATE placement_inventories SET total = 12, max_unit = 12 WHERE id = 2')
     url = database.render_as_string(hide_password=False)
     with servers.serving(url, tmp_path) as server, concurrent.futures.ThreadPoolExecutor(4) as pool:
         running = [pool.submit(_claims, server.url, client) for client in range(4)]
         while not all(one.done() for one in running):
-            # Never too little, which would let clients oversell.
+            # Never too low, since that would let clients oversell.
             damage.plant(database, 'UPDATE placement_inventories SET used = used + 4 WHERE id = 2')
             assert run('audit', '--repair') in (manage_audit.CLEAN, manage_audit.REPAIRED)
             held = damage.column(database, 'SELECT SUM(used) FROM placement_allocations WHERE resource_provider_id = 2')

@@ -29,7 +29,7 @@ def test_trees_and_status(
     (tree,) = json.loads(capsys.readouterr().out)['trees']
     assert [one['name'] for one in tree['providers']] == ['root', 'child']
     assert tree['providers'][0]['inventories']['VCPU']['used'] == 2
-    # Names are compared as they are written.
+    # Names are compared with regard to case.
     assert manage.main(['tree', 'CHILD']) == manage.FAILED
     assert manage.main(['tree', damage.CHILD.upper()]) == 0
     damage.plant(database, *damage.ALL['no root'].statements)

@@ -1,4 +1,4 @@
-"""Mirrors on PostgreSQL and MariaDB: equal to the tables, never behind an answer, one round trip, after a fork."""
+"""Mirrors on PostgreSQL and MariaDB: equal to the tables, never outdated, one round trip, usable after a fork."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ def test_answered_changes_are_found(pair: list[servers.Server]) -> None:
     mirrors.answered_changes_are_found([server.url for server in pair])
 
 
-def test_equal_while_others_write(pair: list[servers.Server], db: Database) -> None:
+def test_mirrors_equal_the_tables_while_others_write(pair: list[servers.Server], db: Database) -> None:
     mirrors.stays_equal(pair, [db], seconds=5)
 
 
-def test_equal_while_writers_die(pair: list[servers.Server], db: Database) -> None:
+def test_mirrors_equal_the_tables_while_writers_are_killed(pair: list[servers.Server], db: Database) -> None:
     mirrors.stays_equal(pair, [db], seconds=8, kill=True)
 
 
@@ -66,7 +66,7 @@ def test_a_search_with_nothing_changed_is_one_round_trip(database: sa.URL, db: D
         assert proxy.trips == 20
 
 
-def test_a_connection_that_died_is_replaced(database: sa.URL, db: Database) -> None:
+def test_an_ended_connection_is_replaced(database: sa.URL, db: Database) -> None:
     mirror = Mirror(db)
     state = mirror.current()
     for _ in range(2):
@@ -78,8 +78,8 @@ def test_a_connection_that_died_is_replaced(database: sa.URL, db: Database) -> N
     compare(mirror, db)
 
 
-def test_a_child_has_connections_of_its_own(db: Database) -> None:
-    """Parent and child search and write at once after a fork; mixed up answers would fail both."""
+def test_a_forked_child_has_connections_of_its_own(db: Database) -> None:
+    """Parent and child search and write at the same time after a fork. If they shared a connection, both would fail."""
     mirror = Mirror(db)
     mirror.current()
     child = os.fork()

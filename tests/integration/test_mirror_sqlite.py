@@ -12,13 +12,13 @@ from tests.support import applications, mirrors, servers
 
 @pytest.fixture(scope='module')
 def directory(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-    """Where the database file and the logs are."""
+    """The directory of the database file and the logs."""
     return tmp_path_factory.mktemp('sqlite')
 
 
 @pytest.fixture(scope='module')
 def url(directory: pathlib.Path) -> str:
-    """The URL of the database."""
+    """The database URL."""
     return f'sqlite:///{directory}/placement.db'
 
 

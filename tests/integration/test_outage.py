@@ -1,4 +1,4 @@
-"""A database that goes away under a running server: callers are told to come back, and service resumes by itself."""
+"""Outages of the database under a running server: requests get 503 with Retry-After, and service resumes by itself."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from tests.support.history.workload import Load
 
 
 def on(*names: str) -> pytest.MarkDecorator:
-    """Run a test on private servers of these kinds."""
+    """Run a test on private database servers of these kinds."""
     parameters = [pytest.param(name, marks=getattr(pytest.mark, name)) for name in names]
     return pytest.mark.parametrize('name', parameters, scope='module')
 
 
-#: Seconds within which service has to resume.
+#: Seconds within which requests must succeed again.
 RECOVERY = 30
-#: What doc/database.md tells operators to put into the URL, with shorter times.
+#: The parameters of the URL that doc/database.md recommends, with shorter times.
 TIMEOUTS = {
     'mariadb': {'connect_timeout': '2', 'read_timeout': '2', 'write_timeout': '2'},
     'postgresql': {'connect_timeout': '2', 'keepalives_idle': '1', 'tcp_user_timeout': '2000'},
@@ -87,7 +87,7 @@ def test_wrong_account_or_option_is_an_outage(own: private.PrivateServer, mistak
 
 
 @on('postgresql', 'mariadb')
-def test_away_and_back(own: private.PrivateServer, client: Client) -> None:
+def test_an_outage_is_503_and_service_resumes(own: private.PrivateServer, client: Client) -> None:
     provider = races.provider(client, 1000)
     own.crash()
     try:
@@ -111,11 +111,11 @@ SEARCHES = ('/resource_providers', '/resource_providers?resources=VCPU:1', '/all
 
 
 @on('postgresql', 'mariadb')
-def test_no_search_is_answered_while_the_database_is_away(own: private.PrivateServer, client: Client) -> None:
-    """The state that is held may be an old one; and what was claimed before is found afterwards."""
+def test_no_search_is_answered_during_an_outage(own: private.PrivateServer, client: Client) -> None:
+    """The state of the mirror may be outdated. After the outage a claim made before it is seen."""
     provider = races.provider(client, 1)
     for _ in range(10):
-        # In each worker.
+        # Reaches each worker.
         assert {client.request('GET', path).status for path in SEARCHES} == {200}
         client.close()
     assert claim_one(client, provider).status == 204
@@ -133,8 +133,8 @@ def test_no_search_is_answered_while_the_database_is_away(own: private.PrivateSe
 
 
 @on('postgresql', 'mariadb')
-def test_away_at_start(own: private.PrivateServer, database: sa.URL, tmp_path: pathlib.Path) -> None:
-    """A service that starts without its database answers searches as soon as that is there."""
+def test_an_outage_at_the_start(own: private.PrivateServer, database: sa.URL, tmp_path: pathlib.Path) -> None:
+    """A service that starts during an outage answers searches as soon as the database is there."""
     away = {'OS_PLACEMENT_DATABASE__SYNC_ON_STARTUP': 'false'}
     own.crash()
     with contextlib.ExitStack() as stack:
@@ -148,16 +148,16 @@ def test_away_at_start(own: private.PrivateServer, database: sa.URL, tmp_path: p
 
 
 def wait_for_service(client: Client, provider: str) -> None:
-    """Return when a claim succeeds again, which it must by itself."""
+    """Return when a claim succeeds again, without any intervention."""
     deadline = time.monotonic() + RECOVERY
     while claim_one(client, provider).status != 204:
         assert time.monotonic() < deadline
         time.sleep(0.1)
 
 
-# psycopg has no time limit but TCP's, and the kernel still acknowledges packets for a frozen process.
+# Not on PostgreSQL: psycopg has no time limit but TCP's, and the kernel acknowledges packets for a frozen process.
 @on('mariadb')
-def test_frozen(own: private.PrivateServer, client: Client) -> None:
+def test_a_frozen_database_is_503_and_service_resumes(own: private.PrivateServer, client: Client) -> None:
     """A server that keeps its connections but answers nothing, like one behind a broken network."""
     provider = races.provider(client, 1000)
     own.freeze()

@@ -1,7 +1,7 @@
-"""What was looked at changes before it is written: two requests at once, on every database.
+"""Rows change between a read and the write of a request: two requests at once, on every database.
 
-One more session holds a lock, and does nothing else, until both requests have looked and wait for it. On SQLite, where
-a transaction that writes has the whole file from its first look on, they wait before they look.
+Another session holds a lock, and does nothing else, until both requests have read and wait for it. On SQLite, where
+a transaction that writes locks the whole file from its first read on, they wait before they read.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def test_a_reader_sees_one_state_throughout(service: Service) -> None:
         assert changes.newest(tx) != seen[2]
 
 
-# One generation of a consumer is used once -----------------------------------------------------------------
+# Two writes with one consumer generation -------------------------------------------------------------------
 
 
 def claim(amounts: dict[str, int], generation: int | None, project: str = 'project') -> dict[str, Any]:
@@ -109,14 +109,14 @@ def test_two_write_a_consumer_that_holds_nothing(service: Service, second: list[
 
 
 def by_host(hosts: list[str], amounts: list[int]) -> dict[str, int]:
-    """What is asked for, by host."""
+    """The requested amounts, by host."""
     return {host: amount for host, amount in zip(hosts, amounts, strict=True) if amount}
 
 
 def check_one_won(
     service: Service, consumer: str, hosts: list[str], answers: list[Answer], wanted: list[dict[str, int]]
 ) -> None:
-    """One of two claims was accepted and is in force; the other was told of a conflict and did nothing."""
+    """One of two claims was accepted and took effect; the other got a conflict and changed nothing."""
     statuses = [answer.result().status_int for answer in answers]
     assert sorted(statuses) == [204, 409], [answer.result().text for answer in answers]
     refused = answers[statuses.index(409)].result()
@@ -135,7 +135,7 @@ def test_two_take_a_consumer_for_projects(service: Service) -> None:
     assert service.call('PUT', path, claim({host: 2}, None)).status_int == 204
     projects = ['first', 'second']
     for number, project in enumerate(projects):
-        # The projects are known already: nobody waits for them.
+        # The projects are stored already, so no write waits for them.
         assert service.call('PUT', path, claim({host: 2}, 1 + number, project)).status_int == 204
     with service.lock('placement_consumers', 'uuid', consumer):
         answers = [service.begin_blocked('PUT', path, claim({host: 2}, 3, project)) for project in projects]
@@ -145,7 +145,7 @@ def test_two_take_a_consumer_for_projects(service: Service) -> None:
     assert (state['project_id'], state['consumer_generation']) == (projects[statuses.index(204)], 4)
 
 
-# The shape of a tree ---------------------------------------------------------------------------------------
+# Trees -----------------------------------------------------------------------------------------------------
 
 
 def move(service: Service, provider: str, parent: str) -> Answer:
@@ -156,7 +156,7 @@ def move(service: Service, provider: str, parent: str) -> Answer:
 
 
 def place(service: Service, provider: str) -> tuple[str, str]:
-    """Parent and root."""
+    """The parent and the root of a provider."""
     shown = service.call('GET', f'/resource_providers/{provider}').json
     return shown['parent_provider_uuid'], shown['root_provider_uuid']
 

@@ -43,7 +43,7 @@ def test_every_view_on_every_database(setting: databases.Setting, database: sa.U
 
 
 def _connections(page: Page) -> int:
-    """How many connections with our account the page shows."""
+    """The number of connections of the account of the service, as shown by the page."""
     told = webob.Request.blank('/health?format=json').get_response(page).json['connections']
     assert 'Besides the one that asks' in webob.Request.blank('/health').get_response(page).text or not told
     return sum(one['connections'] for one in told if one['own'])
@@ -68,13 +68,13 @@ def _look_at_everything(page: Page) -> None:
     assert ask('/why?query=resources%3DVCPU:99')['explanation']['candidates'] == 0
     health = ask('/health?audit=all')
     assert {one['found'] for one in health['audit']} == {0}
-    # The clock of the database and the column of the log agree on the time zone.
+    # The time zones of the clock of the database and of the column of the log are the same.
     assert 0 <= health['mirror']['seconds_since_change'] < 300
 
 
 @pytest.fixture
 def environ(tmp_path: pathlib.Path) -> dict[str, str]:
-    """The environment of commands on a small cloud in a file."""
+    """The environment of commands that use a small cloud in an SQLite file."""
     connection = f'sqlite:///{tmp_path}/placement.sqlite'
     with applications.database(connection) as db:
         db.sync()
@@ -122,7 +122,7 @@ def test_the_page_follows_what_the_service_writes(environ: dict[str, str], tmp_p
         (['--bind', '127.0.0.1:99999'], '--bind takes HOST:PORT'),
     ],
 )
-def test_it_is_not_shown_to_others_by_accident(
+def test_public_and_malformed_addresses_are_refused(
     environ: dict[str, str],
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -137,7 +137,7 @@ def test_it_is_not_shown_to_others_by_accident(
     assert (printed.out, printed.err.count('\n')) == ('', 1)
 
 
-def test_a_port_that_is_taken(environ: dict[str, str]) -> None:
+def test_a_taken_port_is_one_line(environ: dict[str, str]) -> None:
     with services.taken_port() as port:
         command = [MANAGE, 'page', '--bind', f'127.0.0.1:{port}']
         ended = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60, env=environ)
@@ -146,7 +146,7 @@ def test_a_port_that_is_taken(environ: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize('shown', [True, False])
-def test_the_listener_of_the_metrics_serves_it_if_it_is_told_to(tmp_path: pathlib.Path, shown: bool) -> None:
+def test_the_listener_of_the_metrics_can_serve_the_page(tmp_path: pathlib.Path, shown: bool) -> None:
     environment = {'OS_METRICS__PAGE': 'true'} if shown else {}
     connection = f'sqlite:///{tmp_path}/placement.sqlite'
     with servers.serving(connection, tmp_path, environment=environment) as server:

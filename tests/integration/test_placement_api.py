@@ -23,14 +23,14 @@ SECONDS = 60
 
 
 def _environment(**variables: str) -> dict[str, str]:
-    """That of this process without settings of the service, and with warnings turned into errors."""
+    """The environment of this process without settings of the service, and with warnings turned into errors."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith('OS_')}
-    # gunicorn forgets to close a copy of the socket that it is handed.
+    # gunicorn does not close its copy of an inherited socket.
     return {**inherited, 'PYTHONWARNINGS': 'error,ignore::ResourceWarning', **variables}
 
 
 def _fails(*arguments: str, cwd: pathlib.Path, **variables: str) -> str:
-    """Run placement-api, which must not start, and return the one line that it says."""
+    """Run placement-api, which must not start, and return the one line that it prints."""
     ended = subprocess.run(
         [PROGRAM, *arguments],
         check=False,
@@ -47,7 +47,7 @@ def _fails(*arguments: str, cwd: pathlib.Path, **variables: str) -> str:
 
 
 class _Service:
-    """A running placement-api and what it has written."""
+    """A running placement-api and its output."""
 
     def __init__(self, process: subprocess.Popen[bytes], port: int, log: pathlib.Path) -> None:
         self.process = process
@@ -58,9 +58,9 @@ class _Service:
         return socket.create_connection(('127.0.0.1', self.port), timeout=SECONDS)
 
     def send(self, request: bytes) -> bytes:
-        """Send raw bytes and return all that comes back until the service closes the connection."""
+        """Send raw bytes and return everything received until the service closes the connection."""
         with self.connect() as connection:
-            # The service may answer and close before it has read everything.
+            # The service may answer and close the connection before it has read everything.
             with contextlib.suppress(OSError):
                 connection.sendall(request)
                 connection.shutdown(socket.SHUT_WR)
@@ -140,7 +140,7 @@ def dev(tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Service]:
         yield service
 
 
-def test_dev_says_where_everything_is_and_nothing_alarming(dev: _Service) -> None:
+def test_dev_prints_where_everything_is_and_no_warnings(dev: _Service) -> None:
     text = dev.log.read_text()
     assert f'http://127.0.0.1:{dev.port}' in text
     assert str(dev.log.parent / 'placement-dev.sqlite') in text
@@ -148,7 +148,7 @@ def test_dev_says_where_everything_is_and_nothing_alarming(dev: _Service) -> Non
         assert word not in text
 
 
-def test_a_request_is_one_short_line_of_the_log(dev: _Service) -> None:
+def test_each_request_is_one_short_line_of_the_log(dev: _Service) -> None:
     dev.send(_request('GET', '/traits?name=in:CUSTOM_A', b''))
     lines = [line for line in dev.log.read_text().splitlines() if 'CUSTOM_A' in line]
     (line,) = lines
@@ -174,7 +174,7 @@ def test_all_lines_have_one_format(tmp_path: pathlib.Path) -> None:
         assert sum(word in line for line in lines) == count
 
 
-def test_the_data_can_be_elsewhere_and_stays(tmp_path: pathlib.Path) -> None:
+def test_the_data_can_be_in_another_directory_and_is_kept(tmp_path: pathlib.Path) -> None:
     database = tmp_path / 'my data?.sqlite'
     for status in (200, 409):
         with _running(tmp_path, '--dev', '--database', str(database)) as service:
@@ -244,24 +244,24 @@ def test_the_data_can_be_elsewhere_and_stays(tmp_path: pathlib.Path) -> None:
     ],
     ids=range(17),
 )
-def test_hostile_bytes_get_a_clean_answer(dev: _Service, request_bytes: bytes, statuses: set[int]) -> None:
+def test_malformed_requests_get_an_error_document(dev: _Service, request_bytes: bytes, statuses: set[int]) -> None:
     assert _status(dev.send(request_bytes)) in statuses
     assert _status(dev.get('/')) == 200
     assert 'Traceback' not in dev.log.read_text()
 
 
-def test_the_encoded_slash_is_told_as_no_such_resource(dev: _Service) -> None:
+def test_an_encoded_slash_is_404(dev: _Service) -> None:
     answer = dev.get('/resource_providers/x%2Finventories')
     (error,) = json.loads(answer.partition(b'\r\n\r\n')[2])['errors']
     assert error['detail'] == 'The resource could not be found.'
 
 
-def test_sigterm_lets_requests_in_flight_finish(tmp_path: pathlib.Path) -> None:
+def test_sigterm_finishes_the_requests_in_progress(tmp_path: pathlib.Path) -> None:
     with _running(tmp_path, '--dev', '--workers', '2') as service, service.connect() as connection:
         body = b'{"name": "in flight"}'
         request = _request('POST', '/resource_providers', body)
         connection.sendall(request[:-1])
-        # The connection is in a worker's hands when another one that came later has been answered.
+        # A worker has accepted the connection when a later one has been answered.
         assert _status(service.get('/')) == 200
         time.sleep(0.5)
         service.process.send_signal(signal.SIGTERM)
@@ -271,7 +271,7 @@ def test_sigterm_lets_requests_in_flight_finish(tmp_path: pathlib.Path) -> None:
         assert service.process.wait(SECONDS) == 0
 
 
-def test_reload_takes_a_good_configuration_and_leaves_a_bad_one(tmp_path: pathlib.Path) -> None:
+def test_reload_uses_a_valid_configuration_and_ignores_an_invalid_one(tmp_path: pathlib.Path) -> None:
     file = tmp_path / 'placement.conf'
     good = (
         f'[placement_database]\nconnection = sqlite:///{tmp_path}/db.sqlite\nsync_on_startup = true\n'
@@ -294,7 +294,7 @@ def test_reload_takes_a_good_configuration_and_leaves_a_bad_one(tmp_path: pathli
         assert service.stop() == 0
 
 
-def test_the_configuration_can_be_named_and_what_it_has_too_much_is_said_once(tmp_path: pathlib.Path) -> None:
+def test_the_configuration_can_be_named_and_unknown_options_are_reported_once(tmp_path: pathlib.Path) -> None:
     file, directory = tmp_path / 'any.conf', tmp_path / 'conf.d'
     directory.mkdir()
     file.write_text(f'[placement_database]\nconnection = sqlite:///{tmp_path}/db.sqlite\nmax_retries = 1\n')
@@ -319,7 +319,7 @@ def _wait_for_line(service: _Service, text: str) -> None:
         time.sleep(0.05)
 
 
-# What does not start --------------------------------------------------------------------------------------------
+# Refusals to start ----------------------------------------------------------------------------------------------
 
 
 def test_a_port_in_use_is_one_line(tmp_path: pathlib.Path) -> None:
@@ -330,7 +330,7 @@ def test_a_port_in_use_is_one_line(tmp_path: pathlib.Path) -> None:
 
 
 @pytest.mark.parametrize('bind', ['0.0.0.0:0', '[::]:0', '203.0.113.1:8778'])
-def test_without_authentication_it_serves_this_machine_only(tmp_path: pathlib.Path, bind: str) -> None:
+def test_without_authentication_it_listens_on_the_loopback_interface_only(tmp_path: pathlib.Path, bind: str) -> None:
     assert '--allow-insecure-noauth' in _fails('--dev', '--bind', bind, cwd=tmp_path)
     line = _fails(
         '--bind',
@@ -355,7 +355,7 @@ def test_without_authentication_it_serves_this_machine_only(tmp_path: pathlib.Pa
         (['--config-dir', 'missing.d'], 'missing.d'),
     ],
 )
-def test_arguments_that_make_no_sense_are_one_line(tmp_path: pathlib.Path, arguments: list[str], word: str) -> None:
+def test_invalid_arguments_are_one_line(tmp_path: pathlib.Path, arguments: list[str], word: str) -> None:
     assert word in _fails(*arguments, cwd=tmp_path)
 
 
@@ -390,7 +390,7 @@ def _import_wsgi(program: str, **variables: str) -> subprocess.CompletedProcess[
 
 @pytest.mark.parametrize('module', ['placement.wsgi', 'placement.wsgi.api'])
 def test_wsgi_has_an_application_in_its_namespace(tmp_path: pathlib.Path, module: str) -> None:
-    # mod_wsgi and uWSGI look into the module's dictionary, so an attribute made on demand would not do.
+    # mod_wsgi and uWSGI read the dictionary of the module, so the attribute cannot be made on demand.
     ended = _import_wsgi(
         f'import sys, {module}, webob\n'
         f'application = vars({module})["application"]\n'
@@ -404,7 +404,7 @@ def test_wsgi_has_an_application_in_its_namespace(tmp_path: pathlib.Path, module
     assert ended.stdout.splitlines()[-1] == '200 []', ended.stderr
 
 
-def test_wsgi_that_cannot_start_says_so_in_one_line() -> None:
+def test_wsgi_that_cannot_start_reports_it_in_one_line() -> None:
     ended = _import_wsgi('import placement.wsgi')
     assert ended.returncode == 1
     (line,) = ended.stderr.splitlines()

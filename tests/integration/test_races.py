@@ -15,7 +15,7 @@ pytestmark = pytest.mark.parametrize(
 
 
 def test_setting_reaches_the_sessions(setting: databases.Setting, database: sa.URL) -> None:
-    """What the following tests claim to test is really in force."""
+    """Checks that the isolation level of the following tests is in force."""
     engine = sa.create_engine(setting.session_url(database), poolclass=sa.NullPool)
     if setting.server == 'postgresql':
         query = 'SHOW transaction_isolation'
@@ -33,7 +33,7 @@ def test_race(server: servers.Server, race: str) -> None:
     assertions.RACES[race]([server.url])
 
 
-def test_history(
+def test_history_of_random_load_has_no_violations(
     setting: databases.Setting, database: sa.URL, server: servers.Server, record_property: Callable[[str, str], None]
 ) -> None:
     assertions.random_load_is_answered_rightly(

@@ -12,7 +12,7 @@ from tests.support import assertions, servers
 
 @pytest.fixture(scope='module')
 def directory(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-    """Where the database file and the logs are."""
+    """The directory of the database file and the logs."""
     return tmp_path_factory.mktemp('sqlite')
 
 

@@ -1,4 +1,4 @@
-"""The README is true: its commands have the promised form, and its curl lines give the answers that it prints."""
+"""The README is tested: its commands have the stated form, and its curl lines give the answers that it prints."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def _blocks(language: str) -> list[str]:
 
 
 def _walk() -> list[tuple[str, str]]:
-    """Each curl line of the README, and the answer that follows it."""
+    """Each curl line of the README with the answer that follows it."""
     return re.findall(r'^```sh\n(curl .*?)^```\n+```json\n(.*?)^```$', README, flags=re.MULTILINE | re.DOTALL)
 
 
 def _interpret(line: str) -> str:
-    """What ``curl`` would print: for machines without it. Knows the options that the README uses, and no others."""
+    """The output of ``curl``, for machines without it. Implements only the options that the README uses."""
     words = iter(shlex.split(line.replace('\\\n', ' '))[1:])
     method, data, report, url = 'GET', None, '', ''
     headers: dict[str, str] = {}
@@ -87,7 +87,7 @@ def test_every_curl_line_is_in_the_walk() -> None:
     assert len(re.findall(r'^curl ', README, flags=re.MULTILINE)) == len(_walk())
 
 
-def test_dev_prints_where_it_listens_where_the_data_is_and_a_curl_line_that_works(service: tuple[str, str]) -> None:
+def test_dev_prints_its_address_its_data_and_a_curl_line_that_works(service: tuple[str, str]) -> None:
     address, words = service
     assert f'http://{address}' in words
     assert '.sqlite' in words
@@ -95,7 +95,7 @@ def test_dev_prints_where_it_listens_where_the_data_is_and_a_curl_line_that_work
     assert json.loads(_interpret(line))
 
 
-def test_two_commands_do_all_set_up_from_a_bare_python_and_one_shows_it() -> None:
+def test_the_shell_commands_of_the_readme_have_the_stated_form() -> None:
     commands = [block.strip() for block in _blocks('sh') if not block.startswith('curl')]
     assert commands == [
         'python3 -m venv .venv && .venv/bin/pip install . && .venv/bin/placement-api --dev',

@@ -1,4 +1,4 @@
-"""A consumer that is created while another caller releases it: what was written goes whole, or stays whole."""
+"""A consumer is created while another request deletes it: its allocations are deleted whole or kept whole."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How often a request speaks to PostgreSQL and MariaDB, counted on the wire: what drivers and pools add counts, too."""
+"""The round trips of each request to PostgreSQL and MariaDB, counted on the wire, with those of drivers and pools."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ pytestmark = pytest.mark.parametrize(
     'setting', databases.parameters(*databases.defaults()), indirect=True, scope='module'
 )
 
-#: Requests before counting: drivers prepare a statement that comes often.
+#: Requests sent before counting, since drivers prepare a frequent statement.
 WARM = 12
 
 
 class Watched:
-    """The application on a database behind a proxy that counts."""
+    """The application on a database behind a proxy that counts round trips."""
 
     def __init__(self, app: Any, proxy: wire.Proxy) -> None:
         #: Sends a request that has to succeed.
@@ -30,7 +30,7 @@ class Watched:
         self._proxy = proxy
 
     def trips(self, method: str, path: str, body: Any = None) -> int:
-        """How many round trips a request takes."""
+        """The number of round trips of a request."""
         before = self._proxy.trips
         self.call(method, path, body)
         return self._proxy.trips - before
@@ -79,7 +79,7 @@ def host(watched: Watched) -> str:
         '/resource_classes/VCPU',
     ],
 )
-def test_a_small_reading_is_one_round_trip(watched: Watched, host: str, path: str) -> None:
+def test_a_read_is_one_round_trip(watched: Watched, host: str, path: str) -> None:
     asked = path.format(host=host, uuid=host.rpartition('/')[2])
     for _ in range(WARM):
         watched.call('GET', asked)
@@ -88,9 +88,9 @@ def test_a_small_reading_is_one_round_trip(watched: Watched, host: str, path: st
 
 @pytest.fixture
 def on_postgresql(database: sa.URL) -> bool:
-    """Whether it is that, where each statement is a round trip, as are the COMMIT, and the BEGIN of psycopg's own.
+    """Whether it is PostgreSQL, where each statement is a round trip, and so are COMMIT and the BEGIN of psycopg.
 
-    MariaDB is sent all changes, once what they need is known, in one; and the COMMIT.
+    MariaDB gets all changes in one round trip, after the reads that they need, and the COMMIT in another.
     """
     return database.get_backend_name() == 'postgresql'
 
@@ -111,12 +111,12 @@ def test_creating_a_host(watched: Watched, host: str, on_postgresql: bool) -> No
             watched.trips('PUT', f'{path}/traits', {'resource_provider_generation': 2, 'traits': traits}),
         ]
         rounds.append(taken)
-    # Now and then the log of changes is trimmed, or a driver prepares a statement.
+    # Sometimes the log of changes is trimmed, or a driver prepares a statement.
     assert least(rounds) == ([5, 6, 6, 6] if on_postgresql else [3, 3, 3, 3]), rounds
 
 
 def test_changing_a_host(watched: Watched, host: str, on_postgresql: bool) -> None:
-    """What takes the most statements of each kind: five."""
+    """The changes that take the most statements of each kind: five."""
     rounds = []
     for _ in range(WARM):
         made, root = (str(uuid.uuid4()) for _ in range(2))

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.parametrize(
     'setting', databases.parameters(*databases.defaults()), indirect=True, scope='module'
 )
 
-#: Generated requests of each kind; each is sent to two applications and compared.
+#: The number of generated requests of each kind; each is sent to two applications and the answers are compared.
 COUNT = 250
 
 
@@ -35,7 +35,7 @@ class DatabaseWorld(World):
         super().__init__(app, ':memory:')
 
     def _version(self) -> int:
-        """Servers do not count changes, so every look finds a new version and compares."""
+        """Servers do not count changes, so each call returns a new version, and contents are compared."""
         return next(self._looks)
 
     def _rows(self) -> dict[str, list[Any]]:
@@ -43,7 +43,7 @@ class DatabaseWorld(World):
             return {
                 name: sorted(repr(tuple(row)) for row in connection.execute(sa.select(table)))
                 for name, table in tables.metadata.tables.items()
-                # Some seven hundred standard traits, which no request changes.
+                # About seven hundred standard traits, which no request changes.
                 if name != 'traits'
             }
 
@@ -58,7 +58,7 @@ def world(load_application: Callable[..., Any]) -> Iterator[World]:
 
 @pytest.fixture(scope='module')
 def reference(setting: databases.Setting, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """Its twin on SQLite; a new one for each setting, since what is sent changes it."""
+    """The same application on SQLite; a new one for each setting, since requests change it."""
     database = tmp_path_factory.mktemp('reference') / 'placement.sqlite'
     with applications.application(database) as app:
         made = World(app, str(database))
@@ -67,7 +67,7 @@ def reference(setting: databases.Setting, tmp_path_factory: pytest.TempPathFacto
 
 
 def essence(answer: Answer) -> tuple[int, Any]:
-    """Status, and for an error its code and detail; success bodies may list in another order."""
+    """Status, and for an error its code and detail. Other bodies are left out, since lists may have another order."""
     if answer.status < 400 or not answer.body or 'json' not in answer.headers['content-type']:
         return answer.status, None
     error = answer.json['errors'][0]
@@ -86,7 +86,7 @@ def test_generated_requests(
     compare()
 
 
-#: Names as databases like to confuse or refuse them. All are valid, and all are different.
+#: Names that databases may confuse or refuse. All are valid, and all are different.
 NAMES = [
     'name',
     'NAME',
@@ -140,7 +140,7 @@ def test_projects_that_differ_are_different(world: World) -> None:
         assert usages == {'DISK_GB': number + 1}
 
 
-#: Ratios that somebody might spell, store or send otherwise; the names are told apart by position.
+#: Ratios that might be stored or returned in another form.
 RATIOS = [-0.0, 0.0, 0, 1, 0.1, 1 / 3, 16.1, 1e-30, 5e-324, 2.2250738585072014e-308, 1e22, 123456789012345680.0]
 RATIOS += [2**53 + 1, 10**38, 3.40282e38, 0.30000000000000004, 1e16, 1e-7]
 

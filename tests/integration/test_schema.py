@@ -1,4 +1,4 @@
-"""The schema on PostgreSQL and MariaDB: up, down and up again, and what it has to hold."""
+"""The schema on PostgreSQL and MariaDB: upgrade, downgrade, upgrade again, and the values that it has to hold."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def names(engine: sa.Engine) -> set[str]:
     return set(sa.inspect(engine).get_table_names()) - {migration.VERSION_TABLE}
 
 
-def test_up_and_down_and_up_again(engine: sa.Engine) -> None:
+def test_upgrade_downgrade_and_upgrade_again(engine: sa.Engine) -> None:
     for _ in range(2):
         assert migration.version(engine) is None
         migration.sync(engine)
@@ -44,7 +44,7 @@ def test_up_and_down_and_up_again(engine: sa.Engine) -> None:
 
 @pytest.mark.parametrize('first', ['001', '003', 'head'])
 def test_migrations_make_what_the_tables_say(engine: sa.Engine, first: str) -> None:
-    """Whether a database was made by this release or by an earlier one."""
+    """The migrations create the same schema as the declarations of the tables."""
     migration.sync(engine, first)
     migration.sync(engine)
     with engine.connect() as connection:
@@ -55,14 +55,14 @@ def test_migrations_make_what_the_tables_say(engine: sa.Engine, first: str) -> N
     assert names(engine) == set(tables.metadata.tables)
 
 
-def test_ten_at_once(engine: sa.Engine) -> None:
+def test_ten_processes_create_the_schema_at_once(engine: sa.Engine) -> None:
     with concurrent.futures.ThreadPoolExecutor(10) as pool:
         list(pool.map(migration.sync, [engine] * 10))
     assert migration.version(engine) == migration.head()
 
 
-def test_upgrade_that_older_processes_must_not_meet(engine: sa.Engine) -> None:
-    """A process of an earlier release has a connection open."""
+def test_upgrade_is_refused_while_older_processes_are_connected(engine: sa.Engine) -> None:
+    """A process of an earlier release has an open connection."""
     migration.sync(engine, '001')
     with pytest.raises(migration.StopOthers, match='Stop all of them'):
         migration.sync(engine, others=migration.Others.UNKNOWN)
@@ -72,7 +72,7 @@ def test_upgrade_that_older_processes_must_not_meet(engine: sa.Engine) -> None:
         with pytest.raises(migration.StopOthers, match=r'and 1 other connections .* --others-are-stopped'):
             migration.sync(engine)
         assert migration.version(engine) == '001'
-        # One that ends just then is waited for.
+        # The upgrade waits for a connection that is about to end.
         waiting = threading.Timer(1, connection.close)
         waiting.start()
         migration.sync(engine)
@@ -86,8 +86,8 @@ def test_upgrade_that_older_processes_must_not_meet(engine: sa.Engine) -> None:
     migration.sync(engine, others=migration.Others.UNKNOWN)
 
 
-def test_ten_that_upgrade_at_once(engine: sa.Engine) -> None:
-    """They do not take each other for processes of an earlier release."""
+def test_ten_processes_upgrade_the_schema_at_once(engine: sa.Engine) -> None:
+    """They do not refuse because of each other's connections."""
     migration.sync(engine, '001')
     engine.dispose()
     own = [sa.create_engine(engine.url, poolclass=sa.NullPool) for _ in range(10)]

@@ -1,4 +1,4 @@
-"""Clients that send slowly, read slowly or not at all do not keep others waiting (placement/serving)."""
+"""Clients that send slowly, read slowly or not at all do not delay others (placement/serving)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ WHOLE = b'GET / HTTP/1.1\r\nHost: localhost\r\n\r\n'
 
 @pytest.fixture(scope='module')
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[servers.Server]:
-    """Two workers with four threads each, and the options as they are without a configuration."""
+    """A server of two workers with four threads each, and default options."""
     directory = tmp_path_factory.mktemp('slow')
     with servers.serving(f'sqlite:///{directory}/placement.sqlite', directory, threads=4) as running:
         yield running
@@ -46,21 +46,21 @@ def _address(server: servers.Server) -> tuple[str, int]:
 
 @contextlib.contextmanager
 def _connected(server: servers.Server, count: int, said: bytes = b'') -> Iterator[list[socket.socket]]:
-    """Connections that have said something and go on to say nothing."""
+    """Connections that have sent ``said`` and then send nothing more."""
     with contextlib.ExitStack() as stack:
         connections = []
         for _ in range(count):
             connection = stack.enter_context(socket.create_connection(_address(server), timeout=SECONDS))
             connection.sendall(said)
             connections.append(connection)
-        # The workers have taken all of them when one that came later was answered, and a little later at the most.
+        # The workers have accepted all of them when a later one has been answered, or shortly after.
         _ask(server)
         time.sleep(0.2)
         yield connections
 
 
 def _ask(server: servers.Server, connection: http.client.HTTPConnection | None = None) -> float:
-    """Ask for the providers; how many seconds it took."""
+    """Request the list of providers; returns the seconds it took."""
     started = time.monotonic()
     client = connection or http.client.HTTPConnection(*_address(server), timeout=SECONDS)
     client.request('GET', '/resource_providers', headers=HEADERS)
@@ -73,7 +73,7 @@ def _ask(server: servers.Server, connection: http.client.HTTPConnection | None =
 
 
 def _slowest(server: servers.Server) -> float:
-    """The longest of some requests on new connections and on a kept one."""
+    """The seconds of the slowest of some requests, on new connections and on a kept one."""
     kept = http.client.HTTPConnection(*_address(server), timeout=SECONDS)
     with contextlib.closing(kept):
         return max([*(_ask(server) for _ in range(20)), *(_ask(server, kept) for _ in range(20))])
@@ -84,19 +84,19 @@ def _slowest(server: servers.Server) -> float:
     [(60, HALF_HEADER), (60, HALF_BODY), (60, HALF_CHUNK), (100, b''), (1000, WHOLE)],
     ids=['half headers', 'half bodies', 'half chunks', 'silence', 'idle after an answer'],
 )
-def test_slow_clients_keep_nobody_waiting(server: servers.Server, count: int, said: bytes) -> None:
+def test_slow_clients_do_not_delay_others(server: servers.Server, count: int, said: bytes) -> None:
     with _connected(server, count, said):
         assert _slowest(server) < 1
 
 
-def test_more_connections_than_the_bound_keep_nobody_waiting(tmp_path: pathlib.Path) -> None:
+def test_more_connections_than_the_bound_do_not_delay_others(tmp_path: pathlib.Path) -> None:
     few = {'OS_SERVER__MAX_CONNECTIONS': '100'}
     with (
         servers.serving(f'sqlite:///{tmp_path}/db.sqlite', tmp_path, environment=few) as server,
         _connected(server, 300, HALF_HEADER) as connections,
     ):
         assert _slowest(server) < 1
-        # Two workers keep at most 100 each, and do not close the one that came last.
+        # Two workers keep at most 100 each, and do not close the newest one.
         closed = [_is_closed(connection) for connection in connections]
         assert sum(closed) >= 100
         assert not closed[-1]
@@ -122,7 +122,7 @@ def _wait_for(server: servers.Server, words: str) -> None:
 
 @pytest.fixture(scope='module')
 def hasty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[servers.Server]:
-    """A server that waits two seconds for its clients."""
+    """A server with time limits of two seconds for clients."""
     directory = tmp_path_factory.mktemp('hasty')
     short = {'OS_SERVER__CLIENT_TIMEOUT': '2', 'OS_SERVER__KEEPALIVE_TIMEOUT': '2'}
     url = f'sqlite:///{directory}/placement.sqlite'
@@ -131,7 +131,7 @@ def hasty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[servers.Server]:
 
 
 @pytest.mark.parametrize('said', [HALF_HEADER, HALF_BODY, HALF_CHUNK], ids=['header', 'body', 'chunk'])
-def test_half_requests_are_dropped_in_time_however_they_drip(hasty: servers.Server, said: bytes) -> None:
+def test_incomplete_requests_get_408_in_time_even_if_they_send_bytes(hasty: servers.Server, said: bytes) -> None:
     with socket.create_connection(_address(hasty), timeout=SECONDS) as connection:
         started = time.monotonic()
         connection.sendall(said)
@@ -162,7 +162,7 @@ def test_connections_without_a_request_are_closed_in_time(hasty: servers.Server,
 
 
 def _fill(server: servers.Server) -> int:
-    """Store traits until the list of them is long; its length."""
+    """Store traits until their list is long; returns its length."""
     with contextlib.closing(http.client.HTTPConnection(*_address(server), timeout=SECONDS)) as client:
         for number in range(1000):
             client.request('PUT', f'/traits/CUSTOM_{number:05}_{"X" * 240}', headers=HEADERS)
@@ -173,14 +173,14 @@ def _fill(server: servers.Server) -> int:
 
 @contextlib.contextmanager
 def _lazy(server: servers.Server) -> Iterator[list[socket.socket]]:
-    """Clients, more than there are threads, that have asked for some megabytes and do not take them."""
+    """More clients than threads, which request some megabytes and do not read them."""
     with contextlib.ExitStack() as stack:
         connections = []
         for _ in range(8):
             connection = stack.enter_context(socket.socket())
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             connection.connect(_address(server))
-            # Several at once: the kernel takes the first megabytes off the server's hands.
+            # Several requests each, since the kernel buffers the first megabytes.
             connection.sendall(TRAITS * 20)
             connections.append(connection)
         yield connections
@@ -189,13 +189,13 @@ def _lazy(server: servers.Server) -> Iterator[list[socket.socket]]:
 def test_clients_that_do_not_read_hold_no_thread(server: servers.Server) -> None:
     assert _fill(server) > 250_000
     with _lazy(server):
-        # Making the answers takes a moment. That their clients are given up would be later.
+        # Making the answers takes a moment. The time limit of the clients would end them only later.
         deadline = time.monotonic() + 15
         while _slowest(server) >= 1:
             assert time.monotonic() < deadline
 
 
-def test_clients_that_do_not_read_are_given_up(hasty: servers.Server) -> None:
+def test_clients_that_do_not_read_are_disconnected(hasty: servers.Server) -> None:
     assert _fill(hasty) > 250_000
     with _lazy(hasty) as connections:
         for connection in connections:
@@ -210,7 +210,7 @@ def _is_refused(connection: socket.socket) -> bool:
     return False
 
 
-def test_requests_behind_each_other_are_answered_in_order(server: servers.Server) -> None:
+def test_pipelined_requests_are_answered_in_order(server: servers.Server) -> None:
     ask = 'GET /{} HTTP/1.1\r\nHost: x\r\nX-Auth-Token: admin\r\n{}\r\n'
     with socket.create_connection(_address(server), timeout=SECONDS) as connection:
         names = ['', 'a', 'resource_providers', 'b', '']
@@ -220,7 +220,7 @@ def test_requests_behind_each_other_are_answered_in_order(server: servers.Server
     assert re.findall(rb'HTTP/1.1 (\d+) ', text) == [b'200', b'404', b'200', b'404', b'200']
 
 
-def test_who_asks_before_sending_a_body_is_told_to_go_on(server: servers.Server) -> None:
+def test_expect_100_continue_gets_100_continue(server: servers.Server) -> None:
     head = HALF_BODY.partition(b'\r\n\r\n')[0].replace(b'1000', b'17') + b'\r\nExpect: 100-continue\r\n\r\n'
     with socket.create_connection(_address(server), timeout=SECONDS) as connection:
         connection.sendall(head)
@@ -229,7 +229,7 @@ def test_who_asks_before_sending_a_body_is_told_to_go_on(server: servers.Server)
         assert connection.recv(65536).startswith(b'HTTP/1.1 201 ')
 
 
-# A stop in spite of computations ----------------------------------------------------------------------------------
+# Stopping while requests are computed -----------------------------------------------------------------------------
 
 BUSY = """
 import sys
@@ -246,7 +246,7 @@ sys.exit(api.main())
 
 
 @pytest.mark.parametrize('number', [signal.SIGTERM, signal.SIGINT], ids=['SIGTERM', 'SIGINT'])
-def test_a_stop_does_not_wait_for_computations_without_end(tmp_path: pathlib.Path, number: signal.Signals) -> None:
+def test_a_stop_does_not_wait_for_endless_computations(tmp_path: pathlib.Path, number: signal.Signals) -> None:
     port = servers.free_port()
     environment = {name: value for name, value in os.environ.items() if not name.startswith('OS_')}
     command = [sys.executable, '-c', BUSY, '--dev', '--bind', f'127.0.0.1:{port}', '--workers', '2', '--threads', '8']

@@ -1,4 +1,4 @@
-"""The writers of the log on every database: what becomes of their numbers, whatever becomes of their transactions."""
+"""The writers of the log on every database: their numbers after commits, rollbacks, failures and forks."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ on_servers = pytest.mark.parametrize('server', logs.SERVERS[1:])
 
 @pytest.fixture
 def url(server: str, tmp_path: pathlib.Path) -> Iterator[sa.URL]:
-    """A database of the test's own."""
+    """The URL of an empty database."""
     with logs.fresh(server, tmp_path) as made:
         yield made
 
 
 @pytest.fixture
 def db(url: sa.URL) -> Iterator[Database]:
-    """It, opened."""
+    """The database, opened."""
     made = logs.opened(url)
     yield made
     made.dispose()
@@ -76,7 +76,7 @@ def test_only_what_is_committed_has_a_number(db: Database, providers: list[int])
 
 @everywhere
 def test_transactions_at_once_have_a_writer_each(db: Database, providers: list[int]) -> None:
-    """And use them again later. On SQLite one waits for the other, but has taken its writer before."""
+    """They use them again later. On SQLite one transaction waits for the other, but has taken its writer before."""
     for _ in range(2):
         barrier = threading.Barrier(3)
 
@@ -91,7 +91,7 @@ def test_transactions_at_once_have_a_writer_each(db: Database, providers: list[i
         for thread in threads:
             thread.join()
     found = newest(db)
-    # One of them is of those who made the schema and the providers.
+    # Includes the writers that created the schema and the providers.
     assert len(found) <= 5
     assert sum(found.values()) >= 120
 
@@ -100,7 +100,7 @@ def test_transactions_at_once_have_a_writer_each(db: Database, providers: list[i
 def test_a_conflict_in_the_entry_uses_the_number_again(
     server: str, url: sa.URL, providers: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Somebody holds the row of the writer for longer than a lock may take."""
+    """Another transaction locks the row of the writer for longer than the lock timeout."""
     patience = {
         'postgresql': {'options': '-c lock_timeout=300'},
         'mariadb': {'init_command': 'SET SESSION innodb_lock_wait_timeout=1'},
@@ -130,7 +130,7 @@ def test_a_conflict_in_the_entry_uses_the_number_again(
 def test_an_interrupted_commit_retires_the_writer(
     db: Database, providers: list[int], monkeypatch: pytest.MonkeyPatch, done: bool, error: type[BaseException]
 ) -> None:
-    """Nobody knows whether the COMMIT was made, so its number is never used again."""
+    """It is not known whether the COMMIT succeeded, so the writer is never used again."""
     before = newest(db)
     commit = db.engine.dialect.do_commit
 
@@ -173,8 +173,8 @@ def test_a_connection_that_breaks_in_the_commit(url: sa.URL, db: Database, provi
 
 
 @everywhere
-def test_a_number_that_somebody_else_took(db: Database, providers: list[int]) -> None:
-    """A copy of a running process, such as a virtual machine that was cloned, has the same writer."""
+def test_a_number_that_another_process_used(db: Database, providers: list[int]) -> None:
+    """A copy of a running process, such as that in a cloned virtual machine, has the same writer."""
     before = newest(db)
     with db._log_writers.lend() as lent:
         writer = lent.writer_id
@@ -230,7 +230,7 @@ def test_a_fork_has_writers_of_its_own(url: sa.URL, db: Database, providers: lis
 
 
 def age(db: Database, writers: Sequence[int]) -> None:
-    """Make what these wrote two days old."""
+    """Set the time of the entries of these writers to two days ago."""
     days = "datetime('now', '-2 days')" if db.engine.dialect.name == 'sqlite' else "now() - INTERVAL '2' DAY"
     with db.engine.begin() as tx:
         for table, column in ((tables.changes, tables.changes.c.writer_id), (tables.writers, tables.writers.c.id)):
@@ -243,7 +243,7 @@ def writers(db: Database) -> set[int]:
 
 
 def tidy(db: Database) -> int:
-    """Remove what is silent; the number of steps."""
+    """Remove silent writers; returns the number of steps."""
     for step in range(1000):
         with db._writer() as tx:
             if not retention.remove_silent(tx):
@@ -277,7 +277,7 @@ def test_silent_writers_are_removed(
 
 @everywhere
 def test_an_old_writer_that_still_writes_stays(db: Database, providers: list[int]) -> None:
-    """What counts is its newest entry, not when it came, nor how old its first entries are."""
+    """Its newest entry decides, not its creation nor its first entries."""
     db.write(lambda tx: logs.move(tx, providers))
     with db._log_writers.lend() as lent:
         writer = lent.writer_id
@@ -292,7 +292,7 @@ def test_an_old_writer_that_still_writes_stays(db: Database, providers: list[int
 def test_a_silent_process_with_many_writers_takes_one_new(
     db: Database, providers: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It would otherwise try each of them in turn, and give up."""
+    """Otherwise it would try each of its writers in turn, and give up."""
     with contextlib.ExitStack() as stack:
         for _ in range(30):
             stack.enter_context(db._log_writers.lend())
@@ -305,11 +305,11 @@ def test_a_silent_process_with_many_writers_takes_one_new(
 
 
 @everywhere
-def test_two_that_remove_at_once_and_one_that_wakes_up(
+def test_two_processes_remove_writers_while_others_write_again(
     url: sa.URL, db: Database, providers: list[int], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(retention, '_CHUNK', 5)
-    # Always the same one, so that they meet.
+    # Always choose the same writer, so that both processes remove the same one.
     monkeypatch.setattr('secrets.choice', lambda silent: silent[0])
     sleepers = [logs.opened(url) for _ in range(6)]
     for sleeper in sleepers:
@@ -335,7 +335,7 @@ def test_two_that_remove_at_once_and_one_that_wakes_up(
     assert tidy(db) < 40
     with db.reader() as tx:
         found = logs.entries(tx)
-    # What is left is what woke up: at least its newest entry, in any case without a gap.
+    # Only the writers that wrote again are left, each with at least its newest entry and without a gap.
     assert len(found) == 3
     for numbers in found.values():
         seen = {number for number, _ in numbers}
@@ -346,7 +346,7 @@ def test_two_that_remove_at_once_and_one_that_wakes_up(
 
 @everywhere
 def test_a_writer_deletes_its_old_entries(db: Database, providers: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    """It keeps the newest ones in any case, and all for some time."""
+    """It always keeps the newest ones, and all entries for some time."""
     for name, value in {'STRIDE': 5, 'KEPT_NUMBERS': 20, 'KEPT_SECONDS': 0}.items():
         monkeypatch.setattr(retention, name, value)
     with db._log_writers.lend() as lent:
@@ -364,7 +364,7 @@ def test_a_writer_deletes_its_old_entries(db: Database, providers: list[int], mo
         db.write(lambda tx: logs.move(tx, providers))
     assert numbers() == list(range(81, 151))
     monkeypatch.setattr(retention, 'KEPT_SECONDS', 0)
-    # It catches up, by no more than twice as much as is added.
+    # It catches up: it deletes at most two entries for each that it adds.
     for _ in range(25):
         db.write(lambda tx: logs.move(tx, providers))
     assert numbers()[0] == 131

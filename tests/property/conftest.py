@@ -15,7 +15,7 @@ __all__ = ['app', 'conf', 'context', 'db', 'point_commands_at', 'queries']
 
 @pytest.fixture(scope='module')
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """An attacked application with a database of its own; one for all tests of a module."""
+    """An application with a database of its own, for hostile requests; one for all tests of a module."""
     database = tmp_path_factory.mktemp('hostile') / 'placement.sqlite'
     with applications.application(database) as app:
         world = World(app, str(database))

@@ -56,7 +56,7 @@ def test_order_of_anchors_groups_and_providers_does_not_matter(
 
 @thorough(400)
 @given(worlds(most=4), queries(MINORS))
-def test_sites_of_one_shape_share_a_walk(world: list[RP], query: Query) -> None:
+def test_trees_of_one_shape_share_a_walk(world: list[RP], query: Query) -> None:
     world = [*world, *(replace(rp, name=f'{rp.name}-b', parent=rp.parent and f'{rp.parent}-b') for rp in world)]
     rows, request = Rows(world), request_of(query)
     sites = [ShapedSite(anchor, request) for anchor in rows.anchors()]
@@ -69,10 +69,10 @@ def test_sites_of_one_shape_share_a_walk(world: list[RP], query: Query) -> None:
 @pytest.mark.parametrize('patience', [500, 0])
 @thorough(300)
 @given(tight_worlds())
-def test_what_is_tight_is_not_refuted_wrongly(
+def test_requests_that_just_fit_are_not_refused(
     monkeypatch: pytest.MonkeyPatch, patience: int, case: tuple[list[RP], Query]
 ) -> None:
-    # With no patience, every partial placement is looked at as in the middle of a long walk.
+    # With a patience of 0 every partial placement is checked as in a long walk.
     monkeypatch.setattr(walk, '_PATIENCE', patience)
     world, query = case
     rejections: Rejections = Counter()
@@ -101,13 +101,13 @@ def test_limited_answer_is_a_subset_of_the_whole_of_the_right_size(
 
 @thorough(200)
 @given(worlds(), queries((29,)))
-def test_order_is_the_same_every_time(world: list[RP], query: Query) -> None:
+def test_the_order_of_candidates_is_repeatable(world: list[RP], query: Query) -> None:
     assert found(world, query) == found(world, query)
 
 
 @thorough(300)
 @given(st.one_of(st.tuples(worlds(), queries((28, 29))), tight_worlds()), st.integers(0, 100))
-def test_a_bound_that_is_not_met_changes_nothing(case: tuple[list[RP], Query], percent: int) -> None:
+def test_a_bound_that_is_not_reached_changes_nothing(case: tuple[list[RP], Query], percent: int) -> None:
     rows, request = Rows(case[0]), request_of(case[1])
     unbounded = Budget()
     everything = [rows.body(one) for one in search(rows.sites(), request, unbounded)]
@@ -124,7 +124,7 @@ def test_a_bound_that_is_not_met_changes_nothing(case: tuple[list[RP], Query], p
 
 @thorough(300)
 @given(st.one_of(st.tuples(worlds(), queries((28, 29))), tight_worlds()), st.integers(1, 40))
-def test_giving_up_on_trees_loses_only_candidates_of_these(case: tuple[list[RP], Query], steps: int) -> None:
+def test_abandoned_trees_lose_only_their_own_candidates(case: tuple[list[RP], Query], steps: int) -> None:
     rows, request = Rows(case[0]), request_of(case[1])
     everything = {rows.body(one) for one in search(rows.sites(), request, Budget())}
     budget = Budget(tree_steps=steps)
@@ -136,7 +136,7 @@ def test_giving_up_on_trees_loses_only_candidates_of_these(case: tuple[list[RP],
 
 @thorough(200)
 @given(worlds(), queries((10, 28, 29, 29)))
-def test_the_size_of_an_answer_is_what_it_holds(world: list[RP], query: Query) -> None:
+def test_the_size_of_an_answer_counts_its_contents(world: list[RP], query: Query) -> None:
     rows, request = Rows(world), request_of(query)
     size = Size(request)
     found = list(search(rows.sites(), request, Budget()))
@@ -146,7 +146,7 @@ def test_the_size_of_an_answer_is_what_it_holds(world: list[RP], query: Query) -
     holds = sum(map(len, bodies)) + len(Oracle(world).summaries(query, bodies))
     sharing = [rp for rp in world if SHARES in rp.traits]
     assert size.total == holds or (sharing and query.minor >= 29)
-    # Their trees go unnoticed, and those that serve their own tree as well count twice.
+    # The trees of sharing providers are not counted, and those that also serve their own tree count twice.
     assert size.total <= holds + len(sharing)
     assert size.total <= at_most(found, request)
     for candidate in found:

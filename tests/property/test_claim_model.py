@@ -1,7 +1,7 @@
-"""Claims against a model of the rules that is too simple to be wrong (api-ref/allocations.md#what-a-write-means).
+"""Claims against a simple model of the rules (api-ref/allocations.md#what-a-write-means).
 
-Hypothesis invents inventories, changes of them, and requests that name several consumers; after each step the answer
-and everything that is stored must be what the model says.
+Hypothesis generates inventories, changes of them, and requests with several consumers. After each step the answer and
+everything that is stored must be what the model says.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Record:
 
 @dataclasses.dataclass
 class Model:
-    """What is there and who holds what."""
+    """Inventories and the allocations of consumers."""
 
     inventories: dict[Key, Record] = dataclasses.field(default_factory=dict)
     holdings: dict[str, Holding] = dataclasses.field(default_factory=dict)
@@ -110,13 +110,13 @@ steps = st.one_of(
 
 
 def by_provider(wanted: Holding) -> Holding:
-    """The same amounts, those of the provider that comes first before all others."""
+    """The same amounts, grouped by provider in the order of the first amount of each."""
     order = list(dict.fromkeys(provider for provider, _class in wanted))
     return dict(sorted(wanted.items(), key=lambda item: order.index(item[0][0])))
 
 
 class World:
-    """The database and the model side by side."""
+    """The database and the model, changed by the same steps."""
 
     def __init__(self, context: RequestContext) -> None:
         self.context = context
@@ -143,7 +143,7 @@ class World:
         self.model.inventories.update({(name, class_): record for class_, record in wanted.items()})
 
     def step_claim(self, request: dict[str, Holding]) -> None:
-        # The amounts of one provider stand together in a body, so the rules are looked at in that order.
+        # The amounts of one provider are together in a body, so they are checked in that order.
         request = {who: by_provider(wanted) for who, wanted in request.items()}
         expected = self.model.refusal(request)
         claims = [self.claim_of(who, wanted) for who, wanted in request.items()]
@@ -179,7 +179,7 @@ class World:
         assert self.stored_usage() == {key: self.model.used(key) for key in self.model.inventories}
 
     def stored_usage(self) -> dict[Key, int]:
-        """``inventories.used`` of our providers."""
+        """``inventories.used`` of the providers of the model."""
         inventories, providers, classes = tables.inventories, tables.resource_providers, tables.resource_classes
         query = (
             sa.select(providers.c.uuid, classes.c.name, inventories.c.used)

@@ -1,4 +1,4 @@
-"""What an explanation of a search says is true: its numbers against the brute-force oracle, over random worlds."""
+"""Explanations of searches are right: their numbers against the brute-force oracle, over random worlds."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def explained(world: list[RP], query: Query) -> Explanation:
 
 
 def dropped(query: Query, rules: list[Rule]) -> Query | None:
-    """The query without some of its rules, worked on as a person would edit it."""
+    """The query without some of its rules, removed as a person would edit it."""
     groups = copy.deepcopy(query.groups)
     policy, minor, gone = query.policy, query.minor, set()
     for rule in rules:
@@ -94,7 +94,7 @@ def check_blame(world: list[RP], query: Query, told: Explanation) -> None:
 
 
 def check_obstacles(world: list[RP], query: Query, told: Explanation) -> None:
-    """Of those who meet everything else, in a tree that has candidates otherwise, nobody meets the rule."""
+    """No provider that meets everything else, in a tree that has candidates otherwise, meets the rule."""
     oracle = Oracle(world)
     for obstacle in told.obstacles:
         others = [rule for rule in told.blamed if rule != obstacle.rule] if obstacle.rule in told.blamed else []
@@ -112,7 +112,7 @@ def check_obstacles(world: list[RP], query: Query, told: Explanation) -> None:
 
 
 def _with_candidates(oracle: Oracle, query: Query | None) -> set[str]:
-    """The roots of the trees at which a query has candidates; all when nothing is asked for."""
+    """The roots of the trees in which a query has candidates; all for an empty query."""
     roots = {oracle.root(name) for name in oracle.rps}
     if query is None:
         return roots
@@ -121,7 +121,7 @@ def _with_candidates(oracle: Oracle, query: Query | None) -> set[str]:
 
 
 def _meets(oracle: Oracle, name: str, root: str, group: Group, rule: Rule) -> bool:
-    """Whether a provider can serve a group, or for the unnumbered group a class of it, as far as ``rule`` is about."""
+    """Whether a provider can serve a group, or for the unnumbered group a class of it, as far as ``rule`` goes."""
     provider = oracle.rps[name]
     judged = [name] if group.number or name not in oracle.tree(root) else [name, root]
     if group.forbidden & provider.traits or not any(oracle.inside(one, group.member_of) for one in judged):
@@ -181,8 +181,8 @@ def test_groups_that_compete(case: tuple[list[RP], Query]) -> None:
 
 @thorough(200)
 @given(worlds(), queries((21, 24, 29), most=1))
-def test_each_condition_is_counted_as_it_is(world: list[RP], query: Query) -> None:
-    """Those who pass the conditions of a group up to each one, ``member_of`` by a root's aggregates included."""
+def test_each_condition_is_counted_like_the_oracle(world: list[RP], query: Query) -> None:
+    """The providers that pass the conditions of a group up to each one; ``member_of`` by aggregates of the root too."""
     told = explained(world, query)
     oracle = Oracle(world)
     for group in query.groups:
@@ -209,7 +209,7 @@ def test_each_condition_is_counted_as_it_is(world: list[RP], query: Query) -> No
             assert stage.providers == len(passing), stage
 
 
-def test_a_bound_is_told() -> None:
+def test_a_bound_that_was_reached_is_reported() -> None:
     world = [RP(f'host{n}', inventory={'VCPU': {**_VCPU}}) for n in range(5)]
     query = Query([Group('', {'VCPU': 1}, {TRAITS[0]})])
     told = explain(state_of(world), request_of(query), Options(Budget(), most_candidates=3))

@@ -1,4 +1,4 @@
-"""Bad requests that a YAML suite cannot express: broken lengths, bytes that are no text, strange methods."""
+"""Bad requests that a YAML suite cannot express: malformed lengths, bytes that are no text, unknown methods."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _post(world: World, body: bytes, **headers: str) -> tuple[int, str]:
         ('9' * 400, ''),
     ],
 )
-def test_content_length_that_is_no_length_is_refused(world: World, length: str, phrase: str) -> None:
+def test_malformed_content_length_is_refused(world: World, length: str, phrase: str) -> None:
     status, detail = _post(world, b'{"name": "n"}', **{'Content-Length': length})
     assert status in ({400} if phrase else {400, 413})
     assert phrase in detail
@@ -45,7 +45,7 @@ def test_body_beyond_the_limit_is_413(world: World) -> None:
     assert (status, '1048576' in detail) == (413, True)
 
 
-def test_name_of_nearly_the_limit_is_judged_by_the_schema(world: World) -> None:
+def test_a_body_just_below_the_limit_is_validated(world: World) -> None:
     status, detail = _post(world, b'{"name": "' + b'n' * 1_000_000 + b'"}')
     assert (status, "Failed validating 'maxLength'" in detail) == (400, True)
 
@@ -63,14 +63,14 @@ def test_text_that_no_database_can_hold_is_refused(world: World, text: bytes) ->
 
 
 @pytest.mark.parametrize('number', [b'NaN', b'Infinity', b'-Infinity', b'1e999', b'1' + b'0' * 400, b'-' + b'9' * 400])
-def test_numbers_out_of_this_world_are_refused(world: World, number: bytes) -> None:
+def test_numbers_beyond_every_type_are_refused(world: World, number: bytes) -> None:
     body = b'{"resource_class": "VCPU", "total": 1, "allocation_ratio": ' + number + b'}'
     answer = world.attack(Request('POST', f'{EMPTY_URL}/inventories', GOOD_HEADERS, body))
     assert answer.status == 400
 
 
 @pytest.mark.parametrize('path', ['%ff', '%C0%AF', '%00', '%ED%A0%80', 'a%00b'])
-def test_path_that_is_not_text_names_nothing(world: World, path: str) -> None:
+def test_a_path_that_is_not_utf8_is_refused(world: World, path: str) -> None:
     assert world.attack(Request('GET', f'/resource_providers/{path}')).status in {400, 404}
 
 
@@ -91,7 +91,7 @@ def test_head_and_unknown_methods_are_not_allowed(world: World, path: str) -> No
 
 @pytest.mark.parametrize('text', ['a%0d%0aX-Evil: 1', 'a%0aX-Evil: 1', '%0d%0a%0d%0a<script>'])
 def test_line_breaks_do_not_reach_the_headers(world: World, text: str) -> None:
-    """``send`` fails on a header with a line break; names from the path come back in Location."""
+    """``send`` fails on a header with a line break; names from the path are in Location."""
     for target in (f'/traits/{text}', f'/resource_classes/{text}', f'/resource_providers/{text}', f'/{text}'):
         answer = world.attack(Request('PUT', target, GOOD_HEADERS, b'{"name": "n"}'))
         assert answer.status in {400, 404}
@@ -105,7 +105,7 @@ def test_markup_in_an_html_error_is_escaped(world: World) -> None:
     assert b'<script' not in answer.body
 
 
-def test_repeated_key_takes_its_last_value(world: World) -> None:
+def test_of_a_repeated_key_the_last_value_is_used(world: World) -> None:
     assert _post(world, b'{"name": "first", "name": "second"}') == (200, '')
     (provider,) = world.ask('GET', '/resource_providers?name=second').json['resource_providers']
     assert provider['name'] == 'second'

@@ -28,7 +28,7 @@ def _attack(world: World, requests: st.SearchStrategy[Request], count: int) -> N
     attack()
     sent, refused = world.sent - sent, world.refused - refused
     assert sent >= count
-    # Most of it must really be hostile: a generator of good requests would prove nothing.
+    # Most requests must be refused: a generator of valid requests would test nothing.
     assert refused > sent // 3
 
 
@@ -44,7 +44,7 @@ def test_no_request_is_a_fault_of_the_service(
 
 
 def test_good_request_of_each_template_is_understood(world: World) -> None:
-    """The templates are near misses only if what they start from is right: no 404, 415 or schema error."""
+    """The templates themselves are valid: no 404, 415 or schema error. Otherwise their mutations would test little."""
     for method, target, version, body in BODY_TEMPLATES:
         headers = {**GOOD_HEADERS, 'OpenStack-API-Version': f'placement {version}'}
         request = Request(method, target, headers, json.dumps(body).encode())

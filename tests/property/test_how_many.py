@@ -1,4 +1,4 @@
-"""How many more of a size fit, against consumers placed one by one by the brute-force oracle."""
+"""The number of further servers of a size that fit, against the oracle placing consumers one by one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.candidates.mirrored import NAMES, records_of
 from tests.support.candidates.oracle import RP, SHARES, Body, Group, Oracle, Query, record
 from tests.support.candidates.worlds import CLASSES, TRAITS, thorough, worlds
 
-#: Consumers to place at most.
+#: The largest number of consumers to place.
 _MOST = 30
 
 sizes = st.builds(
@@ -27,9 +27,7 @@ sizes = st.builds(
 
 @thorough(500)
 @given(worlds(), sizes, st.integers(0, 100))
-def test_no_order_of_placing_beats_the_bound_and_what_is_counted_can_be_placed(
-    world: list[RP], size: Size, seed: int
-) -> None:
+def test_no_placement_exceeds_the_bound_and_the_count_can_be_placed(world: list[RP], size: Size, seed: int) -> None:
     told = how_many(State.of(NAMES, records_of(world)), size, 10_000)
     placed = _placed(world, size, random.Random(seed))
     event(f'placed: {min(placed, 4)}, exact: {told.fit == told.at_most}')
@@ -38,12 +36,12 @@ def test_no_order_of_placing_beats_the_bound_and_what_is_counted_can_be_placed(
     assert placed <= told.at_most
     assert (placed == 0) == (told.fit == 0)
     if not size.required and not any(SHARES in rp.traits for rp in world) and placed < _MOST:
-        # Nothing that is placed stands in the way of anything else, so all orders come to the same.
+        # No placement affects another one, so every order gives the same number.
         assert told.fit == placed
 
 
 def _placed(world: list[RP], size: Size, rng: random.Random) -> int:
-    """Place one consumer after the other, each on any candidate."""
+    """Place one consumer after the other, each on a candidate chosen at random."""
     member_of = [{size.aggregate}] if size.aggregate else []
     query = Query([Group('', dict(size.resources), set(size.required), set(), member_of)], None, None, 29)
     for count in range(_MOST):
@@ -68,7 +66,7 @@ def _taken(world: list[RP], body: Body) -> list[RP]:
     ]
 
 
-def test_a_count_that_ends_early_says_so() -> None:
+def test_a_count_that_stops_early_is_incomplete() -> None:
     world = [RP('disk', inventory={'DISK_GB': record(100)}, traits={SHARES}, aggregates={'a'})]
     world += [RP(f'host{n}', inventory={'VCPU': record(2)}, aggregates={'a'}) for n in range(5)]
     state = State.of(NAMES, records_of(world))
@@ -78,7 +76,7 @@ def test_a_count_that_ends_early_says_so() -> None:
     assert (early.fit, early.at_most, early.complete) == (4, 10, False)
 
 
-def test_only_providers_with_the_trait_are_counted_where_it_is_required_of_all_together() -> None:
+def test_required_traits_restrict_the_providers_that_are_counted() -> None:
     world = [
         RP('root'),
         RP('with', 'root', {'VCPU': record(2)}, {'CUSTOM_RED'}),

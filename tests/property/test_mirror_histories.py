@@ -1,4 +1,4 @@
-"""Whatever is written, a mirror that is brought forward step by step is the one that is built from scratch."""
+"""After random writes, a mirror that was brought forward step by step equals one that is built from scratch."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def applications(conf: cfg.ConfigOpts, app: Any) -> Iterator[list[Any]]:
 
 
 class Divided(Mirror):
-    """A mirror of small blocks, as one of very many providers has."""
+    """A mirror with small blocks, so that few providers make many blocks."""
 
     def _load(self, tx: sa.Connection) -> Any:
         held = super()._load(tx)
@@ -61,8 +61,8 @@ class Divided(Mirror):
 
 
 @pytest.mark.parametrize('seed', range(4))
-def test_every_history(applications: list[Any], seed: int) -> None:
-    """Two applications write; each is searched now and then, and both mirrors and a third are right at all times."""
+def test_mirrors_follow_random_histories(applications: list[Any], seed: int) -> None:
+    """Two applications write and are searched at times; both mirrors and a third one are always right."""
     first, second, _ = applications
     choose = random.Random(seed)
     universe = Universe(seed)
@@ -84,8 +84,8 @@ def test_every_history(applications: list[Any], seed: int) -> None:
 
 
 @pytest.mark.parametrize('seed', range(2))
-def test_every_answer(applications: list[Any], seed: int) -> None:
-    """What is kept ready of answers is dropped when it changes."""
+def test_answers_follow_random_histories(applications: list[Any], seed: int) -> None:
+    """Parts of answers that are kept ready are dropped when they change."""
     writing, searching, fresh = applications
     with searching.db.reader() as tx:
         searching.mirror._held = Divided(searching.db)._load(tx)
@@ -102,8 +102,8 @@ def test_every_answer(applications: list[Any], seed: int) -> None:
             assert search(searching, **request) == search(fresh, **request), request
 
 
-def test_a_class_is_renamed(app: Any) -> None:
-    """Nothing of the providers that have it changes, and yet what was kept ready of them does."""
+def test_answers_follow_the_rename_of_a_class(app: Any) -> None:
+    """The rows of its providers do not change, but the parts of answers that were kept ready for them do."""
     send = sender(app)
     provider = Universe(0).providers[0]
     send('PUT', '/resource_classes/CUSTOM_OLD', None, '1.29')
@@ -119,7 +119,7 @@ def test_a_class_is_renamed(app: Any) -> None:
 
 
 def search(app: Any, path: str, version: str) -> tuple[int | None, Any]:
-    """The answer to a search, without what no two answers have in common."""
+    """The answer to a search, without what differs in every answer."""
     status, body = sender(app)('GET', path, None, version)
     for error in body.get('errors', ()):
         del error['request_id']
@@ -127,7 +127,7 @@ def search(app: Any, path: str, version: str) -> tuple[int | None, Any]:
 
 
 def test_histories_make_all_kinds_of_requests_succeed_and_fail(app: Any) -> None:
-    """What the test above rests on."""
+    """The tests above need histories in which every kind of request succeeds and fails."""
     answers: collections.Counter[tuple[str, bool]] = collections.Counter()
     for seed in range(2):
         history = History(sender(app), Universe(seed), seed)
@@ -137,7 +137,7 @@ def test_histories_make_all_kinds_of_requests_succeed_and_fail(app: Any) -> None
         answers += history.answers
         assert history.errors == []
     assert {kind for kind, accepted in answers if accepted} == history.kinds
-    # Nobody can be refused an empty set of traits, and so on; but most kinds are refused now and then.
+    # Some kinds are never refused, such as an empty set of traits; but most are at times.
     assert len({kind for kind, accepted in answers if not accepted}) >= len(history.kinds) - 3
 
 

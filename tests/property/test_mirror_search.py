@@ -14,7 +14,7 @@ from tests.support.candidates.worlds import MINORS, queries, request_of, thoroug
 
 @thorough(2000)
 @given(worlds(), queries(MINORS), st.integers(1, 5))
-def test_the_mirror_finds_exactly_what_the_definitions_say(world: list[RP], query: Query, size: int) -> None:
+def test_searches_of_the_mirror_find_exactly_what_the_oracle_finds(world: list[RP], query: Query, size: int) -> None:
     state = State.of(NAMES, records_of(world), size)
     expected = Oracle(world).candidates(query)
     event(f'candidates: {min(len(expected), 4)}')
@@ -23,7 +23,7 @@ def test_the_mirror_finds_exactly_what_the_definitions_say(world: list[RP], quer
 
 @thorough(500)
 @given(worlds(most=3), queries((24, 29)), st.integers(2, 4))
-def test_trees_that_look_alike_have_the_same_candidates(world: list[RP], query: Query, copies: int) -> None:
+def test_trees_of_one_shape_have_the_same_candidates(world: list[RP], query: Query, copies: int) -> None:
     many = [
         RP(
             name=f'{rp.name} of {number}',

@@ -1,4 +1,4 @@
-"""States of the mirror that follow one another are those that are built from scratch."""
+"""Successive states of the mirror equal those that are built from scratch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.mirror_equality import assert_consistent, assert_same
 
 @thorough(300)
 @given(st.lists(worlds(), min_size=2, max_size=5), st.integers(1, 4))
-def test_a_state_brought_forward_is_the_one_built_from_scratch(history: list[list[RP]], size: int) -> None:
+def test_a_state_brought_forward_equals_one_built_from_scratch(history: list[list[RP]], size: int) -> None:
     present = {one.id: one for one in records_of(history[0])}
     follow = Successor(State.of(NAMES, present.values(), size), size)
     for number, world in enumerate(history[1:], start=1):
@@ -30,7 +30,7 @@ def test_a_state_brought_forward_is_the_one_built_from_scratch(history: list[lis
 def test_usage_changes_in_place(world: list[RP], size: int, data: st.DataObject) -> None:
     before = {one.id: one for one in records_of(world)}
     state = State.of(NAMES, before.values(), size)
-    # What was worked out before must be handed on or made anew.
+    # Results that were computed before must be kept or computed again.
     for block in state.blocks:
         assert_consistent(block)
     claimed = data.draw(st.sets(st.sampled_from(sorted(before))))
@@ -54,7 +54,7 @@ def test_usage_changes_in_place(world: list[RP], size: int, data: st.DataObject)
 
 @thorough(100)
 @given(worlds(), st.integers(1, 4), st.data())
-def test_single_providers_come_and_go(world: list[RP], size: int, data: st.DataObject) -> None:
+def test_single_providers_are_added_and_removed(world: list[RP], size: int, data: st.DataObject) -> None:
     everything = {one.id: one for one in records_of(world)}
     follow = Successor(State.of(NAMES, everything.values(), size), size)
     present = dict(everything)

@@ -1,4 +1,4 @@
-"""The room rule says the same of one number, of many at once, and in SQL."""
+"""The room rule has the same result for one number, for arrays, and in SQL."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _engine = sa.create_engine('sqlite://')
 
 
 def _fits_in_sql(inventory: InventoryRecord, amount: int) -> bool:
-    """Ask the rule in a WHERE clause, of a row that holds ``inventory``."""
+    """Evaluate the rule in a WHERE clause, on a row with ``inventory``."""
     columns = (column for column in tables.inventories.c if column.name in InventoryRecord._fields)
     row = (sa.literal(getattr(inventory, column.name), column.type).label(column.name) for column in columns)
     inv = sa.select(*row).subquery().c
@@ -44,7 +44,7 @@ def _fits_in_sql(inventory: InventoryRecord, amount: int) -> bool:
 
 
 def _amounts(inventory: InventoryRecord) -> st.SearchStrategy[int]:
-    """Small ones, any ones, and those around what is left."""
+    """Small amounts, arbitrary ones, and those near what is left."""
     left = min(max(room.capacity(inventory) - inventory.used, 1), room.LARGEST - 1)
     return st.integers(1, 14) | st.integers(1, room.LARGEST) | st.integers(max(left - 1, 1), left + 1)
 
@@ -54,7 +54,7 @@ def _amounts(inventory: InventoryRecord) -> st.SearchStrategy[int]:
 @example(asked=(InventoryRecord(total=3, allocation_ratio=1.1), 4))
 @example(asked=(InventoryRecord(total=10, reserved=12), 1))
 @example(asked=(InventoryRecord(total=1, step_size=room.LARGEST, max_unit=room.LARGEST), room.LARGEST))
-def test_all_faces_of_the_rule_agree(asked: tuple[InventoryRecord, int]) -> None:
+def test_all_implementations_of_the_rule_agree(asked: tuple[InventoryRecord, int]) -> None:
     inventory, amount = asked
     reason = inventory.rejection(amount)
     stock = Stock.of([(0, inventory)])
@@ -63,7 +63,7 @@ def test_all_faces_of_the_rule_agree(asked: tuple[InventoryRecord, int]) -> None
 
 
 @given(inventory=_inventories, amounts=st.lists(st.integers(1, 24), min_size=1, max_size=4))
-def test_smallest_largest_and_divisor_stand_for_all_amounts(inventory: InventoryRecord, amounts: list[int]) -> None:
+def test_smallest_largest_and_divisor_decide_for_many_amounts(inventory: InventoryRecord, amounts: list[int]) -> None:
     together = room.obeys_units(inventory, min(amounts), max(amounts), math.gcd(*amounts))
     assert together == all(room.obeys_units(inventory, amount, amount, amount) for amount in amounts)
 

@@ -1,1 +1,1 @@
-"""What several directories of tests share: servers, databases, worlds, clients, fixtures. No test lives here."""
+"""What several directories of tests share: servers, databases, worlds, clients, fixtures. There are no tests here."""

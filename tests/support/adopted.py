@@ -1,4 +1,4 @@
-"""What is true of a database after its adoption, whatever the server."""
+"""Checks of a database after its adoption, for every server."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.support.foreign_service import WRITES, ForeignService
 
 
 def without_used(statements: Iterable[str]) -> list[str]:
-    """The same statements for inventories that do not know what is used."""
+    """The same statements for inventories without the column of the usage."""
     return [
         re.sub(r', used\) VALUES \((.*), \d+\)', r') VALUES (\1)', one) if 'INTO placement_inventories' in one else one
         for one in statements
@@ -32,7 +32,7 @@ def without_used(statements: Iterable[str]) -> list[str]:
 
 
 def check_schema(url: str | sa.URL) -> None:
-    """Nothing of ours is missing, their version is theirs, ours is the newest."""
+    """Our schema is complete and at the newest version; the version of the other service is unchanged."""
     engine = sa.create_engine(url, poolclass=sa.NullPool)
     with engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={'compare_type': True})
@@ -54,24 +54,24 @@ def _columns(item: Any) -> tuple[str, ...]:
 
 
 def _matters(difference: Any, theirs: set[tuple[str, ...]]) -> bool:
-    """Whether something of ours is missing or different; what is theirs may stay, and stand in under its own name."""
+    """Whether a part of our schema is missing or different. Parts of the other schema may stay, and replace ours."""
     if isinstance(difference, list):
         return any(_matters(one, theirs) for one in difference)
     what = difference[0]
     if what == 'add_constraint':
         return _columns(difference[1]) not in theirs
     if what == 'add_index':
-        # An index that begins with the same columns does.
+        # An index that begins with the same columns is enough.
         wanted = _columns(difference[1])
         return all(one[: len(wanted)] != wanted for one in theirs)
     if what == 'modify_nullable':
-        # Theirs may be stricter where we always give a value.
+        # Columns of the other service may be NOT NULL where we always write a value.
         return bool(difference[6])
     return what not in ('remove_table', 'remove_column', 'remove_index', 'remove_constraint', 'remove_fk')
 
 
 def check_rows(url: str | sa.URL) -> None:
-    """Nothing of theirs is lost; what was not there is."""
+    """No rows of the other service are lost; what it did not have is added."""
     ask = damage.column
     assert ask(url, 'SELECT root_provider_id FROM placement_resource_providers ORDER BY id') == [1, 1, 3]
     assert ask(url, 'SELECT generation FROM placement_resource_providers ORDER BY id') == [5, 2, 0]
@@ -99,7 +99,7 @@ def service(url: str | sa.URL) -> contextlib.AbstractContextManager[deploy.Appli
 
 
 def check_service(url: str | sa.URL) -> None:
-    """The service answers over the old data, finds room in it, and claims, moves and names."""
+    """The service answers with the old data, searches it, and can claim, move trees and create names."""
     with service(url) as app:
         _check_answers(app)
         _check_candidates(app)
@@ -144,7 +144,7 @@ def _check_claims(app: Any) -> None:
 
 
 def _check_names(app: Any) -> None:
-    """New names get ids of their own, names that differ in case are two, and what is in use stays."""
+    """New names get new ids, names that differ in case are different, and names in use cannot be deleted."""
     assert ask(app, 'PUT', '/resource_classes/CUSTOM_SILVER').status_code == 201
     assert ask(app, 'PUT', '/traits/CUSTOM_SLOW').status_code == 201
     assert ask(app, 'POST', '/resource_providers', {'name': 'HOST'}).status_code == 200
@@ -158,7 +158,7 @@ def _check_names(app: Any) -> None:
 
 
 def wait_until(true: Callable[[], bool]) -> None:
-    """Wait for what another thread does, for some seconds."""
+    """Wait some seconds for a condition that another thread makes true."""
     deadline = time.monotonic() + 20
     while not true():
         assert time.monotonic() < deadline
@@ -166,7 +166,7 @@ def wait_until(true: Callable[[], bool]) -> None:
 
 
 def check_it_writes(other: ForeignService, write: str) -> None:
-    """The other service can do this to its own database, as far as its constraints let it. Nothing of it stays."""
+    """The other service can run this write on its own database, unless its constraints refuse it. It is rolled back."""
     with other.connection.begin() as transaction:
         other.connection.exec_driver_sql(WRITES[write])
         transaction.rollback()
@@ -181,7 +181,7 @@ def check_it_cannot_write(url: str | sa.URL, other: ForeignService, write: str) 
 
 
 def check_usages(url: str | sa.URL) -> None:
-    """What is used is what is allocated."""
+    """The recorded usages are the sums of the allocations."""
     assert damage.column(url, _WRONG) == []
 
 
@@ -192,14 +192,14 @@ _WRONG = """SELECT id FROM placement_inventories WHERE used <> (
 
 
 def check_no_oversell(url: str | sa.URL) -> None:
-    """Whatever the other service left, no more is claimed than there is."""
+    """No more is claimed than there is, also after the writes of the other service."""
     with service(url) as app:
         fill(app)
     check_usages(url)
 
 
 def fill(app: Any) -> None:
-    """Claim all that is left of the VCPUs of ``foreign.OTHER``, which has 8 of them, and see that it was not more."""
+    """Claim all VCPUs that are left of ``foreign.OTHER``, which has 8, and check that it was not oversold."""
     claim = {
         'allocations': {foreign.OTHER: {'resources': {'VCPU': 1}}},
         'project_id': 'ours',
@@ -211,15 +211,15 @@ def fill(app: Any) -> None:
     assert answers[-1] == 409
     held = ask(app, 'GET', f'/resource_providers/{foreign.OTHER}/allocations').json['allocations']
     assert sum(one['resources'].get('VCPU', 0) for one in held.values()) == 8
-    # So do searches, which look at a mirror.
+    # So do searches, which read a mirror.
     found = ask(app, 'GET', '/allocation_candidates?resources=CUSTOM_GOLD:1').json['provider_summaries']
     assert found[foreign.OTHER]['resources']['VCPU']['used'] == 8
 
 
-def check_going_back_and_coming_again(
+def check_leaving_and_adopting_again(
     url: str | sa.URL, other: ForeignService, run: Callable[[list[str]], int], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Twice, under a service of ours that nobody stops."""
+    """Twice, while a service of ours runs."""
     with service(url) as app:
         for cycle in range(2):
             assert run(['db', 'adopt', '--yes', '--others-are-stopped']) == 0, capsys.readouterr().out
@@ -231,7 +231,7 @@ def check_going_back_and_coming_again(
             for method, path in (('GET', '/resource_providers'), ('GET', f'/allocations/{foreign.LOST}')):
                 assert ask(app, method, path).status_code == 503
             assert ask(app, 'PUT', '/traits/CUSTOM_NONE').status_code == 503
-            # It sees what we wrote, and goes on from there.
+            # It reads what we wrote, and continues.
             assert not other.claim()
             other.release()
             for _ in range(3):
@@ -241,7 +241,7 @@ def check_going_back_and_coming_again(
             other.write('UPDATE inventories SET total = 8 WHERE id = 4')
         assert run(['db', 'adopt', '--yes', '--others-are-stopped']) == 0
         check_usages(url)
-        # So that no class gets the id of one that the other service made, not even after that is deleted.
+        # So that no class gets the id of a class of the other service, not even after that one is deleted.
         largest = damage.column(url, 'SELECT max(id) FROM placement_resource_classes')
         assert damage.column(url, 'SELECT last FROM resource_class_ids') == largest
         fill(app)

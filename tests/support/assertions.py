@@ -1,4 +1,4 @@
-"""What must be true after each race, the same words for every database."""
+"""Assertions about each race, the same for every database."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def random_load_is_answered_rightly(
 
 
 def all_came_up(database_urls: Iterable[str], directory: pathlib.Path) -> None:
-    """Servers that start at once on an empty database, one for each URL, all come up, with the same standard names."""
+    """Servers that start at once on an empty database, one for each URL, become ready with the same standard names."""
     started = [servers.launch(url, directory, workers=1, threads=2, metrics=False) for url in database_urls]
     traits, classes = set(), set()
     with servers.ready(started):

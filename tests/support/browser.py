@@ -1,4 +1,4 @@
-"""Chromium for the tests of the page: tabs that notice what should not happen, and screenshots that are kept."""
+"""Chromium for the tests of the page: tabs that record faults, and screenshots."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from urllib.parse import urlsplit
 
 from tests.support import databases
 
-#: Where screenshots are kept; nowhere when it is not set.
+#: The directory in which screenshots are kept; none are kept when it is not set.
 DIRECTORY = 'PLACEMENT_TEST_SCREENSHOTS'
 _NAMES = ('chromium', 'chromium-browser', 'google-chrome')
-#: How bad what axe finds may be.
+#: The impacts of axe that count as serious.
 _SERIOUS = ('serious', 'critical')
 
 
@@ -30,7 +30,7 @@ def chromium() -> Iterator[Any]:
     except ImportError:
         databases.unavailable('page', "there is no playwright (pip install '.[browser]')")
     with sync_playwright() as playwright:
-        # The pages are ours, and containers often do not allow what the sandbox needs.
+        # The pages can be trusted, and containers often do not allow what the sandbox needs.
         browser = playwright.chromium.launch(executable_path=program, args=['--no-sandbox'])
         yield browser
         browser.close()
@@ -39,7 +39,7 @@ def chromium() -> Iterator[Any]:
 class Tab:
     """One page of a browser of some size and colour scheme, on one service.
 
-    ``complaints`` collects what the browser objected to and requests that went elsewhere.
+    ``complaints`` collects errors of the browser and requests to other hosts.
     """
 
     def __init__(self, browser: Any, address: str, width: int, scheme: str, scripts: bool = True) -> None:
@@ -55,7 +55,7 @@ class Tab:
         self.page.on('request', self._judge)
 
     def _judge(self, request: Any) -> None:
-        # Browsers ask for an icon of their own accord.
+        # Browsers request an icon by themselves.
         if urlsplit(request.url).netloc != urlsplit(self._address).netloc:
             self.complaints.append(f'asked for {request.url}')
 
@@ -64,7 +64,7 @@ class Tab:
         return int(self.page.goto(self._address + path).status)
 
     def serious(self) -> list[str]:
-        """What axe finds to be serious for people with keyboards and screen readers."""
+        """The serious accessibility faults that axe finds."""
         from axe_playwright_python.sync_playwright import Axe
 
         found = Axe().run(self.page).response['violations']
@@ -80,7 +80,7 @@ class Tab:
         return int(self.page.evaluate('document.documentElement.scrollWidth')) - self.width
 
     def keep(self, name: str) -> None:
-        """Keep a screenshot of the whole page, if screenshots are kept."""
+        """Save a screenshot of the whole page, if screenshots are kept."""
         if os.environ.get(DIRECTORY):
             directory = pathlib.Path(os.environ[DIRECTORY])
             directory.mkdir(parents=True, exist_ok=True)
@@ -92,7 +92,7 @@ class Tab:
 
 @contextlib.contextmanager
 def tab(browser: Any, address: str, width: int = 1280, scheme: str = 'light', scripts: bool = True) -> Iterator[Tab]:
-    """A tab that is closed at the end, by when the browser must not have complained."""
+    """A tab that is closed at the end; fails if it has recorded complaints."""
     opened = Tab(browser, address, width, scheme, scripts)
     try:
         yield opened

@@ -1,4 +1,4 @@
-"""Certificates for tests: an authority of their own and what it signs, made by the program openssl."""
+"""Certificates for tests: an authority and a server certificate, made with openssl."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _NEW = ['openssl', 'req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_cur
 
 
 def make(directory: pathlib.Path, names: Sequence[str] = ('DNS:localhost',)) -> None:
-    """Write ``ca.pem``, ``server.pem`` and ``server.key``; the certificate is good for ``names`` only."""
+    """Write ``ca.pem``, ``server.pem`` and ``server.key``; the certificate is valid for ``names`` only."""
     authority = ['-keyout', directory / 'ca.key', '-out', directory / 'ca.pem', '-subj', '/CN=authority']
     _run([*_NEW, *authority, '-addext', 'keyUsage=critical,keyCertSign'])
     _run(
@@ -29,5 +29,5 @@ def _run(command: Sequence[object]) -> None:
 
 
 def trust(directory: pathlib.Path) -> ssl.SSLContext:
-    """What a client needs to trust the authority that ``make`` left in ``directory``, and no other."""
+    """An SSL context that trusts only the authority that ``make`` wrote to ``directory``."""
     return ssl.create_default_context(cafile=str(directory / 'ca.pem'))

@@ -1,4 +1,4 @@
-"""A small cloud whose numbers are known, by plain SQL."""
+"""A small cloud with known numbers, stored by plain SQL."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ AGGREGATE, EMPTY, UNKNOWN = (f'a000000{number}-0000-4000-8000-000000000000' for 
 
 @dataclasses.dataclass(frozen=True)
 class Inventory:
-    """One inventory, and the largest amount that a claim could take of it."""
+    """One inventory, and the largest amount that a claim could allocate of it."""
 
     largest: int
     total: int = 8
@@ -50,7 +50,7 @@ INVENTORIES = (
 
 
 def assert_numbers(db: Database, inventory: Inventory) -> None:
-    """The database says of an inventory what the room rule says of it."""
+    """The figures of the database about an inventory are those of the room rule."""
     amounts = (inventory.largest, inventory.largest + 1)
     fits = [
         amount > 0
@@ -63,14 +63,14 @@ def assert_numbers(db: Database, inventory: Inventory) -> None:
         _provider(connection, 1, None)
         _inventory(connection, 1, inventory)
     (totals,) = cloud_numbers.look(db, []).classes
-    # On SQLite a whole number ends at 2**63.
+    # On SQLite integers end at 2**63.
     capacity = min(room.capacity(inventory), 2**63) if db.engine.dialect.name == 'sqlite' else room.capacity(inventory)
     assert totals.capacity == float(capacity)
     assert totals == ('VCPU', inventory.total, inventory.reserved, totals.capacity, inventory.used, inventory.largest)
 
 
 def fill(db: Database) -> None:
-    """Two trees: 1 with 2 below it and 3 below that, and 4. 1 and 4 are in the aggregate, and so is 2 once more."""
+    """Two trees: 1 with its child 2 and grandchild 3, and 4. Providers 1, 2 and 4 are in the aggregate."""
     with db.engine.begin() as connection:
         for number, parent in ((1, None), (2, 1), (3, 2), (4, None), (5, None)):
             _provider(connection, number, parent)
@@ -85,7 +85,7 @@ def fill(db: Database) -> None:
 
 
 def assert_counts(db: Database) -> None:
-    """What is said of the small cloud."""
+    """The counts of the small cloud are right."""
     fill(db)
     found = cloud_numbers.look(db, [AGGREGATE, UNKNOWN])
     assert found.schema == tables.VERSION

@@ -1,4 +1,4 @@
-"""Clouds with consumers in them, for what shows a cloud: planted into a database by a few plain statements."""
+"""Clouds with consumers, for tests of reports: stored by a few plain statements."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def uuid_of(name: str) -> str:
 
 @dataclass
 class Provider:
-    """One provider. ``inventories`` has the columns of each class that are not as usual."""
+    """One provider. ``inventories`` has the columns of each class that differ from the defaults."""
 
     name: str
     inventories: Mapping[str, Mapping[str, Any]]
@@ -43,7 +43,7 @@ class Cloud:
     held: dict[str, dict[str, Amounts]] = field(default_factory=dict)
 
     def used(self, provider: str) -> dict[str, int]:
-        """What all consumers hold of a provider."""
+        """The allocations of all consumers on a provider, by class."""
         used: dict[str, int] = {}
         for by_provider in self.held.values():
             for name, amount in by_provider.get(provider, {}).items():
@@ -70,7 +70,7 @@ def nested() -> Cloud:
     shares = ('MISC_SHARES_VIA_AGGREGATE',)
     cloud.providers.append(Provider('store', {'DISK_GB': {'total': 20000}}, shares, racks))
     for number in range(17):
-        # The first host fills up first, and the last has nothing.
+        # The first host is the fullest, and the last has no allocations.
         host = f'compute-{min(number // 7, 2)}'
         cell = number % 2
         size = {'VCPU': 16, 'MEMORY_MB': 16256} if number < 8 else {'VCPU': 4, 'MEMORY_MB': 4096}
@@ -81,7 +81,7 @@ def nested() -> Cloud:
 
 
 def flat(hosts: int) -> Cloud:
-    """Hosts in racks of 250, used to a part that differs from rack to rack and from host to host."""
+    """Hosts in racks of 250, with different usage in each rack and on each host."""
     cloud = Cloud()
     rng = random.Random(hosts)
     for number in range(hosts):

@@ -10,8 +10,8 @@ from typing import Any
 import sqlalchemy as sa
 
 NEVER = '2020-01-01 00:00:00'
-ROOT, CHILD, LONER = (f'0000000{n}-0000-4000-8000-000000000000' for n in (1, 2, 3))
-HOLDER, STRANGER = 'c0000001-0000-4000-8000-000000000000', 'c0000002-0000-4000-8000-000000000000'
+ROOT, CHILD, FLAT = (f'0000000{n}-0000-4000-8000-000000000000' for n in (1, 2, 3))
+HOLDER, LOST_CONSUMER = 'c0000001-0000-4000-8000-000000000000', 'c0000002-0000-4000-8000-000000000000'
 AGGREGATE, EMPTY = 'a0000001-0000-4000-8000-000000000000', 'a0000002-0000-4000-8000-000000000000'
 
 _PROVIDER = (
@@ -30,12 +30,12 @@ _ALLOCATION = (
     " VALUES ({}, '{}', {}, {})"
 )
 
-#: A root with a child, both with VCPUs; a loner; a consumer with 2 VCPUs of the root; an aggregate around the root.
-#: Ids given here are not those that a sequence gives next.
+#: A root with a child, both with VCPUs; a flat host; a consumer with 2 VCPUs of the first; an aggregate of the first.
+#: Sequences of the database do not continue after the ids given here.
 SOUND = (
     _PROVIDER.format(1, ROOT, 'root', 1, 'NULL'),
     _PROVIDER.format(2, CHILD, 'child', 1, 1),
-    _PROVIDER.format(3, LONER, 'loner', 3, 'NULL'),
+    _PROVIDER.format(3, FLAT, 'flat', 3, 'NULL'),
     _INVENTORY.format(1, 1, 8, 2),
     _INVENTORY.format(2, 2, 4, 0),
     "INSERT INTO placement_projects (id, external_id) VALUES (501, 'project')",
@@ -47,7 +47,7 @@ SOUND = (
 )
 
 
-#: What removes all of that, and whatever else there is of it.
+#: Statements that delete all rows of these tables.
 CLEAR = tuple(
     f'DELETE FROM {name}'
     for name in (
@@ -65,10 +65,10 @@ CLEAR = tuple(
 
 @dataclasses.dataclass(frozen=True)
 class Damage:
-    """What is done to a sound database, and what an audit says about it.
+    """The statements that damage a sound database, and the findings of an audit.
 
-    ``found`` is the subjects of the findings. ``after`` is a query and what it gives after a repair; None where a
-    person has to decide.
+    ``found`` has the subjects of the findings. ``after`` is a query and its result after a repair; None where a person
+    has to decide.
     """
 
     kind: str
@@ -96,35 +96,35 @@ ALL = {
         'recorded as used: 3; sum of the allocations: 0',
         ('SELECT used FROM placement_inventories WHERE id = 2', [0]),
     ),
-    'provider gone': Damage(
+    'missing provider': Damage(
         'allocation_without_provider',
         (_ALLOCATION.format(99, HOLDER, 0, 1),),
         ({'resource_provider': 'number 99', 'resource_class': 'VCPU', 'consumer': HOLDER},),
         'is on provider number 99, which is gone',
         ('SELECT resource_provider_id FROM placement_allocations', [1]),
     ),
-    'consumer gone': Damage(
+    'missing consumer': Damage(
         'allocation_without_consumer',
-        (_ALLOCATION.format(2, STRANGER, 0, 1), 'UPDATE placement_inventories SET used = 1 WHERE id = 2'),
-        ({'consumer': STRANGER},),
+        (_ALLOCATION.format(2, LOST_CONSUMER, 0, 1), 'UPDATE placement_inventories SET used = 1 WHERE id = 2'),
+        ({'consumer': LOST_CONSUMER},),
         '1 allocations, but no record of their consumer',
         (
             f"""SELECT external_id FROM placement_projects p
-            JOIN placement_consumers c ON c.project_id = p.id WHERE c.uuid = '{STRANGER}'""",
+            JOIN placement_consumers c ON c.project_id = p.id WHERE c.uuid = '{LOST_CONSUMER}'""",
             ['00000000-0000-0000-0000-000000000000'],
         ),
     ),
     'idle consumer': Damage(
         'consumer_without_allocations',
-        (_CONSUMER.format(502, STRANGER, 0),),
-        ({'consumer': STRANGER},),
+        (_CONSUMER.format(502, LOST_CONSUMER, 0),),
+        ({'consumer': LOST_CONSUMER},),
         'a consumer that holds nothing',
         ('SELECT uuid FROM placement_consumers', [HOLDER]),
     ),
-    'inventory gone': Damage(
+    'missing inventory': Damage(
         'allocation_without_inventory',
         (_ALLOCATION.format(3, HOLDER, 2, 5),),
-        ({'resource_provider': LONER, 'resource_class': 'DISK_GB', 'consumer': HOLDER},),
+        ({'resource_provider': FLAT, 'resource_class': 'DISK_GB', 'consumer': HOLDER},),
         'allocation of 5, but the provider has no inventory of it',
     ),
     'too little left': Damage(
@@ -160,7 +160,7 @@ ALL = {
     'no root': Damage(
         'broken_tree',
         ('UPDATE placement_resource_providers SET root_provider_id = NULL',),
-        ({'resource_provider': ROOT}, {'resource_provider': CHILD}, {'resource_provider': LONER}),
+        ({'resource_provider': ROOT}, {'resource_provider': CHILD}, {'resource_provider': FLAT}),
         'its root is recorded as None, but its parents lead to',
         (_ROOTS, [1, 1, 3]),
     ),
@@ -168,16 +168,16 @@ ALL = {
         'broken_tree',
         ('UPDATE placement_resource_providers SET root_provider_id = 3 WHERE id = 2',),
         ({'resource_provider': CHILD},),
-        f'its root is recorded as {LONER}, but its parents lead to {ROOT}',
+        f'its root is recorded as {FLAT}, but its parents lead to {ROOT}',
         (_ROOTS, [1, 1, 3]),
     ),
-    'parent gone': Damage(
+    'missing parent': Damage(
         'broken_tree',
         (
             'UPDATE placement_resource_providers SET parent_provider_id = 99, root_provider_id = 99 WHERE id = 3',
             'UPDATE placement_resource_providers SET parent_provider_id = 3, root_provider_id = 99 WHERE id = 2',
         ),
-        ({'resource_provider': LONER}, {'resource_provider': CHILD}),
+        ({'resource_provider': FLAT}, {'resource_provider': CHILD}),
         'its parent, provider number 99, is gone',
         (_ROOTS, [1, 3, 3]),
     ),
@@ -210,14 +210,14 @@ def unguarded(url: str | sa.URL) -> Iterator[sa.Connection]:
 
 
 def plant(url: str | sa.URL, *statements: str) -> None:
-    """Run statements without any check of foreign keys."""
+    """Run statements without checks of foreign keys."""
     with unguarded(url) as connection:
         for statement in statements:
             connection.exec_driver_sql(statement)
 
 
 def column(url: str | sa.URL, query: str) -> list[Any]:
-    """The first column of what a query gives."""
+    """The first column of the result of a query."""
     with unguarded(url) as connection:
         return list(connection.exec_driver_sql(query).scalars())
 

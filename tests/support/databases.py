@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 import sqlalchemy as sa
 
-#: What a skip reason begins with when a suite did not run for want of a server; the summary repeats these.
+#: The beginning of a skip reason when a suite did not run because a server is missing; the summary repeats these.
 NOT_RUN = 'not run: '
 
 POSTGRESQL_URL = 'postgresql+psycopg://postgres@127.0.0.1/postgres'
@@ -23,7 +23,7 @@ _ISOLATION_LEVELS = ('READ COMMITTED', 'REPEATABLE READ', 'SERIALIZABLE')
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """A database server and how its sessions are set up: ``statement`` is run, or set, at each connect."""
+    """A database server, and the statement that is run, or set, for each of its sessions."""
 
     server: str
     name: str
@@ -51,7 +51,7 @@ def settings() -> list[Setting]:
 
 
 def defaults() -> list[Setting]:
-    """Every server as its operator left it."""
+    """Every server with its own default isolation level."""
     return [Setting('postgresql', 'default'), Setting('mariadb', 'default')]
 
 
@@ -61,7 +61,7 @@ def parameters(*chosen: Setting) -> list[object]:
 
 
 def unavailable(word: str, reason: str) -> None:
-    """Skip what needs the server ``word``; fail instead when ``PLACEMENT_TEST_REQUIRE`` lists the word."""
+    """Skip a test that needs the server ``word``; fail instead when ``PLACEMENT_TEST_REQUIRE`` lists the word."""
     required = os.environ.get('PLACEMENT_TEST_REQUIRE', '').replace(' ', '').split(',')
     if word in required:
         pytest.fail(f'{word} is required by PLACEMENT_TEST_REQUIRE: {reason}', pytrace=False)
@@ -115,7 +115,7 @@ def execute(url: sa.URL, statement: str) -> None:
 
 
 def end_connections(database: sa.URL) -> None:
-    """Let the server end all connections to this database."""
+    """Make the server end all connections to this database."""
     engine = sa.create_engine(database, poolclass=sa.NullPool, isolation_level='AUTOCOMMIT')
     with engine.connect() as connection:
         if engine.dialect.name == 'postgresql':

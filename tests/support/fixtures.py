@@ -1,6 +1,6 @@
-"""What tests of the whole application may ask for: one of its own on a SQLite file of its own, a counter of statements.
+"""Fixtures for tests of the whole application: an application on a SQLite file, and a counter of statements.
 
-A directory of tests has these fixtures when its ``conftest.py`` imports them. The unit tests have none of them.
+A directory of tests has these fixtures when its ``conftest.py`` imports them. Unit tests do not have them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def _synchronised() -> bytes:
 
 
 def prepare(file: pathlib.Path) -> None:
-    """Make a synchronised SQLite database: a copy, since to synchronise one takes ten times as long."""
+    """Make a synchronised SQLite database: a copy, since synchronising takes ten times as long."""
     file.write_bytes(_synchronised())
 
 
@@ -48,7 +48,7 @@ def conf(tmp_path: pathlib.Path) -> cfg.ConfigOpts:
 
 @pytest.fixture
 def app(conf: cfg.ConfigOpts) -> Iterator[Any]:
-    """The whole WSGI application, which synchronised its database itself: it is the one writer of its log."""
+    """The whole WSGI application. It synchronised its database itself, so it is the only writer of the log."""
     made = deploy.loadapp(conf)
     yield made
     made.db.dispose()

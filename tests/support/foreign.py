@@ -1,4 +1,4 @@
-"""A database as another deployment might have made it: plain DDL and data of our own."""
+"""A database as another deployment might have made it: DDL and data written for these tests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ INSTANCE, LOST, LARGE = (f'c000001{n}-0000-4000-8000-000000000000' for n in (1, 
 RACK = 'a0000011-0000-4000-8000-000000000000'
 
 #: ID is a primary key that numbers rows by itself, SINGLE a number in single precision, END what ends a table.
-#: Providers have no times, hardly anything refers to anything, and inventories and allocations may be there twice.
+#: Providers have no times, there are hardly any foreign keys, and inventories and allocations can be repeated.
 _TABLES = """
 CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL PRIMARY KEY) END;
 CREATE TABLE consumer_types (ID, name VARCHAR(255) NOT NULL UNIQUE, TIMES) END;
@@ -89,13 +89,13 @@ INSERT INTO resource_provider_aggregates (resource_provider_id, aggregate_id) VA
 
 
 def called(statement: str) -> str:
-    """A statement about our tables as one about theirs."""
+    """A statement on our tables, with the table names of the other service."""
     for table, name in tables.THEIR_NAMES.items():
         statement = re.sub(rf'\b{table.name}\b', name, statement)
     return statement
 
 
-#: Tables whose sequences know of the rows; the others are as after a copy of the rows alone.
+#: Tables whose sequences continue after the rows; the others are as after a copy of rows without sequences.
 _NUMBERED = ('resource_providers', 'inventories', 'allocations', 'projects', 'users', 'consumers')
 
 

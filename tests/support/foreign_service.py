@@ -1,4 +1,4 @@
-"""What another service of this API writes to its database: plain statements about its tables, in transactions."""
+"""The writes of another service of this API to its database: plain statements in transactions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from placement.db import error_kinds
 from tests.support import foreign
 
-#: What is written -> the statement, of a database that ``foreign.build`` made.
+#: Name of a write: its statement, for a database that ``foreign.build`` made.
 WRITES = {
     'a consumer': "INSERT INTO consumers (uuid, project_id, user_id, generation) VALUES ('new', 1, 1, 0)",
     'a consumer that goes': f"DELETE FROM consumers WHERE uuid = '{foreign.LARGE}'",
@@ -50,7 +50,7 @@ _PROVIDER, _VCPU = 3, 0
 class ForeignService:
     """A service with one connection, which stays open.
 
-    :param before: what it says when it connects.
+    :param before: the statement that it runs when it connects.
     """
 
     def __init__(self, url: str | sa.URL, before: str | None = None) -> None:
@@ -71,12 +71,12 @@ class ForeignService:
             self.connection.exec_driver_sql(statement)
 
     def claim(self) -> bool:
-        """Let a new consumer have a VCPU of the host ``foreign.OTHER``; False when it sees no room."""
+        """Allocate a VCPU of the host ``foreign.OTHER`` to a new consumer; False when it finds no room."""
         with self.connection.begin():
             return self.begin_claim()
 
     def release(self) -> None:
-        """Take everything from all consumers that have one VCPU."""
+        """Delete the allocations of all consumers that have one VCPU."""
         with self.connection.begin():
             self.connection.exec_driver_sql('DELETE FROM allocations WHERE used = 1')
             self.connection.exec_driver_sql(
@@ -107,7 +107,7 @@ class ForeignService:
 
 
 class Busy(threading.Thread):
-    """A service that claims and releases without an end, until its database refuses.
+    """A service that claims and releases until its database refuses.
 
     ``written`` is how many transactions were committed, ``refused`` the error that ended it.
     """
@@ -134,6 +134,6 @@ class Busy(threading.Thread):
                 service.release()
             self.written += 1
         except sa.exc.DBAPIError as error:
-            # Like any service it tries again after a conflict.
+            # Like other services it tries again after a conflict.
             if not error_kinds.is_conflict(error):
                 self.refused = error

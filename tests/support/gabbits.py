@@ -1,4 +1,4 @@
-"""The YAML suites of ``gabbits/``, each as requests in order to an application of ours.
+"""The YAML suites of ``gabbits/``, each as a list of requests to an application in this process.
 
 The suites below ``gabbits/configured/`` need a configuration or a mount point that differs from the default;
 ``CONFIGURED`` says which.
@@ -18,7 +18,7 @@ from gabbi import case, handlers, suitemaker
 ROOT = pathlib.Path(__file__).parents[2] / 'gabbits'
 HOST = 'placement.example.com'
 
-#: What gabbi reads its files with, where there is one in C: ten times as fast.
+#: The YAML loader of gabbi, or its counterpart in C, which is ten times as fast.
 _LOADER = getattr(yaml, 'CSafeLoader', yaml.SafeLoader)
 
 

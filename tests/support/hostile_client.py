@@ -1,4 +1,4 @@
-"""A WSGI client that sends anything, and a small world whose state is watched while it is attacked."""
+"""A WSGI client that can send malformed requests, and a small world whose state is compared around each request."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ GOOD_HEADERS = {
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-    """What goes over the wire. ``target`` is path and query as sent, still percent-encoded."""
+    """A request as it is sent. ``target`` is path and query, percent-encoded."""
 
     method: str
     target: str
@@ -41,7 +41,7 @@ class Request:
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
-    """What came back."""
+    """An answer."""
 
     status: int
     headers: dict[str, str]
@@ -86,7 +86,7 @@ def environ_of(request: Request) -> dict[str, Any]:
 
 
 def send(app: Any, request: Request) -> Answer:
-    """Give the request to the application and read the whole answer."""
+    """Send the request to the application and read the whole answer."""
     started: list[tuple[str, list[tuple[str, str]]]] = []
 
     def start_response(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> None:
@@ -119,7 +119,7 @@ class World:
         self._watch.close()
 
     def _version(self) -> int:
-        """A number that SQLite moves whenever another connection commits a change."""
+        """A number that SQLite changes whenever another connection commits a change."""
         version: int = self._watch.execute('PRAGMA data_version').fetchone()[0]
         return version
 
@@ -130,11 +130,11 @@ class World:
         return {name: sorted(map(repr, self._watch.execute(f'SELECT * FROM "{name}"'))) for name in names}
 
     def ask(self, method: str, target: str, body: Any = None) -> Answer:
-        """A well-formed request, as set-up."""
+        """Send a well-formed request, to set up the world."""
         return send(self.app, Request(method, target, body=b'' if body is None else json.dumps(body).encode()))
 
     def populate(self) -> None:
-        """Bring about what the templates of the attack refer to; what exists already stays."""
+        """Create what the templates of requests refer to, unless it exists."""
         for name, uuid, parent in (('host', HOST, None), ('child', CHILD, HOST), ('empty', EMPTY, None)):
             self.ask('POST', '/resource_providers', {'name': name, 'uuid': uuid, 'parent_provider_uuid': parent})
         for target in ('/traits/CUSTOM_BLUE', '/resource_classes/CUSTOM_GOLD'):
@@ -148,7 +148,7 @@ class World:
         self.ask('PUT', f'/allocations/{CONSUMER}', {**claim, 'consumer_generation': None})
 
     def attack(self, request: Request) -> Answer:
-        """Send ``request``; check what holds for every answer, and that a refused request left no trace."""
+        """Send ``request``; check what holds for every answer, and that a refused request changed nothing."""
         self.sent += 1
         answer = send(self.app, request)
         assert answer.status < 500, (answer.status, request)
@@ -163,7 +163,7 @@ class World:
         return answer
 
     def _check_error(self, answer: Answer, request: Request) -> None:
-        """The error says its status and something about what was wrong, in valid UTF-8."""
+        """The error has its status and a detail, in valid UTF-8."""
         if request.method == 'HEAD':
             assert answer.body == b'', request
             return

@@ -1,4 +1,4 @@
-"""Values that break careless servers, and ways to work them into requests that were good before."""
+"""Values that break careless servers, and ways to insert them into valid requests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 
 class Raw(bytes):
-    """Bytes that stand in a JSON document as they are, whether they are JSON or not."""
+    """Bytes that are inserted into a JSON document unchanged, whether they are JSON or not."""
 
 
 class Pairs(list[tuple[str, Any]]):
@@ -112,7 +112,7 @@ STRUCTURES = [
 strings = st.one_of(
     st.sampled_from(STRINGS), st.text(max_size=40).map(lambda text: text.encode('utf-8', 'ignore').decode())
 )
-#: Good JSON and of a plausible kind, so that it passes the schema now and then and meets the rules behind it.
+#: Valid JSON of plausible types, which sometimes passes the schema and reaches the rules behind it.
 plausible_values: st.SearchStrategy[Any] = st.one_of(
     st.sampled_from(
         [0, 1, 2, 3, 7, 2**31 - 1, 2**31, 2**63 - 1, 2**63, 10**400, -1, 0.0, 0.5, 1e-300, 1e300, -0.5, 2.0]
@@ -133,7 +133,7 @@ json_values: st.SearchStrategy[Any] = st.one_of(
 
 
 def dump(node: Any) -> bytes:
-    """Write a tree of lists, ``Pairs``, ``Raw`` and JSON values as JSON text, or what passes for it."""
+    """Write a tree of lists, ``Pairs``, ``Raw`` and JSON values as JSON text, which ``Raw`` can make malformed."""
     if isinstance(node, Raw):
         return bytes(node)
     if isinstance(node, Pairs):
@@ -148,7 +148,7 @@ def _text(value: Any) -> bytes:
 
 
 def load(value: Any) -> Any:
-    """Turn ordinary JSON data into the tree that ``dump`` writes, without sharing anything with it."""
+    """Convert JSON data into the tree that ``dump`` writes, as a copy."""
     if isinstance(value, dict):
         return Pairs((key, load(member)) for key, member in value.items())
     return [load(item) for item in value] if isinstance(value, list) else value

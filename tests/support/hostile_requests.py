@@ -1,4 +1,4 @@
-"""Hostile requests, generated: what was good before its body, its parameters or its headers were spoilt."""
+"""Generated hostile requests: valid ones whose body, parameters or headers were made invalid."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CLAIM = {
 OLD_CLAIM = {'allocations': [{'resource_provider': {'uuid': HOST}, 'resources': {'VCPU': 1}}]}
 HOST_URL, EMPTY_URL = f'/resource_providers/{HOST}', f'/resource_providers/{EMPTY}'
 
-#: Method, path, microversion, and a body that is good or nearly so.
+#: Method, path, microversion, and a body that is valid or nearly valid.
 BODY_TEMPLATES: list[tuple[str, str, str, Any]] = [
     ('POST', '/resource_providers', '1.0', {'name': 'new', 'uuid': OTHER_CONSUMER}),
     ('POST', '/resource_providers', '1.29', {'name': 'new', 'parent_provider_uuid': HOST}),
@@ -71,7 +71,7 @@ BODY_TEMPLATES: list[tuple[str, str, str, Any]] = [
     ),
 ]
 
-#: Path and the parameters that it knows, each with a good value.
+#: Path and its parameters, each with a valid value.
 QUERY_TEMPLATES: list[tuple[str, dict[str, str]]] = [
     (
         '/resource_providers',
@@ -124,7 +124,7 @@ VALUE_ENDS = [
 
 @st.composite
 def _hostile_headers(draw: st.DrawFn) -> dict[str, str]:
-    """Good headers, up to three of them spoilt, left out or joined by strange ones."""
+    """Valid headers, up to three of them made invalid, left out or added."""
     headers = dict(GOOD_HEADERS)
     version = draw(st.sampled_from([*microversion.VERSIONS, 'latest']))
     headers['OpenStack-API-Version'] = f'placement {version}'
@@ -153,7 +153,7 @@ def _hostile_headers(draw: st.DrawFn) -> dict[str, str]:
 
 @st.composite
 def bodies(draw: st.DrawFn) -> Request:
-    """A writing request that was good before its body was mutated."""
+    """A write that was valid before its body was mutated."""
     method, target, version, template = draw(st.sampled_from(BODY_TEMPLATES))
     headers = {**GOOD_HEADERS, 'OpenStack-API-Version': f'placement {version}'}
     return Request(method, target, headers, draw(mutated_json(template)))
@@ -161,7 +161,7 @@ def bodies(draw: st.DrawFn) -> Request:
 
 @st.composite
 def _spoilt_parameter(draw: st.DrawFn, name: str, value: str) -> tuple[str, str]:
-    """A parameter with a strange end or a strange value; now and then with a strange name."""
+    """A parameter with an unusual end or value; sometimes with an unusual name."""
     spoilt = draw(st.one_of(st.sampled_from(VALUE_ENDS).map(lambda end: value + end), encoded_text))
     if draw(st.integers(0, 5)):
         return name, spoilt
@@ -171,7 +171,7 @@ def _spoilt_parameter(draw: st.DrawFn, name: str, value: str) -> tuple[str, str]
 
 @st.composite
 def queries(draw: st.DrawFn) -> Request:
-    """A list request whose parameters were good before some were spoilt, repeated or renamed."""
+    """A list request whose parameters were valid before some were changed, repeated or renamed."""
     path, known = draw(st.sampled_from(QUERY_TEMPLATES))
     names = draw(st.lists(st.sampled_from(sorted(known)), max_size=6))
     pairs = [(name, known[name]) for name in names]
@@ -184,7 +184,7 @@ def queries(draw: st.DrawFn) -> Request:
 
 @st.composite
 def anything(draw: st.DrawFn) -> Request:
-    """Any route with any method, strange path variables, headers and bodies."""
+    """Any route with any method, unusual path variables, headers and bodies."""
     path = draw(st.sampled_from(sorted(handler.ROUTE_DECLARATIONS)))
     for name, good in (
         ('uuid', HOST),

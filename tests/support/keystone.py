@@ -1,4 +1,4 @@
-"""As much of Keystone, over real HTTP, as keystonemiddleware asks for."""
+"""The parts of Keystone that keystonemiddleware uses, over real HTTP."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 
 class Keystone(BaseHTTPRequestHandler):
-    """As much of Keystone as keystonemiddleware asks: discovery, its own token, validation."""
+    """The parts of Keystone that keystonemiddleware uses: discovery, a token of its own, validation."""
 
     roles: Mapping[str, list[str]] = {'good-admin': ['admin', 'reader'], 'good-member': ['member']}
 
@@ -54,7 +54,7 @@ class Keystone(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_args: Any) -> None:
-        """Keep the output of the tests clean."""
+        """Log nothing."""
 
 
 def _token(name: str, roles: list[str]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ _LETTERS = string.ascii_uppercase + string.digits
 
 
 class Case(NamedTuple):
-    """A request, the statuses that may answer it, and what the answer's detail has in it."""
+    """A request, the allowed statuses of its answer, and a part of the answer's detail."""
 
     method: str
     path: str
@@ -77,7 +77,7 @@ def _cases(host: str) -> Iterator[Case]:
 
 
 def _names() -> Iterator[str]:
-    """Names of one length, so that the length of a body is easily said beforehand."""
+    """Names of one length, so that the length of a body is known beforehand."""
     return (''.join(letters) for letters in itertools.product(_LETTERS, repeat=4))
 
 
@@ -86,7 +86,7 @@ def _uuids() -> Iterator[str]:
 
 
 def _full(make: Callable[[list[str]], Any], items: Iterator[str]) -> Any:
-    """The body made of so many items that it is as long as it may be."""
+    """The body with as many items as the limit allows."""
     chosen = list(itertools.islice(items, 200))
     length, half = (len(_encoded(make(chosen[:count]))) for count in (200, 100))
     each = (length - half) / 100

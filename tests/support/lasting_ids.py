@@ -1,4 +1,4 @@
-"""Things that are created and deleted again, one kind after another, whatever the database."""
+"""Checks that ids are never given twice, for each kind of row and on every database."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ KINDS: dict[str, Callable[[RequestContext], int]] = {
 
 
 def check(context: RequestContext) -> None:
-    """No id comes a second time."""
+    """No id is given twice."""
     for kind, create_and_delete in KINDS.items():
         ids = [create_and_delete(context) for _ in range(3)]
         assert ids == sorted(set(ids)), kind

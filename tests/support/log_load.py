@@ -1,4 +1,4 @@
-"""A process that writes without pause, and notes it, until it is killed. Arguments: URL SEED PROVIDER..."""
+"""A process that writes, and notes it in the log, until it is killed. Arguments: URL SEED PROVIDER..."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def write(db: Database, choose: random.Random, providers: list[int]) -> None:
 
 
 def main(url: str, seed: str, *providers: str) -> None:
-    """Write from several threads, for good."""
+    """Write from several threads, without an end."""
     db = logs.opened(url)
 
     def run(number: int) -> None:

@@ -1,8 +1,8 @@
-"""Watches every write of a test run: a transaction that changes what is mirrored has to note each provider it changed.
+"""Checks every write of a test run: a transaction that changes mirrored tables has to note each provider it changed.
 
-What changed is not taken from the statements but from the rows: the mirrored tables that a transaction is about to
-change are read before its first statement, and again before its COMMIT. Only on SQLite, where nobody else can write
-meanwhile; the statements are the same everywhere.
+What changed is found by comparing rows, not from the statements: the mirrored tables that a transaction is about to
+change are read before its first statement, and again before its COMMIT. Only on SQLite, where no other transaction
+can write meanwhile; the statements are the same on every database.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _CHANGE = re.compile(
     r'\s*(?:INSERT\s+(?:OR\s+\w+\s+)?INTO|REPLACE\s+INTO|UPDATE|DELETE\s+FROM)\s+"?(\w+)', re.IGNORECASE
 )
 
-#: Table -> the column that says whose row it is; None for names, which are nobody's.
+#: Table: the column with the provider of a row; None for names, which belong to no provider.
 _OWNER = {
     'placement_resource_providers': 'id',
     'placement_inventories': 'resource_provider_id',
@@ -33,19 +33,19 @@ _OWNER = {
     'placement_resource_classes': None,
     'placement_traits': None,
 }
-#: Table -> columns in which a change of usage shows.
+#: Table: the columns that a change of usage changes.
 _OF_USAGE = {
     'placement_resource_providers': {'generation', 'updated_at'},
     'placement_inventories': {'used', 'updated_at'},
 }
 
 Row = tuple[Any, ...]
-#: Owner -> its rows in one table.
+#: Provider: its rows in one table.
 Contents = dict[int, set[Row]]
 
 
 class Watch:
-    """What was forgotten since the last time that somebody asked."""
+    """The changes that were not noted since the last call."""
 
     def __init__(self) -> None:
         self.forgotten: list[str] = []
@@ -96,7 +96,7 @@ def _notes(connection: sa.Connection) -> Notes | None:
 
 
 def _contents(connection: sa.Connection, table: str) -> Contents:
-    """All rows of a table, by owner, without any event."""
+    """All rows of a table by provider, read without events."""
     owner = _OWNER[table]
     columns = tables.metadata.tables[table].columns.keys()
     cursor = connection.connection.cursor()

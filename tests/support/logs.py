@@ -38,7 +38,7 @@ def opened(url: str | sa.URL) -> Database:
 
 @contextlib.contextmanager
 def fresh(server: str, directory: Any) -> Iterator[sa.URL]:
-    """The URL of a database of the test's own, with the schema."""
+    """The URL of a new database with the schema."""
     with contextlib.ExitStack() as stack:
         if server == 'sqlite':
             url = sa.make_url(f'sqlite:///{directory}/placement.sqlite')
@@ -53,7 +53,7 @@ def fresh(server: str, directory: Any) -> Iterator[sa.URL]:
 
 
 def add_providers(db: Database, count: int) -> list[int]:
-    """Insert roots; their ids."""
+    """Insert root providers; returns their ids."""
     uuids = [str(uuid.uuid4()) for _ in range(count)]
 
     def work(tx: sa.Connection) -> None:
@@ -66,7 +66,7 @@ def add_providers(db: Database, count: int) -> list[int]:
 
 
 def move(tx: sa.Connection, provider_ids: Sequence[int]) -> None:
-    """What a write transaction does in these tests: move the generations of some providers, and say so."""
+    """The write of these tests: increments the generations of some providers, and notes it."""
     for id_ in sorted(provider_ids):
         generation = _providers.c.generation + 1
         tx.execute(_providers.update().where(_providers.c.id == id_).values(generation=generation))
@@ -74,13 +74,13 @@ def move(tx: sa.Connection, provider_ids: Sequence[int]) -> None:
 
 
 def generations(tx: sa.Connection) -> dict[int, int]:
-    """Provider id -> generation, without those that never moved."""
+    """Provider id: generation, without those that are 0."""
     found = tx.execute(sa.select(_providers.c.id, _providers.c.generation))
     return {id_: generation for id_, generation in found if generation}
 
 
 def entries(tx: sa.Connection) -> dict[int, list[tuple[int, int]]]:
-    """Writer id -> its numbers, each with a provider."""
+    """Writer id: its numbers, each with a provider."""
     log = tables.changes.c
     found: dict[int, list[tuple[int, int]]] = {}
     for writer, number, provider in tx.execute(sa.select(log.writer_id, log.sequence, log.provider_id)):
@@ -89,7 +89,7 @@ def entries(tx: sa.Connection) -> dict[int, list[tuple[int, int]]]:
 
 
 def check(tx: sa.Connection) -> None:
-    """What is true in every snapshot: no number is missing, and each move of a generation is there exactly once."""
+    """Checks every snapshot: no number is missing, and each increment of a generation is noted exactly once."""
     log = entries(tx)
     for numbers in log.values():
         seen = {number for number, _ in numbers}
@@ -103,7 +103,7 @@ def check(tx: sa.Connection) -> None:
 
 
 class BreakingProxy:
-    """Passes bytes on to a database server, and breaks the connection in the next COMMIT once it is told to.
+    """Forwards bytes to a database server, and on request breaks the connection at the next COMMIT.
 
     :param answer: whether the server gets that COMMIT; its answer is lost in any case.
     """
@@ -117,11 +117,11 @@ class BreakingProxy:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def break_next(self, *, deliver: bool) -> None:
-        """Break the connection on which the next COMMIT comes, after it or before it is passed on."""
+        """Break the connection of the next COMMIT, after or before it is forwarded."""
         self._deliver = deliver
 
     def close(self) -> None:
-        """Accept nothing any more."""
+        """Stop accepting connections."""
         self._listener.close()
 
     def _accept(self) -> None:
@@ -142,7 +142,7 @@ class BreakingProxy:
                     client.shutdown(socket.SHUT_RDWR)
                     if deliver:
                         server.sendall(data)
-                        # Whatever the server says ends up nowhere, but it has to get so far.
+                        # The answer of the server is dropped, but it has to arrive.
                         continue
                     break
                 server.sendall(data)
@@ -161,7 +161,7 @@ class BreakingProxy:
 
 @contextlib.contextmanager
 def breaking(url: sa.URL) -> Iterator[tuple[BreakingProxy, sa.URL]]:
-    """A proxy before the server of ``url``, and the URL through it."""
+    """A proxy for the server of ``url``, and the URL through it."""
     server = url.get_backend_name()
     proxy = BreakingProxy(url.host or '127.0.0.1', url.port or PORTS[server])
     try:

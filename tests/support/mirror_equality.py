@@ -1,4 +1,4 @@
-"""Holds two states of the mirror against each other, field by field, columns included."""
+"""Compares two states of the mirror, field by field, including columns."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from placement.mirror.state import State
 
 
 def assert_same(state: State, expected: State) -> None:
-    """Fail unless ``state`` holds just what ``expected`` does, whatever the blocks into which it is divided."""
+    """Fail unless ``state`` has the contents of ``expected``; their blocks may differ."""
     assert state.names == expected.names
     mine = [record for block in state.blocks for record in block.records]
     theirs = [record for block in expected.blocks for record in block.records]
@@ -40,7 +40,7 @@ def assert_consistent(block: Block) -> None:
 
 
 def compare(mirror: Mirror, db: Database) -> None:
-    """Bring ``mirror`` forward without building it anew, and hold it against one built in the same snapshot."""
+    """Bring ``mirror`` forward without building it anew, and compare it with one built in the same snapshot."""
     with mirror._lock, db.reader() as tx:
         held = mirror._held
         assert held is not None

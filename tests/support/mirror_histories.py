@@ -1,4 +1,4 @@
-"""Random histories of requests: every kind that writes, on few enough things that they get in each other's way."""
+"""Random histories of requests: every kind of write, on so few providers, classes and traits that they conflict."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.support.asking import ask
 
-#: Sends method, path, body and microversion; returns the status (None if nobody knows) and the decoded answer.
+#: Sends method, path, body and microversion; returns the status (None if unknown) and the decoded answer.
 Send = Callable[[str, str, Any, str], tuple[int | None, Any]]
 
 _OWNER = {'project_id': 'history', 'user_id': 'history'}
@@ -20,7 +20,7 @@ _STANDARD_TRAITS = ('HW_CPU_X86_AVX2', 'MISC_SHARES_VIA_AGGREGATE')
 
 
 def sender(app: Any) -> Send:
-    """Requests straight into a WSGI application."""
+    """Sends requests to a WSGI application in this process."""
 
     def send(method: str, path: str, body: Any, version: str) -> tuple[int | None, Any]:
         response = ask(app, method, path, body, version)
@@ -46,8 +46,8 @@ class Universe:
 class History:
     """One client that writes at random; ``step`` makes one request, with those that have to precede it.
 
-    ``answers`` counts what became of each kind of request: (kind, whether it was accepted); ``errors`` has those that
-    the service could not answer, with the status.
+    ``answers`` counts the requests by (kind, whether accepted); ``errors`` has those that failed with a server
+    error, with the status.
     """
 
     def __init__(self, send: Send, universe: Universe, seed: object) -> None:
@@ -86,7 +86,7 @@ class History:
         return {habit.__name__ for habit in self._habits}
 
     def populate(self) -> None:
-        """Make what claims need, so that not all of them are refused: a root of each provider, with room."""
+        """Create what claims need to succeed: each provider as a root with inventory."""
         for provider, name in zip(self._all.providers, self._all.names, strict=False):
             self._ask('POST', '/resource_providers', {'uuid': provider, 'name': name})
             inventories = {one: {'total': 1000} for one in _STANDARD}
@@ -94,7 +94,7 @@ class History:
             self._ask('PUT', f'/resource_providers/{provider}/inventories', body)
 
     def step(self) -> None:
-        """Do one thing."""
+        """Send one random request."""
         (habit,) = self._choose.choices(list(self._habits), list(self._habits.values()))
         status = habit()
         if status is not None and status >= 500:
@@ -119,7 +119,7 @@ class History:
     def delete(self) -> int | None:
         return self._ask('DELETE', f'/resource_providers/{self._provider()}')
 
-    # What they have --------------------------------------------------------------------------------------------
+    # Parts of providers --------------------------------------------------------------------------------------------
 
     def put_inventories(self) -> int | None:
         provider = self._provider()
@@ -155,7 +155,7 @@ class History:
         path = f'/resource_providers/{self._provider()}/aggregates'
         return self._ask('PUT', path, self._some(self._all.aggregates), '1.1')
 
-    # What is taken of them -------------------------------------------------------------------------------------
+    # Allocations -------------------------------------------------------------------------------------
 
     def claim(self) -> int | None:
         consumer = self._one(self._all.consumers)
@@ -189,13 +189,13 @@ class History:
     def delete_trait(self) -> int | None:
         return self._ask('DELETE', f'/traits/{self._one(self._all.traits)}')
 
-    # How it does it --------------------------------------------------------------------------------------------
+    # Sending --------------------------------------------------------------------------------------------
 
     def _ask(self, method: str, path: str, body: Any = None, version: str = _LATEST) -> int | None:
         return self._send(method, path, body, version)[0]
 
     def _guarded(self, method: str, provider: str, path: str, body: dict[str, Any]) -> int | None:
-        """Write with the generation that the provider has, mostly."""
+        """Write with a provider generation, usually the current one."""
         status, answer = self._send('GET', f'/resource_providers/{provider}', None, _LATEST)
         generation = answer['generation'] if status == 200 else 0
         if self._choose.random() < 0.1:

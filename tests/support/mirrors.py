@@ -1,4 +1,4 @@
-"""What must be true of mirrors on every database: whoever writes, whatever dies, whichever process answers."""
+"""Checks of mirrors for every database: with writes from several processes, killed workers, and several servers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _TRAIT = 'HW_CPU_X86_AVX2'
 
 
 def sender(client: Client) -> Send:
-    """Requests over HTTP; those of which nobody knows what became have no status."""
+    """Sends requests over HTTP; those with an unknown outcome have no status."""
 
     def send(method: str, path: str, body: Any, version: str) -> tuple[int | None, Any]:
         try:
@@ -43,7 +43,7 @@ def sender(client: Client) -> Send:
 
 
 class Writers:
-    """Threads that write histories at random to several servers, as long as the context lasts."""
+    """Threads that send random histories to several servers, as long as the context lasts."""
 
     def __init__(self, urls: Sequence[str], count: int) -> None:
         self.answers: Counter[tuple[str, bool]] = Counter()
@@ -74,7 +74,7 @@ class Writers:
                     history.populate()
                 while not self._stopping.is_set():
                     history.step()
-            except BaseException as failure:  # Raised again in the thread that asked.
+            except BaseException as failure:  # Raised again in the main thread.
                 self._failures.append(failure)
             self.answers += history.answers
             self.errors += history.errors
@@ -83,7 +83,7 @@ class Writers:
 def stays_equal(
     running: Sequence[servers.Server], observed: Sequence[Database], seconds: float, *, kill: bool = False
 ) -> None:
-    """Let 8 clients write at random, and hold a mirror through each of ``observed`` against the tables meanwhile.
+    """Let 8 clients write at random, and meanwhile compare a mirror on each of ``observed`` with the tables.
 
     :param kill: also kill the workers of the servers, one after the other.
     """
@@ -98,7 +98,7 @@ def stays_equal(
             for mirror, db in mirrors:
                 compare(mirror, db)
                 compared += 1
-                # And by the usual way.
+                # And with the normal update.
                 mirror.current()
             if kill:
                 with contextlib.suppress(IndexError, ProcessLookupError):
@@ -130,13 +130,13 @@ class Alternating:
         self._aggregate = str(uuid.uuid4())
 
     def run(self) -> None:
-        """Change one thing after the other and look for each."""
+        """Make one change after the other, and search for each."""
         for _ in range(self._rounds):
             for change in (self._claim, self._resize, self._label, self._gather, self._rename, self._grow):
                 change()
 
     def _claim(self) -> None:
-        """A claim of all that is left, and giving it back."""
+        """A claim of everything that is left, and its deletion."""
         consumer = str(uuid.uuid4())
         entry = races.claim([self._provider], None)
         entry['allocations'][self._provider]['resources']['VCPU'] = 100
@@ -176,7 +176,7 @@ class Alternating:
         self._note(reply.status == 200, 'a new trait')
 
     def _grow(self) -> None:
-        """A provider below, which comes and goes."""
+        """A child provider, which is created and deleted."""
         below = str(uuid.uuid4())
         tree = f'/resource_providers?in_tree={self._provider}&uuid={below}'
         body = {'name': below, 'uuid': below, 'parent_provider_uuid': self._provider}
@@ -211,13 +211,13 @@ class Alternating:
 
 
 def answered_changes_are_found(urls: Sequence[str], rounds: int = 5, callers: int = 4) -> None:
-    """Several clients alternate between ``urls``; no search lacks a change that was answered before it was sent."""
+    """Several clients alternate between ``urls``. No search may lack a change that was answered before it was sent."""
     with contextlib.ExitStack() as stack:
         found: list[Alternating] = []
         failures: list[BaseException] = []
         for number in range(callers):
             clients = [stack.enter_context(contextlib.closing(Client([url], token='admin'))) for url in urls]
-            # An odd number of requests moves each round to the other process.
+            # With an odd number of requests each round begins at the other process.
             found.append(Alternating(clients[number % len(urls) :] + clients[: number % len(urls)], rounds))
         threads = [threading.Thread(target=_noting(one.run, failures)) for one in found]
         for thread in threads:
@@ -234,7 +234,7 @@ def _noting(act: Callable[[], None], failures: list[BaseException]) -> Callable[
     def run() -> None:
         try:
             act()
-        except BaseException as failure:  # Raised again in the thread that asked.
+        except BaseException as failure:  # Raised again in the main thread.
             failures.append(failure)
 
     return run

@@ -1,7 +1,7 @@
 """Classes and traits are created, renamed and deleted while others write inventories, allocations and traits of them.
 
-The names come in families, and a rename stays within one. What is written of a class tells its family by the number, so
-whatever lands on a class of another family is seen, also after a rename.
+Names belong to families, and a rename keeps the family. The number that is written with a class encodes its family,
+so a write to a class of another family is noticed, also after a rename.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from tests.support.races import Callers
 _FAMILIES = 4
 _MEMBERS = 2
 _TOTAL = 1000
-#: Seconds after which it ends in any case.
+#: The largest number of seconds that it runs.
 _PATIENCE = 60
 _OWNER = {'project_id': 'names', 'user_id': 'names'}
 
 
 @dataclasses.dataclass
 class Outcome:
-    """How often which kind of request was answered with which status, and everything that was wrong."""
+    """The counts of statuses by kind of request, and everything that was wrong."""
 
     statuses: Counter[tuple[str, int | None]] = dataclasses.field(default_factory=Counter)
     wrong: list[str] = dataclasses.field(default_factory=list)
@@ -45,9 +45,9 @@ class Outcome:
 
 
 def run(racing: Callers, seconds: float) -> Outcome:
-    """Let a quarter of the callers change names, a half write providers of their own, and the others claim.
+    """A quarter of the callers change names, half write providers of their own, and the others claim.
 
-    It goes on after ``seconds`` until each kind of request has succeeded once: on a busy machine some take their time.
+    It goes on after ``seconds`` until each kind of request has succeeded once, which can take long on a busy machine.
     """
     prefix = f'CUSTOM_{uuid.uuid4().hex[:8].upper()}'
     providers = [fleet.create_provider(client, {}) for client in racing.clients]
@@ -83,7 +83,7 @@ class _Caller:
         self.outcome = Outcome()
 
     def step(self, client: Client) -> None:
-        """Send some requests and judge what they did."""
+        """Send some requests and check their effects."""
         raise NotImplementedError
 
     def _send(self, client: Client, kind: str, method: str, path: str, body: Any = None, **more: Any) -> Reply:
@@ -121,7 +121,7 @@ class _NameChanger(_Caller):
 
 
 class _Writer(_Caller):
-    """The only one who writes the inventories and traits of its provider."""
+    """The only writer of the inventories and traits of its provider."""
 
     def step(self, client: Client) -> None:
         families = self._choose.sample(range(_FAMILIES), 2)
@@ -161,13 +161,13 @@ class _Writer(_Caller):
 
 
 class _Claimant(_Caller):
-    """Claims, looks at what it got, and gives it back."""
+    """Claims, reads its allocations, and deletes them."""
 
     def step(self, client: Client) -> None:
-        # Those of the writers.
+        # The providers of the writers.
         family, provider, consumer = self._some_family(), self._choose.choice(self._providers[1::2]), uuid.uuid4()
         present = fleet.demand(client, 'GET', f'/resource_providers/{provider}/inventories')['inventories']
-        # Often what is there at this moment, so that some claims succeed.
+        # Often a current inventory, so that some claims succeed.
         name = self._choose.choice([*present, self._name(family)])
         allocations = {provider: {'resources': {name: _family(name) + 1}}}
         body = {'allocations': allocations, 'consumer_generation': None, **_OWNER}

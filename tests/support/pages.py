@@ -1,4 +1,4 @@
-"""The pages of ``doc/``, as tests read them."""
+"""Functions with which tests read the pages of ``doc/``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def first_cells(text: str) -> list[str]:
-    """What stands between grave accents at the start of each table row."""
+    """The text between grave accents at the start of each table row."""
     return re.findall(r'^\| `([^`]+)`', text, flags=re.MULTILINE)
 
 
@@ -20,7 +20,7 @@ def section(page: str, heading: str) -> str:
     return dict(zip(parts[1::2], parts[2::2], strict=True))[heading]
 
 
-#: A row of a table, by the heads of its columns.
+#: A row of a table, by the headings of its columns.
 Row = dict[str, str]
 
 

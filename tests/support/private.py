@@ -1,4 +1,4 @@
-"""Database servers that a test may stop: started for it alone, on loopback, data in a temporary directory."""
+"""Database servers that a test may stop: started for one test, on loopback, with data in a temporary directory."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ START_SECONDS = 60
 
 
 class PrivateServer(abc.ABC):
-    """A database server in ``home``; ``start`` and ``crash`` it as often as wanted.
+    """A database server in ``home``, which can be started and crashed repeatedly.
 
     When ``home`` has a directory ``tls``, as ``certificates.make`` fills it, connections without TLS are refused.
     """
@@ -58,7 +58,7 @@ class PrivateServer(abc.ABC):
 
     @abc.abstractmethod
     def command(self) -> list[str]:
-        """What runs the server in the foreground."""
+        """The command that runs the server in the foreground."""
 
     def start(self) -> None:
         """Start and wait until it answers."""
@@ -72,7 +72,7 @@ class PrivateServer(abc.ABC):
             time.sleep(0.1)
 
     def start_unless_running(self) -> None:
-        """Start it if it was ended."""
+        """Start it if it is not running."""
         if self._process is None or self._process.poll() is not None:
             self.start()
 
@@ -83,7 +83,7 @@ class PrivateServer(abc.ABC):
         self._process.wait()
 
     def freeze(self) -> None:
-        """Let it answer nothing, without closing a connection."""
+        """Stop it from answering, without closing connections."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
 
@@ -130,7 +130,7 @@ class PostgreSQL(PrivateServer):
             )
 
     def command(self) -> list[str]:
-        """What runs the server in the foreground."""
+        """The command that runs the server in the foreground."""
         here = ['-c', f'unix_socket_directories={self.home}', '-c', 'listen_addresses=127.0.0.1']
         if self.tls.exists():
             files = [f'ssl_cert_file={self.tls}/server.pem', '-c', f'ssl_key_file={self.tls}/server.key']
@@ -163,7 +163,7 @@ class MariaDB(PrivateServer):
         )
 
     def command(self) -> list[str]:
-        """What runs the server in the foreground."""
+        """The command that runs the server in the foreground."""
         return [
             _program('mariadbd'),
             '--no-defaults',

@@ -1,4 +1,4 @@
-"""Races that every database has to survive; each returns all answers, so that the tests can say what must be true."""
+"""Races that are run on every database; each returns all answers, which the tests check."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ T = TypeVar('T')
 
 CALLERS = 40
 UNITS = 10
-#: Seconds that no caller may wait in any race (issue 4).
+#: The longest time in seconds that a caller may wait in any race (issue 4).
 PATIENCE = 5.0
 
 _OWNER = {'project_id': 'race', 'user_id': 'race'}
 
 
 class Callers:
-    """Threads with a connection each, let go at the same moment."""
+    """Threads with a connection each, which start at the same moment."""
 
     def __init__(self, urls: Sequence[str], count: int) -> None:
         self.clients = [Client(urls, token='admin', first=number) for number in range(count)]
@@ -32,7 +32,7 @@ class Callers:
         self._pool = concurrent.futures.ThreadPoolExecutor(count)
 
     def all_at_once(self, act: Callable[[Client, int], T]) -> list[T]:
-        """Run ``act(client, number)`` for every caller, begun together; the answers in the order of the numbers."""
+        """Run ``act(client, number)`` for every caller at the same moment; the answers in the order of the numbers."""
 
         def run(number: int) -> T:
             self._barrier.wait()
@@ -49,7 +49,7 @@ class Callers:
 
 @contextlib.contextmanager
 def callers(urls: Sequence[str], count: int = CALLERS) -> Iterator[Callers]:
-    """That many callers, closed at the end."""
+    """So many callers, closed at the end."""
     made = Callers(urls, count)
     try:
         yield made

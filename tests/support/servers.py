@@ -35,7 +35,7 @@ class Server:
     process: subprocess.Popen[bytes]
 
     def wait_until_ready(self) -> None:
-        """Return when the root document is served. Raises ServerError."""
+        """Return when the root document is answered. Raises ServerError."""
         deadline = time.monotonic() + START_SECONDS
         while not all(_answers(url) for url in (self.url, self.metrics_url) if url):
             if self.process.poll() is not None:
@@ -56,7 +56,7 @@ class Server:
         return [int(pid) for pid, arguments in lines if 'exporter' not in arguments]
 
     def retries(self) -> int:
-        """How many transactions all workers have begun again since the start."""
+        """The number of retried transactions of all workers since the start."""
         assert self.metrics_url is not None
         with urllib.request.urlopen(self.metrics_url, timeout=10) as answer:
             text = answer.read().decode()
@@ -67,7 +67,7 @@ class Server:
         return '\n'.join(self.log.read_text(errors='replace').splitlines()[-lines:])
 
     def stop(self) -> None:
-        """Ask it to end and wait. Raises ServerError when it has to be killed or ends badly."""
+        """Stop it and wait. Raises ServerError when it has to be killed or ends with an error."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
         try:
@@ -142,7 +142,7 @@ def ready(started: Sequence[Server]) -> Iterator[None]:
 
 
 def free_port() -> int:
-    """A TCP port of the loopback interface that nobody listens on now."""
+    """A free TCP port of the loopback interface."""
     with socket.socket() as probe:
         probe.bind(('127.0.0.1', 0))
         return int(probe.getsockname()[1])

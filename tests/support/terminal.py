@@ -11,14 +11,14 @@ import sys
 
 
 def shown_by(*arguments: str, **environ: str) -> list[str]:
-    """The lines that ``placement-manage`` shows, without colours, after it ended well."""
+    """The lines that ``placement-manage`` prints, without colours. It must succeed."""
     leader, follower = pty.openpty()
     program = [sys.executable, '-m', 'placement.cmd.manage', *arguments]
     settings = {**os.environ, 'COLUMNS': '80', 'TERM': 'xterm', **environ}
     process = subprocess.Popen(program, stdin=follower, stdout=follower, env=settings, stderr=subprocess.DEVNULL)
     os.close(follower)
     printed = b''
-    with contextlib.suppress(OSError):  # The end of a terminal.
+    with contextlib.suppress(OSError):  # A closed terminal raises this error.
         while piece := os.read(leader, 65536):
             printed += piece
     os.close(leader)

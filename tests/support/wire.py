@@ -14,7 +14,7 @@ PORTS = {'postgresql': 5432, 'mysql': 3306}
 
 
 class Proxy:
-    """Passes on what both sides say; ``trips`` counts how often the service spoke after the database had.
+    """Forwards the bytes of both sides; ``trips`` counts how often the service sent after the database had.
 
     Listens at ``port`` of the loopback interface as long as the context lasts.
     """
@@ -27,7 +27,7 @@ class Proxy:
         self._selector = selectors.DefaultSelector()
         self._partners: dict[socket.socket, socket.socket] = {}
         self._services: set[socket.socket] = set()
-        #: Services that have spoken and not been answered.
+        #: Connections whose service has sent and got no answer yet.
         self._asked: set[socket.socket] = set()
         self._stopping = False
         self._thread = threading.Thread(target=self._run)
@@ -75,7 +75,7 @@ class Proxy:
         if source not in self._services:
             self._asked.discard(other)
         elif source not in self._asked:
-            # What is said in several pieces is one question all the same.
+            # Several pieces without an answer in between are one round trip.
             self._asked.add(source)
             self.trips += 1
         other.sendall(said)

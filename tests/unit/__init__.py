@@ -1,1 +1,1 @@
-"""Tests of single parts."""
+"""Unit tests: they start no process and no application."""

@@ -1,4 +1,4 @@
-"""How failures become HTTP errors."""
+"""How exceptions become HTTP errors."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_general_rules(error: exception.PlacementError, status: int, code: str) 
     assert (caught.value.code, caught.value.comment, caught.value.detail) == (status, code, str(error))
 
 
-def test_an_endpoint_may_add_words_and_keep_the_rest() -> None:
+def test_an_operation_can_change_the_text_only() -> None:
     lead = Answer(exception.InventoryInUse, 'update conflict: {error}')
     with pytest.raises(exc.HTTPConflict) as caught, answers.mapped(lead):
         raise exception.InventoryInUse(uuid=UUID, resource_classes='VCPU, DISK_GB')
@@ -46,14 +46,14 @@ def test_an_endpoint_may_add_words_and_keep_the_rest() -> None:
     assert caught.value.comment == error_document.INVENTORY_INUSE
 
 
-def test_an_endpoint_may_change_status_and_code() -> None:
+def test_an_operation_can_change_status_and_code() -> None:
     special = Answer(exception.NotFound, '{error}', exc.HTTPBadRequest, error_document.CONCURRENT_UPDATE)
     with pytest.raises(exc.HTTPBadRequest) as caught, answers.mapped(special):
         raise exception.TraitNotFound(names='A')
     assert caught.value.comment == error_document.CONCURRENT_UPDATE
 
 
-def test_the_first_rule_that_matches_counts() -> None:
+def test_the_first_rule_that_matches_is_used() -> None:
     rules = (Answer(exception.ProviderGenerationMismatch, 'first'), Answer(exception.ConcurrentUpdate, 'second'))
     with pytest.raises(exc.HTTPConflict, match='first'), answers.mapped(*rules):
         raise exception.ProviderGenerationMismatch
@@ -61,14 +61,14 @@ def test_the_first_rule_that_matches_counts() -> None:
         raise exception.ConcurrentProviderUpdate
 
 
-def test_texts_take_values_but_never_read_them_as_formats() -> None:
+def test_values_in_texts_are_not_formatted_again() -> None:
     rule = Answer(exception.DuplicateProviderName, '{name} of {owner}')
     with pytest.raises(exc.HTTPConflict) as caught, answers.mapped(rule, owner='{0.__class__}'):
         raise exception.DuplicateProviderName(name='{name!r}')
     assert caught.value.detail == '{name!r} of {0.__class__}'
 
 
-def test_bad_queries_are_told_as_they_are() -> None:
+def test_messages_of_bad_queries_are_not_formatted() -> None:
     told = answers.http_error(query.BadQuery('Got: {x}'), (), {})
     assert isinstance(told, exc.HTTPBadRequest)
     assert told.detail == 'Got: {x}'
@@ -77,7 +77,7 @@ def test_bad_queries_are_told_as_they_are() -> None:
 @pytest.mark.parametrize(
     'error', [KeyError('x'), exception.PlacementError(), exception.PolicyNotAuthorized(action='x')]
 )
-def test_what_nobody_expects_passes_through(error: Exception) -> None:
+def test_other_exceptions_pass_through(error: Exception) -> None:
     with pytest.raises(type(error)) as caught, answers.mapped():
         raise error
     assert caught.value is error

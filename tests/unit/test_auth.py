@@ -1,4 +1,4 @@
-"""Authentication with noauth2: what a token makes of its bearer."""
+"""Authentication with noauth2: the identity that each token gives."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.asking import CLAIMS
 
 
 def _seen(token: str | None, path: str = '/traits', **headers: str) -> tuple[int, Any]:
-    """Status, and the identity that reaches what lies behind noauth2."""
+    """Status of the answer, and the identity that noauth2 passes on."""
     seen: list[Any] = [None]
 
     def behind(environ: dict[str, Any], start_response: Any) -> list[bytes]:
@@ -41,7 +41,7 @@ def test_noauth2_reads_the_token(token: str, identity: dict[str, Any]) -> None:
     assert _seen(token, **CLAIMS) == (200, identity)
 
 
-def test_noauth2_wants_a_token_except_at_the_root() -> None:
+def test_noauth2_requires_a_token_except_at_the_root() -> None:
     assert _seen(None) == (401, None)
     assert _seen(None, **CLAIMS) == (401, None)
     assert _seen(None, path='/') == (200, None)

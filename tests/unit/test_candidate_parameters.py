@@ -1,4 +1,4 @@
-"""What is said of parameters of a query for candidates that a microversion lacks."""
+"""The message about parameters of a query for candidates that a microversion lacks."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ def test_parameters_of_later_microversions(query: str, told: str) -> None:
         ('resources=VCPU:1&group_policy=none', 24, 'group_policy needs 1.25'),
     ],
 )
-def test_parameters_that_the_request_is_too_old_for(query: str, minor: int, told: str) -> None:
+def test_parameters_above_the_microversion_of_the_request(query: str, minor: int, told: str) -> None:
     expected = f'{told}, the request is one of 1.{minor}.'
     assert candidate_parameters.unknown(query, (1, minor), (1, 29)) == expected
     assert candidate_parameters.unknown(query, (1, minor + 1), (1, 29)) is None
 
 
-def test_no_parameter_at_all() -> None:
+def test_an_unknown_parameter() -> None:
     assert (
-        candidate_parameters.unknown('banana=1', (1, 29), (1, 29))
-        == 'banana is no parameter of GET /allocation_candidates.'
+        candidate_parameters.unknown('unknown=1', (1, 29), (1, 29))
+        == 'unknown is no parameter of GET /allocation_candidates.'
     )
     assert (
         candidate_parameters.unknown('resources=VCPU%3A4&required=HW_CPU_X86_AVX2,!CUSTOM_A&limit=10', (1, 29), (1, 29))

@@ -1,4 +1,4 @@
-"""Configuration: where values come from, which wins, and what a bad one does."""
+"""Configuration: the sources of values, their order, and errors in them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_the_environment_needs_no_file() -> None:
     assert conf.cors.allowed_origin == ['https://a.example.com', 'https://b.example.com']
 
 
-def test_the_process_environment_counts_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_of_the_process_is_read_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv('OS_PLACEMENT__MAX_REQUEST_GROUPS', '7')
     assert configuration.load(config_files=[]).placement.max_request_groups == 7
     assert configuration.load(environ={}, config_files=[]).placement.max_request_groups == 256
@@ -49,7 +49,7 @@ def test_overrides_win_over_environment_and_environment_over_file(tmp_path: path
     assert conf.placement.max_allocation_candidates == 6
 
 
-def test_two_configurations_know_nothing_of_each_other() -> None:
+def test_two_configurations_share_nothing() -> None:
     one = configuration.load(environ={}, config_files=[], overrides={'api': {'auth_strategy': 'noauth2'}})
     other = configuration.load(environ={}, config_files=[], overrides={'cors': {'allowed_origin': ['*']}})
     assert (one.api.auth_strategy, one.cors.allowed_origin) == ('noauth2', None)
@@ -66,7 +66,7 @@ def test_two_configurations_know_nothing_of_each_other() -> None:
         (f'[placement]\nincomplete_consumer_user_id = {"x" * 256}\n', 'incomplete_consumer_user_id'),
     ],
 )
-def test_a_bad_file_is_one_line_that_names_what_is_bad(tmp_path: pathlib.Path, text: str, word: str) -> None:
+def test_an_error_in_a_file_is_one_line_that_names_it(tmp_path: pathlib.Path, text: str, word: str) -> None:
     file = tmp_path / 'placement.conf'
     file.write_text(text)
     with pytest.raises(exception.ConfigurationInvalid, match=word) as caught:
@@ -74,7 +74,7 @@ def test_a_bad_file_is_one_line_that_names_what_is_bad(tmp_path: pathlib.Path, t
     assert '\n' not in str(caught.value)
 
 
-def test_a_bad_variable_is_told_like_a_bad_file(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_in_a_variable_is_one_line_that_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(exception.ConfigurationInvalid, match='max_request_groups'):
         configuration.load(environ={'OS_PLACEMENT__MAX_REQUEST_GROUPS': 'many'}, config_files=[])
     monkeypatch.setenv('OS_PLACEMENT__MAX_REQUEST_GROUPS', 'many')
@@ -82,7 +82,7 @@ def test_a_bad_variable_is_told_like_a_bad_file(monkeypatch: pytest.MonkeyPatch)
         configuration.load(config_files=[])
 
 
-def test_a_bad_value_is_blamed_on_the_place_that_sets_it(
+def test_the_message_about_a_bad_value_names_its_source(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / 'placement.conf'
@@ -103,7 +103,7 @@ def test_a_bad_value_is_blamed_on_the_place_that_sets_it(
     assert str(caught.value).startswith(blame)
 
 
-def test_a_directory_that_was_named_must_be_there(tmp_path: pathlib.Path) -> None:
+def test_a_configured_directory_must_exist(tmp_path: pathlib.Path) -> None:
     missing = tmp_path / 'nowhere'
     with pytest.raises(exception.ConfigurationInvalid, match=f'OS_PLACEMENT_CONFIG_DIR names {missing}, which is not'):
         configuration.load(environ={'OS_PLACEMENT_CONFIG_DIR': str(missing)})
@@ -122,7 +122,7 @@ def test_a_directory_of_files_wins_over_the_file(tmp_path: pathlib.Path) -> None
     assert conf.placement.policy_file == str(directory / 'placement-policy.yaml')
 
 
-def test_options_that_nobody_reads_are_named_with_their_place(
+def test_unknown_options_are_reported_with_their_source(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file, directory = tmp_path / 'placement.conf', tmp_path / 'd'
@@ -157,7 +157,7 @@ def test_a_dollar_sign_in_a_password_is_not_repeated(tmp_path: pathlib.Path) -> 
     assert 'secret' not in str(caught.value)
 
 
-def test_the_policy_file_lies_beside_the_configuration(tmp_path: pathlib.Path) -> None:
+def test_the_policy_file_is_relative_to_the_configuration(tmp_path: pathlib.Path) -> None:
     file = tmp_path / 'elsewhere' / 'placement.conf'
     file.parent.mkdir()
     file.write_text('')
@@ -165,7 +165,7 @@ def test_the_policy_file_lies_beside_the_configuration(tmp_path: pathlib.Path) -
     assert conf.placement.policy_file == str(tmp_path / 'elsewhere' / 'placement-policy.yaml')
 
 
-def test_every_option_of_ours_is_explained() -> None:
+def test_every_option_of_the_service_has_a_help_text() -> None:
     unexplained = [
         f'[{group}] {option.name}'
         for group, options in configuration.list_opts()

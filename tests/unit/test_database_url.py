@@ -1,4 +1,4 @@
-"""The URL of the database: what is refused with advice, what is added, what wins."""
+"""The URL of the database: what is refused, what is added, and which parameters win."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _url(connection: str, **options: object) -> str:
         ('oracle://u@h/d', 'Write sqlite:, postgresql'),
     ],
 )
-def test_what_other_services_write_is_answered_with_what_to_write(connection: str, advice: str) -> None:
+def test_url_forms_of_other_services_are_refused_with_the_right_form(connection: str, advice: str) -> None:
     with pytest.raises(exception.ConfigurationInvalid) as caught:
         _url(connection)
     assert advice in str(caught.value)
@@ -35,7 +35,7 @@ def test_what_other_services_write_is_answered_with_what_to_write(connection: st
 
 
 @pytest.mark.parametrize('connection', ['mysql://u@h/d', 'mysql+mysqldb://u@h/d'])
-def test_a_driver_that_is_missing_is_answered_with_what_to_write(connection: str) -> None:
+def test_a_missing_driver_is_refused_with_advice(connection: str) -> None:
     try:
         import MySQLdb  # type: ignore[import-untyped]  # noqa: F401
     except ImportError:
@@ -51,6 +51,6 @@ def test_parameters_win_over_those_of_the_url() -> None:
 
 
 @pytest.mark.parametrize('parameters', ['ssl_ca', 'ssl_ca=a&ssl_key', 'ssl_ca=a&&ssl_key=b'])
-def test_parameters_that_would_be_dropped_stop_the_start(parameters: str) -> None:
+def test_malformed_connection_parameters_stop_the_start(parameters: str) -> None:
     with pytest.raises(exception.ConfigurationInvalid, match='connection_parameters is not of the form'):
         _url('sqlite://', connection_parameters=parameters)

@@ -1,4 +1,4 @@
-"""The documentation says what the code has, and the code has what the documentation says."""
+"""The documentation and the code agree."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ PAGES = sorted([ROOT / 'README.md', *API_REF.glob('*.md'), *(ROOT / 'doc').rglob
 #: Kinds of files that refer to pages.
 SOURCES = {'.py', '.yaml', '.md', '.conf', '.service', '.socket', '.ini', '.sh'}
 
-#: Base rules that other rules refer to; no operation asks for them.
+#: Base rules that other rules refer to; no operation checks them.
 BASE_RULES = {'admin_api', 'placement', 'reader_api'}
 
 
-#: Where the members of each module's schemas are documented.
+#: The pages on which the members of each module's schemas are documented.
 SCHEMA_PAGES = [
     (aggregate, ['aggregates.md']),
     (allocation, ['allocations.md']),
@@ -118,7 +118,7 @@ def _members(schema: Any) -> set[str]:
 
 
 def _members_since(module: ModuleType) -> Iterator[tuple[str, str]]:
-    """Each member that a module's schemas declare, and the microversion that brings it; '' for the first window."""
+    """Each member that a module's schemas declare, and the microversion that added it; '' for the first."""
     for value in (value for name, value in vars(module).items() if not name.startswith('__')):
         if isinstance(value, tuple):
             known: set[str] = set()
@@ -131,9 +131,7 @@ def _members_since(module: ModuleType) -> Iterator[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(('module', 'pages'), SCHEMA_PAGES, ids=lambda value: getattr(value, '__name__', ''))
-def test_members_of_bodies_and_queries_are_documented_with_the_microversion_that_brings_them(
-    module: ModuleType, pages: list[str]
-) -> None:
+def test_members_are_documented_with_the_microversion_that_added_them(module: ModuleType, pages: list[str]) -> None:
     rows = [row for page in pages for row in (API_REF / page).read_text().splitlines() if row.startswith('|')]
     members = set(_members_since(module))
     assert members
@@ -143,7 +141,7 @@ def test_members_of_bodies_and_queries_are_documented_with_the_microversion_that
 
 @functools.cache
 def _anchors(page: Path) -> set[str]:
-    """What may follow ``#`` in a reference to a page: its headings, as the usual Markdown viewers name them."""
+    """The anchors of a page: its headings, as Markdown viewers name them."""
     text = re.sub(r'^```.*?^```', '', page.read_text(), flags=re.MULTILINE | re.DOTALL)
     headings = re.findall(r'^#+ (.+)$', text, flags=re.MULTILINE)
     anchors = [re.sub(r'[^\w -]', '', heading.lower()).replace(' ', '-') for heading in headings]
@@ -156,7 +154,7 @@ def _leads_somewhere(page: Path, anchor: str) -> bool:
 
 
 @pytest.mark.parametrize('page', PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_lead_somewhere(page: Path) -> None:
+def test_links_lead_to_existing_targets(page: Path) -> None:
     links = re.findall(r'\]\(([^)#\s]*)#?([^)\s]*)\)', page.read_text())
     local = [(target, anchor) for target, anchor in links if not target.startswith(('http://', 'https://'))]
     lost = [
@@ -168,7 +166,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 def _sources() -> Iterator[Path]:
-    """Everything that people write and read."""
+    """Every text file that is written by hand."""
     yield from (path for path in ROOT.iterdir() if path.suffix in ('.md', '.toml', '.ini', '.py'))
     for name in ('placement', 'tests', 'gabbits', 'bench', 'tools', 'etc', 'doc', 'api-ref', 'releasenotes'):
         yield from (path for path in (ROOT / name).rglob('*') if path.suffix in SOURCES)
@@ -185,7 +183,7 @@ def test_references_to_pages_lead_to_headings_that_exist() -> None:
     assert found > 100
 
 
-def test_nothing_cites_a_document_that_the_repository_does_not_have() -> None:
+def test_no_file_cites_a_document_outside_of_the_repository() -> None:
     citing = [path for path in _sources() if re.search(r'\bcontract\s+[AB]\b', path.read_text(), re.IGNORECASE)]
     assert citing == []
 
@@ -235,5 +233,5 @@ def operations_table() -> str:
     return '\n'.join(['| Operation | Checks, in this order |', '|---|---|', *rows])
 
 
-def test_the_page_of_operations_follows_from_their_declarations() -> None:
+def test_the_page_of_operations_is_made_from_their_declarations() -> None:
     assert operations_table() in (API_REF / 'operations.md').read_text()

@@ -43,7 +43,7 @@ def test_from_1_23_there_is_a_code() -> None:
     assert _document(exc.HTTPConflict(DETAIL), '1.23')['code'] == 'placement.undefined_code'
 
 
-def test_a_version_that_is_not_served_says_which_are() -> None:
+def test_the_error_for_an_unsupported_version_names_the_supported_ones() -> None:
     document = _document(microversion.UnacceptableVersion('no'))
     assert (document['min_version'], document['max_version']) == ('1.0', '1.29')
 
@@ -88,12 +88,12 @@ def test_headers_of_the_error_are_sent_and_head_gets_no_body() -> None:
     assert response.body == b''
 
 
-def test_a_megabyte_is_not_repeated_and_ends_are_kept() -> None:
+def test_a_text_of_a_megabyte_is_shortened_in_the_middle() -> None:
     detail = _document(exc.HTTPConflict(f'start{"x" * 1_000_000}end'))['detail']
     assert len(detail) < 10_000
     assert detail.startswith('start')
     assert detail.endswith('end')
 
 
-def test_text_that_cannot_be_encoded_does_no_harm() -> None:
+def test_text_that_cannot_be_encoded_is_replaced() -> None:
     assert _document(exc.HTTPConflict('a\ud800b'))['detail'] == 'a?b'

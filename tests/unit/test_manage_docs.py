@@ -1,4 +1,4 @@
-"""The pages about the commands name every command, option, check and doubt that exists, and none that does not."""
+"""The pages about the commands name exactly the commands, options, checks and doubts that exist."""
 
 from __future__ import annotations
 

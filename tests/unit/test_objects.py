@@ -1,4 +1,4 @@
-"""The versioned objects: what they are made of, and that another process can read what one of them wrote."""
+"""The versioned objects: their fields, and that another process can read a serialised object."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from placement.objects import base
 from placement.objects.base import PlacementObject
 from placement.objects.resource_provider import ResourceProvider
 
-# Not at the top: whoever imports oslo.versionedobjects before placement.objects gets oslo.messaging and eventlet too.
+# Not at the top: importing oslo.versionedobjects before placement.objects imports oslo.messaging and eventlet too.
 ovo_base: Any = importlib.import_module('oslo_versionedobjects.base')
 fixture: Any = importlib.import_module('oslo_versionedobjects.fixture')
 
@@ -60,14 +60,14 @@ def make(cls: type[Any]) -> Any:
 
 
 def values(made: Any) -> Any:
-    """What is in the fields of an object, or of each in a list."""
+    """The values of the fields of an object, or of each object in a list."""
     if isinstance(made, base.ObjectList):
         return [values(one) for one in made]
     return {name: getattr(made, name) for name in made.fields}
 
 
 def member(cls: type[Any]) -> tuple[str, ...]:
-    """What else a fingerprint is of: a list is another when its members are."""
+    """What a fingerprint includes beside the fields: that of a list includes its members."""
     return (cls.MEMBER.__name__, cls.MEMBER.VERSION) if issubclass(cls, base.ObjectList) else ()
 
 
@@ -90,7 +90,7 @@ def test_each_class_says_its_version(name: str) -> None:
 
 
 @pytest.mark.parametrize('name', sorted(CLASSES))
-def test_what_was_written_is_read_again(name: str) -> None:
+def test_a_serialised_object_is_read_back(name: str) -> None:
     made = make(CLASSES[name])
     primitive = made.obj_to_primitive()
     assert primitive['placement_object.name'] == name
@@ -107,14 +107,14 @@ def test_a_value_of_another_type_is_refused(name: str) -> None:
             setattr(made, field, object())
 
 
-def test_a_version_that_is_not_known_is_refused() -> None:
+def test_an_unknown_version_is_refused() -> None:
     primitive = make(ResourceProvider).obj_to_primitive()
     primitive['placement_object.version'] = '2.0'
     with pytest.raises(ovo_base.exception.IncompatibleObjectVersion):
         PlacementObject.obj_from_primitive(primitive)
 
 
-def test_none_is_only_for_what_may_be_absent() -> None:
+def test_none_is_accepted_for_nullable_fields_only() -> None:
     assert {name for name, field in ResourceProvider.fields.items() if field.nullable} == {
         'name',
         'parent_provider_uuid',
@@ -123,7 +123,7 @@ def test_none_is_only_for_what_may_be_absent() -> None:
     }
 
 
-def test_what_is_not_a_field() -> None:
+def test_private_annotations_are_no_fields() -> None:
     class Marked(PlacementObject):
         _inner: int = 0
         count: int | None
@@ -131,7 +131,7 @@ def test_what_is_not_a_field() -> None:
     assert set(Marked.fields) == {'count'}
 
 
-def test_a_type_that_no_field_has_is_refused() -> None:
+def test_an_unsupported_type_is_refused() -> None:
     with pytest.raises(KeyError):
 
         class _Odd(PlacementObject):

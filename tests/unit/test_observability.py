@@ -1,4 +1,4 @@
-"""Metrics and health checks without an application: what counts as what, and options that make no sense."""
+"""Metrics and health checks without an application: what is counted how, and invalid options."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_refusal_is_counted_under_its_reason(kind: type[exception.PlacementErr
     assert refused == [word]
 
 
-def test_an_error_that_is_no_verdict_is_not_counted() -> None:
+def test_an_error_that_is_no_refusal_is_not_counted() -> None:
     counts = PrometheusMetrics()
     with pytest.raises(exception.DatabaseUnavailable), counts.claim():
         raise exception.DatabaseUnavailable
@@ -56,14 +56,14 @@ def test_an_error_that_is_no_verdict_is_not_counted() -> None:
 
 
 @pytest.mark.parametrize('value', ['9178', ':9178', '127.0.0.1', '::1:9178', 'host:port'])
-def test_an_address_that_makes_no_sense_stops_the_start(tmp_path: Path, value: str) -> None:
+def test_an_invalid_address_stops_the_start(tmp_path: Path, value: str) -> None:
     (tmp_path / 'placement.conf').write_text(f'[metrics]\nbind = {value}\n')
     with pytest.raises(exception.ConfigurationInvalid, match=r'\[metrics\] bind'):
         placement_conf.load(environ={'OS_PLACEMENT_CONFIG_DIR': str(tmp_path)})
 
 
 @pytest.mark.parametrize('value', ['healthcheck', '/health check', '/health/', '/'])
-def test_a_health_path_that_makes_no_sense_stops_the_start(tmp_path: Path, value: str) -> None:
+def test_an_invalid_health_path_stops_the_start(tmp_path: Path, value: str) -> None:
     (tmp_path / 'placement.conf').write_text(f'[healthcheck]\npath = {value}\n')
     with pytest.raises(exception.ConfigurationInvalid, match=r'\[healthcheck\] path'):
         placement_conf.load(environ={'OS_PLACEMENT_CONFIG_DIR': str(tmp_path)})

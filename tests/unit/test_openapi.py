@@ -1,4 +1,4 @@
-"""The OpenAPI documents: complete, and made of what the handlers use."""
+"""The OpenAPI documents are complete and agree with what the handlers use."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_what_an_operation_declares_is_what_its_handler_uses(one: Operation) -> 
     source = inspect.getsource(one.handler)
     declaration, _, body = source.partition('\ndef ')
     declared = set(re.findall(r'\bschema\.[A-Z_]+', declaration))
-    # The query of candidates is read in a module of its own; filters of the list of providers in a function.
+    # The query for candidates is parsed in its own module, and the filters of the list of providers in a function.
     if one.handler.__name__ not in ('list_allocation_candidates', 'list_resource_providers'):
         used = set(re.findall(r'\bschema\.[A-Z_]+', body)) - {'schema.CUSTOM_TRAIT_NAME'}
         in_path = {'schema.CUSTOM_CLASS'} if 'wsgi_path_item' in body and 'Reads' not in declaration else set()

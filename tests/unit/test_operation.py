@@ -1,4 +1,4 @@
-"""Operations: what is asked of a request before its handler is called, in which order, and what is told."""
+"""Operations: the checks of a request before its handler is called, their order, and the errors."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _ask(
 
 
 @pytest.mark.parametrize('sent', ['application/json', 'application/json; charset=utf-8', 'application/json ;x=y'])
-def test_parameters_of_the_media_type_do_not_matter(sent: str) -> None:
+def test_parameters_of_the_media_type_are_ignored(sent: str) -> None:
     assert _ask(_show(Reads(JSON)), CONTENT_TYPE=sent).text == 'reached'
 
 
@@ -68,7 +68,7 @@ def test_accept_that_excludes_json(accept: str) -> None:
     assert 'Only application/json is provided' in refused.text
 
 
-def test_a_caller_without_leave_is_refused() -> None:
+def test_a_caller_without_permission_is_refused() -> None:
     with pytest.raises(exception.PolicyNotAuthorized):
         _ask(_show(Allowed('placement:traits:list')), allowed=False)
 
@@ -96,7 +96,7 @@ def test_windows_must_not_overlap() -> None:
         Versions(_show(Since('1.2', last='1.6')), _show(Since('1.6')))
 
 
-def test_failures_are_told_with_the_variables_of_the_path() -> None:
+def test_errors_name_the_variables_of_the_path() -> None:
     @operation(failures=(Answer(exception.InventoryNotFound, 'no {resource_class} here'),))
     def fail(_req: webob.Request, _context: Any) -> webob.Response:
         raise exception.InventoryNotFound(resource_class='other', uuid='u')
@@ -106,7 +106,7 @@ def test_failures_are_told_with_the_variables_of_the_path() -> None:
     assert told.json['errors'][0]['detail'].endswith('no V\u00c4 here')
 
 
-def test_every_operation_but_the_root_asks_the_policy_last() -> None:
+def test_every_operation_but_the_root_checks_the_policy_last() -> None:
     for path, methods in handler.ROUTE_DECLARATIONS.items():
         for declared in methods.values():
             for one in declared.operations:

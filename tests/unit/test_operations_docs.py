@@ -1,4 +1,4 @@
-"""The pages for operators name every option, policy rule and metric that exists, and none that does not."""
+"""The pages for operators name exactly the options, policy rules and metrics that exist."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_sample_configuration_is_accepted_and_sets_only_what_exists() -> None:
     sample = ROOT / 'etc' / 'placement' / 'placement.conf'
     conf = placement_conf.load(environ={}, config_files=[str(sample)])
     assert conf.api.auth_strategy == 'keystone'
-    # What the plugin that auth_type names brings along.
+    # The options of the plugin that auth_type names.
     plugin = {option.dest for option in ks_loading.get_auth_plugin_conf_options('password')}
     known = {group: {option.dest for option in options} for group, options in _options().items()}
     known['keystone_authtoken'] |= plugin

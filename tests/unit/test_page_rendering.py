@@ -1,4 +1,4 @@
-"""How the page writes numbers, and where a tree's boxes stand."""
+"""How the page formats numbers, and the positions of boxes in the picture of a tree."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from placement.reports.forest import Node, Stock
         (1e9, '9999%', 'full', 'heat-full', 100.0),
     ],
 )
-def test_only_what_is_full_looks_full_and_only_what_is_empty_empty(
+def test_only_full_is_shown_as_full_and_only_empty_as_empty(
     share: float, words: str, level: str, heat: str, width: float
 ) -> None:
     assert (rendering.percent(share), rendering.level(share), rendering.heat(share)) == (words, level, heat)
@@ -40,7 +40,7 @@ def test_only_what_is_full_looks_full_and_only_what_is_empty_empty(
         (-3, 'just now'),
     ],
 )
-def test_how_long_ago(seconds: float, words: str) -> None:
+def test_times_in_words(seconds: float, words: str) -> None:
     assert rendering.ago(seconds) == words
 
 
@@ -59,7 +59,7 @@ def _tree() -> Node:
 
 
 @pytest.mark.parametrize('style', [pictures.SIDEWAYS, pictures.INDENTED])
-def test_boxes_of_a_picture_do_not_overlap_and_lie_inside(style: pictures.Style) -> None:
+def test_boxes_of_a_picture_are_inside_and_do_not_overlap(style: pictures.Style) -> None:
     picture = pictures.tree(_tree(), style)
     assert len(picture.boxes) == 4
     assert len(picture.lines) == 3
@@ -74,7 +74,7 @@ def test_boxes_of_a_picture_do_not_overlap_and_lie_inside(style: pictures.Style)
     assert (bar.filling.share, picture.boxes[0].bars) == (0.5, [])
 
 
-def test_deep_trees_end_somewhere() -> None:
+def test_pictures_of_deep_trees_are_cut_off() -> None:
     root = at = Node(1, 'u1', 'n1', 0, None, 1)
     for number in range(2, 5000):
         at.children = [Node(number, f'u{number}', f'n{number}', 0, number - 1, 1)]

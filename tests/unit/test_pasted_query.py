@@ -1,4 +1,4 @@
-"""The query for candidates in what people paste."""
+"""Finding the query for candidates in pasted text."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ OURS = f'127.0.0.1 "GET {PATH}" status: 200 len: 53 microversion: 1.25 time: 0.0
         (f"curl -s 'http://127.0.0.1:8778{PATH}' -H 'OpenStack-API-Version: placement 1.29'", '1.29'),
     ],
 )
-def test_what_people_have(text: str, version: str | None) -> None:
+def test_texts_that_hold_a_query(text: str, version: str | None) -> None:
     assert pasted_query.read(text) == (QUERY, version)
 
 
@@ -56,6 +56,6 @@ def test_what_people_have(text: str, version: str | None) -> None:
         (f'127.0.0.1 "GET {PATH}..." status: 200', 'cut this query off'),
     ],
 )
-def test_what_has_no_query(text: str, told: str) -> None:
+def test_texts_without_a_query(text: str, told: str) -> None:
     with pytest.raises(pasted_query.NoQuery, match=told):
         pasted_query.read(text)

@@ -14,7 +14,7 @@ from placement.web import policy
 from placement.web.context import RequestContext
 
 OPERATIONS = [rule.name for rule in policies.list_rules() if rule.name.startswith('placement:')]
-#: The rules of operations that change nothing.
+#: The rules of operations that only read.
 READS = {name for name in OPERATIONS if name.rpartition(':')[2] in ('list', 'show', 'usages')}
 
 
@@ -45,9 +45,7 @@ def test_there_is_a_rule_for_each_operation() -> None:
 
 
 @pytest.mark.parametrize('role', ['Admin', 'service'])
-def test_administrators_and_services_may_do_everything_and_nobody_else_anything(
-    tmp_path: pathlib.Path, role: str
-) -> None:
+def test_administrators_and_services_may_do_everything_and_others_nothing(tmp_path: pathlib.Path, role: str) -> None:
     conf = _load(tmp_path)
     enforcer = policy.Enforcer(conf)
     trusted, member = _context(conf, enforcer, role), _context(conf, enforcer, 'member', 'administrator')
@@ -97,7 +95,7 @@ def test_one_line_makes_a_role_that_only_reads(tmp_path: pathlib.Path) -> None:
         ('"reader_api": ""\n', None),
     ],
 )
-def test_rules_of_nothing_but_roles_are_sets(tmp_path: pathlib.Path, text: str, roles: set[str] | None) -> None:
+def test_rules_that_name_roles_only_are_kept_as_sets(tmp_path: pathlib.Path, text: str, roles: set[str] | None) -> None:
     (tmp_path / 'placement-policy.yaml').write_text(text)
     assert policy.Enforcer(_load(tmp_path))._in_force.roles.get('placement:traits:list') == roles
 
@@ -121,7 +119,7 @@ def test_a_role_may_depend_on_the_target(tmp_path: pathlib.Path, rule: str) -> N
         context.can('placement:usages', {'project_id': 'another'})
 
 
-def test_the_file_is_read_again_when_it_changes_and_kept_when_it_breaks(
+def test_a_changed_file_is_read_again_and_an_invalid_one_is_ignored(
     tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     file = tmp_path / 'placement-policy.yaml'
@@ -162,7 +160,7 @@ def test_an_invalid_file_stops_the_start_with_one_line(tmp_path: pathlib.Path, t
     assert 'placement-policy.yaml' in str(caught.value)
 
 
-def test_never_is_a_rule_like_any_other(tmp_path: pathlib.Path) -> None:
+def test_a_rule_can_be_never(tmp_path: pathlib.Path) -> None:
     (tmp_path / 'placement-policy.yaml').write_text('"placement:usages": "!"\n"placement:traits:list": ""\n')
     conf = _load(tmp_path)
     enforcer = policy.Enforcer(conf)
@@ -172,12 +170,12 @@ def test_never_is_a_rule_like_any_other(tmp_path: pathlib.Path) -> None:
 
 
 @pytest.mark.parametrize('variable', ['OS_OSLO_POLICY__POLICY_FILE', 'OS_PLACEMENT__POLICY_FILE'])
-def test_a_file_that_was_named_must_be_there(tmp_path: pathlib.Path, variable: str) -> None:
+def test_a_configured_policy_file_must_exist(tmp_path: pathlib.Path, variable: str) -> None:
     with pytest.raises(exception.ConfigurationInvalid, match='does not exist'):
         policy.Enforcer(_load(tmp_path, **{variable: 'rules.yaml'}))
 
 
-def test_oslo_policys_option_goes_before_ours_and_both_are_beside_the_configuration(tmp_path: pathlib.Path) -> None:
+def test_the_option_of_oslo_policy_wins_and_both_are_relative_to_the_configuration(tmp_path: pathlib.Path) -> None:
     (tmp_path / 'ours.yaml').write_text('"placement:usages": "role:ours"\n')
     (tmp_path / 'oslo.yaml').write_text('"placement:usages": "role:oslo"\n')
     conf = _load(tmp_path, OS_PLACEMENT__POLICY_FILE='ours.yaml')
@@ -186,15 +184,13 @@ def test_oslo_policys_option_goes_before_ours_and_both_are_beside_the_configurat
     _context(conf, policy.Enforcer(conf), 'oslo').can('placement:usages')
 
 
-def test_a_rule_nothing_refers_to_is_reported(tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_undefined_rule_is_reported(tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / 'placement-policy.yaml').write_text('"placement": "role:operator"\n')
     policy.Enforcer(_load(tmp_path))
     assert 'nothing refers to' in caplog.text
 
 
-def test_a_rule_that_no_operation_asks_for_is_named_once_with_a_hint(
-    tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_unused_rule_is_reported_once_with_a_hint(tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / 'placement-policy.yaml').write_text(
         '"placement:trait:list": "role:a"\n"mine": "role:a"\n"placement:usages": "rule:mine"\n"default": "!"\n'
     )

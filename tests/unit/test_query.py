@@ -1,4 +1,4 @@
-"""The grammar of ``resources``, ``required`` and ``member_of`` values."""
+"""The grammar of the parameters ``resources``, ``required`` and ``member_of``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def test_resources_are_amounts_by_class() -> None:
     assert query.parse_resources('VCPU:2,MEMORY_MB:1024') == {'VCPU': 2, 'MEMORY_MB': 1024}
 
 
-def test_last_amount_of_a_repeated_class_wins() -> None:
+def test_of_a_repeated_class_the_last_amount_is_used() -> None:
     assert query.parse_resources('VCPU:2,VCPU:3') == {'VCPU': 3}
 
 
@@ -23,7 +23,7 @@ def test_blanks_sign_and_leading_zeros_of_an_amount_are_tolerated(amount: str) -
     assert query.parse_resources(f'VCPU:{amount}') == {'VCPU': 3}
 
 
-def test_class_names_are_taken_literally() -> None:
+def test_class_names_are_case_sensitive() -> None:
     assert query.parse_resources(' VCPU :1') == {' VCPU ': 1}
 
 
@@ -33,7 +33,7 @@ def test_amounts_that_an_inventory_can_hold_are_exact(amount: str) -> None:
 
 
 @pytest.mark.parametrize('amount', ['2147483648', '9' * 19, '1' + '0' * 400, '9' * 100000])
-def test_amounts_of_any_length_become_one_that_nothing_can_hold(amount: str) -> None:
+def test_amounts_of_any_length_become_one_above_every_inventory(amount: str) -> None:
     assert query.parse_resources(f'VCPU:{amount}') == {'VCPU': query.BEYOND_ANY_INVENTORY}
 
 
@@ -68,7 +68,7 @@ def test_amounts_below_one_are_refused(amount: str) -> None:
     assert str(caught.value) == f'Requested resource VCPU requires amount >= 1. Got: {amount}.'
 
 
-def test_required_names_are_stripped_and_collapsed() -> None:
+def test_required_names_are_stripped_and_repeats_removed() -> None:
     assert query.parse_required(' A ,B,A', True) == query.TraitFilter(frozenset('AB'), frozenset())
 
 
@@ -93,7 +93,7 @@ def test_empty_trait_names_are_refused(value: str, allowed: bool, sample: str) -
     assert str(caught.value) == f'{lead} HW_CPU_X86_VMX,{sample}. Got: {value}'
 
 
-def test_forbidding_needs_leave() -> None:
+def test_forbidden_traits_are_refused_unless_allowed() -> None:
     with pytest.raises(query.BadQuery) as caught:
         query.parse_required('A,!B', False)
     lead = "Invalid query string parameters: Expected 'required' parameter value of the form:"
@@ -113,12 +113,12 @@ def test_aggregates_become_canonical(spelling: str) -> None:
     assert query.parse_member_of([f'in:{spelling},{A}'], True) == (frozenset({A}),)
 
 
-def test_repeating_member_of_needs_leave() -> None:
+def test_repeated_member_of_is_refused_unless_allowed() -> None:
     with pytest.raises(query.BadQuery, match='Multiple member_of parameters are not supported'):
         query.parse_member_of([A, B], False)
 
 
-def test_several_aggregates_need_the_keyword() -> None:
+def test_several_aggregates_need_the_prefix_in() -> None:
     with pytest.raises(query.BadQuery, match="Multiple values for 'member_of' must be prefixed with the 'in:' keyword"):
         query.parse_member_of(['not-a-uuid', f'{A},{B}'], True)
 

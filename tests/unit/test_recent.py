@@ -1,4 +1,4 @@
-"""What a service counted in the last minutes."""
+"""The counts of a service over the last minutes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from placement.observability.recent import PERIOD, SPAN, Recent
 
 
 class Clock:
-    """A clock that goes on when it is told."""
+    """A clock that the test sets."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -34,7 +34,7 @@ def test_only_the_last_minutes_count() -> None:
     metrics.candidates(0, 0.1)
     metrics.candidates(7, 0.1)
     told = recent.activity()
-    # The look from before is too old, and was let go by the one after it.
+    # The first sample is too old, and was removed when the second was taken.
     assert told.seconds == 60
     (route,) = told.routes
     assert (route.route, route.method, route.requests, route.client_errors, route.server_errors) == (
@@ -50,7 +50,7 @@ def test_only_the_last_minutes_count() -> None:
     assert (told.searches, told.empty_searches) == (2, 1)
 
 
-def test_looks_are_not_taken_all_the_time() -> None:
+def test_samples_are_taken_once_per_period() -> None:
     metrics, clock = PrometheusMetrics(), Clock()
     recent = Recent(metrics.registry, clock)
     recent.look()
@@ -60,7 +60,7 @@ def test_looks_are_not_taken_all_the_time() -> None:
     assert recent.activity().granted == 1
 
 
-def test_a_service_that_was_started_anew_counts_from_nothing() -> None:
+def test_counts_of_a_restarted_service_start_from_zero() -> None:
     before, after, clock = PrometheusMetrics(), PrometheusMetrics(), Clock()
     recent = Recent(before.registry, clock)
     for _ in range(5):
@@ -71,7 +71,7 @@ def test_a_service_that_was_started_anew_counts_from_nothing() -> None:
     assert recent.activity().granted == 1
 
 
-def test_without_a_look_everything_counts() -> None:
+def test_without_a_sample_all_counts_are_included() -> None:
     metrics = PrometheusMetrics()
     metrics.mirror_checked()
     metrics.claim_accepted()

@@ -1,4 +1,4 @@
-"""The schemas: what passes and what does not, per window of microversions."""
+"""The schemas: what each accepts and refuses, by range of microversions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ B = '7c1f4d1e-0b7a-4f0e-8a3c-6e5b1f2d3c22'
 
 
 def complaints(schema: Schema, value: Any) -> str:
-    """What the service says about a value; empty when it passes."""
+    """The message about a value; empty when it is accepted."""
     try:
         validation.validate(value, schema)
     except validation.ValidationError as error:
@@ -43,11 +43,11 @@ ALL_SCHEMAS = {
 
 
 @pytest.mark.parametrize('schema', ALL_SCHEMAS.values(), ids=ALL_SCHEMAS.keys())
-def test_every_schema_is_one(schema: Schema) -> None:
+def test_every_schema_is_a_valid_schema(schema: Schema) -> None:
     jsonschema.Draft7Validator.check_schema(schema)
 
 
-def test_the_newest_window_that_has_begun_counts() -> None:
+def test_the_schema_of_the_newest_window_that_has_begun_is_used() -> None:
     windows: Windows = (((1, 14), {'new': True}), ((1, 1), {'old': True}))
     assert schemas.for_version(windows, (1, 29)) == {'new': True}
     assert schemas.for_version(windows, (1, 14)) == {'new': True}
@@ -93,7 +93,7 @@ def test_providers_that_cannot_be_created(schema: Schema, body: Any, phrase: str
     assert phrase in complaints(schema, body)
 
 
-def test_parents_come_with_1_14() -> None:
+def test_parents_are_accepted_from_1_14() -> None:
     body = {'name': 'x', 'parent_provider_uuid': A}
     for old, new in (
         (resource_provider.POST_1_0, resource_provider.POST_1_14),
@@ -104,7 +104,7 @@ def test_parents_come_with_1_14() -> None:
         assert "'y' is not a 'uuid'" in complaints(new, {**body, 'parent_provider_uuid': 'y'})
 
 
-def test_updates_of_a_provider_name_it() -> None:
+def test_updates_of_a_provider_need_a_name() -> None:
     assert "'name' is a required property" in complaints(resource_provider.PUT_1_14, {'parent_provider_uuid': None})
     assert 'Additional properties' in complaints(resource_provider.PUT_1_14, {'name': 'x', 'uuid': A})
     assert "Failed validating 'minLength'" in complaints(resource_provider.PUT_1_14, {'name': ''})
@@ -145,7 +145,7 @@ MAX = 2147483647
         {'total': 1, 'resource_provider_generation': -5},
     ],
 )
-def test_inventory_records_that_pass(record: dict[str, Any]) -> None:
+def test_inventory_records_that_are_accepted(record: dict[str, Any]) -> None:
     assert complaints(inventory.POST_ONE, {**record, 'resource_class': 'VCPU'}) == ''
     assert complaints(inventory.PUT_ONE, {'resource_provider_generation': 0, **record}) == ''
     assert complaints(inventory.PUT_ALL, {'resource_provider_generation': 0, 'inventories': {'VCPU': record}}) == ''
@@ -166,10 +166,10 @@ def test_inventory_records_that_pass(record: dict[str, Any]) -> None:
         ({'total': True}, "True is not of type 'integer'"),
         ({'total': '1'}, "'1' is not of type 'integer'"),
         ({'total': None}, "None is not of type 'integer'"),
-        ({'pony': 1}, 'Additional properties are not allowed'),
+        ({'unknown': 1}, 'Additional properties are not allowed'),
     ],
 )
-def test_inventory_records_that_do_not_pass(change: dict[str, Any], phrase: str) -> None:
+def test_inventory_records_that_are_refused(change: dict[str, Any], phrase: str) -> None:
     record = {**RECORD, **change}
     assert phrase in complaints(inventory.POST_ONE, {**record, 'resource_class': 'VCPU'})
     assert phrase in complaints(inventory.PUT_ONE, {**record, 'resource_provider_generation': 0})
@@ -184,7 +184,7 @@ def test_records_need_their_total() -> None:
     assert missing in complaints(inventory.PUT_ALL, {'resource_provider_generation': 0, 'inventories': {'VCPU': {}}})
 
 
-def test_a_limit_of_a_single_record_names_its_member() -> None:
+def test_the_message_about_a_limit_names_the_member() -> None:
     body = {'resource_provider_generation': 0, 'total': 0}
     assert "Failed validating 'minimum' in schema['properties']['total']" in complaints(inventory.PUT_ONE, body)
 
@@ -194,7 +194,7 @@ def test_classes_of_new_inventory_match_the_pattern(name: str) -> None:
     assert "Failed validating 'pattern'" in complaints(inventory.POST_ONE, {'resource_class': name, 'total': 1})
 
 
-def test_keys_of_all_inventories_are_free_but_their_records_are_not() -> None:
+def test_class_names_in_a_set_of_inventories_are_not_checked_but_records_are() -> None:
     body: dict[str, Any] = {'resource_provider_generation': 0, 'inventories': {'not a class': {'total': 1}}}
     assert complaints(inventory.PUT_ALL, body) == ''
     body['inventories']['not a class'] = []
@@ -222,7 +222,7 @@ def test_aggregates_are_an_object_from_1_19() -> None:
     assert generation in complaints(aggregate.PUT_1_19, {'aggregates': []})
 
 
-def test_traits_of_a_provider_may_repeat() -> None:
+def test_traits_of_a_provider_may_be_repeated() -> None:
     assert complaints(trait.PUT_FOR_PROVIDER, {'traits': ['x', 'x'], 'resource_provider_generation': 0}) == ''
 
 
@@ -283,12 +283,12 @@ def test_each_window_of_put_takes_its_own_body_only(window: tuple[int, int], bod
     assert (complaints(schema, PUT_BODIES[body]) == '') == (window == body)
 
 
-def test_total_usages_judge_a_missing_project_before_values_and_these_before_unknown_keys() -> None:
+def test_total_usages_report_a_missing_project_first_then_values_then_unknown_keys() -> None:
     assert "'project_id' is a required property" in complaints(usage.TOTAL, {'user_id': '', 'x': ''})
     assert "Failed validating 'minLength'" in complaints(usage.TOTAL, {'x': '', 'project_id': ''})
 
 
-def test_clearing_by_put_comes_with_1_28() -> None:
+def test_clearing_by_put_is_accepted_from_1_28() -> None:
     cleared = {**PUT_BODIES[1, 12], 'allocations': {}}
     assert 'should be non-empty' in complaints(allocation.PUT_1_12, cleared)
     assert complaints(allocation.PUT_1_28, {**cleared, 'consumer_generation': 3}) == ''
@@ -305,18 +305,18 @@ def test_clearing_by_put_comes_with_1_28() -> None:
         ({'resources': {'vcpu': 1}}, 'does not match any of the regexes'),
         ({'resources': {'VCPU\n': 1}}, 'does not match any of the regexes'),
         ({}, "'resources' is a required property"),
-        ({'resources': {'VCPU': 1}, 'pony': 1}, 'Additional properties are not allowed'),
+        ({'resources': {'VCPU': 1}, 'unknown': 1}, 'Additional properties are not allowed'),
         ({'resources': {'VCPU': 1}, 'generation': '1'}, "'1' is not of type 'integer'"),
     ],
 )
-def test_entries_of_the_object_form_that_do_not_pass(entry: dict[str, Any], phrase: str) -> None:
+def test_entries_of_the_object_form_that_are_refused(entry: dict[str, Any], phrase: str) -> None:
     assert phrase in complaints(allocation.PUT_1_12, {'allocations': {A: entry}, **OWNER})
     consumer = {'allocations': {A: entry}, **OWNER, 'consumer_generation': None}
     assert phrase in complaints(allocation.POST_1_28, {B: consumer})
 
 
 @pytest.mark.parametrize('key', ['x', A[:-1], A + '\n', A[:-1] + 'g', A.replace('-', '')])
-def test_keys_of_allocations_look_like_uuids(key: str) -> None:
+def test_keys_of_allocations_must_look_like_uuids(key: str) -> None:
     no_match = 'does not match any of the regexes'
     entry = {'resources': {'VCPU': 1}}
     assert no_match in complaints(allocation.PUT_1_12, {'allocations': {key: entry}, **OWNER})
@@ -325,7 +325,7 @@ def test_keys_of_allocations_look_like_uuids(key: str) -> None:
 
 @pytest.mark.parametrize('member', ['project_id', 'user_id'])
 @pytest.mark.parametrize(('value', 'rule'), [('', 'minLength'), ('x' * 256, 'maxLength')])
-def test_owners_have_1_to_255_characters(member: str, value: str, rule: str) -> None:
+def test_projects_and_users_have_1_to_255_characters(member: str, value: str, rule: str) -> None:
     body = {**PUT_BODIES[1, 8], member: value}
     assert f"Failed validating '{rule}'" in complaints(allocation.PUT_1_8, body)
 
@@ -346,6 +346,6 @@ def test_consumer_generations_are_integers_or_null(generation: Any) -> None:
 
 
 @pytest.mark.parametrize('generation', [True, '1', 1.5, 1.0, []])
-def test_consumer_generations_are_nothing_else(generation: Any) -> None:
+def test_consumer_generations_of_other_types_are_refused(generation: Any) -> None:
     body = {**PUT_BODIES[1, 28], 'consumer_generation': generation}
     assert 'is not of type' in complaints(allocation.PUT_1_28, body)

@@ -1,4 +1,4 @@
-"""The searches without result that a log holds, grouped by what they asked for."""
+"""The searches without result in a log, grouped by their parameters."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LINE = (
         ('resources=VCPU%3A4%2CDISK_GB%3A1', 'resources=DISK_GB,VCPU'),
     ],
 )
-def test_a_shape_is_without_amounts_and_aggregates(query: str, shape: str) -> None:
+def test_a_shape_has_no_amounts_and_aggregates(query: str, shape: str) -> None:
     assert shape_of(query) == shape
 
 
@@ -45,7 +45,7 @@ def test_searches_are_counted_by_shape(tmp_path: Path) -> None:
     assert found.whole
 
 
-def test_of_a_long_log_the_end_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_a_long_log_the_end_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(searches_in_log, '_TAIL', 500)
     log = tmp_path / 'log'
     log.write_text(''.join(LINE.format(n % 60, f'resources=VCPU:{n}') + '\n' for n in range(100)))

@@ -1,4 +1,4 @@
-"""What handlers share: bodies, media types, Accept, links, and headers of responses."""
+"""Functions that handlers share: bodies, media types, Accept, links, and headers of responses."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _request(path: str = '/', version: str = '1.29', **options: Any) -> webob.Re
     return req
 
 
-def test_extract_json_tells_bad_json_from_a_bad_shape() -> None:
+def test_extract_json_distinguishes_malformed_json_from_schema_errors() -> None:
     assert util.extract_json(b'{"name": "a"}', SCHEMA) == {'name': 'a'}
     with pytest.raises(exc.HTTPBadRequest, match=r'^Malformed JSON: '):
         util.extract_json(b'', SCHEMA)
@@ -34,18 +34,18 @@ def test_extract_json_tells_bad_json_from_a_bad_shape() -> None:
 
 
 @pytest.mark.parametrize('text', ['nam=a', 'name=%FF', 'name=%00', '%C3=a'])
-def test_a_bad_query_is_told_as_one(text: str) -> None:
+def test_the_message_about_a_bad_query_says_that_it_is_the_query(text: str) -> None:
     with pytest.raises(query.BadQuery, match=r'^Invalid query string parameters: '):
         util.validate_query_params(_request(f'/?{text}'), SCHEMA)
 
 
-def test_of_a_repeated_key_the_last_value_counts() -> None:
+def test_of_a_repeated_key_the_last_value_is_used() -> None:
     params = util.validate_query_params(_request('/?name=a&name=b'), SCHEMA)
     assert params['name'] == 'b'
     assert params.getall('name') == ['a', 'b']
 
 
-def test_cache_headers_come_with_1_15() -> None:
+def test_cache_headers_are_sent_from_1_15() -> None:
     modified = dt.datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=dt.timezone(dt.timedelta(hours=1)))
     old = util.json_response(_request(version='1.14'), {}, last_modified=modified)
     assert 'Last-Modified' not in old.headers
@@ -75,7 +75,7 @@ def test_an_empty_response_has_no_content_type() -> None:
 @pytest.mark.parametrize(
     ('prefix', 'start'), [('', ''), ('/placement', '/placement'), ('/p/', '/p'), ('/a b', '/a%20b')]
 )
-def test_links_carry_the_mount_prefix(prefix: str, start: str) -> None:
+def test_links_have_the_mount_prefix(prefix: str, start: str) -> None:
     environ = {'SCRIPT_NAME': prefix}
     assert util.resource_provider_url(environ, 'u') == f'{start}/resource_providers/u'
     assert util.inventory_url(environ, 'u', 'VCPU') == f'{start}/resource_providers/u/inventories/VCPU'

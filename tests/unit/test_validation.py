@@ -1,4 +1,4 @@
-"""What clients send: JSON, query strings, uuids, and schemas."""
+"""Validation of what clients send: JSON, query strings, uuids, and schemas."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_integers_are_exact(number: int) -> None:
     assert validation.parse_json(json.dumps({'a': [number]}).encode()) == {'a': [number]}
 
 
-def test_floats_and_text_beside_a_long_integer_are_what_they_are() -> None:
+def test_floats_and_text_beside_a_long_integer_are_unchanged() -> None:
     body = b'[100000000000000000000, 0.1234567890123456789012345, 1e-30, "\\u00e91234567890123456789", "9%s"]'
     long = '1' * 5000
     assert validation.parse_json(body % long.encode()) == [
@@ -55,12 +55,12 @@ def test_floats_and_text_beside_a_long_integer_are_what_they_are() -> None:
         b'{"a": 1,}',
     ],
 )
-def test_what_is_not_json_is_a_value_error(body: bytes) -> None:
+def test_malformed_json_is_a_value_error(body: bytes) -> None:
     with pytest.raises(ValueError, match=r'.'):
         validation.parse_json(body)
 
 
-def test_the_last_of_repeated_keys_counts() -> None:
+def test_of_a_repeated_key_in_json_the_last_value_is_used() -> None:
     assert validation.parse_json(b'{"a": 1, "a": 2}') == {'a': 2}
     assert validation.parse_json(b'{"a": 1, "a": 20000000000000000000}') == {'a': 2 * 10**19}
 
@@ -100,7 +100,7 @@ def test_a_query_that_is_not_utf8_is_a_unicode_error(text: str) -> None:
         f'urn:{UUID}',
     ],
 )
-def test_spellings_of_a_uuid(spelling: str) -> None:
+def test_forms_of_a_uuid_become_canonical(spelling: str) -> None:
     assert validation.is_uuid(spelling)
     assert validation.canonical_uuid(spelling) == UUID
 
@@ -119,12 +119,12 @@ def test_spellings_of_a_uuid(spelling: str) -> None:
         '-' * 36,
     ],
 )
-def test_what_is_no_uuid_stays_as_it_is(text: str) -> None:
+def test_text_that_is_no_uuid_is_unchanged(text: str) -> None:
     assert not validation.is_uuid(text)
     assert validation.canonical_uuid(text) == text
 
 
-def test_something_that_is_not_text_is_no_uuid() -> None:
+def test_a_value_that_is_not_text_is_no_uuid() -> None:
     assert not validation.is_uuid(5)
 
 
@@ -166,7 +166,7 @@ INVENTORY: dict[str, Any] = {
         ({'total': 1, 'tags': ['a\0']}, ['NUL']),
     ],
 )
-def test_violations_are_told_in_the_words_of_the_reference(data: Any, phrases: list[str]) -> None:
+def test_messages_about_violations_are_those_of_jsonschema(data: Any, phrases: list[str]) -> None:
     with pytest.raises(validation.ValidationError) as caught:
         validation.validate(data, INVENTORY)
     for phrase in phrases:
@@ -188,14 +188,14 @@ def test_nul_in_a_key_is_refused() -> None:
         ({'total': 1, 'tags': ['x' * 1_000_000] * 2}, 'has non-unique elements'),
     ],
 )
-def test_a_megabyte_is_not_repeated(data: Any, phrase: str) -> None:
+def test_a_value_of_a_megabyte_is_not_repeated_in_the_message(data: Any, phrase: str) -> None:
     with pytest.raises(validation.ValidationError) as caught:
         validation.validate(data, INVENTORY)
     assert phrase in str(caught.value)
     assert len(str(caught.value)) < 4000
 
 
-@pytest.mark.timeout(120)  # Comparing each element with each other takes hours.
+@pytest.mark.timeout(120)  # Comparing each element with every other takes hours.
 def test_many_elements_of_mixed_types_are_not_compared_pair_by_pair() -> None:
     mixed = [number if number % 2 else str(number) for number in range(100_000)]
     schema = {'type': 'array', 'uniqueItems': True}
@@ -212,20 +212,20 @@ def test_deep_nesting_is_a_validation_error() -> None:
     schema['items'] = {'$ref': '#'}
     with pytest.raises(validation.ValidationError, match='nested too deeply'):
         validation.validate(deep, schema)
-    # What is said depends on whether Python can still print it, which it can from 3.12 on.
+    # The message depends on whether Python can print the value, which it can from 3.12 on.
     with pytest.raises(validation.ValidationError):
         validation.validate(deep, INVENTORY)
 
 
 def test_deep_nesting_around_a_long_number_is_read_or_refused() -> None:
-    """How deep the standard library's parser goes depends on the version of Python; it must not be a RecursionError."""
+    """How deep the standard library can parse depends on the version of Python. There must be no RecursionError."""
     with contextlib.suppress(ValueError):
         assert validation.parse_json(b'[' * 1000 + b'1' * 30 + b']' * 1000)
 
 
 @pytest.mark.parametrize('count', [2, 5, 40])
 def test_the_first_of_several_violations_is_named(count: int) -> None:
-    """The first in the order of the body, in every process: a set of texts has another order in each."""
+    """The first in the order of the body, in every process. The order of a set of strings differs between processes."""
     records = {f'NAME_{number}': {'total': 0} for number in range(count)}
     schema = {
         'type': 'object',

@@ -1,4 +1,4 @@
-"""What the operations tests are given: a Keystone for the session, and being left out unless asked for."""
+"""Fixtures of the operations tests: a Keystone for the session. The tests are skipped unless asked for."""
 
 from __future__ import annotations
 

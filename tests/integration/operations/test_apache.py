@@ -1,4 +1,4 @@
-"""Apache in front of placement-api, and with the service inside of it (etc/apache)."""
+"""Apache as a proxy for placement-api, and with the service in mod_wsgi (etc/apache)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MODULES = pathlib.Path('/usr/lib/apache2/modules')
 LOADED = ('mpm_event', 'authz_core', 'headers', 'proxy', 'proxy_http', 'socache_shmcb', 'ssl', 'wsgi')
 HEADERS = {'X-Auth-Token': 'admin', 'OpenStack-API-Version': 'placement 1.29'}
 
-#: What Debian's own apache2.conf has around a site, with every path in a directory of the test.
+#: The parts of Debian's apache2.conf that a site needs, with every path in a directory of the test.
 MAIN = """
 ServerRoot {home}
 ServerName localhost
@@ -41,7 +41,7 @@ Include {home}/site.conf
 
 @pytest.fixture
 def home() -> Iterator[pathlib.Path]:
-    """A directory that the user of Apache can reach, with a certificate; the directories of pytest are private."""
+    """A directory that the user of Apache can read, with a certificate. The directories of pytest are private."""
     made = pathlib.Path(tempfile.mkdtemp(prefix='placement-apache-'))
     made.chmod(0o755)
     certificates.make(made)
@@ -57,7 +57,7 @@ def _replaced(text: str, *pairs: tuple[str, str]) -> str:
 
 
 def _write(home: pathlib.Path, name: str, port: int) -> list[str]:
-    """Write the sample with port and paths of the test, and nothing else changed. Returns the command of Apache."""
+    """Write the sample with only port and paths changed. Returns the command of Apache."""
     text = _replaced(
         (SAMPLES / name).read_text(),
         ('8778', f'{port}'),
@@ -70,7 +70,7 @@ def _write(home: pathlib.Path, name: str, port: int) -> list[str]:
         text = _replaced(
             text,
             ('/opt/placement/lib/python3.11/site-packages/placement', str(pathlib.Path(placement.__file__).parent)),
-            # The virtual environment of the tests may be of another build of Python than mod_wsgi.
+            # The virtual environment of the tests may be of another build of Python than that of mod_wsgi.
             ('python-home=/opt/placement', f'python-path={services.import_path()}'),
             ('user=placement group=placement', 'user=www-data group=www-data'),
         )

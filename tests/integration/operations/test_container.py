@@ -1,4 +1,4 @@
-"""The Containerfile, built with buildah and run as it says: not as root, with a root file system that is read-only."""
+"""The Containerfile, built with buildah and run as it documents: not as root, with a read-only root file system."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ exec chroot --userspec="$2:$2" "$1" env -i "${@:3}"
 
 
 class Builder:
-    """buildah with images of its own, which go with it."""
+    """buildah with images of its own, which are removed at the end."""
 
     def __init__(self, home: pathlib.Path) -> None:
         self._command = [
@@ -65,7 +65,7 @@ class Builder:
 
 @pytest.fixture(scope='module')
 def builder() -> Iterator[Builder]:
-    """A builder with an image of Debian, as no registry may be in reach."""
+    """A builder with an image of Debian, since there may be no registry."""
     if os.getuid() != 0:
         pytest.skip('not run: building and running without a container runtime takes root')
     home = pathlib.Path(tempfile.mkdtemp(prefix='placement-container-'))
@@ -81,7 +81,7 @@ def builder() -> Iterator[Builder]:
 
 
 def _debian() -> pathlib.Path:
-    """A small Debian with Python; made once, and kept beside the environments of ``services.environment``."""
+    """A small Debian with Python; made once, and kept beside the virtual environments of ``services.environment``."""
     cache = pathlib.Path(os.environ.get('XDG_CACHE_HOME') or pathlib.Path.home() / '.cache') / 'placement-tests'
     cache.mkdir(parents=True, exist_ok=True)
     found = cache / 'debian-bookworm.tar'

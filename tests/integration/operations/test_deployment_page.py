@@ -1,6 +1,6 @@
-"""doc/deployment.md from a bare machine to TLS, replayed: its own commands, with paths and users of the test.
+"""Runs the commands of doc/deployment.md, from a bare machine to TLS, with paths and users of the test.
 
-There is no systemd here, so what it would do is done by the test: the command of the unit is run with a socket.
+There is no systemd here, so the test runs the command of the unit with a socket, as systemd would.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from tests.support.operations import services
 from tests.support.pages import ROOT, section
 
 HEADING = 'From a bare machine to TLS'
-#: Of a package manager, a user database, an editor or PID 1; tests have none of their own.
+#: Commands of a package manager, a user database, an editor or PID 1, which tests do not run.
 NOT_HERE = ('apt-get', 'useradd', 'editor', 'systemctl')
 PAGE = [line[4:] for line in section('deployment.md', HEADING).splitlines() if line.startswith('    ')]
-#: The file that "editor" leaves behind: what the page tells to write.
+#: The file that the page tells to write with "editor".
 EDITS = {
     r'^connection = .*$': 'connection = sqlite:///{home}/var/placement.sqlite',
     r'^(auth_url|www_authenticate_uri) = .*$': r'\1 = {keystone}',
@@ -35,7 +35,7 @@ EDITS = {
 
 @pytest.fixture(scope='module')
 def home() -> Iterator[pathlib.Path]:
-    """The root of the machine: everything that the page puts below / is below it."""
+    """The root of the machine: the directory in place of /."""
     made = pathlib.Path(tempfile.mkdtemp(prefix='placement-deployed-'))
     for path in ('opt', 'etc/ssl/certs', 'etc/ssl/private', 'etc/nginx/conf.d', 'etc/systemd/system', 'run', 'var'):
         (made / path).mkdir(parents=True)
@@ -45,7 +45,7 @@ def home() -> Iterator[pathlib.Path]:
 
 
 def _command(home: pathlib.Path, line: str) -> str:
-    """A command of the page for this machine."""
+    """A command of the page, adapted to the test."""
     line = re.sub(r'(?<![\w.])/(opt|etc|run)/', rf'{home}/\1/', line)
     line = line.replace('runuser -u placement --', f'env OS_PLACEMENT_CONFIG_DIR={home}/etc/placement')
     line = re.sub(r'-o root -g \w+', f'-o {os.getuid()} -g {os.getgid()}', line)
@@ -123,7 +123,7 @@ def _check_modes(home: pathlib.Path) -> None:
 
 
 def _ask(home: pathlib.Path, port: int) -> None:
-    """What the page asks last, and what it says of tokens and of health."""
+    """The last requests of the page, and those about tokens and health."""
     (asked,) = [line for line in PAGE if line.startswith('curl -s --cacert')]
     line = asked.replace('placement.pem', f'{home}/ca.pem').replace('cloud.example.org:8778', f'localhost:{port}')
     assert '"max_version":"1.29"' in services.run(shlex.split(line))
@@ -137,7 +137,7 @@ def _ask(home: pathlib.Path, port: int) -> None:
         assert client.get('http://localhost/healthcheck/ready').status_code == 200
 
 
-def test_every_command_of_the_page_is_known_here() -> None:
+def test_every_command_of_the_page_is_run_or_listed_as_skipped() -> None:
     words = {line.split()[0] for line in PAGE}
     known = {*NOT_HERE, 'install', 'python3', '/opt/placement/bin/pip', 'runuser', 'curl', 'nginx'}
     assert words == known

@@ -1,4 +1,4 @@
-"""Placement behind a real Keystone: who gets in, who does not, and how clients find it."""
+"""Placement with a real Keystone: which tokens are accepted, and how clients find the service."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _served(directory: pathlib.Path, options: dict[str, Any]) -> Iterator[str]:
 
 @pytest.fixture(scope='module')
 def url(keystone: identity.Keystone, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a placement that asks the Keystone, which has it in its catalog."""
+    """The URL of a service that uses the Keystone, and is in its catalog."""
     # A negative time turns the cache of tokens off, so that a revoked one is refused at once.
     options = _middleware_options(keystone.url) | {'token_cache_time': -1}
     with _served(tmp_path_factory.mktemp('placement'), options) as address:
@@ -56,7 +56,7 @@ def url(keystone: identity.Keystone, tmp_path_factory: pytest.TempPathFactory) -
 
 @pytest.fixture(scope='module')
 def remembering_url(keystone: identity.Keystone, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a placement that keeps what the Keystone said of a token, as it does unless configured."""
+    """The URL of a service that caches validated tokens, as by default."""
     with _served(tmp_path_factory.mktemp('placement'), _middleware_options(keystone.url)) as address:
         yield address
 
@@ -70,7 +70,7 @@ def _ask(url: str, method: str, path: str, token: str | None, **headers: str) ->
 
 
 def _error(answer: httpx.Response) -> dict[str, Any]:
-    """The one error of a standard error document, which the answer must be."""
+    """The one error of the answer, which must be an error document."""
     assert answer.headers['content-type'] == 'application/json'
     (error,) = answer.json()['errors']
     assert error['status'] == answer.status_code
@@ -86,7 +86,7 @@ def _assert_unauthorized(answer: httpx.Response) -> None:
     assert 'openstack-api-version' not in answer.headers
 
 
-def test_no_token_is_401_and_says_where_to_get_one(url: str, keystone: identity.Keystone) -> None:
+def test_no_token_is_401_and_names_the_keystone(url: str, keystone: identity.Keystone) -> None:
     answer = _ask(url, 'GET', '/resource_providers', None)
     _assert_unauthorized(answer)
     assert keystone.url in answer.headers['www-authenticate']
@@ -142,7 +142,7 @@ FORGED = {
 }
 
 
-def test_identity_headers_of_a_client_open_nothing(url: str, keystone: identity.Keystone) -> None:
+def test_identity_headers_of_a_client_are_ignored(url: str, keystone: identity.Keystone) -> None:
     _assert_unauthorized(_ask(url, 'GET', '/resource_providers', None, **FORGED))
     answer = _ask(url, 'GET', '/resource_providers', keystone.token('plain'), **FORGED)
     assert answer.status_code == 403
@@ -174,7 +174,7 @@ def test_openstack_command_finds_the_service_in_the_catalog(keystone: identity.K
     assert candidates[0]['resource provider'] == created['uuid']
 
 
-def test_keystone_away_is_503(tmp_path: pathlib.Path) -> None:
+def test_an_outage_of_the_keystone_is_503(tmp_path: pathlib.Path) -> None:
     nowhere = f'http://127.0.0.1:{services.free_port()}/v3'
     with _served(tmp_path, _middleware_options(nowhere) | {'http_request_max_retries': 0}) as url:
         answer = _ask(url, 'GET', '/resource_providers', 'gAAAAABnonsense')

@@ -17,7 +17,7 @@ TRAITS = {'route': '/traits', 'method': 'GET', 'microversion': '1.29', 'status':
 
 
 def _value(listener: str, name: str, labels: dict[str, str]) -> float:
-    """One sample of a scrape; 0 when it is not there."""
+    """One sample of a scrape; 0 when it is missing."""
     families = text_string_to_metric_families(httpx.get(f'{listener}/metrics').text)
     samples = {
         (sample.name, *sorted(sample.labels.items())): sample.value for family in families for sample in family.samples
@@ -42,7 +42,7 @@ def _ask(url: str, times: int) -> None:
 
 
 def _wait_for_processes(listener: str, workers: int) -> None:
-    """Return when there are so many workers, one server and one exporter, and what others had is no longer there."""
+    """Return when there are so many workers, one server and one exporter, and no samples of ended processes."""
 
     def are_seen() -> bool:
         families = text_string_to_metric_families(httpx.get(f'{listener}/metrics').text)
@@ -55,7 +55,7 @@ def _wait_for_processes(listener: str, workers: int) -> None:
     services.wait_until(are_seen, 'the processes are not those that live')
 
 
-def test_counts_of_all_workers_survive_a_reload_and_end_with_the_service(tmp_path: pathlib.Path) -> None:
+def test_counts_survive_a_reload_and_the_listener_ends_with_the_service(tmp_path: pathlib.Path) -> None:
     bind = f'127.0.0.1:{services.free_port()}'
     listener = f'http://{bind}'
     placement_server.write_configuration(tmp_path, metrics={'bind': bind})
@@ -83,7 +83,7 @@ def test_listener_does_not_outlive_a_killed_service(tmp_path: pathlib.Path) -> N
         services.wait_until(lambda: not _is_open(f'http://{bind}'), 'the listener is still there')
 
 
-def test_a_taken_port_is_said_and_does_not_stop_the_service(tmp_path: pathlib.Path) -> None:
+def test_a_taken_port_is_reported_and_does_not_stop_the_service(tmp_path: pathlib.Path) -> None:
     with services.taken_port() as port:
         placement_server.write_configuration(tmp_path, metrics={'bind': f'127.0.0.1:{port}'})
         with placement_server.served(tmp_path) as (url, _):

@@ -20,7 +20,7 @@ ROOT = pathlib.Path(__file__).parents[3]
 SAMPLE = ROOT / 'etc' / 'nginx' / 'placement.conf'
 GUIDE = ROOT / 'doc' / 'deployment.md'
 
-#: What Debian's own nginx.conf has around conf.d/*.conf, with every path in a directory of the test.
+#: The parts of Debian's nginx.conf that conf.d/*.conf needs, with every path in a directory of the test.
 MAIN = """
     daemon off;
     {user}
@@ -54,7 +54,7 @@ def _replaced(text: str, *pairs: tuple[str, str]) -> str:
 
 
 def _site(home: pathlib.Path, port: int) -> str:
-    """The sample with port and paths of the test, and nothing else changed."""
+    """The sample with only port and paths changed."""
     return _replaced(
         SAMPLE.read_text(),
         ('unix:/run/placement/api.sock', f'unix:{home}/api.sock'),
@@ -83,7 +83,7 @@ def _nginx(home: pathlib.Path, site: Callable[[pathlib.Path, int], str]) -> Iter
     nginx = services.program('nginx', 'nginx')
     port = services.free_port()
     _certificate(home)
-    # Started by root, nginx would drop to a user that cannot reach the test's directory.
+    # Started by root, nginx would change to a user that cannot read the directory of the test.
     main = textwrap.dedent(MAIN).format(home=home, user='user root;' if os.getuid() == 0 else '')
     home.joinpath('nginx.conf').write_text(main)
     home.joinpath('site.conf').write_text(site(home, port))
@@ -109,7 +109,7 @@ def _uwsgi(home: pathlib.Path) -> Iterator[None]:
     environ = placement_server.environ(home, PYTHONPATH=services.import_path())
     port = services.free_port()
     ini = placement_server.uwsgi_ini(home, port)
-    # The test asks on HTTP whether it is up; nginx speaks uWSGI's own protocol to it.
+    # The test checks over HTTP whether uWSGI is up; nginx uses the protocol of uWSGI.
     ini.write_text(_replaced(ini.read_text(), ('[uwsgi]\n', f'[uwsgi]\nsocket = {home}/uwsgi.sock\n')))
     command = [str(programs / 'uwsgi'), '--ini', str(ini)]
     with services.running(command, f'http://127.0.0.1:{port}/placement', home / 'uwsgi.log', environ):
@@ -147,7 +147,7 @@ def test_mount_point_answers_with_and_without_slash(site: httpx.Client, path: st
     assert answer.json()['versions'][0]['id'] == 'v1.0'
 
 
-def test_location_and_links_carry_scheme_host_and_prefix(site: httpx.Client) -> None:
+def test_location_and_links_have_scheme_host_and_prefix(site: httpx.Client) -> None:
     created = _create(site)
     place = f'/placement/resource_providers/{created.json()["uuid"]}'
     assert created.headers['location'] == str(site.base_url.copy_with(path=place))
@@ -168,17 +168,17 @@ def test_location_and_links_carry_scheme_host_and_prefix(site: httpx.Client) -> 
     ],
     ids=lambda headers: next(iter(headers)),
 )
-def test_clients_cannot_forge_where_they_came_from(site: httpx.Client, forged: dict[str, str]) -> None:
+def test_forwarding_headers_of_clients_are_replaced(site: httpx.Client, forged: dict[str, str]) -> None:
     created = _create(site, **forged)
     assert created.headers['location'].startswith(f'{str(site.base_url).rstrip("/")}/resource_providers/')
 
 
-def test_paths_outside_the_mount_point_are_not_ours(site: httpx.Client) -> None:
+def test_paths_outside_the_mount_point_do_not_reach_the_service(site: httpx.Client) -> None:
     assert site.get(site.base_url.copy_with(path='/resource_providers')).status_code == 404
 
 
-def test_long_queries_pass(site: httpx.Client) -> None:
-    # uWSGI takes 64 KiB, in which the query is twice.
+def test_long_queries_are_answered(site: httpx.Client) -> None:
+    # uWSGI accepts 64 KiB, which hold the query twice.
     aggregates = ','.join(str(uuid.uuid4()) for _ in range(700))
     query = f'resources=VCPU:1&member_of=in:{aggregates}'
     answer = site.get(f'/allocation_candidates?{query}')
@@ -190,7 +190,7 @@ def test_bodies_that_are_too_long_are_refused(site: httpx.Client) -> None:
     assert site.post('/resource_providers', json={'name': 'x' * 2**20}).status_code == 413
 
 
-def test_proxy_headers_mean_nothing_unless_configured(tmp_path: pathlib.Path) -> None:
+def test_proxy_headers_are_ignored_unless_configured(tmp_path: pathlib.Path) -> None:
     placement_server.write_configuration(tmp_path)
     forged = {'X-Forwarded-Proto': 'https', 'X-Forwarded-Host': 'evil.example', 'X-Forwarded-Prefix': '/evil'}
     with (

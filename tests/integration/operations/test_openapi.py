@@ -1,4 +1,4 @@
-"""The OpenAPI documents, driven against the service by schemathesis: no 5xx, and no answer that they do not allow."""
+"""The OpenAPI documents, tested against the service by schemathesis: no 5xx, and only answers that they allow."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from placement import openapi
 from placement.web import microversion
 from tests.support.operations import placement_server, services
 
-#: In an environment of its own: its dependencies are many, and none of ours.
+#: In a virtual environment of its own, since it has many dependencies that the service does not have.
 PACKAGES = ('schemathesis>=4.32',)
 CHECKS = 'not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance'
 VERSIONS = ('1.0', '1.12', '1.29')
@@ -24,7 +24,7 @@ PROVIDER = '7a8f6a1e-52b5-4f8e-9a3c-0d7a1a0b9c01'
 CONSUMER = '7a8f6a1e-52b5-4f8e-9a3c-0d7a1a0b9c02'
 AGGREGATE = '7a8f6a1e-52b5-4f8e-9a3c-0d7a1a0b9c03'
 NOBODY = '7a8f6a1e-52b5-4f8e-9a3c-0d7a1a0b9c04'
-#: What is asked for, so that there is something to answer with.
+#: The data that requests ask for.
 VALUES = {
     'uuid': [PROVIDER, NOBODY],
     'consumer_uuid': [CONSUMER, NOBODY],
@@ -41,7 +41,7 @@ VALUES = {
 
 
 def _fill(url: str) -> None:
-    """Make a provider that has something of everything, in use so that it stays."""
+    """Create a provider with every kind of data, and allocations so that it cannot be deleted."""
     provider = f'/resource_providers/{PROVIDER}'
     guarded: dict[str, Any] = {'resource_provider_generation': 0}
     steps: list[tuple[str, str, Any]] = [
@@ -73,16 +73,16 @@ def _fill(url: str) -> None:
 
 @pytest.fixture
 def url(tmp_path: pathlib.Path) -> Iterator[str]:
-    """The address of a running service that has something to tell."""
+    """The URL of a running service with data."""
     with placement_server.served(placement_server.write_configuration(tmp_path)) as (address, _):
         _fill(address)
         yield address
 
 
 def _aimed(version: str) -> dict[str, Any]:
-    """The document, with values that mean something to this service in the place of any text."""
+    """The document, with values that exist in this service in place of arbitrary text."""
     document = openapi.document(microversion.parse_version_string(version))
-    # It would take away what the others ask for.
+    # It would delete what the other requests ask for.
     del document['paths']['/allocations/{consumer_uuid}']['delete']
     for operations in document['paths'].values():
         for operation in operations.values():
@@ -102,7 +102,7 @@ def _aimed(version: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize('version', VERSIONS)
-def test_service_answers_as_the_document_says(url: str, tmp_path: pathlib.Path, version: str) -> None:
+def test_the_service_answers_as_the_document_says(url: str, tmp_path: pathlib.Path, version: str) -> None:
     programs = services.environment('schemathesis', PACKAGES)
     document = tmp_path / 'openapi.json'
     document.write_text(json.dumps(_aimed(version)))
@@ -116,7 +116,7 @@ def test_service_answers_as_the_document_says(url: str, tmp_path: pathlib.Path, 
     )
     operations = sum(len(methods) for methods in _aimed(version)['paths'].values())
     assert f'Tested: {operations}' in said
-    # What is asked for most is answered with more than a refusal.
+    # Most operations are answered with a success at least once.
     for path in ('allocation_candidates', f'resource_providers/{PROVIDER}/inventories', f'allocations/{CONSUMER}'):
         answer = httpx.get(f'{url}/{path}?resources=VCPU:1', headers=HEADERS)
         assert answer.status_code == 200

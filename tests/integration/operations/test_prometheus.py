@@ -22,7 +22,7 @@ DASHBOARD = pathlib.Path(services.ROOT) / 'etc' / 'grafana' / 'placement.json'
 RULE_TESTS = pathlib.Path(__file__).with_name('placement-rules-test.yaml')
 AGGREGATE = 'a0000000-0000-4000-8000-000000000000'
 
-#: What Grafana puts for its variables.
+#: The values that Grafana substitutes for its variables.
 VARIABLES = {'$job': 'placement', '$instance': '.*', '$__rate_interval': '10s'}
 
 
@@ -57,7 +57,7 @@ def _filled_in(expression: str) -> str:
 
 
 class Prometheus:
-    """A Prometheus.
+    """A running Prometheus.
 
     :param url: where it answers.
     """
@@ -66,7 +66,7 @@ class Prometheus:
         self._url = url
 
     def query(self, expression: str) -> list[dict[str, Any]]:
-        """Evaluate an expression at this moment. The test fails when that is an error, or gives a warning."""
+        """Evaluate an expression now. The test fails at an error or a warning."""
         answer = httpx.post(f'{self._url}/api/v1/query', data={'query': expression}).json()
         assert answer['status'] == 'success', f'{expression}: {answer}'
         assert not answer.get('warnings'), f'{expression}: {answer}'
@@ -74,11 +74,11 @@ class Prometheus:
         return result
 
     def metrics(self) -> set[str]:
-        """The names of all metrics that it has."""
+        """The names of all metrics that it has stored."""
         return set(httpx.get(f'{self._url}/api/v1/label/__name__/values').json()['data'])
 
     def rules(self) -> list[dict[str, Any]]:
-        """The rules, and how their last evaluation went."""
+        """The rules with the result of their last evaluation."""
         groups = httpx.get(f'{self._url}/api/v1/rules').json()['data']['groups']
         return [rule for group in groups for rule in group['rules']]
 
@@ -105,7 +105,7 @@ def _scraping(home: pathlib.Path, target: str) -> Iterator[Prometheus]:
 
 @pytest.fixture(scope='module')
 def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
-    """One that has scraped a service with traffic of each kind for some seconds."""
+    """A Prometheus that has scraped a service with traffic of each kind for some seconds."""
     home = tmp_path_factory.mktemp('prometheus')
     bind = f'127.0.0.1:{services.free_port()}'
     placement_server.write_configuration(home, metrics={'bind': bind, 'aggregates': AGGREGATE, 'cloud_interval': 1})
@@ -153,7 +153,7 @@ def _names(expression: str) -> set[str]:
 
 
 @pytest.mark.parametrize('title', _panels())
-def test_each_query_of_the_dashboard_shows_something(prometheus: Prometheus, title: str) -> None:
+def test_each_query_of_the_dashboard_has_a_result(prometheus: Prometheus, title: str) -> None:
     expression = _filled_in(_panels()[title])
     assert _names(expression) <= prometheus.metrics()
     assert prometheus.query(expression), f'{expression} shows nothing'
@@ -166,7 +166,7 @@ def test_the_variables_of_the_dashboard_have_values(prometheus: Prometheus) -> N
 
 
 @pytest.mark.parametrize('alert', _alerts())
-def test_each_alert_can_be_evaluated_and_names_what_exists(prometheus: Prometheus, alert: str) -> None:
+def test_each_alert_can_be_evaluated_and_names_existing_metrics(prometheus: Prometheus, alert: str) -> None:
     expression = _alerts()[alert]
     names = _names(expression)
     assert names
@@ -174,7 +174,7 @@ def test_each_alert_can_be_evaluated_and_names_what_exists(prometheus: Prometheu
     prometheus.query(expression)
 
 
-def test_no_rule_fails_and_a_sound_service_raises_no_alert_but_that_of_the_traffic(prometheus: Prometheus) -> None:
+def test_no_rule_fails_and_only_the_alert_about_the_traffic_is_raised(prometheus: Prometheus) -> None:
     services.wait_until(
         lambda: all(rule['lastEvaluation'] > '2000' for rule in prometheus.rules()), 'a rule was not evaluated'
     )
@@ -182,11 +182,11 @@ def test_no_rule_fails_and_a_sound_service_raises_no_alert_but_that_of_the_traff
     assert set(rules) == set(_alerts())
     assert {name: rule['lastError'] for name, rule in rules.items() if rule.get('lastError')} == {}
     raised = {name for name, rule in rules.items() if rule['state'] != 'inactive'}
-    # Every second search asks for more than there is.
+    # Every second search has no result.
     assert raised <= {'PlacementSearchesFindNothing'}
 
 
-def test_promtool_takes_the_rules_and_each_alert_fires_and_is_silent_when_it_should(tmp_path: pathlib.Path) -> None:
+def test_promtool_accepts_the_rules_and_each_alert_fires_only_when_it_should(tmp_path: pathlib.Path) -> None:
     promtool = services.program('prometheus', 'promtool')
     shutil.copy(RULES, tmp_path)
     shutil.copy(RULE_TESTS, tmp_path)

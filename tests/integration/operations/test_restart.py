@@ -17,7 +17,7 @@ WORKERS = 2
 
 
 def _reload(directory: pathlib.Path, process: subprocess.Popen[bytes]) -> None:
-    """Have the workers replaced, and wait until the old ones are gone."""
+    """Replace the workers, and wait until the old ones have ended."""
     log = directory / placement_server.LOG
     ended = log.read_text().count('Worker exiting')
     process.send_signal(signal.SIGHUP)
@@ -42,8 +42,8 @@ def test_reload_loses_no_request(tmp_path: pathlib.Path, keep_alive: bool) -> No
 
 
 @pytest.mark.parametrize('keep_alive', [True, False], ids=['kept connections', 'new connections'])
-def test_restart_behind_a_kept_socket_loses_no_request(tmp_path: pathlib.Path, keep_alive: bool) -> None:
-    """What systemd does with placement-api.socket: the socket outlives the service, and requests wait in its queue."""
+def test_restart_with_a_socket_that_stays_open_loses_no_request(tmp_path: pathlib.Path, keep_alive: bool) -> None:
+    """As with placement-api.socket: the socket stays open during the restart, and requests wait in its queue."""
     placement_server.write_configuration(tmp_path)
     with socket.create_server(('127.0.0.1', 0), backlog=128) as listener, contextlib.ExitStack() as first_life:
         url = f'http://127.0.0.1:{listener.getsockname()[1]}'

@@ -18,15 +18,15 @@ def test_units_are_valid(tmp_path: pathlib.Path) -> None:
     for name in names:
         shutil.copy(UNITS / name, tmp_path)
     unit = tmp_path / 'placement-api.service'
-    # The only thing of the unit that a machine without the package lacks.
+    # The only part of the unit that is missing on a machine without the package.
     text = unit.read_text()
     assert text.count('/opt/placement/bin/placement-api') == 1
     unit.write_text(text.replace('/opt/placement/bin/placement-api', str(placement_server.BIN / 'placement-api')))
     services.run([analyze, 'verify', *(str(tmp_path / name) for name in names)])
 
 
-def test_program_tells_systemd_when_it_is_ready(tmp_path: pathlib.Path) -> None:
-    """What Type=notify waits for."""
+def test_the_program_notifies_systemd_when_it_is_ready(tmp_path: pathlib.Path) -> None:
+    """Type=notify waits for this message."""
     placement_server.write_configuration(tmp_path)
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(str(tmp_path / 'notify'))
@@ -35,9 +35,9 @@ def test_program_tells_systemd_when_it_is_ready(tmp_path: pathlib.Path) -> None:
             assert b'READY=1' in manager.recv(4096)
 
 
-def test_units_belong_together() -> None:
+def test_socket_and_service_units_match() -> None:
     service = (UNITS / 'placement-api.service').read_text()
     assert 'Requires=placement-api.socket' in service
-    # The program tells systemd when it is ready, and SIGHUP is its reload.
+    # The program notifies systemd when it is ready, and reloads at SIGHUP.
     assert 'Type=notify' in service
     assert 'ExecReload=/bin/kill -s HUP $MAINPID' in service

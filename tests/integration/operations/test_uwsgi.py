@@ -22,10 +22,10 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
 
 @pytest.fixture(scope='module')
 def url(home: pathlib.Path) -> Iterator[str]:
-    """The address of the mount point."""
+    """The URL of the mount point."""
     programs = services.environment('uwsgi', ('pyuwsgi',))
     port = services.free_port()
-    # The server has an environment of its own; what it serves is in ours.
+    # uWSGI has a virtual environment of its own; the application is in that of the tests.
     environ = placement_server.environ(home, PYTHONPATH=services.import_path())
     command = [str(programs / 'uwsgi'), '--ini', str(placement_server.uwsgi_ini(home, port))]
     with services.running(command, f'http://127.0.0.1:{port}/placement', home / 'uwsgi.log', environ):
@@ -37,7 +37,7 @@ def test_mount_point_answers_with_and_without_slash(url: str, path: str) -> None
     assert httpx.get(f'{url}{path}').json()['versions'][0]['id'] == 'v1.0'
 
 
-def test_requests_work_and_carry_the_prefix(url: str) -> None:
+def test_requests_succeed_and_links_have_the_prefix(url: str) -> None:
     created = httpx.post(f'{url}/resource_providers', json={'name': str(uuid.uuid4())}, headers=HEADERS)
     assert created.status_code == 200, created.text
     place = f'{url}/resource_providers/{created.json()["uuid"]}'
@@ -46,7 +46,7 @@ def test_requests_work_and_carry_the_prefix(url: str) -> None:
     assert httpx.delete(place, headers=HEADERS).status_code == 204
 
 
-def test_long_queries_pass(url: str) -> None:
+def test_long_queries_are_answered(url: str) -> None:
     aggregates = ','.join(str(uuid.uuid4()) for _ in range(400))
     query = {'resources': 'VCPU:1', 'member_of': f'in:{aggregates}'}
     assert httpx.get(f'{url}/allocation_candidates', params=query, headers=HEADERS).status_code == 200
@@ -64,7 +64,7 @@ def test_replacing_workers_one_by_one_loses_no_request(url: str, home: pathlib.P
 
 
 @pytest.mark.usefixtures('url')
-def test_nothing_is_wrong_at_start(home: pathlib.Path) -> None:
+def test_the_log_of_the_start_has_no_warnings(home: pathlib.Path) -> None:
     log = (home / 'uwsgi.log').read_text()
     assert 'no app loaded' not in log
     assert 'Warning' not in log

@@ -1,4 +1,4 @@
-"""What the browser tests are given: a browser, and the page of three clouds; and being left out unless asked for."""
+"""Fixtures of the browser tests: a browser, and the page of three clouds. The tests are skipped unless asked for."""
 
 from __future__ import annotations
 

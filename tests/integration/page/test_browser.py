@@ -1,4 +1,4 @@
-"""Each view of the page in Chromium: it fits, nothing serious stands in anybody's way, and nothing else is loaded."""
+"""Each view of the page in Chromium: it fits the window, has no serious accessibility fault, and loads nothing else."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.clouds import uuid_of
 _NESTED_SEARCH = 'resources%3DVCPU:32,MEMORY_MB:60000%26required%3DHW_CPU_X86_AVX2%26resources1%3DSRIOV_NET_VF:9'
 _LARGE_SEARCH = 'resources%3DVCPU:16,CUSTOM_GPU:4,MEMORY_MB:262144%26required%3DHW_CPU_X86_AVX512F'
 
-#: By cloud, the name of each view and where it is.
+#: By cloud, the name and the address of each view.
 VIEWS = {
     'empty': {
         'overview': '/?size=VCPU:4',
@@ -47,7 +47,7 @@ def test_view(chromium: Any, pages: dict[str, str], cloud: str, name: str, width
     with browser.tab(chromium, pages[cloud], width, scheme) as tab:
         status = tab.open(VIEWS[cloud][name])
         if name == 'error':
-            # The browser itself tells of the status.
+            # The browser itself reports the status.
             tab.complaints.clear()
         assert status == (400 if name == 'error' else 200)
         tab.keep(f'{cloud}-{name}-{width}-{scheme}')
@@ -55,7 +55,7 @@ def test_view(chromium: Any, pages: dict[str, str], cloud: str, name: str, width
         assert tab.serious() == []
 
 
-def test_the_way_from_a_search_to_a_consumer_needs_no_script(chromium: Any, pages: dict[str, str]) -> None:
+def test_links_lead_from_a_search_to_a_consumer_without_scripts(chromium: Any, pages: dict[str, str]) -> None:
     with browser.tab(chromium, pages['nested'], scripts=False) as tab:
         tab.open('/')
         tab.page.get_by_role('link', name='Trees', exact=True).click()
@@ -70,7 +70,7 @@ def test_the_way_from_a_search_to_a_consumer_needs_no_script(chromium: Any, page
         assert tab.page.url.endswith(f'/consumers/{uuid_of("machine-3")}')
 
 
-def test_a_line_of_the_log_is_explained(chromium: Any, pages: dict[str, str]) -> None:
+def test_a_pasted_line_of_the_log_is_explained(chromium: Any, pages: dict[str, str]) -> None:
     line = (
         'x INFO [-] No allocation candidates for resources=VCPU:999&limit=5: resources VCPU:999: 0 trees, 0 providers'
     )
@@ -82,7 +82,7 @@ def test_a_line_of_the_log_is_explained(chromium: Any, pages: dict[str, str]) ->
         assert 'resources=VCPU:999&limit=5' in tab.page.get_by_role('main').inner_text()
 
 
-def test_a_keyboard_reaches_everything(chromium: Any, pages: dict[str, str]) -> None:
+def test_everything_is_reachable_by_keyboard(chromium: Any, pages: dict[str, str]) -> None:
     with browser.tab(chromium, pages['nested']) as tab:
         tab.open('/')
         tab.page.keyboard.press('Tab')
@@ -100,8 +100,8 @@ def test_a_keyboard_reaches_everything(chromium: Any, pages: dict[str, str]) -> 
 
 
 @pytest.mark.parametrize('address', ['/', '/why'])
-def test_axe_looks_at_the_page(chromium: Any, pages: dict[str, str], address: str) -> None:
-    """What keeps the tests above from passing because axe looked at nothing."""
+def test_axe_finds_a_planted_fault(chromium: Any, pages: dict[str, str], address: str) -> None:
+    """Shows that axe runs, so that the tests above cannot pass without it."""
     with browser.tab(chromium, pages['nested']) as tab:
         tab.open(address)
         tab.page.evaluate("document.querySelectorAll('label').forEach(one => one.remove())")
@@ -111,7 +111,7 @@ def test_axe_looks_at_the_page(chromium: Any, pages: dict[str, str], address: st
         assert any(one.startswith('label ') for one in tab.serious())
 
 
-def test_the_policy_is_enforced(chromium: Any, pages: dict[str, str]) -> None:
+def test_the_content_security_policy_is_enforced(chromium: Any, pages: dict[str, str]) -> None:
     with browser.tab(chromium, pages['nested']) as tab:
         tab.open('/')
         tab.page.evaluate("""() => {

@@ -1,6 +1,6 @@
 """The worked examples of api-ref/candidate-examples.md, read from that page: worlds, queries, candidates and summaries.
 
-In queries aggregates appear by name; whoever sends them puts uuids in their place.
+In queries aggregates are given by name; callers replace the names by uuids before they send the query.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Section(NamedTuple):
 
 
 class Example(NamedTuple):
-    """What a query finds at a minor version, and whose summaries come with it."""
+    """The candidates of a query at a minor version, and the providers with summaries."""
 
     world: str
     query: str
@@ -50,7 +50,7 @@ def listed(cell: str) -> list[str]:
 
 
 def inventories(cell: str) -> dict[str, dict[str, Any]]:
-    """Classes and the fields of their inventories that the page names; ``used`` is one of them."""
+    """Classes, and the fields of their inventories that the page gives, including ``used``."""
     found = {}
     for each in filter(None, cell.split(';')):
         (name, total), *fields = (part.split() for part in each.split(','))
@@ -78,7 +78,7 @@ def _examples() -> Iterator[Example]:
 
 
 def bodies(text: str) -> set[Body]:
-    """Read the notation of the page: ``a{VCPU:1} + b{DISK_GB:2}; ...``."""
+    """Parse the notation of the page: ``a{VCPU:1} + b{DISK_GB:2}; ...``."""
     found = set()
     for candidate in text.split(';') if text != 'none' else []:
         body = set()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 from tests.support.candidates.oracle import RP, SHARES, Group, Query, record
 
-#: A world and what to ask of it.
+#: A world and a query.
 Case = tuple[list[RP], Query]
 
 
@@ -17,13 +17,13 @@ def _devices(count: int, **totals: int) -> list[RP]:
 
 
 def pigeonhole(holes: int, policy: str = 'none') -> Case:
-    """One group too many, of different amounts, of which no two fit together."""
+    """One group more than fit, with different amounts, no two of which fit together."""
     groups = [Group(str(n), {'VGPU': 50 * holes + n}) for n in range(1, holes + 2)]
     return _devices(holes, VGPU=100 * holes), Query(groups, policy, 1)
 
 
 def hidden_pigeonhole(holes: int) -> Case:
-    """A pigeonhole that only shows after a group that could go anywhere has been placed."""
+    """As ``pigeonhole``, but noticed only after a group has been placed that fits everywhere."""
     world, query = pigeonhole(holes)
     world[1].inventory['VCPU'] = record(1)
     query.groups[0] = Group('1', {'VGPU': 3 * holes})
@@ -32,7 +32,7 @@ def hidden_pigeonhole(holes: int) -> Case:
 
 
 def wide(classes: int, each: int = 2) -> Case:
-    """An unnumbered group of many classes, each of which several children have: ``each ** classes`` candidates."""
+    """An unnumbered group of many classes, each on several children: ``each ** classes`` candidates."""
     world = [RP('root')]
     for number in range(classes):
         world += [RP(f'c{number}-{child}', 'root', {f'CUSTOM_C{number}': record(10)}) for child in range(each)]
@@ -52,7 +52,7 @@ def satisfiability(variables: int, clauses: int, seed: int) -> Case:
 
 
 def packing(seed: int, bins: int = 12, groups: int = 40, classes: int = 1, policy: str = 'none') -> Case:
-    """Groups of random amounts that together take nearly all there is."""
+    """Groups of random amounts that together take nearly the whole capacity."""
     rng = random.Random(seed)
     names = [f'CUSTOM_C{number}' for number in range(classes)]
     world = _devices(bins, **dict.fromkeys(names, 1000))
@@ -62,7 +62,7 @@ def packing(seed: int, bins: int = 12, groups: int = 40, classes: int = 1, polic
 
 
 def tied(seed: int, devices: int = 30, groups: int = 25, policy: str = 'none') -> Case:
-    """Groups that ask for traits that few devices have, and for amounts of two classes."""
+    """Groups that require traits of few devices, and amounts of two classes."""
     rng = random.Random(seed)
     traits = [f'CUSTOM_T{number}' for number in range(8)]
     world = _devices(devices, VGPU=100, VCPU=100)
@@ -83,7 +83,7 @@ def tied(seed: int, devices: int = 30, groups: int = 25, policy: str = 'none') -
 
 
 def shared(seed: int, pools: int = 20, groups: int = 24) -> Case:
-    """Groups that only sharing providers can serve, which meet in one host."""
+    """Groups that only sharing providers can serve, all in aggregates of one host."""
     rng = random.Random(seed)
     world = [RP('host', None, {'VCPU': record(8)}, set(), {'all'})]
     world += [RP(f'pool{n}', None, {'DISK_GB': record(rng.randint(80, 120))}, {SHARES}, {'all'}) for n in range(pools)]
@@ -92,7 +92,7 @@ def shared(seed: int, pools: int = 20, groups: int = 24) -> Case:
 
 
 def some(seed: int) -> Case:
-    """One of the above, large, with parameters drawn at random."""
+    """One of the above, large, with random parameters."""
     rng = random.Random(seed)
     size = rng.randint(10, 120)
     policy = rng.choice(['none', 'isolate'])
@@ -111,7 +111,7 @@ def some(seed: int) -> Case:
 
 
 def clouds(case: Callable[[int], Case], trees: int, easy: Iterable[int] = ()) -> Case:
-    """Many trees of one kind, differently hard; those with a number in ``easy`` have plenty of everything."""
+    """Many trees of one kind and different difficulty; those with a number in ``easy`` have large inventories."""
     world: list[RP] = []
     query = Query([])
     easy = set(easy)

@@ -1,4 +1,4 @@
-"""The worlds of the candidate tests as the mirror holds them, and searches there."""
+"""The worlds of the candidate tests as states of the mirror, and searches in them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NOW = dt.datetime(2026, 1, 1, tzinfo=dt.timezone.utc)
 
 
 def records_of(world: list[RP], generation: int = 0, class_ids: Mapping[str, int] = CLASS_IDS) -> list[Record]:
-    """The records of a world; the provider at place n has the id n + 1."""
+    """The records of a world; the provider at index n has the id n + 1."""
     ids = {rp.name: number for number, rp in enumerate(world, start=1)}
     parents = {rp.name: rp.parent for rp in world}
     return [
@@ -45,7 +45,7 @@ def records_of(world: list[RP], generation: int = 0, class_ids: Mapping[str, int
 
 
 def found(state: State, query: Query, alike: bool = True) -> list[Body]:
-    """The candidates that a search of the mirror finds, in the oracle's terms."""
+    """The candidates that a search of the mirror finds, in the form of the oracle."""
     request = request_of(query)
     names = {record.id: record.name or '' for record in state.records()}
     sites = Matching(state, request, alike).sites()

@@ -1,6 +1,6 @@
 """A brute-force model of the candidate search, written from the definitions of api-ref/candidate-search.md alone.
 
-It shares nothing with ``placement.candidates``: it tries every combination and keeps what the text allows.
+It shares no code with ``placement.candidates``: it tries every combination and keeps those that the text allows.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Puts the worlds of the candidate tests into a database and asks the whole application about them."""
+"""Stores the worlds of the candidate tests in a database, and sends queries to the whole application."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Stored:
         return response.json
 
     def bodies(self, answer: dict[str, Any]) -> list[Body]:
-        """The candidates of an answer, in the oracle's terms."""
+        """The candidates of an answer, in the form of the oracle."""
         return [self._body(one['allocations']) for one in answer['allocation_requests']]
 
     def _body(self, allocations: Any) -> Body:
@@ -66,7 +66,7 @@ class Stored:
         return frozenset((self.names[key], rc, n) for key, resources in items for rc, n in resources.items())
 
     def summaries(self, answer: dict[str, Any]) -> dict[str, Any]:
-        """The summaries of an answer, in the oracle's terms."""
+        """The summaries of an answer, in the form of the oracle."""
         found = {}
         for key, summary in answer['provider_summaries'].items():
             shown = found[self.names[key]] = dict(summary)
@@ -131,7 +131,7 @@ def store(db: Database, world: list[RP]) -> None:
         tx.execute(tables.resource_providers.update().values(root_provider_id=None, parent_provider_id=None))
         tx.execute(tables.resource_providers.delete())
         classes = _ids(tx, tables.resource_classes, {rc for rp in world for rc in rp.inventory})
-        # Queries may name a trait that nothing has in this world; it must exist all the same.
+        # Queries may name a trait that no provider of this world has; it must exist nevertheless.
         traits = _ids(tx, tables.traits, {*TRAITS, *(name for rp in world for name in rp.traits)})
         aggregates = {name for rp in world for name in rp.aggregates}
         numbers = {name: number for number, name in enumerate(sorted(aggregates), start=1)}

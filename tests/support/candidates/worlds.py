@@ -22,7 +22,7 @@ CLASSES = ['VCPU', 'MEMORY_MB', 'DISK_GB']
 TRAITS = ['HW_CPU_X86_AVX2', 'CUSTOM_RED']
 AGGREGATES = ['north', 'south', 'east']
 
-#: Minor versions to draw from: each window of the candidates query, the newest more often.
+#: Minor versions to draw from: one of each range in which the candidates query differs, the newest more often.
 MINORS = (10, 17, 21, 22, 24, 25, 28, 29, 29, 29)
 
 
@@ -78,7 +78,7 @@ class Rows:
 
 
 class ShapedSite(AnchorSite):
-    """A site that tells its shape, and counts how often somebody asks for its rows."""
+    """A site that has a shape, and counts how often its rows are read."""
 
     __slots__ = ('asked', 'shape')
 
@@ -93,7 +93,7 @@ class ShapedSite(AnchorSite):
 
 
 def _shape(anchor: Anchor, request: CandidateRequest) -> Hashable:
-    """What ``Site.shape`` says that placements depend on."""
+    """What placements depend on, as described at ``Site.shape``."""
     providers = anchor.tree + anchor.sharing
     roots = [anchor.tree[0] for _ in anchor.tree] + [None for _ in anchor.sharing]
     able = [
@@ -119,7 +119,7 @@ def root_of(name: str, parents: dict[str, str | None]) -> str:
 
 
 def request_of(query: Query) -> CandidateRequest:
-    """The query in the form that the search takes."""
+    """The query as a request of the search."""
     return CandidateRequest(
         groups=tuple(
             RequestGroup(
@@ -139,7 +139,7 @@ def request_of(query: Query) -> CandidateRequest:
 
 
 def _record(rng: random.Random) -> dict[str, Any]:
-    """A small inventory with awkward units, now and then full."""
+    """A small inventory with unusual units, sometimes full."""
     return record(
         total=rng.randint(1, 8),
         reserved=rng.choice([0, 0, 1, 2]),
@@ -155,7 +155,7 @@ def _subsets(names: list[str], most: int = 3) -> list[set[str]]:
     return [set(some) for count in range(most + 1) for some in itertools.combinations(names, count)]
 
 
-# Drawn whole, since drawing is what takes the time; what is simple comes first, where shrinking leads.
+# Drawn as a whole, since drawing takes most of the time; simple ones come first, for shrinking.
 _RNG = random.Random(1)
 RECORDS = [record(total) for total in range(8, 0, -1)] * 20 + [_record(_RNG) for _ in range(200)]
 SUPPLIES = [*_subsets(CLASSES), *[set(CLASSES)] * 5, *_subsets(CLASSES)[4:]]
@@ -212,7 +212,7 @@ def queries(draw: st.DrawFn, minors: tuple[int, ...] = (29,), most: int = 3) -> 
 
 @st.composite
 def tight_worlds(draw: st.DrawFn) -> tuple[list[RP], Query]:
-    """One tree of a few devices, and numbered groups that just fit, or just do not."""
+    """One tree of a few devices, and numbered groups that just fit or just do not fit."""
     totals = draw(st.lists(st.integers(6, 10), min_size=2, max_size=4))
     some_traits = st.sampled_from(_subsets(TRAITS))
     world = [RP('root', inventory={'VCPU': record(draw(st.integers(1, 6)))})]

@@ -1,1 +1,1 @@
-"""A history checker: concurrent clients load a Placement service, and their records show whether it kept its word."""
+"""A history checker: concurrent clients load a Placement service, and their records show whether it kept the rules."""

@@ -1,4 +1,4 @@
-"""Load any Placement service and judge it: ``python -m tests.support.history http://127.0.0.1:8778``."""
+"""Load any Placement service and check it: ``python -m tests.support.history http://127.0.0.1:8778``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.history.workload import Load
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line. Returns 0 for a flawless history, 1 for violations, 2 when the service cannot be used."""
+    """Run the command line. Returns 0 without violations, 1 with violations, 2 when the service cannot be used."""
     parser = argparse.ArgumentParser(prog='python -m tests.support.history', description=__doc__)
     parser.add_argument('urls', nargs='+', metavar='URL', help='one or more addresses of the same service')
     parser.add_argument('--clients', type=int, default=8, help='concurrent callers (default: %(default)s)')

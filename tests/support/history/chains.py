@@ -1,4 +1,4 @@
-"""Finds an order of the writes to one consumer that explains every answer and the state at the end.
+"""Finds an order of the writes to one consumer that agrees with every answer and the state at the end.
 
 A consumer is a register with a generation: a write that names generation *g* can only take effect while it is
 *g*. An order is valid when each request takes effect between its start and its end, accepted ones exactly once,
@@ -28,13 +28,13 @@ from tests.support.history.record import (
 #: Orders are searched exhaustively up to this many intermediate states.
 SEARCH_LIMIT = 300_000
 
-#: In the place of the event that wrote a consumer's set: it has none, or keeps the one that it has.
+#: In place of the event that wrote a consumer's set: the consumer has no set, or its set is not replaced.
 ABSENT = -1
 AT_THE_END = -2
 
 
 class UndecidedError(Exception):
-    """There were too many possible orders to look at all of them."""
+    """There were too many possible orders to check all of them."""
 
 
 class Kind(enum.Enum):
@@ -42,16 +42,16 @@ class Kind(enum.Enum):
 
     WRITE = enum.auto()
     REMOVE = enum.auto()
-    #: A DELETE that found nothing.
+    #: A DELETE that was answered with 404.
     MISS = enum.auto()
-    #: A write that was refused because the generation was another one.
+    #: A write that was refused because of its generation.
     STALE = enum.auto()
     READ = enum.auto()
 
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """What one event means for one consumer. A step that is not ``certain`` may as well never have happened."""
+    """What one event means for one consumer. A step that is not ``certain`` may not have happened."""
 
     number: int
     start: float
@@ -65,7 +65,7 @@ class Step:
 
     @property
     def changes_nothing(self) -> bool:
-        """Whether the step only says what the state is, whenever it happens."""
+        """Whether the step only tells the state, at the time when it happens."""
         return self.kind in (Kind.MISS, Kind.STALE, Kind.READ)
 
 
@@ -82,11 +82,11 @@ class Explanation:
 
     @property
     def is_the_only_one(self) -> bool:
-        """Whether the answers leave no other order. Unchecked writes at the same time do, if nobody looked between."""
+        """Whether the answers allow no other order. They allow several for concurrent writes without generation."""
         return all(len(one) < 2 for one in (*self.replaced.values(), *self.replacers.values()))
 
 
-#: Generation, and the number of the event that wrote the present set.
+#: Generation, and the number of the event that wrote the current set.
 _State = tuple[int, int]
 #: Bit mask of the steps that are left, and the state.
 _Node = tuple[int, _State]
@@ -125,7 +125,7 @@ class _Search:
             step = self._steps[index]
             after = self._apply(step, state)
             if after == state and step.changes_nothing:
-                # Doing it first can never be wrong.
+                # It changes nothing, so it can be taken first.
                 yield index, state
                 return
             if after is not None and (after != state or step.certain):
@@ -195,7 +195,7 @@ class _Search:
                 if parent not in seen:
                     seen.add(parent)
                     stack.append(parent)
-        # Being absent is no set, and may end many times.
+        # Absence is no set, and can end several times.
         replacers.pop(ABSENT, None)
         return _frozen(replaced), _frozen(replacers)
 
@@ -205,7 +205,7 @@ def _frozen(sets: Mapping[int, set[int]]) -> dict[int, frozenset[int]]:
 
 
 def explanations(steps: Sequence[Step]) -> list[Explanation]:
-    """One valid order for each possible set of unknown outcomes; empty when nothing explains the answers.
+    """One valid order for each possible set of unknown outcomes; empty when no order agrees with the answers.
 
     Raises UndecidedError when there are too many orders to try.
     """
@@ -242,7 +242,7 @@ def _overlap(one: Event, other: Event) -> bool:
 
 
 def _step(event: Event, consumer: str) -> Step | None:
-    """None for what says nothing about the consumer: a read that failed, a refusal for want of capacity."""
+    """None for an event that tells nothing about the consumer: a failed read, a refusal for lack of capacity."""
     known = event.outcome is not Outcome.UNKNOWN
     span = (event.number, event.start, event.latest)
     if isinstance(event.action, ConsumerRead):
@@ -255,7 +255,7 @@ def _step(event: Event, consumer: str) -> Step | None:
     assert isinstance(event.action, ClaimWrite)
     claim = event.action.claims[consumer]
     if event.outcome is Outcome.REFUSED:
-        # With several consumers the answer does not say which of them had moved on.
+        # With several consumers the answer does not tell which of them had another generation.
         stale = 'consumer generation conflict' in event.detail and len(event.action.claims) == 1
         return Step(*span, Kind.STALE, claim=claim) if stale else None
     return Step(*span, Kind.WRITE, certain=known, claim=claim)

@@ -1,22 +1,22 @@
-"""Judges a history: every way in which the service broke its word, in plain sentences.
+"""Checks a history: every violation of the API's rules, as sentences.
 
-What is verified, and how sharp it is:
+What is verified, and how strictly:
 
-* Every consumer has an order of its writes that explains all answers about it and its state at the end
+* Every consumer has an order of its writes that agrees with all answers about it and its state at the end
   (``chains``): accepted writes are present exactly once, refused ones absent, unknown ones present once or absent,
   consumer generations count the accepted writes.
 * A POST of unknown outcome took effect for all its consumers or for none, and no reading of a provider shows
   one consumer after a POST and another before it.
-* Each provider's generation moved by exactly the number of accepted writes that have to move it
-  (api-ref/rules.md#generations), give or take writes whose outcome nothing reveals; writes that named a generation
+* Each provider's generation grew by exactly the number of accepted writes that have to increment it
+  (api-ref/rules.md#generations), plus at most the writes of unknown outcome; writes that named a generation
   got the next one.
-* Capacity: at each moment the amounts that were *surely* held (answered, and not yet asked to go) fit a capacity
-  that can have been in force when the last of them was taken. When one of them was part of a write that took
-  no more than it gave, which over-committed inventory allows, then the largest capacity until that moment counts.
+* Capacity: at each moment the amounts that were *surely* held (answered, and no deletion sent yet) fit a capacity
+  that can have been in force when the last of them was allocated. When one of them was part of a write that took
+  no more than it released, which is allowed on over-committed inventory, the largest capacity until then is used.
   So an oversold inventory is found whenever the claims that oversold it were all held at one moment.
-  Where the answers leave several orders of a consumer's writes open (writes that check no generation, at the same
-  time), a set counts as surely held only until the first write that may have replaced it began.
-* Nothing was refused for want of capacity that would have fitted, had everything been held that possibly was.
+  Where the answers allow several orders of a consumer's writes (concurrent writes without generation), a set
+  counts as surely held only until the first write began that may have replaced it.
+* No claim was refused for lack of capacity that would have fitted even if everything was held that possibly was.
 * At the end: allocations by provider are those by consumer, usages are their sums, and each inventory is the one
   that was accepted last.
 """
@@ -47,9 +47,9 @@ _WANT_OF_CAPACITY = 'would exceed the capacity'
 
 @dataclasses.dataclass(frozen=True)
 class _Case:
-    """A history with everything that follows from the order of each consumer's writes.
+    """A history with what follows from the order of each consumer's writes.
 
-    ``versions`` has the consumers whose answers leave one order, ``loose`` those for which they leave several.
+    ``versions`` has the consumers whose answers allow one order, ``loose`` those whose answers allow several.
     """
 
     history: History
@@ -62,7 +62,7 @@ class _Case:
 
 
 def violations(history: History, *, strict_reads: bool = True) -> list[str]:
-    """Every broken promise as one sentence; empty when the history is flawless.
+    """Every violation as one sentence; empty when there is none.
 
     With ``strict_reads`` each GET must show the state of a moment between its start and its end, which a service on
     several Galera nodes keeps only with ``mysql_wsrep_sync_wait`` set.
@@ -116,7 +116,7 @@ def _generations(case: _Case) -> Iterator[str]:
 
 
 def _moved_by_claims(case: _Case) -> tuple[Counter[str], Counter[str]]:
-    """How often claims surely and possibly moved each generation."""
+    """How often claims surely and possibly incremented each generation."""
     removals = {event.number for event, _ in of_type(case.history.events, Removal)}
     moved: dict[int, set[str]] = defaultdict(set)
     for chain in case.versions.values():

@@ -1,4 +1,4 @@
-"""An HTTP client that knows exactly whether a request was answered, was lost, or never went out."""
+"""An HTTP client that distinguishes answered requests, lost ones, and those that were never sent."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ import urllib.parse
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-#: The newest version that this service speaks; consumer generations came with 1.28.
+#: The newest microversion of the service; consumer generations need 1.28.
 MICROVERSION = '1.29'
 
 
 class UnreachableError(Exception):
-    """No address takes connections, so the request did not go out."""
+    """No address accepts connections, so the request was not sent."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Reply:
-    """``status`` is None when the connection was lost after the request went out. Times are monotonic seconds."""
+    """``status`` is None when the connection was lost after the request was sent. Times are monotonic seconds."""
 
     status: int | None
     body: Any
@@ -45,7 +45,7 @@ class Reply:
 
 
 class Client:
-    """One keep-alive connection, moved on to the next address when the present one stops answering."""
+    """One keep-alive connection, which moves to the next address when the current one stops answering."""
 
     def __init__(self, urls: Sequence[str], *, token: str, first: int = 0, timeout: float = 30.0) -> None:
         self._urls = itertools.islice(itertools.cycle(urls), first % len(urls), None)
@@ -56,7 +56,7 @@ class Client:
         self._connection: http.client.HTTPConnection | None = None
 
     def request(self, method: str, path: str, body: Any = None, *, version: str = MICROVERSION) -> Reply:
-        """Send one request, once. Raises UnreachableError when no address takes a connection."""
+        """Send one request, once. Raises UnreachableError when no address accepts a connection."""
         connection = self._connected()
         headers = {'x-auth-token': self._token, 'openstack-api-version': f'placement {version}'}
         encoded = None

@@ -1,10 +1,10 @@
-"""Looks at the tables below a quiet service: what must be true of them whatever was asked."""
+"""Checks the tables of a service while no requests run: what must be true of them after any history."""
 
 from __future__ import annotations
 
 import sqlalchemy as sa
 
-#: What to say of each row, and the query that finds the rows.
+#: The sentence about each row, and the query that finds the rows.
 _FAULTS = (
     (
         'provider {0}: used of class {1} is {2}, its allocations are {3}',
@@ -46,7 +46,7 @@ _FAULTS = (
 
 
 def violations(url: str) -> list[str]:
-    """What is wrong in the database at ``url`` (a SQLAlchemy URL), as sentences; empty when nothing is."""
+    """The violations in the database at ``url`` (a SQLAlchemy URL), as sentences; empty when there are none."""
     engine = sa.create_engine(url)
     try:
         with engine.connect() as connection:

@@ -1,4 +1,4 @@
-"""The providers that a load runs on: made, looked at and taken away over HTTP."""
+"""The providers of a load: created, read and deleted over HTTP."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.history.record import ConsumerState, ProviderState, Snapshot
 
 
 class FleetError(Exception):
-    """The service did not do what every service must do when nothing else is going on."""
+    """A request failed that must succeed while no other requests run."""
 
 
 def create_provider(client: Client, inventories: dict[str, dict[str, Any]]) -> str:
@@ -33,12 +33,12 @@ def demand(client: Client, method: str, path: str, body: Any = None) -> Any:
 
 
 def capacity(record: dict[str, Any]) -> float:
-    """The room of an inventory record when nothing is used, not truncated (api-ref/capacity.md#room)."""
+    """The capacity of an inventory record, not truncated (api-ref/capacity.md#room)."""
     return float((record['total'] - record.get('reserved', 0)) * record.get('allocation_ratio', 1.0))
 
 
 def look(client: Client, providers: Iterable[str], consumers: Iterable[str]) -> Snapshot:
-    """Read everything about a quiet service. Raises FleetError."""
+    """Read everything from the service while no other requests run. Raises FleetError."""
     seen_providers = {uuid: _provider(client, uuid) for uuid in providers}
     seen_consumers = {
         uuid: ConsumerState.from_body(demand(client, 'GET', f'/allocations/{uuid}')) for uuid in consumers

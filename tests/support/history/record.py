@@ -1,4 +1,4 @@
-"""What a client asked, what it was told, and when: the raw material of the history checker."""
+"""What a client requested, how it was answered, and when: the input of the history checker."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from tests.support.history import client
 
-#: Stands for "written without naming a generation".
+#: Marks a write that names no generation.
 UNCHECKED: Final = 'unchecked'
 
 #: Provider uuid -> resource class -> amount.
@@ -18,7 +18,7 @@ Allocations = Mapping[str, Mapping[str, int]]
 
 
 class Outcome(enum.Enum):
-    """What the client knows after the answer, or the lack of one."""
+    """What the client knows after the answer, or without one."""
 
     ACCEPTED = 'accepted'
     REFUSED = 'refused'
@@ -27,7 +27,7 @@ class Outcome(enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class Claim:
-    """The new set of one consumer and the consumer generation that it was written against."""
+    """The new allocations of one consumer, and the consumer generation that the write named."""
 
     allocations: Allocations
     expected: int | str | None = UNCHECKED
@@ -92,7 +92,7 @@ class Event:
 
     @property
     def outcome(self) -> Outcome:
-        """A 5xx is unknown: the database may have committed before the answer went wrong."""
+        """A 5xx is unknown: the database may have committed before the error."""
         if self.status is None or self.status >= 500:
             return Outcome.UNKNOWN
         return Outcome.ACCEPTED if self.status < 300 else Outcome.REFUSED
@@ -144,7 +144,7 @@ class ProviderState:
 
 @dataclasses.dataclass(frozen=True)
 class Snapshot:
-    """Everything that the checker knows of a quiet service."""
+    """Everything that the checker reads from the service while no requests run."""
 
     time: float
     providers: Mapping[str, ProviderState]
@@ -153,7 +153,7 @@ class Snapshot:
 
 @dataclasses.dataclass(frozen=True)
 class History:
-    """All events between two snapshots. Between the second one and the last event lies a pause."""
+    """All events between two snapshots. There is a pause between the last event and the second snapshot."""
 
     before: Snapshot
     events: tuple[Event, ...]
@@ -161,5 +161,5 @@ class History:
 
 
 def of_type(events: Iterable[Event], kind: type[_Action]) -> list[tuple[Event, _Action]]:
-    """Those events whose action is of ``kind``, each with its action."""
+    """The events whose action is of ``kind``, each with its action."""
     return [(event, event.action) for event in events if isinstance(event.action, kind)]

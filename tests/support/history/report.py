@@ -1,4 +1,4 @@
-"""Sums a history up: how much was asked, how it was answered, and what was wrong."""
+"""Summarises a history: the number of requests, the answers, and the violations."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ class Report:
 
     @property
     def sent(self) -> int:
-        """How many requests went out."""
+        """The number of requests that were sent."""
         return self.accepted + self.refused + self.unknown
 
     @property
     def server_errors(self) -> int:
-        """How many answers were 5xx other than 503, which only says that the database is away."""
+        """The number of 5xx answers other than 503, which reports an outage of the database."""
         return sum(count for status, count in self.statuses.items() if status.startswith('5') and status != '503')
 
     def text(self) -> str:
-        """The report for people: a few lines, the violations last."""
+        """The report as text: a few lines, the violations last."""
         statuses = ', '.join(f'{status}: {count}' for status, count in sorted(self.statuses.items()))
         retries = 'not counted' if self.retries is None else str(self.retries)
         lines = [

@@ -1,4 +1,4 @@
-"""Turns explained writes into time windows: what was held, and what capacity was in force, surely or possibly when."""
+"""Turns ordered writes into time windows: what was held and which capacity was in force, surely or possibly."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ Inventory = tuple[str, str]
 
 @dataclasses.dataclass(frozen=True)
 class Version:
-    """One set of allocations of one consumer: made by event ``writer``, ended by the next version's making.
+    """One set of allocations of one consumer: written by event ``writer``, ended by the write of the next version.
 
-    It was made between ``earliest`` and ``latest``, so it is surely held from ``latest`` until the ``earliest`` of
-    the next one.
+    It was written between ``earliest`` and ``latest``, so it is surely held from ``latest`` until the ``earliest``
+    of the next one.
     """
 
     consumer: str
@@ -50,12 +50,12 @@ class Held:
     certain_from: float
     certain_to: float
     possible_to: float
-    #: The write took more of the inventory than it gave back, so capacity had to allow it.
+    #: The write took more of the inventory than it released, so it had to fit.
     is_increase: bool
 
 
 def versions(consumer: str, order: Sequence[int], events: Mapping[int, Event], end: float) -> list[Version]:
-    """The versions of a consumer, oldest first, beginning with the absent one; ``end`` is the time of the last look."""
+    """The versions of a consumer, oldest first, beginning with the absent one; ``end`` is when the history ends."""
     starts = [events[number].start for number in order]
     ends = [min(events[number].latest, end) for number in order]
     made = [Version(consumer, -1, 0, {}, -math.inf, -math.inf)]
@@ -69,7 +69,7 @@ def versions(consumer: str, order: Sequence[int], events: Mapping[int, Event], e
 
 @dataclasses.dataclass(frozen=True)
 class Loose:
-    """What a consumer held when its answers leave several orders of its writes open.
+    """What a consumer held, where its answers allow several orders of its writes.
 
     Each writer's set is surely held from its answer until the first of its possible replacers began, and may have
     replaced any of several sets.
@@ -80,7 +80,7 @@ class Loose:
     events: Mapping[int, Event]
 
     def allocations(self, number: int) -> Allocations:
-        """The set that event ``number`` wrote; nothing for what is no event."""
+        """The set that event ``number`` wrote; empty if it is no event."""
         action = self.events[number].action if number in self.events else None
         return action.claims[self.consumer].allocations if isinstance(action, ClaimWrite) else {}
 
@@ -93,7 +93,7 @@ class Loose:
                 yield number, inventory, new[inventory] - max(one[inventory] for one in old)
 
     def held(self, increases: Mapping[int, frozenset[Inventory]]) -> Iterator[tuple[Inventory, Held]]:
-        """What each write let the consumer hold, surely and possibly."""
+        """What the consumer held by each write, surely and possibly."""
         for number, replacers in self.explanation.replacers.items():
             event = self.events[number]
             ends = [self.events[one] for one in replacers if one in self.events]
@@ -112,7 +112,7 @@ def holdings(
     loose: Iterable[Loose],
     increases: Mapping[int, frozenset[Inventory]],
 ) -> dict[Inventory, list[Held]]:
-    """All amounts by inventory. ``increases`` says for each event on which inventories it took more than it gave."""
+    """All amounts by inventory. ``increases`` has for each event the inventories whose usage it raised."""
     found: dict[Inventory, list[Held]] = defaultdict(list)
     for consumer, chain in ordered.items():
         for index, version in enumerate(chain):
@@ -143,7 +143,7 @@ def amounts(allocations: Allocations) -> Iterator[tuple[Inventory, int]]:
 
 
 def increases(ordered: Mapping[str, Sequence[Version]], loose: Iterable[Loose]) -> dict[int, frozenset[Inventory]]:
-    """For each event: the inventories on which it surely took more than it gave back, over all its consumers."""
+    """For each event: the inventories of which it surely took more than it released, over all its consumers."""
     deltas: dict[int, dict[Inventory, int]] = defaultdict(lambda: defaultdict(int))
     for chain in ordered.values():
         for before, version in itertools.pairwise(chain):
@@ -180,7 +180,7 @@ class Capacities:
             self._add(provider, state, writes[provider])
 
     def _add(self, provider: str, first: ProviderState, writes: Sequence[tuple[Event, ProviderWrite]]) -> None:
-        """The generation that each write named gives their order; one of unknown outcome ends nothing."""
+        """The generations that the writes named give their order; a write of unknown outcome ends no capacity."""
         replaced = [(write.generation, event.end) for event, write in writes if event.outcome is Outcome.ACCEPTED]
         self._record(provider, first.capacities, -math.inf, min((end for _, end in replaced), default=math.inf))
         for event, write in writes:

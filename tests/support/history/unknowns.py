@@ -1,4 +1,4 @@
-"""Explains every consumer's answers, and settles what each write of unknown outcome did, the same for all it names."""
+"""Finds the orders that agree with every consumer's answers, with one outcome of each unknown write for all of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.support.history.record import ClaimWrite, ConsumerState, Event, Histo
 
 @dataclasses.dataclass
 class Explained:
-    """For each consumer its possible orders, none when nothing explains it, and what is wrong with that."""
+    """For each consumer its possible orders, none when no order agrees with the answers, and the violations."""
 
     possible: dict[str, list[chains.Explanation]]
     violations: list[str]
@@ -28,7 +28,7 @@ class Explained:
 
 
 def explain(history: History, *, strict_reads: bool) -> Explained:
-    """Find the possible orders of each consumer's writes, and keep those on which the POSTs' consumers agree."""
+    """Find the possible orders of each consumer's writes, and keep those in which the consumers of each POST agree."""
     explained = Explained({}, [])
     for consumer, final in history.after.consumers.items():
         steps = chains.steps_of(consumer, history.events, final, strict_reads=strict_reads)
@@ -44,7 +44,7 @@ def explain(history: History, *, strict_reads: bool) -> Explained:
         for event, write in of_type(history.events, ClaimWrite)
         if event.outcome is Outcome.UNKNOWN and len(write.claims) > 1
     ]
-    # What one POST settles may settle another that shares a consumer; each round settles at least one or is the last.
+    # A decided POST may decide another one that shares a consumer. Each round decides at least one, or is the last.
     for _ in unknown:
         for event, write in unknown:
             _settle(event, write, explained)
@@ -53,7 +53,7 @@ def explain(history: History, *, strict_reads: bool) -> Explained:
 
 
 def _settle(event: Event, write: ClaimWrite, explained: Explained) -> None:
-    """When one consumer tells what a POST did, drop the other consumers' orders that say otherwise."""
+    """When the orders of one consumer decide what a POST did, drop the orders of other consumers that contradict it."""
     possible = explained.possible
     concerned = [consumer for consumer in write.claims if possible.get(consumer) and not _asks_nothing(write, consumer)]
     for applied in (True, False):
@@ -73,7 +73,7 @@ def _settle(event: Event, write: ClaimWrite, explained: Explained) -> None:
 
 
 def _asks_nothing(write: ClaimWrite, consumer: str) -> bool:
-    """Whether the write clears a consumer that it says does not exist, which leaves no trace."""
+    """Whether the write clears a consumer that does not exist according to its generation, which changes nothing."""
     claim = write.claims[consumer]
     return claim.expected is None and not claim.allocations
 

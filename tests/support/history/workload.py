@@ -31,14 +31,14 @@ from tests.support.history.record import (
     Snapshot,
 )
 
-#: Small, so that about a third of the claims do not fit; with a reserve and a ratio, so that the rule is whole.
+#: Small, so that about a third of the claims do not fit; with reserved units and a ratio, to test the whole rule.
 _INVENTORIES: dict[str, dict[str, Any]] = {
     'VCPU': {'total': 12, 'reserved': 2, 'allocation_ratio': 1.5},
     'MEMORY_MB': {'total': 16},
 }
-#: A client that holds more than this many consumers of its own gives one back.
+#: A client with more consumers of its own than this deletes one.
 _ENOUGH = 6
-#: How often a client moves on to the next address, so that one that was away is used again.
+#: How often a client moves to the next address, so that a server is used again after an outage.
 _WANDERLUST = 0.03
 _OWNER = {'project_id': 'history', 'user_id': 'history'}
 
@@ -61,7 +61,7 @@ class Load:
 
     @classmethod
     def start(cls, urls: Sequence[str], *, clients: int = 8, seed: int = 0, token: str = 'admin') -> Load:
-        """Create seven providers and let ``clients`` threads loose on them. Client *n* begins at address *n*."""
+        """Create seven providers and start ``clients`` threads that use them. Client *n* begins at address *n*."""
         with contextlib.closing(Client(urls, token=token)) as client:
             providers = [fleet.create_provider(client, _INVENTORIES) for _ in range(7)]
             before = fleet.look(client, providers, ())
@@ -99,7 +99,7 @@ class Load:
         return list(named)
 
     def record(self, caller: int, action: Action, reply: Reply) -> Event:
-        """Keep what a client asked and was told."""
+        """Record a request of a client and its answer."""
         event = Event(next(self._numbers), caller, action, reply.start, reply.end, reply.status, reply.body)
         self.events.append(event)
         return event
@@ -115,7 +115,7 @@ class Load:
 
 
 class _Caller:
-    """One client: what it holds, as far as it knows, and what it does next."""
+    """One client: what it holds, as far as it knows, and its next request."""
 
     def __init__(self, load: Load, number: int, choose: random.Random) -> None:
         self._load = load
@@ -140,14 +140,14 @@ class _Caller:
         }
 
     def step(self) -> None:
-        """Do one thing; wait a little when nothing takes connections, and now and then go to the next address."""
+        """Send one request; wait a little when no server accepts connections, and sometimes go to the next address."""
         if self._choose.random() < _WANDERLUST:
             self._client.close()
         action = self._choose.choices(list(self._habits), list(self._habits.values()))[0]
         if len(self._own) > _ENOUGH:
             action = self._delete
         if self._is_lost:
-            # Too many writes of unknown outcome can be explained in too many ways to find the wrong ones.
+            # With too many writes of unknown outcome, too many orders would be possible to find violations.
             action = self._look_at_provider
         try:
             action()
@@ -159,7 +159,7 @@ class _Caller:
         """Close the connection."""
         self._client.close()
 
-    # What it does ----------------------------------------------------------------------------------------------
+    # Kinds of requests ----------------------------------------------------------------------------------------------
 
     def _claim_new(self) -> None:
         self._put(str(uuid.uuid4()), Claim(self._some_allocations(), None))
@@ -189,7 +189,7 @@ class _Caller:
         self._send(Removal(consumer), 'DELETE', f'/allocations/{consumer}')
 
     def _batch(self) -> None:
-        """Several new consumers and an old one in one POST, naming their providers in any order."""
+        """Several new consumers and an existing one in one POST, with their providers in any order."""
         claims = {str(uuid.uuid4()): Claim(self._some_allocations(), None) for _ in range(self._choose.randint(1, 3))}
         consumer = self._some_own()
         if consumer is not None:
@@ -226,7 +226,7 @@ class _Caller:
         provider = self._choose.choice(self._providers)
         self._send(ProviderRead(provider), 'GET', f'/resource_providers/{provider}/allocations')
 
-    # How it does it --------------------------------------------------------------------------------------------
+    # Sending --------------------------------------------------------------------------------------------
 
     def _put(self, consumer: str, claim: Claim) -> None:
         version = '1.27' if claim.expected == UNCHECKED else '1.29'
@@ -239,7 +239,7 @@ class _Caller:
         self._settle(self._send(ClaimWrite(claims), 'POST', '/allocations', body))
 
     def _settle(self, event: Event) -> None:
-        """Learn from the answer; after a lost one, ask."""
+        """Update what the client holds by the answer; without an answer, ask the service."""
         assert isinstance(event.action, ClaimWrite)
         for consumer, claim in event.action.claims.items():
             if consumer in self._load.shared:

@@ -38,7 +38,7 @@ CONFIGURATION = """
     enabled = false
 """
 
-# A file, not arguments: Keystone reads the arguments of the process that imports it as its own.
+# A file instead of arguments, since Keystone reads the arguments of the process that imports it.
 SERVER = """
     wsgi_app = 'keystone.wsgi.api:application'
     bind = '{bind}'
@@ -54,7 +54,7 @@ class Keystone:
     url: str
 
     def authenticate(self, user: str) -> httpx.Response:
-        """Ask for a token of ``user``, scoped to its project. The answer carries it as ``X-Subject-Token``."""
+        """Request a token of ``user``, scoped to its project. The answer has it in ``X-Subject-Token``."""
         domain = {'id': 'default'}
         identity = {
             'methods': ['password'],
@@ -70,7 +70,7 @@ class Keystone:
         return str(self.authenticate(user).headers['X-Subject-Token'])
 
     def revoke(self, token: str) -> None:
-        """End the life of a token now."""
+        """Revoke a token."""
         headers = {'X-Auth-Token': self.token('admin'), 'X-Subject-Token': token}
         httpx.delete(f'{self.url}/auth/tokens', headers=headers).raise_for_status()
 
@@ -79,7 +79,7 @@ class Keystone:
         return 'admin' if user == 'admin' else 'service'
 
     def create(self, kind: str, **values: Any) -> str:
-        """Create a ``project``, ``user``, ``service`` or ``endpoint``; its id."""
+        """Create a ``project``, ``user``, ``service`` or ``endpoint``; returns its id."""
         answer = httpx.post(f'{self.url}/{kind}s', json={kind: values}, headers={'X-Auth-Token': self.token('admin')})
         answer.raise_for_status()
         return str(answer.json()[kind]['id'])
@@ -92,7 +92,7 @@ class Keystone:
         httpx.put(f'{self.url}/{path}', headers=headers).raise_for_status()
 
     def register(self, url: str) -> None:
-        """Enter the service ``placement`` at ``url`` in the catalog."""
+        """Add the service ``placement`` at ``url`` to the catalog."""
         service = self.create('service', name='placement', type='placement')
         for interface in ('public', 'internal', 'admin'):
             self.create('endpoint', service_id=service, interface=interface, url=url, region_id=REGION)

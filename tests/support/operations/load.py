@@ -1,4 +1,4 @@
-"""Clients that keep a server busy while something happens to it, and remember every answer."""
+"""Clients that send requests while a server is restarted, and count every answer."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ CLIENTS = 4
 
 
 class Load:
-    """Clients that create providers, one after the other each, until told to stop. Nothing is sent twice.
+    """Clients that each create one provider after another until they are stopped. No request is sent twice.
 
     :param keep_alive: whether each client keeps its connection between requests, or opens one for each.
     """
 
     def __init__(self, url: str, keep_alive: bool) -> None:
-        #: Statuses, and exceptions by their text, with how often they were seen.
+        #: The number of answers by status, and of exceptions by text.
         self.outcomes: collections.Counter[str] = collections.Counter()
-        #: The uuids of the providers that the server said it created.
+        #: The uuids of the providers that the server answered as created.
         self.created: set[str] = set()
         self._url = f'{url}/resource_providers'
         self._keep_alive = keep_alive
@@ -33,18 +33,18 @@ class Load:
         self._threads = [threading.Thread(target=self._work) for _ in range(CLIENTS)]
 
     def start(self) -> None:
-        """Let the clients begin."""
+        """Start the clients."""
         for thread in self._threads:
             thread.start()
 
     def stop(self) -> None:
-        """Return when every client has had its last answer."""
+        """Stop the clients; return when each has its last answer."""
         self._stopped.set()
         for thread in self._threads:
             thread.join()
 
     def wait_for_more(self, count: int) -> None:
-        """Return once the clients have had ``count`` more answers than now."""
+        """Return once the clients have received ``count`` more answers."""
         goal = self.outcomes.total() + count
         services.wait_until(lambda: self.outcomes.total() >= goal, 'the answers stopped coming')
 
@@ -69,7 +69,7 @@ class Load:
 
 @contextlib.contextmanager
 def applied(url: str, keep_alive: bool) -> Iterator[Load]:
-    """Load on the server at ``url`` while the block runs, or until it calls ``stop``."""
+    """Run load on the server at ``url`` during the block, or until it calls ``stop``."""
     load = Load(url, keep_alive)
     load.start()
     try:
@@ -79,7 +79,7 @@ def applied(url: str, keep_alive: bool) -> Iterator[Load]:
 
 
 def assert_nothing_lost(url: str, load: Load) -> None:
-    """Every request was granted, and what was granted is there."""
+    """Every request succeeded, and every created provider exists."""
     assert set(load.outcomes) == {'200'}, load.outcomes
     listed = requests.get(f'{url}/resource_providers', headers=HEADERS, timeout=60).json()['resource_providers']
     assert {provider['uuid'] for provider in listed} >= load.created

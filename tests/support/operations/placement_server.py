@@ -16,7 +16,7 @@ LOG = 'placement-api.log'
 BIN = pathlib.Path(sys.executable).parent
 UWSGI_SAMPLE = pathlib.Path(__file__).parents[3] / 'etc' / 'uwsgi' / 'placement.ini'
 
-#: Becomes the program in its arguments, with a socket as systemd's first: number 3, and the id of the process said.
+#: Replaces itself by the program in its arguments, with a socket as file descriptor 3, as systemd passes it.
 HAND_OVER = """
 import os, sys
 os.dup2(int(sys.argv[1]), 3)
@@ -29,7 +29,7 @@ os.execv(sys.argv[2], sys.argv[2:])
 def write_configuration(directory: pathlib.Path, **groups: Mapping[str, Any]) -> pathlib.Path:
     """Write ``placement.conf`` into a directory, and return the directory.
 
-    Without other words: SQLite in that directory, the schema made at start, and the strategy ``noauth2``.
+    Defaults: SQLite in that directory, the schema created at start, and the strategy ``noauth2``.
     """
     values: dict[str, dict[str, Any]] = {
         'placement_database': {'connection': f'sqlite:///{directory}/placement.sqlite', 'sync_on_startup': True},
@@ -43,7 +43,7 @@ def write_configuration(directory: pathlib.Path, **groups: Mapping[str, Any]) ->
 
 
 def environ(directory: pathlib.Path, **extra: str) -> dict[str, str]:
-    """The environment in which any of our programs uses the configuration in ``directory``."""
+    """The environment in which the programs of the service use the configuration in ``directory``."""
     return services.clean_environ(OS_PLACEMENT_CONFIG_DIR=str(directory), **extra)
 
 
@@ -62,7 +62,7 @@ def served(directory: pathlib.Path, *arguments: str, **variables: str) -> Iterat
 
 @contextlib.contextmanager
 def served_on(listener: socket.socket, directory: pathlib.Path, *arguments: str) -> Iterator[None]:
-    """Run ``placement-api`` on a socket that is listening already, handed over as systemd does it."""
+    """Run ``placement-api`` on a listening socket, passed as systemd does."""
     host, port = listener.getsockname()
     command = [sys.executable, '-c', HAND_OVER, str(listener.fileno()), str(BIN / 'placement-api'), *arguments]
     with services.running(
@@ -72,7 +72,7 @@ def served_on(listener: socket.socket, directory: pathlib.Path, *arguments: str)
 
 
 def uwsgi_ini(home: pathlib.Path, port: int) -> pathlib.Path:
-    """The sample with HTTP on a port of the test instead of its own protocol on a socket, and nothing else changed."""
+    """The sample with only this changed: HTTP on a port of the test instead of the protocol of uWSGI on a socket."""
     text = UWSGI_SAMPLE.read_text()
     for sample, ours in (
         ('socket = /run/placement/uwsgi.sock\nchmod-socket = 660\n', f'http-socket = 127.0.0.1:{port}\n'),

@@ -1,4 +1,4 @@
-"""What the operations tests share: environments for other people's servers, and processes that end with the test."""
+"""What the operations tests share: virtual environments for other servers, and processes that end with the test."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def unavailable(part: str, reason: str) -> None:
 
 
 def program(part: str, name: str) -> str:
-    """The full path of an installed program; see ``unavailable`` for what happens when there is none."""
+    """The full path of an installed program; ``unavailable`` if there is none."""
     found = shutil.which(name, path=f'{os.environ["PATH"]}:/usr/sbin:/sbin')
     if found is None:
         unavailable(part, f'no program {name}; tools/install-operations.sh installs it')
@@ -75,7 +75,7 @@ def _install(part: str, home: pathlib.Path, packages: Sequence[str]) -> None:
 
 
 def free_port() -> int:
-    """A TCP port of the loopback interface that nobody listens on now."""
+    """A free TCP port of the loopback interface."""
     with socket.socket() as probe:
         probe.bind(('127.0.0.1', 0))
         return int(probe.getsockname()[1])
@@ -83,13 +83,13 @@ def free_port() -> int:
 
 @contextlib.contextmanager
 def taken_port() -> Iterator[int]:
-    """A TCP port of the loopback interface that is listened on while the block runs."""
+    """A TCP port of the loopback interface that is taken while the block runs."""
     with socket.create_server(('127.0.0.1', 0)) as listener:
         yield int(listener.getsockname()[1])
 
 
 def wait_until(condition: Callable[[], bool], complaint: str) -> None:
-    """Return once ``condition()`` is true. The test fails with ``complaint`` when that takes a minute."""
+    """Return once ``condition()`` is true. The test fails with ``complaint`` after a minute."""
     deadline = time.monotonic() + START_SECONDS
     while not condition():
         if time.monotonic() > deadline:
@@ -118,7 +118,7 @@ def run(command: Sequence[str], environ: Mapping[str, str] | None = None) -> str
 
 
 def import_path() -> str:
-    """``PYTHONPATH`` that lets another interpreter of the same version import what this one can."""
+    """``PYTHONPATH`` with which another interpreter of the same version can import the same modules."""
     return os.pathsep.join(
         dict.fromkeys(path for path in [ROOT, *sys.path] if path == ROOT or path.endswith('site-packages'))
     )

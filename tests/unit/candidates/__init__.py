@@ -1,1 +1,1 @@
-"""Tests of the candidate search alone."""
+"""Tests of the candidate search without application and database."""

@@ -1,4 +1,4 @@
-"""What hard searches may cost, in steps and in what the answer holds, and that others do not pay for it."""
+"""Bounds on hard searches, in steps and in the size of the answer; other searches are not affected."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.candidates.worlds import Rows, ShapedSite, request_of
 
 
 def defaults() -> Budget:
-    """What a service may spend that nobody configured."""
+    """The budget of the default configuration."""
     return candidate_bounds.budget(placement_conf.load(environ={}, config_files=[]).placement)
 
 
@@ -35,7 +35,7 @@ def answered(case: Case, budget: Budget) -> list[Candidate]:
 
 @pytest.mark.parametrize('holes', [1, 8, 13, 64])
 @pytest.mark.parametrize('make', [hard.pigeonhole, hard.hidden_pigeonhole])
-def test_one_group_too_many_is_seen_at_once(make: Callable[[int], Case], holes: int) -> None:
+def test_one_group_too_many_is_refused_in_few_steps(make: Callable[[int], Case], holes: int) -> None:
     budget = defaults()
     assert answered(make(holes), budget) == []
     assert budget.met == set()
@@ -44,7 +44,7 @@ def test_one_group_too_many_is_seen_at_once(make: Callable[[int], Case], holes: 
 
 @pytest.mark.parametrize('seed', range(3))
 @pytest.mark.parametrize(('variables', 'clauses'), [(20, 60), (20, 100), (40, 120), (40, 200)])
-def test_traits_that_encode_a_formula_are_decided(variables: int, clauses: int, seed: int) -> None:
+def test_traits_that_encode_a_formula_are_decided_within_the_bounds(variables: int, clauses: int, seed: int) -> None:
     budget = defaults()
     found = answered(hard.satisfiability(variables, clauses, seed), budget)
     assert budget.met == set()
@@ -53,7 +53,7 @@ def test_traits_that_encode_a_formula_are_decided(variables: int, clauses: int, 
 
 @pytest.mark.parametrize('clauses', [20, 38, 60])
 @pytest.mark.parametrize('seed', range(10))
-def test_formulas_are_decided_rightly(clauses: int, seed: int) -> None:
+def test_formulas_are_decided_like_the_oracle(clauses: int, seed: int) -> None:
     world, query = hard.satisfiability(9, clauses, seed)
     query.limit = None
     rows = Rows(world)
@@ -62,7 +62,7 @@ def test_formulas_are_decided_rightly(clauses: int, seed: int) -> None:
 
 
 @pytest.mark.parametrize('seed', range(5))
-def test_isolated_groups_that_few_providers_can_serve_are_decided(seed: int) -> None:
+def test_isolated_groups_with_few_suitable_providers_are_decided(seed: int) -> None:
     budget = defaults()
     answered(hard.tied(seed, 30, 30, 'isolate'), budget)
     assert budget.met == set()
@@ -85,16 +85,16 @@ HARD: dict[str, Case] = {
 
 
 @pytest.mark.parametrize('name', HARD)
-def test_no_search_takes_more_steps_than_it_may(name: str) -> None:
+def test_hard_searches_keep_to_the_bound_on_steps(name: str) -> None:
     budget = Budget(steps=300_000, tree_steps=20_000)
     answered(HARD[name], budget)
-    # The last piece of work may go over the bound: a question about traits, or one step at a large tree.
+    # The last piece of work may exceed the bound: a check of traits, or one step in a large tree.
     assert budget.spent <= 300_000 + 20_000
     assert budget.remembered == 0
 
 
 @pytest.mark.parametrize('seed', range(40))
-def test_no_random_search_takes_more_than_it_may(seed: int) -> None:
+def test_random_hard_searches_keep_to_the_bounds(seed: int) -> None:
     case = hard.some(seed)
     budget = Budget(steps=200_000, tree_steps=20_000, size=5_000)
     found = answered(case, budget)
@@ -103,14 +103,14 @@ def test_no_random_search_takes_more_than_it_may(seed: int) -> None:
     assert budget.remembered == 0
 
 
-def test_a_tree_is_given_up_on_when_it_gives_nothing() -> None:
+def test_a_tree_without_candidates_is_abandoned_at_its_bound() -> None:
     budget = Budget(tree_steps=5_000)
     assert answered(hard.packing(0, classes=3), budget) == []
     assert budget.met == {Bound.TREE_STEPS}
     assert budget.spent < 10_000
 
 
-def test_a_tree_that_goes_on_giving_is_not_given_up_on() -> None:
+def test_a_tree_that_keeps_yielding_candidates_is_not_abandoned() -> None:
     world, query = hard.wide(12)
     budget = Budget(tree_steps=500)
     assert len(answered((world, query), budget)) == 2**12
@@ -118,7 +118,7 @@ def test_a_tree_that_goes_on_giving_is_not_given_up_on() -> None:
     assert budget.spent > 10 * 500
 
 
-def test_what_was_found_when_the_steps_are_gone_is_the_answer() -> None:
+def test_at_the_bound_of_the_request_the_answer_is_what_was_found() -> None:
     everything = answered(hard.wide(10), Budget())
     budget = Budget(steps=5_000)
     some = answered(hard.wide(10), budget)
@@ -127,7 +127,7 @@ def test_what_was_found_when_the_steps_are_gone_is_the_answer() -> None:
     assert [one.amounts for one in some] == [one.amounts for one in everything[: len(some)]]
 
 
-def test_no_more_trees_are_looked_at_when_the_steps_are_gone() -> None:
+def test_at_the_bound_of_the_request_no_more_trees_are_searched() -> None:
     world, query = hard.clouds(lambda _seed: hard.packing(0, classes=3), 20)
     pulled = 0
 
@@ -153,18 +153,18 @@ def test_a_walk_holds_two_placements_at_a_time() -> None:
 
 
 def test_hard_trees_do_not_hide_easy_ones() -> None:
-    # Fifty trees that could each take a tenth of all steps come before, between and after ten easy ones.
+    # Ten easy trees stand between fifty hard ones, each of which could take a tenth of all steps.
     easy = range(5, 60, 6)
     world, query = hard.clouds(lambda _seed: hard.packing(0, classes=3), 60, easy)
     query.limit = len(easy)
     budget = Budget(steps=600_000, tree_steps=60_000)
     found = answered((world, query), budget)
     assert {one.site.anchor().tree[0].uuid for one in found} == {f't{number}-root' for number in easy}
-    # A full answer lacks nothing.
+    # An answer that has reached its limit is complete.
     assert budget.met == set()
 
 
-def test_a_full_answer_lacks_nothing_whatever_was_given_up_on() -> None:
+def test_an_answer_that_reaches_its_limit_reports_no_bound() -> None:
     world, query = hard.clouds(lambda _seed: hard.packing(0, classes=3), 2, easy=[1])
     for limit, met in ((3, set()), (None, {Bound.TREE_STEPS, Bound.CANDIDATES})):
         query.limit = limit
@@ -173,7 +173,7 @@ def test_a_full_answer_lacks_nothing_whatever_was_given_up_on() -> None:
         assert budget.met == met
 
 
-def test_searches_end_at_the_same_step_every_time() -> None:
+def test_repeated_searches_end_at_the_same_step() -> None:
     case = hard.clouds(lambda seed: hard.tied(seed, 12, 14), 30, [3, 20])
     case[1].limit = 50
     bounds = Budget(steps=100_000, tree_steps=2_000)
@@ -182,7 +182,7 @@ def test_searches_end_at_the_same_step_every_time() -> None:
     assert one == two
 
 
-def test_sites_of_one_shape_cost_the_steps_of_one() -> None:
+def test_trees_of_one_shape_cost_the_steps_of_one() -> None:
     spent = []
     for trees in (1, 30):
         world, query = hard.clouds(lambda _seed: hard.packing(1), trees)
@@ -190,11 +190,11 @@ def test_sites_of_one_shape_cost_the_steps_of_one() -> None:
         sites = [ShapedSite(anchor, request) for anchor in Rows(world).anchors()]
         assert len(chosen(search(sites, request, budget), request, budget)) == trees
         spent.append(budget.spent)
-    # Once a candidate is out, its walk is asked for the next, for one turn.
+    # After each candidate its walk is asked for the next one, for one turn.
     assert spent[1] < 2 * spent[0] + 5_000
 
 
-def test_remembering_less_changes_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_smaller_memory_changes_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     world, query = hard.clouds(lambda seed: hard.packing(seed, 4, 6), 1, easy=[0])
     query.limit = None
     bodies = []
@@ -205,7 +205,7 @@ def test_remembering_less_changes_no_answer(monkeypatch: pytest.MonkeyPatch) -> 
     assert len(bodies[0]) == len(set(bodies[0])) > 100
 
 
-# What an answer holds ----------------------------------------------------------------------------------------
+# The size of an answer ---------------------------------------------------------------------------------------
 
 
 def size_of(candidates: list[Candidate], request: CandidateRequest) -> int:
@@ -216,7 +216,7 @@ def size_of(candidates: list[Candidate], request: CandidateRequest) -> int:
 
 
 @pytest.mark.parametrize('classes', [17, 40, 400])
-def test_wide_answers_are_bounded_by_what_they_hold(classes: int) -> None:
+def test_wide_answers_are_bounded_by_their_size(classes: int) -> None:
     case, budget = hard.wide(classes), defaults()
     found = answered(case, budget)
     assert budget.met == {Bound.ANSWER_SIZE}
@@ -226,11 +226,11 @@ def test_wide_answers_are_bounded_by_what_they_hold(classes: int) -> None:
 
 @pytest.mark.parametrize('trees', [1, 5, 200])
 @pytest.mark.parametrize('minor', [28, 29])
-def test_as_much_is_kept_as_fits(trees: int, minor: int) -> None:
+def test_candidates_are_kept_up_to_the_bound_on_size(trees: int, minor: int) -> None:
     world, query = hard.clouds(lambda _seed: hard.wide(3), trees)
     query.minor = minor
     if minor == 28:
-        # Then one provider serves all three classes.
+        # Below 1.29 one provider has to serve all three classes.
         world = [replace(one, inventory={f'CUSTOM_C{n}': record(5) for n in range(3)}) for one in world]
     everything = answered((world, query), Budget())
     request = request_of(query)
@@ -246,8 +246,8 @@ def test_as_much_is_kept_as_fits(trees: int, minor: int) -> None:
 
 @pytest.mark.parametrize('minor', [28, 29])
 @pytest.mark.parametrize('shared', [1, 2])
-def test_sharing_providers_of_their_own_count_too(minor: int, shared: int) -> None:
-    """Each host uses sharing providers that no other one uses: no answer holds more in so few candidates."""
+def test_sharing_providers_count_for_the_size(minor: int, shared: int) -> None:
+    """Each host uses sharing providers of its own, which makes the largest answer for a number of candidates."""
     hosts, world = 20, []
     classes = [f'CUSTOM_C{number}' for number in range(shared)]
     for host in (f'host{number}' for number in range(hosts)):
@@ -263,7 +263,7 @@ def test_sharing_providers_of_their_own_count_too(minor: int, shared: int) -> No
         assert budget.met == (set() if fits == hosts else {Bound.ANSWER_SIZE})
 
 
-def test_a_limit_that_is_reached_hides_no_bound_that_was_met_elsewhere() -> None:
+def test_a_bound_is_reported_unless_the_limit_is_reached_first() -> None:
     world, query = hard.wide(10)
     query.limit = 50
     budget = Budget(size=10 * 49 + 21)
@@ -274,7 +274,7 @@ def test_a_limit_that_is_reached_hides_no_bound_that_was_met_elsewhere() -> None
     assert budget.met == set()
 
 
-def test_a_sample_forgets_what_it_refused() -> None:
+def test_a_candidate_that_is_too_large_does_not_stay_in_a_sample() -> None:
     small, large = hard.wide(1, 30), hard.wide(1, 60)
     request = replace(request_of(small[1]), limit=1)
     first, *others = answered(small, Budget())
@@ -285,11 +285,11 @@ def test_a_sample_forgets_what_it_refused() -> None:
         [one] = chosen(iter([first, *[big] * 10, *others]), request, budget, random.Random(seed))
         assert one is not big
         kept.add(one.amounts)
-    # One that is too large is drawn nearly every time, and another after it.
+    # A candidate that is too large is drawn nearly every time, and then another one instead.
     assert len(kept) > 8
 
 
-def test_samples_are_drawn_from_everything_and_hold_what_fits() -> None:
+def test_samples_are_drawn_from_all_candidates_up_to_the_size() -> None:
     world, query = hard.clouds(lambda _seed: hard.wide(4), 40)
     query.limit = 200
     request, rng = request_of(query), random.Random(4)
@@ -305,5 +305,5 @@ def test_samples_are_drawn_from_everything_and_hold_what_fits() -> None:
         assert len(found) > size // 14 or len(found) == query.limit
         assert budget.met == ({Bound.ANSWER_SIZE} if len(found) < query.limit else set())
         drawn |= bodies
-    # The first 200 are of the first five rounds; a sample goes on to the sixteenth.
+    # Without a sample the answer is of the first five rounds; a sample draws from all sixteen.
     assert len(drawn - {one.amounts for one in answered((world, query), Budget())}) > 100

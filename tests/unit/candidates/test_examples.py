@@ -1,4 +1,4 @@
-"""The worked examples, on the search alone and on the oracle that judges it elsewhere."""
+"""The worked examples, tested on the search alone and on the oracle of other tests."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.candidates.worlds import Rows, request_of
 
 
 def parsed(text: str, minor: int) -> Query:
-    """A query string of the examples; they are all valid, so nothing is checked."""
+    """Parse a query string of the examples; they are all valid, so nothing is checked."""
     groups: dict[str, Group] = {}
     query = Query([], None, None, minor)
     for key, value in parse_qsl(text):

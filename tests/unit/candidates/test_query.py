@@ -1,4 +1,4 @@
-"""The query string of GET /allocation_candidates: what becomes of each parameter, and every check."""
+"""The query string of GET /allocation_candidates: how each parameter is parsed, and every check."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_groups_keep_what_they_ask_for() -> None:
     assert (request.limit, request.group_policy, request.isolate) == (3, 'isolate', True)
 
 
-def test_last_resources_and_required_count_but_the_first_limit_and_policy() -> None:
+def test_of_resources_and_required_the_last_is_used_and_of_limit_and_policy_the_first() -> None:
     request = parse(
         'resources=VCPU:1&resources=VGPU:2&required=A&required=B&limit=5&limit=6&group_policy=none&group_policy=isolate'
     )
@@ -94,7 +94,7 @@ def test_key_unknown_from_1_25(key: str) -> None:
         (25, 'group_policy=bob&limit=0', "Failed validating 'pattern'"),
     ],
 )
-def test_missing_and_unknown_keys_are_judged_before_bad_values(minor: int, text: str, phrase: str) -> None:
+def test_missing_and_unknown_keys_are_reported_before_bad_values(minor: int, text: str, phrase: str) -> None:
     assert phrase in refusal(text, minor)
 
 
@@ -173,7 +173,7 @@ def test_groups_without_resources() -> None:
 
 
 @pytest.mark.parametrize('text', ['', 'limit=1', 'group_policy=none'])
-def test_no_group_at_all(text: str) -> None:
+def test_a_query_without_groups_is_refused(text: str) -> None:
     assert refusal(text, 25) == 'At least one request group (`resources` or `resources{N}`) is required.'
 
 
@@ -188,7 +188,7 @@ def test_two_numbered_groups_need_a_policy() -> None:
     assert parse('resources=VCPU:1&resources2=VCPU:1').group_policy is None
 
 
-def test_a_limit_of_any_length_is_a_number() -> None:
+def test_a_limit_of_any_length_is_accepted() -> None:
     limit = parse(f'resources=VCPU:1&limit={"9" * 5000}').limit
     assert limit is not None
     assert limit > 10**9

@@ -1,4 +1,4 @@
-"""What the stages of the search promise beyond the right answer: laziness, fairness, bounds, reasons."""
+"""Properties of the stages of the search beside the right answer: laziness, fairness, bounds, reasons."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def watched(sites: Iterable[Site], seen: list[Site]) -> Iterator[Site]:
         yield site
 
 
-def test_a_limit_looks_at_no_more_anchors_than_it_needs() -> None:
+def test_a_limit_visits_no_more_anchors_than_needed() -> None:
     rows = Rows([rp(f'host{number}', VCPU=4) for number in range(100)])
     seen: list[Site] = []
     request = CandidateRequest((RequestGroup('', False, {'VCPU': 1}),))
@@ -76,20 +76,20 @@ def test_every_root_gives_one_candidate_before_any_gives_a_second() -> None:
     assert {root(candidate) for candidate in kept} == {'root0', 'host1', 'host2'}
 
 
-def test_breadth_first_takes_turns_and_lets_go_of_what_is_exhausted() -> None:
+def test_breadth_first_takes_turns_and_drops_exhausted_walks() -> None:
     sites = Rows([rp(name) for name in 'abcd']).sites()
     walks = [(site, walk_of(*range(1, count + 1))) for site, count in zip(sites, (3, 0, 1, 2), strict=True)]
     order = [(root(one), one.placement.amounts[0][2]) for one in breadth_first(walks)]
     assert order == [('a', 1), ('c', 1), ('d', 1), ('a', 2), ('d', 2), ('a', 3)]
 
 
-def test_sites_that_take_long_come_last_in_their_round() -> None:
+def test_slow_walks_come_last_in_their_round() -> None:
     sites = Rows([rp(name) for name in 'abcde']).sites()
     slow = walk_of(0, 1, 0, 0, 0, 2, 0)
     walks = [(sites[0], slow), (sites[1], walk_of(1, 2, 3)), (sites[2], walk_of(0)), (sites[3], slow)]
     walks += [(sites[4], walk_of(1, 0, 0, 2))]
     order = [(root(one), one.placement.amounts[0][2]) for one in breadth_first(walks)]
-    # By the time that the walk is asked for the fourth site, it has found what the first one wants too.
+    # When the walk is asked for the fourth site, it has also found what the first site needs.
     assert order[:4] == [('b', 1), ('d', 1), ('e', 1), ('a', 1)]
     assert order[4] == ('b', 2)
     assert sorted(order[5:8]) == [('a', 2), ('d', 2), ('e', 2)]
@@ -97,7 +97,7 @@ def test_sites_that_take_long_come_last_in_their_round() -> None:
 
 
 def walk_of(*amounts: int) -> Walk:
-    """A walk that finds these amounts; a 0 is a turn without any."""
+    """A walk that finds these amounts; a 0 is a turn that finds nothing."""
     return Walk(Placement(((0, 'VCPU', one),), sharing_only=False) if one else None for one in amounts)
 
 
@@ -108,7 +108,7 @@ def test_interchangeable_groups_give_each_combination_once() -> None:
 
 
 @pytest.mark.parametrize('policy', ['none', 'isolate'])
-def test_a_symmetric_tree_does_not_explode(policy: str) -> None:
+def test_a_symmetric_tree_takes_few_rejections(policy: str) -> None:
     rows = Rows(devices(2, 16, 8))
     rejections: Rejections = Counter()
     kept = first(1000, rows.sites(), numbered(8, policy), rejections)
@@ -117,8 +117,8 @@ def test_a_symmetric_tree_does_not_explode(policy: str) -> None:
     assert sum(rejections.values()) < 10_000
 
 
-def test_groups_that_differ_but_can_use_the_same_providers_do_not_explode() -> None:
-    # Each group is tied to a trait of its own that all but one device have: ten different sets of options.
+def test_different_groups_with_the_same_providers_take_few_rejections() -> None:
+    # Each group requires a trait of its own, which all devices but one have: ten different sets of options.
     traits = [f'CUSTOM_{number}' for number in range(10)]
     world = [rp('root'), *(rp(f'd{i}', 'root', traits=set(traits) - {traits[i]}, VGPU=1) for i in range(10))]
     groups = tuple(RequestGroup(str(n + 1), True, {'VGPU': 1}, frozenset({traits[n]})) for n in range(10))
@@ -130,7 +130,7 @@ def test_groups_that_differ_but_can_use_the_same_providers_do_not_explode() -> N
 
 @pytest.mark.parametrize('count', [17, 250])
 @pytest.mark.parametrize('policy', ['none', 'isolate'])
-def test_more_groups_than_there_is_room_for_is_seen_at_once(policy: str, count: int) -> None:
+def test_more_groups_than_fit_are_refused_at_once(policy: str, count: int) -> None:
     rejections: Rejections = Counter()
     assert found(devices(1, 16, 1), numbered(count, policy), rejections) == []
     assert between_groups(rejections) == {('', Reason.TOO_LITTLE_IN_ALL): 1}
@@ -143,8 +143,8 @@ def unequal(amounts: Iterable[int], policy: str = 'none', rc: str = 'VGPU') -> C
 
 @pytest.mark.parametrize(('first', 'fit'), [(81, 1), (54, 2), (33, 4)])
 @pytest.mark.parametrize('each', [2, 9, 64])
-def test_more_large_groups_than_fit_is_seen_at_once(each: int, first: int, fit: int) -> None:
-    # Groups of 81 to 160, of which a device of 160 takes one; of 54 to 80, of which it takes two; and so on.
+def test_more_large_groups_than_fit_are_refused_at_once(each: int, first: int, fit: int) -> None:
+    # A device of 160 has room for one group of 81 to 160, for two of 54 to 80, and so on.
     amounts = [first + number % (160 // fit - first) for number in range(each * fit + 1)]
     rejections: Rejections = Counter()
     assert found(devices(1, each, 160), unequal(sorted(amounts)), rejections) == []
@@ -155,8 +155,8 @@ def test_more_large_groups_than_fit_is_seen_at_once(each: int, first: int, fit: 
     assert next(search(rows.sites(), unequal(amounts[1:]), Budget()))
 
 
-def test_large_groups_that_few_providers_may_serve_are_seen_at_once() -> None:
-    # Twelve devices, four of them fast, and five fast groups of different amounts above the half among others.
+def test_large_groups_with_few_suitable_providers_are_refused_at_once() -> None:
+    # Twelve devices, four of them fast; five groups that require a fast one and more than half of it, and other groups.
     world = [rp('root'), *(rp(f'd{n}', 'root', traits=['CUSTOM_FAST'] * (n < 4), VGPU=100) for n in range(12))]
     fast = [RequestGroup(f'{n}', True, {'VGPU': 50 + n}, frozenset({'CUSTOM_FAST'})) for n in range(1, 6)]
     slow = [RequestGroup(f'{n}', True, {'VGPU': 50 + n}) for n in range(6, 12)]
@@ -167,13 +167,13 @@ def test_large_groups_that_few_providers_may_serve_are_seen_at_once() -> None:
     assert next(search(rows.sites(), CandidateRequest((*fast[1:], *slow), 'none'), Budget()))
 
 
-def test_more_isolated_groups_than_providers_is_seen_at_once() -> None:
+def test_more_isolated_groups_than_providers_are_refused_at_once() -> None:
     rejections: Rejections = Counter()
     assert found(devices(1, 16, 8), numbered(17, 'isolate'), rejections) == []
     assert between_groups(rejections) == {('', Reason.TOO_FEW_PROVIDERS): 1}
 
 
-def test_traits_that_do_not_add_up_are_seen_before_every_combination_is_placed() -> None:
+def test_traits_that_no_combination_has_are_refused_at_once() -> None:
     classes = [f'CUSTOM_{number}' for number in range(10)]
     traits = [f'CUSTOM_TRAIT_{number}' for number in range(11)]
     world = [rp('root')]
@@ -189,7 +189,7 @@ def test_traits_that_do_not_add_up_are_seen_before_every_combination_is_placed()
     assert next(search(rows.sites(), CandidateRequest((fewer,)), Budget()))
 
 
-def test_traits_that_overlap_do_not_add_up_either() -> None:
+def test_overlapping_traits_that_no_combination_has_are_refused_at_once() -> None:
     world = [rp('root')]
     for number, (first, second) in enumerate(itertools.permutations('ABCD', 2)):
         if 'A' in (first, second):
@@ -205,7 +205,7 @@ def test_number_of_groups_is_not_bounded_by_recursion() -> None:
     assert candidate.amounts == ((1, 'VGPU', 3000),)
 
 
-def test_a_shared_pool_alone_is_found_without_looking_at_the_hosts_it_reaches() -> None:
+def test_a_sharing_provider_alone_is_one_placement_over_all_hosts() -> None:
     hosts = [rp(f'host{number}', aggregates='pool', VCPU=8) for number in range(50)]
     rows = Rows([rp('nfs', aggregates='pool', shares=True, DISK_GB=100), *hosts])
     request = CandidateRequest((RequestGroup('', False, {'DISK_GB': 10}),))
@@ -213,14 +213,14 @@ def test_a_shared_pool_alone_is_found_without_looking_at_the_hosts_it_reaches() 
     assert sum(map(len, each)) == 1
 
 
-def test_unnumbered_and_numbered_group_of_one_class_do_not_repeat_bodies() -> None:
+def test_plain_and_numbered_group_of_one_class_repeat_no_candidate() -> None:
     groups = (RequestGroup('', False, {'VGPU': 1}), RequestGroup('1', True, {'VGPU': 1}, frozenset({'CUSTOM_A'})))
     world = [rp('root'), *(rp(f'd{number}', 'root', traits=['CUSTOM_A'], VGPU=1) for number in range(3))]
     bodies = [one.amounts for one in found(world, CandidateRequest(groups))]
     assert len(bodies) == len(set(bodies)) == 3
 
 
-def test_equal_amounts_with_other_providers_isolated_are_not_taken_for_the_same() -> None:
+def test_equal_amounts_with_different_isolated_providers_are_kept_apart() -> None:
     world = [
         rp('root'),
         rp('p1', 'root', traits=['CUSTOM_A'], VGPU=1),
@@ -235,12 +235,12 @@ def test_equal_amounts_with_other_providers_isolated_are_not_taken_for_the_same(
         RequestGroup('2', True, one, frozenset({'CUSTOM_B'})),
     )
     bodies = [candidate.amounts for candidate in found(world, CandidateRequest(groups, 'isolate'))]
-    # p1 once, p2 twice: only the unnumbered group may join a numbered one there.
+    # p1 once and p2 twice, where only the unnumbered group may share p2 with a numbered one.
     assert ((2, 'VGPU', 1), (3, 'VGPU', 2)) in bodies
     assert len(bodies) == len(set(bodies)) == 5
 
 
-def test_isolated_groups_that_must_make_way_for_one_another() -> None:
+def test_isolated_groups_that_must_move_to_other_providers() -> None:
     world = [
         rp('root'),
         rp('p1', 'root', traits=['CUSTOM_A', 'CUSTOM_C'], VGPU=1),
@@ -262,7 +262,7 @@ def test_unnumbered_group_with_traits_is_not_interchangeable_with_a_numbered_one
     assert candidate.amounts == ((2, 'VGPU', 1), (3, 'VGPU', 1))
 
 
-def test_equal_amounts_with_other_traits_found_are_not_taken_for_the_same() -> None:
+def test_equal_amounts_with_different_traits_found_are_kept_apart() -> None:
     world = [
         rp('root'),
         rp('p1', 'root', VGPU=1),
@@ -299,7 +299,7 @@ def test_no_more_candidates_are_pulled_than_a_small_multiple_of_the_limit() -> N
 def test_reasons_are_counted_on_request() -> None:
     world = [
         rp('full', VCPU={'total': 4, 'used': 4}),
-        rp('picky', VCPU={'total': 4, 'min_unit': 2}),
+        rp('minimum', VCPU={'total': 4, 'min_unit': 2}),
         rp('small', VCPU={'total': 4, 'max_unit': 1, 'min_unit': 1, 'step_size': 1}),
         rp('bare'),
     ]
@@ -313,7 +313,7 @@ def test_reasons_are_counted_on_request() -> None:
     }
 
 
-def test_all_reasons_of_one_inventory() -> None:
+def test_all_reasons_of_one_inventory_are_counted() -> None:
     inventory = Rows([RP('p', inventory={'VCPU': record(8, min_unit=2, max_unit=6, step_size=2, used=4)})])
     rejection = inventory.providers['p'].inventories['VCPU'].rejection
     assert [rejection(n) for n in (1, 2, 3, 4, 6, 7)] == [
@@ -327,7 +327,7 @@ def test_all_reasons_of_one_inventory() -> None:
 
 
 def hosts(count: int) -> tuple[list[Candidate], CandidateRequest]:
-    """Candidates on so many hosts, and the request for them."""
+    """Candidates on ``count`` hosts, and the request for them."""
     request = CandidateRequest((RequestGroup('', False, {'VCPU': 1}),))
     return found([rp(f'host{number}', VCPU=4) for number in range(count)], request), request
 
@@ -337,7 +337,7 @@ def test_sample_is_uniform_and_shuffled() -> None:
     ten, request = hosts(10)
     three = replace(request, limit=3)
     drawn = Counter(root(one) for _ in range(3000) for one in chosen(iter(ten), three, Budget(), rng))
-    # 900 expected of each; six standard deviations are about 150.
+    # 900 of each are expected; six standard deviations are about 150.
     assert len(drawn) == 10
     assert all(750 < count < 1050 for count in drawn.values())
     orders = {tuple(root(one) for one in chosen(iter(ten[:5]), request, Budget(), rng)) for _ in range(200)}
@@ -364,7 +364,7 @@ def test_sample_holds_no_more_than_its_size() -> None:
     assert most < 10
 
 
-def test_walking_a_stream_stops_where_the_reader_stops() -> None:
+def test_the_first_candidates_of_a_stream_can_be_taken() -> None:
     rows = Rows(devices(1, 16, 8))
     candidates = search(rows.sites(), numbered(8, 'isolate'), Budget())
     assert len(list(itertools.islice(candidates, 5))) == 5
