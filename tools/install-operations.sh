@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Install what the tests in tests/integration/operations need besides Python: nginx, Apache, openssl, Prometheus,
 # buildah, mmdebstrap, the C compiler for uWSGI.
-# Does nothing where all of it is there. Exit code 0 when all of it is there.
+# Does nothing where all of it is installed. Exit code 0 when it is.
 set -euo pipefail
 source "$(dirname "$0")/packages.sh"
 

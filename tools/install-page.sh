@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Install what the tests in tests/integration/page need besides Python: Chromium, and a font for it to write with.
-# Does nothing where both are there. Exit code 0 when they are.
+# Install what the tests in tests/integration/page need besides Python: Chromium and a font.
+# Does nothing where both are installed. Exit code 0 when they are.
 set -euo pipefail
 source "$(dirname "$0")/packages.sh"
 

@@ -1,5 +1,5 @@
 # Sourced by the scripts that install what tests need. They define `missing`, which prints the packages that are not there.
-# Debian and its kin. Nothing that is installed is started.
+# For Debian and its derivatives. No service is started.
 
 as_root() {
     if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo "$@"; fi
@@ -18,7 +18,7 @@ install_missing() {
         echo "$name: no apt-get; install by hand: $packages" >&2
         return 1
     fi
-    # Debian starts nginx and Apache when they are installed, on port 80; here only the tests start it.
+    # Debian starts nginx and Apache at installation, on port 80. Here only the tests start them.
     if [ ! -e /usr/sbin/policy-rc.d ]; then
         printf '#!/bin/sh\nexit 101\n' | as_root tee /usr/sbin/policy-rc.d >/dev/null
         as_root chmod +x /usr/sbin/policy-rc.d

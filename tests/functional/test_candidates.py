@@ -34,7 +34,7 @@ def test_worked_example(shared_app: Any, example: Example) -> None:
 
 @thorough(300)
 @given(worlds(), some_queries(MINORS))
-def test_whole_application_answers_what_the_definitions_say(shared_app: Any, world: list[RP], query: Query) -> None:
+def test_the_application_answers_like_the_oracle(shared_app: Any, world: list[RP], query: Query) -> None:
     check_query(shared_app, world, query)
 
 

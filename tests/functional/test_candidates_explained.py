@@ -23,7 +23,7 @@ def _explained(context: RequestContext, *groups: RequestGroup, policy: str | Non
     return explain(context.mirror.current(), CandidateRequest(groups, policy), Options())
 
 
-def test_stages_count_what_each_rule_leaves(app: Any, context: RequestContext) -> None:
+def test_an_explanation_counts_the_providers_that_each_rule_leaves(app: Any, context: RequestContext) -> None:
     Stored(app, WORLDS['X1'])
     group = RequestGroup(
         '1', True, {'VCPU': 4, 'MEMORY_MB': 1000}, frozenset({AVX2}), frozenset({'CUSTOM_GREEN'}), (frozenset({'x'}),)
@@ -45,7 +45,7 @@ def test_stages_count_what_each_rule_leaves(app: Any, context: RequestContext) -
     assert list(map(str, told.blamed)) == ['forbidden1 CUSTOM_GREEN', 'member_of1 x']
 
 
-def test_groups_that_do_not_go_together(app: Any, context: RequestContext) -> None:
+def test_groups_that_do_not_fit_together(app: Any, context: RequestContext) -> None:
     Stored(app, WORLDS['X5'])
     groups = (RequestGroup('1', True, {'VCPU': 1}), RequestGroup('2', True, {'MEMORY_MB': 512}))
     told = _explained(context, *groups, policy='isolate')
@@ -56,7 +56,7 @@ def test_groups_that_do_not_go_together(app: Any, context: RequestContext) -> No
     assert _explained(context, *groups, policy='none').candidates == 2
 
 
-def test_what_trees_below_1_29_lack(app: Any, context: RequestContext) -> None:
+def test_below_1_29_the_explanation_names_the_rule_about_trees(app: Any, context: RequestContext) -> None:
     Stored(app, WORLDS['X4'])
     request = CandidateRequest((RequestGroup('', False, {'VCPU': 4, 'MEMORY_MB': 1024}),), nested_aware=False)
     told = explain(context.mirror.current(), request, Options())
@@ -93,7 +93,7 @@ def test_sharing_providers_and_collective_traits(app: Any, context: RequestConte
     assert told.candidates == 2
 
 
-# Why, in words ------------------------------------------------------------------------------------------------
+# The explanation as a sentence --------------------------------------------------------------------------------
 
 
 def _asked(context: RequestContext, query: str, minor: int = 29) -> Explanation:
@@ -101,7 +101,7 @@ def _asked(context: RequestContext, query: str, minor: int = 29) -> Explanation:
     return explain(context.mirror.current(), request, Options())
 
 
-def test_a_unit_that_no_host_hands_out(app: Any, context: RequestContext) -> None:
+def test_an_amount_that_breaks_the_units_of_every_host(app: Any, context: RequestContext) -> None:
     hosts = [rp(f'host{n}', VCPU={'total': 64, 'max_unit': 32, 'used': n % 30}) for n in range(96)]
     Stored(app, [*hosts, rp('large', VCPU={'total': 256, 'max_unit': 256, 'used': 100})])
     told = _asked(context, 'resources=VCPU:200')
@@ -112,7 +112,7 @@ def test_a_unit_that_no_host_hands_out(app: Any, context: RequestContext) -> Non
     assert [one.name for one in told.nearest] == ['large']
 
 
-def test_an_amount_and_a_trait_that_nobody_has(app: Any, context: RequestContext) -> None:
+def test_an_amount_and_a_trait_that_no_provider_has(app: Any, context: RequestContext) -> None:
     Stored(app, [rp('host', VCPU={'total': 8, 'max_unit': 4})])
     assert _asked(context, f'resources1=VCPU:6&required1={AVX2}').sentence == (
         f'No provider has the trait {AVX2}; and no provider has room for VCPU:6: max_unit is 4, asked 6: 1 provider.'
@@ -120,12 +120,12 @@ def test_an_amount_and_a_trait_that_nobody_has(app: Any, context: RequestContext
     assert _asked(context, f'resources1=VCPU:4&required1={AVX2}').sentence == f'No provider has the trait {AVX2}.'
 
 
-def test_a_class_that_nobody_has(app: Any, context: RequestContext) -> None:
+def test_a_class_that_no_provider_has(app: Any, context: RequestContext) -> None:
     Stored(app, [rp('host', VCPU=8)])
     assert _asked(context, 'resources=VCPU:1,VGPU:1').sentence == 'No provider has inventory of VGPU.'
 
 
-def test_a_disk_that_is_not_shared_and_one_that_reaches_nobody(app: Any, context: RequestContext) -> None:
+def test_a_disk_that_is_not_shared_and_one_in_no_aggregate(app: Any, context: RequestContext) -> None:
     hosts = [rp(f'host{n}', aggregates='rack', traits=[AVX2][: n < 2], VCPU=8) for n in range(5)]
     plain = rp('plain', aggregates='rack', DISK_GB=1000)
     far = rp('far', aggregates='elsewhere', shares=True, DISK_GB=1000)
@@ -160,7 +160,7 @@ def test_only_hosts_with_the_trait_are_named(app: Any, context: RequestContext) 
     assert told.sentence.endswith('full now (0 left at most, asked 2): 1 provider.')
 
 
-def test_a_search_that_is_given_up_on_claims_nothing(app: Any, context: RequestContext) -> None:
+def test_an_explanation_of_a_search_that_exceeds_its_steps_says_so(app: Any, context: RequestContext) -> None:
     world, query = hard.packing(0, classes=3)
     Stored(app, world)
     request = candidate_query.parse(query_string(query), (1, 29), context.conf)

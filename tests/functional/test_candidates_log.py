@@ -25,7 +25,7 @@ def _logged(caplog: pytest.LogCaptureFixture, word: str) -> list[str]:
     return [record.getMessage() for record in caplog.records if word in record.getMessage()]
 
 
-def test_most_candidates_is_a_setting_and_reaching_it_is_logged_once(
+def test_the_bound_on_candidates_is_a_setting_and_is_logged_once(
     app: Any, conf: cfg.ConfigOpts, caplog: pytest.LogCaptureFixture
 ) -> None:
     stored = Stored(app, flat(10))
@@ -43,7 +43,7 @@ def test_most_candidates_is_a_setting_and_reaching_it_is_logged_once(
     assert not _logged(caplog, 'max_allocation_candidates')
 
 
-def test_most_that_an_answer_holds_is_a_setting_and_reaching_it_is_logged_once(
+def test_the_bound_on_the_size_of_an_answer_is_a_setting_and_is_logged_once(
     app: Any, conf: cfg.ConfigOpts, caplog: pytest.LogCaptureFixture
 ) -> None:
     stored = Stored(app, flat(600))
@@ -59,7 +59,7 @@ def test_most_that_an_answer_holds_is_a_setting_and_reaching_it_is_logged_once(
         assert not _logged(caplog, 'Stopped at')
 
 
-def test_a_search_that_is_given_up_on_is_logged_once_with_a_shortened_query(
+def test_a_search_that_exceeds_its_steps_is_logged_once_with_a_shortened_query(
     app: Any, conf: cfg.ConfigOpts, caplog: pytest.LogCaptureFixture
 ) -> None:
     world, query = hard.packing(0, classes=3)
@@ -77,7 +77,7 @@ def test_a_search_that_is_given_up_on_is_logged_once_with_a_shortened_query(
     assert len(_logged(caplog, 'Stopped at [placement] max_search_steps = 3000 for')) == 1
 
 
-def test_a_full_answer_is_not_said_to_be_cut_short(
+def test_a_complete_answer_is_not_logged_as_incomplete(
     app: Any, conf: cfg.ConfigOpts, caplog: pytest.LogCaptureFixture
 ) -> None:
     world, query = hard.clouds(lambda _seed: hard.packing(0, classes=3), 4, easy=[3])
@@ -87,10 +87,10 @@ def test_a_full_answer_is_not_said_to_be_cut_short(
     assert not _logged(caplog, 'Stopped at')
 
 
-# Why there is nothing ---------------------------------------------------------------------------------------
+# Searches without result ------------------------------------------------------------------------------------
 
 
-def test_empty_answer_is_explained_in_one_line(app: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_empty_answer_is_explained_in_one_line_of_the_log(app: Any, caplog: pytest.LogCaptureFixture) -> None:
     stored = Stored(app, WORLDS['X1'])
     stored.candidates('resources=VCPU:5,MEMORY_MB:5000')
     [line] = _logged(caplog, 'No allocation candidates')
@@ -101,14 +101,14 @@ def test_empty_answer_is_explained_in_one_line(app: Any, caplog: pytest.LogCaptu
     assert not _logged(caplog, 'No allocation candidates')
 
 
-def test_groups_that_do_not_go_together_are_explained_with_a_tree(app: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_groups_that_do_not_fit_together_are_explained_with_a_tree(app: Any, caplog: pytest.LogCaptureFixture) -> None:
     stored = Stored(app, WORLDS['X5'])
     stored.candidates('resources1=VCPU:1&resources2=MEMORY_MB:512&group_policy=isolate')
     [line] = _logged(caplog, 'No allocation candidates')
     assert 'not together in 2 trees: the tree has too few providers for isolated groups (' in line
 
 
-def test_the_same_empty_search_is_explained_once_in_a_while(
+def test_the_same_empty_search_is_explained_once_per_interval(
     app: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stored = Stored(app, WORLDS['X1'])
@@ -132,7 +132,7 @@ def test_queries_of_empty_searches_are_forgotten(monkeypatch: pytest.MonkeyPatch
     assert [searches.unsaid(query) for query in ('a', 'b', 'c', 'b', 'a')] == [0, 0, 0, None, 0]
 
 
-def test_lines_of_the_log_are_what_explain_takes(app: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_explain_command_accepts_lines_of_the_log(app: Any, caplog: pytest.LogCaptureFixture) -> None:
     stored = Stored(app, WORLDS['X1'])
     stored.candidates('resources=VCPU:100&member_of=in:x,y&limit=5')
     found = {pasted_query.read(record.getMessage()) for record in caplog.records}
@@ -162,6 +162,6 @@ def test_the_log_does_not_grow_with_the_providers(
         monkeypatch.setattr(empty_searches, 'PERIOD', 0)
         caplog.clear()
         stored.candidates(asked)
-        # Numbers in a line may get longer, lines may not get more.
+        # With more providers the numbers in a line have more digits, but the lines are as many.
         lengths.append(len(caplog.records))
     assert lengths[0] == lengths[1] <= 2

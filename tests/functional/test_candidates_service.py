@@ -151,7 +151,7 @@ def test_random_order_and_random_samples(app: Any, conf: cfg.ConfigOpts) -> None
     assert len(set(samples)) > 1
 
 
-# What it costs ----------------------------------------------------------------------------------------------
+# Cost -------------------------------------------------------------------------------------------------------
 
 
 def numa(count: int) -> list[RP]:

@@ -18,7 +18,7 @@ SAID = 'openstack-placement 9.9.9 is installed as well. Both are the Python pack
 
 @pytest.fixture
 def beside(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, point_commands_at: PointCommandsAt) -> pathlib.Path:
-    """A directory in which that is installed, for this process; and a database."""
+    """A directory in which it is installed, on the path of this process; and a database."""
     metadata = tmp_path / 'site' / 'openstack_placement-9.9.9.dist-info' / 'METADATA'
     metadata.parent.mkdir(parents=True)
     metadata.write_text('Metadata-Version: 2.1\nName: openstack-placement\nVersion: 9.9.9\n')

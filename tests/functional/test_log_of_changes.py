@@ -43,7 +43,7 @@ def logged(db: Database) -> Logged:
     return ask
 
 
-def test_providers_and_what_hangs_on_them(context: RequestContext, logged: Logged) -> None:
+def test_writes_to_providers_and_their_parts_are_logged(context: RequestContext, logged: Logged) -> None:
     one, other = create_provider(context), create_provider(context)
     child = create_provider(context, 'child', other.uuid)
     assert logged() == {provider.id: What.PROVIDER for provider in (one, other, child)}
@@ -102,7 +102,7 @@ def test_the_note_that_covers_more_wins(db: Database, logged: Logged) -> None:
     }
 
 
-def test_the_command_that_lets_everybody_read_anew(
+def test_rebuild_mirrors_is_logged(
     conf: cfg.ConfigOpts, logged: Logged, point_commands_at: PointCommandsAt, capsys: pytest.CaptureFixture[str]
 ) -> None:
     point_commands_at(conf.placement_database.connection)
@@ -124,7 +124,7 @@ def test_a_note_outside_of_a_write_is_an_error(db: Database) -> None:
         changes.names(tx)
 
 
-def test_a_write_that_forgets_the_log_fails(db: Database, context: RequestContext) -> None:
+def test_a_write_without_a_note_fails(db: Database, context: RequestContext) -> None:
     provider = create_provider(context, 'host')
     rename = tables.resource_providers.update().values(name='renamed')
     with pytest.raises(changes.Unlogged, match='resource_providers'):
@@ -179,8 +179,8 @@ def test_numbers_have_no_gaps(db: Database) -> None:
     assert newest(db) == {writer: number + 2}
 
 
-def test_a_commit_that_is_refused_uses_no_number(db: Database, context: RequestContext) -> None:
-    """Its entry was inserted already. The next attempt inserts it again, under the same number."""
+def test_a_failed_commit_uses_no_number(db: Database, context: RequestContext) -> None:
+    """Its entry was inserted before the COMMIT failed. The next attempt inserts it again, with the same number."""
     provider = create_provider(context, 'host')
     attempts = 0
 

@@ -70,7 +70,7 @@ def mirror(db: Database, host: ResourceProvider) -> Counting:
 
 @pytest.fixture
 def copy(db: Database, tmp_path: pathlib.Path) -> Iterator[Callable[[], Database]]:
-    """Makes a database as this one is now: what a node that lags shows later on, or a backup."""
+    """Copies the database as it is now; the copy serves as a node that lags, or as a backup."""
     with contextlib.ExitStack() as stack:
 
         def copied() -> Database:
@@ -96,7 +96,7 @@ def older(mirror: Counting, context: RequestContext, host: ResourceProvider, cop
 
 @pytest.fixture
 def short_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An older database is believed after 0.2 s."""
+    """A database that stays older for 0.2 s is taken for a restored one."""
     monkeypatch.setattr(keeper, 'PATIENCE', 0.2)
 
 
@@ -121,7 +121,7 @@ def scratch(db: Database) -> State:
 # A database that is older than the mirror ----------------------------------------------------------------
 
 
-def test_a_node_that_lags_is_not_followed(
+def test_the_state_of_a_lagging_node_is_not_taken(
     mirror: Counting, context: RequestContext, host: ResourceProvider, older: Database
 ) -> None:
     newest = mirror.current()
@@ -134,7 +134,7 @@ def test_a_node_that_lags_is_not_followed(
 
 
 @pytest.mark.usefixtures('short_patience')
-def test_lagging_now_and_again_is_not_a_restored_database(
+def test_a_node_that_lags_repeatedly_is_not_taken_for_a_restored_database(
     mirror: Counting, context: RequestContext, older: Database
 ) -> None:
     newest = mirror.current()
@@ -148,7 +148,7 @@ def test_lagging_now_and_again_is_not_a_restored_database(
 
 
 @pytest.mark.usefixtures('short_patience')
-def test_a_restored_database_is_believed_after_a_while(mirror: Counting, older: Database) -> None:
+def test_the_mirror_is_built_anew_when_a_database_stays_older(mirror: Counting, older: Database) -> None:
     newest = mirror.current()
     mirror._db = older
     assert mirror.current() is newest
@@ -159,7 +159,7 @@ def test_a_restored_database_is_believed_after_a_while(mirror: Counting, older: 
     assert mirror.builds == 2
 
 
-def test_a_restored_database_that_was_written_to_is_believed_at_once(
+def test_the_mirror_is_built_anew_at_once_when_a_restored_database_was_written_to(
     mirror: Counting, host: ResourceProvider, older: Database
 ) -> None:
     rename(applications.administrator(older), host, 'renamed otherwise')
@@ -224,7 +224,7 @@ def remove_writers(db: Database) -> None:
         tx.execute(tables.writers.delete())
 
 
-def test_a_writer_that_was_removed_after_a_long_silence(
+def test_removing_a_writer_without_recent_entries_does_not_rebuild_the_mirror(
     silent: Counting, context: RequestContext, host: ResourceProvider, other_process: RequestContext
 ) -> None:
     before = silent.current()
@@ -234,14 +234,14 @@ def test_a_writer_that_was_removed_after_a_long_silence(
     rename(other_process, host, 'renamed')
     assert name_in(silent.current(), host) == 'renamed'
     assert silent.builds == 1
-    # The next ones are new, so that whoever removes them has restored something.
+    # The writers of now are new, so the mirror takes their removal for a restored database.
     remove_writers(context.db)
     rename(other_process, host, 'renamed again')
     assert name_in(silent.current(), host) == 'renamed again'
     assert silent.builds == 2
 
 
-def test_a_writer_that_was_removed_while_others_wrote(
+def test_removing_an_idle_writer_while_others_write(
     silent: Counting, context: RequestContext, host: ResourceProvider, other_process: RequestContext
 ) -> None:
     remove_writers(context.db)
@@ -250,10 +250,10 @@ def test_a_writer_that_was_removed_while_others_wrote(
     assert name_in(silent.current(), host) == 'renamed'
 
 
-def test_a_writer_that_wrote_since_was_not_removed_for_its_silence(
+def test_removing_a_writer_that_wrote_since_rebuilds_the_mirror(
     silent: Counting, context: RequestContext, host: ResourceProvider, other_process: RequestContext
 ) -> None:
-    """However old its entry was when the mirror was built: it is missing because the database was restored."""
+    """It wrote after the mirror was built, so it is missing because the database was restored."""
     rename(context, host, 'lost')
     assert name_in(silent.current(), host) == 'lost'
     with context.db.engine.begin() as tx:
@@ -265,10 +265,10 @@ def test_a_writer_that_wrote_since_was_not_removed_for_its_silence(
     assert silent.builds == 2
 
 
-def test_a_writer_that_was_removed_while_nobody_searched(
+def test_removing_a_writer_long_after_the_last_search_rebuilds_the_mirror(
     silent: Counting, context: RequestContext, host: ResourceProvider, other_process: RequestContext
 ) -> None:
-    """Nobody knows what it wrote since the last search."""
+    """It may have written after the last search."""
     held = silent._held
     assert held is not None
     silent._held = dataclasses.replace(held, clock=held.clock - dt.timedelta(hours=30))
@@ -294,7 +294,9 @@ def test_the_clock_of_the_database_is_read_once_per_interval(mirror: Counting, c
 # Other processes and threads -----------------------------------------------------------------------------
 
 
-def test_names_that_another_process_changes(mirror: Counting, other_process: RequestContext, db: Database) -> None:
+def test_names_changed_by_another_process_are_followed(
+    mirror: Counting, other_process: RequestContext, db: Database
+) -> None:
     ResourceClass.create(other_process, 'CUSTOM_ONE').rename('CUSTOM_OTHER')
     Trait.create(other_process, 'CUSTOM_ONE')
     names = mirror.current().names
@@ -323,10 +325,8 @@ def test_threads_that_wait_share_one_step_of_the_mirror(
     assert mirror.steps == 1
 
 
-def test_whoever_asks_later_does_not_take_an_older_state(
-    mirror: Counting, context: RequestContext, host: ResourceProvider
-) -> None:
-    """Threads write and search at once; each finds its own last write."""
+def test_a_thread_finds_its_own_last_write(mirror: Counting, context: RequestContext, host: ResourceProvider) -> None:
+    """Threads write and search at the same time."""
 
     def act(number: int) -> None:
         own = create_provider(context, f'own-{number}')
@@ -348,7 +348,7 @@ class Planted(Exception):
 
 
 def failing(db: Database, table: str) -> contextlib.AbstractContextManager[None]:
-    """Let every statement that reads this table in a transaction fail."""
+    """Make every statement that reads this table fail."""
 
     def fail(_connection: Any, _cursor: Any, statement: str, *_rest: Any) -> None:
         if f'FROM {table}' in statement:
@@ -367,7 +367,9 @@ def failing(db: Database, table: str) -> contextlib.AbstractContextManager[None]
         'writers',
     ],
 )
-def test_a_failure_in_between(mirror: Counting, context: RequestContext, host: ResourceProvider, table: str) -> None:
+def test_a_failed_step_is_made_again_by_the_next_search(
+    mirror: Counting, context: RequestContext, host: ResourceProvider, table: str
+) -> None:
     claim_one(context, host)
     rename(context, host, 'renamed')
     with failing(context.db, table):

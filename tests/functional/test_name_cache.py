@@ -19,7 +19,7 @@ def _id(db: Database, kind: type[ResourceClass | Trait], name: str) -> int:
     return db.write(lambda tx: names.hold(tx, [name]))[name]
 
 
-def test_a_class_that_another_process_renamed(context: RequestContext, other_process: RequestContext) -> None:
+def test_a_class_renamed_by_another_process(context: RequestContext, other_process: RequestContext) -> None:
     made = ResourceClass.create(context, 'CUSTOM_A')
     assert _id(context.db, ResourceClass, 'CUSTOM_A') == made.id
     ResourceClass.get_by_name(other_process, 'CUSTOM_A').rename('CUSTOM_B')
@@ -33,7 +33,7 @@ def test_a_class_that_another_process_renamed(context: RequestContext, other_pro
 @pytest.mark.parametrize(
     ('kind', 'unknown'), [(ResourceClass, exception.ResourceClassNotFound), (Trait, exception.TraitNotFound)]
 )
-def test_a_name_that_another_process_deleted(
+def test_a_name_deleted_by_another_process(
     context: RequestContext,
     other_process: RequestContext,
     kind: type[ResourceClass | Trait],
@@ -48,7 +48,7 @@ def test_a_name_that_another_process_deleted(
     assert _id(context.db, kind, 'CUSTOM_A') == fresh.id != made.id
 
 
-def test_a_custom_name_is_known_as_soon_as_another_process_made_it(
+def test_a_name_created_by_another_process_is_found_at_once(
     context: RequestContext, other_process: RequestContext
 ) -> None:
     with pytest.raises(exception.ResourceClassNotFound):
@@ -66,8 +66,10 @@ def test_standard_names_are_read_from_the_database_once(context: RequestContext,
         assert _id(context.db, ResourceClass, 'MEMORY_MB') == 1
 
 
-def test_a_request_names_what_is_there_now(context: RequestContext, other_process: RequestContext) -> None:
-    """The same through a whole write: what was deleted elsewhere is unknown, however often it was used before."""
+def test_a_write_with_a_name_deleted_elsewhere_is_refused(
+    context: RequestContext, other_process: RequestContext
+) -> None:
+    """A whole write: a name that another process deleted is unknown, however often this process used it before."""
     ResourceClass.create(context, 'CUSTOM_A')
     host = create_provider(context, CUSTOM_A=1)
     host.delete_inventories()

@@ -289,7 +289,7 @@ def test_a_damaged_tree_is_shown(page: Page, conf: cfg.ConfigOpts) -> None:
         assert get(page, f'/trees/{uuid}').status_int == 200
 
 
-def test_a_database_that_is_away(tmp_path: Path) -> None:
+def test_an_unreachable_database_is_503(tmp_path: Path) -> None:
     away = applications.options(tmp_path / 'not' / 'there.sqlite')
     db = Database(away)
     for address in ('/', '/trees', f'/trees/{damage.ROOT}', f'/consumers/{damage.ROOT}', '/health'):

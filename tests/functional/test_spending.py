@@ -93,7 +93,7 @@ def test_the_time_of_a_commit_is_spent_on_the_database(
     assert _part(counted, 'database') >= 0.1
 
 
-def test_nothing_of_one_request_is_left_to_the_next(counted: deploy.Application) -> None:
+def test_the_parts_of_a_request_are_not_counted_for_the_next(counted: deploy.Application) -> None:
     ask(counted, 'GET', '/traits')
     before = _part(counted, 'database')
     assert before > 0
@@ -131,7 +131,7 @@ def test_waiting_for_a_connection_is_shown_while_it_lasts_and_counted_separately
     assert _part(counted, 'database') < 0.5
 
 
-def test_how_busy_a_process_is_is_looked_at_by_itself(counted: deploy.Application) -> None:
+def test_the_load_of_a_process_is_sampled_by_a_thread(counted: deploy.Application) -> None:
     ask(counted, 'GET', '/traits')
     with counted.db.asking_engine.connect():
         deadline = time.monotonic() + 10

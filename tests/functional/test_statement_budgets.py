@@ -155,7 +155,7 @@ def test_a_change_of_a_provider_costs_few(app: Any, context: RequestContext, que
 def test_joining_a_tree_costs_five(
     app: Any, context: RequestContext, host: ResourceProvider, queries: Counter, children: int
 ) -> None:
-    """However many providers do."""
+    """However many providers join."""
     root = create_provider(context)
     for number in range(children):
         create_provider(context, f'child{number}', root.uuid)
@@ -173,7 +173,7 @@ def test_a_child_costs_four(app: Any, host: ResourceProvider, queries: Counter) 
         assert ask(app, 'POST', '/resource_providers', body).status_code == 200
 
 
-def test_deleting_a_bare_provider_costs_four(app: Any, context: RequestContext, queries: Counter) -> None:
+def test_deleting_an_empty_provider_costs_four(app: Any, context: RequestContext, queries: Counter) -> None:
     bare = create_provider(context)
     with queries(at_most=4):
         assert ask(app, 'DELETE', f'/resource_providers/{bare.uuid}').status_code == 204
@@ -214,7 +214,7 @@ def test_a_search_costs_one(app: Any, host: ResourceProvider, queries: Counter, 
 def test_a_search_after_claims_costs_five(
     app: Any, context: RequestContext, queries: Counter, path: str, claims: int
 ) -> None:
-    """However many were claimed, and of however many."""
+    """However many claims there were, and on however many providers."""
     hosts = [create_provider(context, f'host{number}', VCPU=8, MEMORY_MB=8, DISK_GB=8) for number in range(40)]
     search = path.format(hosts[0].uuid)
     assert ask(app, 'GET', search).status_code == 200
@@ -239,7 +239,7 @@ def test_a_search_after_other_changes_costs_seven(
 
 @pytest.mark.parametrize('hosts', [20, 60])
 def test_a_search_reads_the_rows_of_what_changed(app: Any, context: RequestContext, db: Database, hosts: int) -> None:
-    """However many others there are."""
+    """However many other providers there are."""
     made = [create_provider(context, f'host{number}', VCPU=8, MEMORY_MB=8, DISK_GB=8) for number in range(hosts)]
     assert ask(app, 'GET', SEARCHES[0]).status_code == 200
     for host in made[:2]:
@@ -345,7 +345,7 @@ def test_a_claim_of_a_known_consumer_costs_seven(app: Any, some: list[ResourcePr
 
 
 def test_a_move_costs_eight(app: Any, context: RequestContext, some: list[ResourceProvider], queries: Counter) -> None:
-    """Of any number of instances: the consumers of the migrations are new, those of the instances are known."""
+    """Of any number of servers: the consumers of the migrations are new, those of the servers are known."""
     there = create_provider(context, 'there', **dict.fromkeys(CLASSES, 100))
     instances = [str(uuid.uuid4()) for _ in some]
     for instance, host in zip(instances, some, strict=True):

@@ -17,7 +17,7 @@ from tests.support.fixtures import PointCommandsAt
 
 @pytest.fixture
 def url(tmp_path: pathlib.Path, point_commands_at: PointCommandsAt) -> str:
-    """The URL of a database that does not exist yet, which is that of the commands run by the test."""
+    """The URL of a database that does not exist yet, that the commands of the test use."""
     return point_commands_at(f'sqlite:///{tmp_path}/placement.sqlite')
 
 
@@ -113,7 +113,7 @@ def test_other_version_of_the_schema_is_a_failure(sound: str, capsys: pytest.Cap
 
 
 @pytest.mark.parametrize('connection', ['sqlite:////proc/none/placement.sqlite', 'nonsense', 'sqlite:///{tmp_path}'])
-def test_what_cannot_be_looked_at_is_one_line(
+def test_a_database_that_cannot_be_read_is_one_line(
     connection: str, tmp_path: pathlib.Path, point_commands_at: PointCommandsAt, capsys: pytest.CaptureFixture[str]
 ) -> None:
     point_commands_at(connection.format(tmp_path=tmp_path))

@@ -21,7 +21,7 @@ from tests.support.fixtures import PointCommandsAt
 
 @pytest.fixture
 def url(conf: cfg.ConfigOpts, point_commands_at: PointCommandsAt) -> str:
-    """A database at version 001, of the applications and the commands that the test runs."""
+    """A database at version 001; applications and commands that the test runs use it."""
     found = point_commands_at(conf.placement_database.connection)
     with applications.database(found) as db:
         migration.sync(db.engine, '001')
@@ -68,8 +68,8 @@ def test_a_process_of_another_release_does_not_begin_to_write(app: Any) -> None:
         assert connection.scalar(sa.select(sa.func.count()).select_from(tables.resource_providers)) == 2
 
 
-def test_a_newer_version_is_none_of_ours(tmp_path: pathlib.Path) -> None:
-    """What a later release made is not upgraded, and nothing is said about others."""
+def test_a_schema_of_a_later_release_is_not_upgraded(tmp_path: pathlib.Path) -> None:
+    """The error names the version, and does not ask to stop other processes."""
     with applications.database(tmp_path / 'placement.sqlite') as db:
         db.sync()
         with db.engine.begin() as connection:
@@ -78,8 +78,8 @@ def test_a_newer_version_is_none_of_ours(tmp_path: pathlib.Path) -> None:
             db.sync()
 
 
-def test_one_that_harms_nobody_asks_for_nothing(tmp_path: pathlib.Path) -> None:
-    """Processes of the release before may go on: they write what the newer one reads."""
+def test_a_compatible_upgrade_needs_no_stop_of_other_processes(tmp_path: pathlib.Path) -> None:
+    """Processes of the release before may go on, since the newer one can read what they write."""
     with applications.database(tmp_path / 'placement.sqlite') as db:
         migration.sync(db.engine, '002')
         migration.sync(db.engine, '003', others=migration.Others.UNKNOWN)

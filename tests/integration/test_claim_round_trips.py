@@ -23,7 +23,7 @@ CLASSES = ('VCPU', 'MEMORY_MB', 'DISK_GB')
 
 @pytest.fixture(scope='module')
 def counting(database: sa.URL) -> Iterator[tuple[wire.Proxy, sa.URL]]:
-    """What lies between the service and its database, and the URL through it."""
+    """The proxy between the service and its database, and the URL through it."""
     with wire.counting(database) as running:
         yield running
 
@@ -35,7 +35,7 @@ def proxy(counting: tuple[wire.Proxy, sa.URL]) -> wire.Proxy:
 
 @pytest.fixture(scope='module')
 def context(counting: tuple[wire.Proxy, sa.URL]) -> Iterator[RequestContext]:
-    """Whoever claims, through the proxy."""
+    """The context of the claims, through the proxy."""
     with applications.database(counting[1]) as opened:
         opened.sync()
         yield applications.administrator(opened)
@@ -43,14 +43,14 @@ def context(counting: tuple[wire.Proxy, sa.URL]) -> Iterator[RequestContext]:
 
 @pytest.fixture(params=[1, 40])
 def hosts(context: RequestContext, request: pytest.FixtureRequest) -> list[str]:
-    """The uuids of hosts, of which something was claimed."""
+    """The uuids of hosts with allocations."""
     uuids = [create_provider(context, **dict.fromkeys(CLASSES, 100)).uuid for _ in range(request.param)]
     put(context, uuids)
     return uuids
 
 
 def put(context: RequestContext, hosts: list[str], consumer: str | None = None) -> str:
-    """Claim one of each class of each host, or nothing of no host."""
+    """Claim one of each class of each host; without hosts, clear the consumer."""
     return claim(context, {host: dict.fromkeys(CLASSES, 1) for host in hosts}, consumer)
 
 
@@ -113,8 +113,8 @@ def test_a_dead_connection_is_replaced(context: RequestContext, database: sa.URL
 
 
 @pytest.mark.parametrize('at', ['statement', 'commit'])
-def test_a_connection_that_dies_later_is_an_outage(context: RequestContext, database: sa.URL, at: str) -> None:
-    """The transaction may have been committed, or it may be the transaction that ends connections."""
+def test_a_connection_that_ends_during_a_claim_is_an_outage(context: RequestContext, database: sa.URL, at: str) -> None:
+    """The transaction may have been committed, or may itself cause the end of connections."""
     begun = []
 
     def work(tx: sa.Connection) -> None:

@@ -32,7 +32,7 @@ def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 def _database(url: sa.URL, parameters: str) -> Database:
-    """A database as it is configured, on the server of ``url`` by the name that its certificate is good for."""
+    """A database as it is configured, on the server of ``url`` by the name for which its certificate is valid."""
     options = {'connection_parameters': parameters}
     return Database(applications.options(url.set(query={}), placement_database=options))
 

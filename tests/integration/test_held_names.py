@@ -31,7 +31,7 @@ def service(load_application: Callable[..., Any], database: sa.URL) -> Iterator[
 
 
 def no_new_inventory(service: Service, provider: str) -> contextlib.AbstractContextManager[None]:
-    """Let nobody insert an inventory of a provider, which may be looked at, and changed in every other way."""
+    """Block inserts of inventories of a provider; reads and other changes of it are not blocked."""
     if service.dialect == 'postgresql':
         return service.holding('LOCK TABLE placement_inventories IN SHARE MODE')
     number = service.scalar(f"SELECT id FROM placement_resource_providers WHERE uuid = '{provider}'")
@@ -42,14 +42,14 @@ def no_new_inventory(service: Service, provider: str) -> contextlib.AbstractCont
 
 
 def no_new_consumer(service: Service, consumer: str) -> contextlib.AbstractContextManager[None]:
-    """Let nobody create a consumer, for which there must be a project and a user."""
+    """Block the creation of a consumer; a project and a user must exist."""
     return service.holding(
         'INSERT INTO placement_consumers (uuid, project_id, user_id)'
         f" SELECT '{consumer}', p.id, u.id FROM placement_projects p, placement_users u LIMIT 1"
     )
 
 
-def test_no_id_comes_a_second_time(load_application: Callable[..., Any]) -> None:
+def test_no_id_is_given_twice(load_application: Callable[..., Any]) -> None:
     lasting_ids.check(applications.administrator(load_application({}).db))
 
 
@@ -117,8 +117,10 @@ def test_class_renamed_while_inventory_of_it_is_written(service: Service, name: 
     assert inventories(service, provider) == [other]
 
 
-def test_class_exchanged_while_it_is_claimed(service: Service, name: str, provider: str, claim: dict[str, Any]) -> None:
-    """Inventory and class go, and another class gets inventory, between the look at the name and the claim."""
+def test_class_replaced_by_another_while_it_is_claimed(
+    service: Service, name: str, provider: str, claim: dict[str, Any]
+) -> None:
+    """Between reading the name and the claim, inventory and class are deleted, and another class gets inventory."""
     path, other, consumer = f'/resource_providers/{provider}', f'{name}_2', str(uuid.uuid4())
     with no_new_consumer(service, consumer):
         claimant = service.begin_blocked('PUT', f'/allocations/{consumer}', claim)
@@ -132,7 +134,7 @@ def test_class_exchanged_while_it_is_claimed(service: Service, name: str, provid
 
 
 def test_class_renamed_while_it_is_claimed(service: Service, name: str, provider: str, claim: dict[str, Any]) -> None:
-    """The class is renamed only after the claim."""
+    """The rename waits for the claim."""
     other, consumer = f'{name}_2', str(uuid.uuid4())
     with no_new_consumer(service, consumer):
         claimant = service.begin_blocked('PUT', f'/allocations/{consumer}', claim)
@@ -174,8 +176,8 @@ def test_trait_deleted_while_a_provider_gets_it(service: Service, provider: str)
     assert deleter.result().status_int == 409, deleter.result().text
 
 
-def test_names_that_are_held_can_be_held_by_many(service: Service, name: str) -> None:
-    """Two writers of one class, on different providers, do not wait for each other."""
+def test_writers_of_one_class_do_not_wait_for_each_other(service: Service, name: str) -> None:
+    """The writers change different providers."""
     providers = [create_provider(service.app) for _ in range(2)]
     with service.lock('placement_resource_providers', 'uuid', providers[0]):
         stopped = service.begin_blocked(*writing('POST', providers[0], name))

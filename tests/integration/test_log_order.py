@@ -159,7 +159,7 @@ def test_a_writer_does_not_wait_for_the_entry_of_another(urls: list[sa.URL]) -> 
             try:
                 assert entered.wait(30)
                 began = time.monotonic()
-                # Also one that needs a row of writers first.
+                # Also a writer that first has to insert its row into writers.
                 for writer in (other, newcomer):
                     writer.write(lambda tx: logs.move(tx, [providers[1]]))
                 assert time.monotonic() - began < 5
@@ -172,7 +172,7 @@ def test_a_writer_does_not_wait_for_the_entry_of_another(urls: list[sa.URL]) -> 
 
 
 def claims(db: Database, provider: str, count: int) -> Callable[[], None]:
-    """Claims of new consumers, one after another, on one provider."""
+    """Claim one unit of one provider for new consumers, one after another."""
     context = applications.administrator(db)
 
     def run() -> None:

@@ -54,10 +54,10 @@ def test_mirrors_equal_the_tables_while_writers_are_killed(pair: list[servers.Se
 
 
 def test_a_search_with_nothing_changed_is_one_round_trip(database: sa.URL, db: Database) -> None:
-    """On the wire, whatever drivers and pools add to a statement."""
+    """Counted on the wire, including what drivers and pools add."""
     with wire.counting(database) as (proxy, through), applications.database(through) as watched:
         mirror = Mirror(watched)
-        # Drivers prepare a statement that comes often.
+        # Drivers prepare a frequent statement.
         for _ in range(10):
             mirror.current()
         proxy.trips = 0

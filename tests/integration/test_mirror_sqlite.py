@@ -33,11 +33,11 @@ def test_answered_changes_are_found(pair: list[servers.Server]) -> None:
     mirrors.answered_changes_are_found([server.url for server in pair], rounds=2, callers=3)
 
 
-def test_equal_while_others_write(pair: list[servers.Server], url: str) -> None:
+def test_mirrors_equal_the_tables_while_others_write(pair: list[servers.Server], url: str) -> None:
     with applications.database(url) as db:
         mirrors.stays_equal(pair, [db], seconds=2)
 
 
-def test_equal_while_writers_die(pair: list[servers.Server], url: str) -> None:
+def test_mirrors_equal_the_tables_while_writers_are_killed(pair: list[servers.Server], url: str) -> None:
     with applications.database(url) as db:
         mirrors.stays_equal(pair, [db], seconds=4, kill=True)

@@ -35,18 +35,18 @@ def service(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 def make_host(service: Service) -> str:
-    """A new root provider with 100 VCPU; its id is greater than those of the ones before."""
+    """A new root provider with 100 VCPU; its id is greater than those of earlier ones."""
     return create_provider(service.app, VCPU=100)
 
 
 def usage(service: Service, host: str) -> int:
-    """How many VCPU are used of a host."""
+    """The used VCPU of a host."""
     used: int = service.call('GET', f'/resource_providers/{host}/usages').json['usages']['VCPU']
     return used
 
 
-def test_a_reader_sees_one_state_throughout(service: Service) -> None:
-    """Whatever others commit meanwhile, and whatever isolation the server has by default."""
+def test_a_reader_sees_one_snapshot(service: Service) -> None:
+    """Also when others commit meanwhile, and with every default isolation level."""
     host = make_host(service)
     count = sa.select(sa.func.count()).select_from(tables.resource_providers)
     generation = sa.select(tables.resource_providers.c.generation).where(tables.resource_providers.c.uuid == host)
@@ -77,8 +77,8 @@ def claim(amounts: dict[str, int], generation: int | None, project: str = 'proje
 @pytest.mark.parametrize(
     ('first', 'second'), [([5, 0], [0, 7]), ([2, 0], [2, 0]), ([5, 0], [0, 0]), ([0, 0], [5, 0]), ([2, 4], [2, 7])]
 )
-def test_two_write_one_consumer(service: Service, first: list[int], second: list[int]) -> None:
-    """It holds 2 of one host; both say that they know it so. Amounts are by host, none for giving up everything."""
+def test_two_writes_of_one_consumer(service: Service, first: list[int], second: list[int]) -> None:
+    """The consumer holds 2 of one host; both writes send its generation. Amounts are by host; all 0 clears it."""
     hosts, consumer = [make_host(service), make_host(service)], str(uuid.uuid4())
     path = f'/allocations/{consumer}'
     assert service.call('PUT', path, claim({hosts[0]: 2}, None)).status_int == 204
@@ -89,8 +89,8 @@ def test_two_write_one_consumer(service: Service, first: list[int], second: list
 
 
 @pytest.mark.parametrize('second', [[0, 7], [0, 0]])
-def test_two_write_a_consumer_that_holds_nothing(service: Service, second: list[int]) -> None:
-    """A record that another deployment left: there are no allocations whose removal would tell of the other writer."""
+def test_two_writes_of_a_consumer_without_allocations(service: Service, second: list[int]) -> None:
+    """Another deployment left such a record. There are no allocations whose deletion would show the other write."""
     hosts, consumer = [make_host(service), make_host(service)], str(uuid.uuid4())
     path = f'/allocations/{consumer}'
     assert service.call('PUT', path, claim({hosts[0]: 2}, None)).status_int == 204
@@ -128,8 +128,8 @@ def check_one_won(
     assert [usage(service, host) for host in hosts] == [won.get(host, 0) for host in hosts]
 
 
-def test_two_take_a_consumer_for_projects(service: Service) -> None:
-    """Both claims are the same but for the project: the one that was refused leaves it alone."""
+def test_two_writes_that_change_the_project(service: Service) -> None:
+    """The claims differ only in the project: the refused one does not change it."""
     host, consumer = make_host(service), str(uuid.uuid4())
     path = f'/allocations/{consumer}'
     assert service.call('PUT', path, claim({host: 2}, None)).status_int == 204
@@ -149,7 +149,7 @@ def test_two_take_a_consumer_for_projects(service: Service) -> None:
 
 
 def move(service: Service, provider: str, parent: str) -> Answer:
-    """Hang a tree below a provider of another."""
+    """Move a tree below a provider of another tree."""
     return service.begin_blocked(
         'PUT', f'/resource_providers/{provider}', {'name': provider, 'parent_provider_uuid': parent}
     )
@@ -161,12 +161,12 @@ def place(service: Service, provider: str) -> tuple[str, str]:
     return shown['parent_provider_uuid'], shown['root_provider_uuid']
 
 
-def test_a_child_of_a_tree_that_moves(service: Service) -> None:
-    """The tree has been joined to another one by the time that the child is stored: the child is of that one."""
+def test_a_child_is_created_in_a_tree_that_moves(service: Service) -> None:
+    """The tree has joined another one when the child is stored, so the child has the new root."""
     tree, other = make_host(service), make_host(service)
     child = str(uuid.uuid4())
     with service.lock('placement_resource_providers', 'uuid', other):
-        # It has the root of its own tree, whose id is smaller, and waits for the other root.
+        # The move has locked the root of its own tree, whose id is smaller, and waits for the other root.
         moved = move(service, tree, other)
         made = service.begin_blocked(
             'POST', '/resource_providers', {'name': child, 'uuid': child, 'parent_provider_uuid': tree}
@@ -177,7 +177,7 @@ def test_a_child_of_a_tree_that_moves(service: Service) -> None:
 
 
 def test_a_tree_that_joins_a_tree_that_moves(service: Service) -> None:
-    """Likewise with a whole tree instead of a child."""
+    """The same with a whole tree instead of a child."""
     tree, other, third = make_host(service), make_host(service), make_host(service)
     leaf = str(uuid.uuid4())
     below = {'name': leaf, 'uuid': leaf, 'parent_provider_uuid': third}
@@ -192,7 +192,7 @@ def test_a_tree_that_joins_a_tree_that_moves(service: Service) -> None:
 
 
 def test_two_trees_that_join_each_other(service: Service) -> None:
-    """Only one of them can; the other would close a loop."""
+    """Only one of them succeeds; the other would create a loop."""
     one, two = make_host(service), make_host(service)
     with service.lock('placement_resource_providers', 'uuid', one):
         answers = [move(service, one, two), move(service, two, one)]

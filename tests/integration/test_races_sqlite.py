@@ -28,6 +28,8 @@ def test_race(server: servers.Server, race: str) -> None:
     assertions.RACES[race]([server.url])
 
 
-def test_history(server: servers.Server, directory: pathlib.Path, record_property: Callable[[str, str], None]) -> None:
+def test_history_of_random_load_has_no_violations(
+    server: servers.Server, directory: pathlib.Path, record_property: Callable[[str, str], None]
+) -> None:
     database = f'sqlite:///{directory}/placement.db'
     assertions.random_load_is_answered_rightly(server, record_property, name='sqlite', database=database)

@@ -35,10 +35,10 @@ def clear(context: RequestContext, consumer: str) -> None:
 
 
 @pytest.mark.parametrize('give_up', [release, clear])
-def test_a_consumer_that_is_created_meanwhile(
+def test_a_consumer_created_during_a_delete(
     context: RequestContext, give_up: Callable[[RequestContext, str], None]
 ) -> None:
-    """The claim commits when the release has found no record of the consumer and is about to look for allocations."""
+    """The claim commits after the DELETE has found no record of the consumer and before it reads allocations."""
     host, consumer = create_provider(context, VCPU=8).uuid, str(uuid.uuid4())
     claimed: list[bool] = []
 

@@ -35,7 +35,7 @@ def found(world: list[RP], query: Query) -> list[Body]:
 
 @thorough(2000)
 @given(worlds(), queries(MINORS))
-def test_search_finds_exactly_what_the_definitions_say(world: list[RP], query: Query) -> None:
+def test_the_search_finds_exactly_what_the_oracle_finds(world: list[RP], query: Query) -> None:
     expected = Oracle(world).candidates(query)
     event(f'candidates: {min(len(expected), 4)}')
     assert_candidates(found(world, query), expected)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.support.hostile_client import GOOD_HEADERS, Request, World
 from tests.support.hostile_requests import BODY_TEMPLATES, anything, bodies, derandomised, queries
 
-#: Requests per test; their sum is above the 5,000 that the issue asks for.
+#: Requests per test, more than 5,000 in all.
 BODIES, QUERIES, ANYTHING = 2600, 1600, 1400
 
 

@@ -143,7 +143,7 @@ def test_histories_make_all_kinds_of_requests_succeed_and_fail(app: Any) -> None
 
 @pytest.fixture
 def damaged(conf: cfg.ConfigOpts, db: Database, point_commands_at: PointCommandsAt) -> str:
-    """The URL of a database with every damage that can be repaired, which is also that of the commands run."""
+    """The URL of a database with every damage that can be repaired, that the commands of the test use."""
     url = point_commands_at(conf.placement_database.connection)
     damage.plant(url, *damage.SOUND)
     return url

@@ -94,7 +94,7 @@ def check_rows(url: str | sa.URL) -> None:
 
 
 def service(url: str | sa.URL) -> contextlib.AbstractContextManager[deploy.Application]:
-    """An application on a database, without a schema of its own making."""
+    """An application on a database, which does not create the schema."""
     return applications.application(url, placement_database={'sync_on_startup': False})
 
 

@@ -8,7 +8,7 @@ import pytest
 
 
 def skip_unless_asked(config: pytest.Config, items: list[pytest.Item], here: pathlib.Path, mark: str) -> None:
-    """Mark the tests below ``here``, and leave them out of a run that did not ask for them."""
+    """Mark the tests below ``here``, and skip them unless asked for."""
     asked = mark in config.option.markexpr
     for item in items:
         if here in item.path.parents:

@@ -7,7 +7,7 @@ from typing import Any
 
 import webob
 
-#: Headers with which a client claims to be somebody.
+#: Identity headers that a client must not be able to set.
 CLAIMS = {
     'X-Identity-Status': 'Confirmed',
     'X-User-Id': 'root',

@@ -20,7 +20,7 @@ from tests.support.history.workload import Load
 
 
 def last_units_are_given_once(urls: Sequence[str]) -> None:
-    """Forty callers want one of ten units, again and again: ten get it, the others are told that there is no room."""
+    """Forty callers each claim one of ten units, repeatedly: ten succeed, the others are refused for capacity."""
     with races.callers(urls) as racing:
         for _ in range(20):
             replies, used = races.for_the_last_units(racing)
@@ -32,7 +32,7 @@ def last_units_are_given_once(urls: Sequence[str]) -> None:
 
 
 def a_generation_is_moved_once(urls: Sequence[str], *, existing: bool) -> None:
-    """Sixteen callers write one consumer: one wins and moves its generation, the others are told to read again."""
+    """Sixteen callers write one consumer: one write is accepted and increments its generation, the others conflict."""
     with races.callers(urls, 16) as racing:
         for _ in range(5):
             replies, generation = races.for_one_generation(racing, existing=existing)
@@ -44,7 +44,7 @@ def a_generation_is_moved_once(urls: Sequence[str], *, existing: bool) -> None:
 
 
 def opposite_orders_make_progress(urls: Sequence[str]) -> None:
-    """Eight callers name the same providers in opposite orders, and all get through."""
+    """Eight callers write the same rows in opposite orders, and all succeed."""
     with races.callers(urls, 8) as racing:
         for replies in races.in_opposite_orders(racing, 10):
             assert Counter(reply.status for reply in replies) == {204: len(replies)}
@@ -70,11 +70,11 @@ def _nobody_waited(replies: list[Reply]) -> None:
 
 #: What has to hold on every database, whatever the addresses through which it is reached.
 RACES: dict[str, Callable[[Sequence[str]], None]] = {
-    'forty callers on ten units': last_units_are_given_once,
-    'one generation of a consumer': functools.partial(a_generation_is_moved_once, existing=True),
-    'a new consumer': functools.partial(a_generation_is_moved_once, existing=False),
-    'opposite orders of locks': opposite_orders_make_progress,
-    'names that come and go': names_keep_their_meaning,
+    'forty claims for ten units': last_units_are_given_once,
+    'writes with one consumer generation': functools.partial(a_generation_is_moved_once, existing=True),
+    'writes of one new consumer': functools.partial(a_generation_is_moved_once, existing=False),
+    'writes in opposite orders': opposite_orders_make_progress,
+    'names that are created, renamed and deleted': names_keep_their_meaning,
 }
 
 

@@ -204,7 +204,7 @@ def anything(draw: st.DrawFn) -> Request:
 
 
 def derandomised(count: int) -> settings:
-    """Settings of a test that sends the same ``count`` requests at every run: a gate must not be a lottery."""
+    """Settings of a test that sends the same ``count`` requests at every run."""
     return settings(
         max_examples=count, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck)
     )

@@ -61,7 +61,7 @@ def _aggregate(context: RequestContext) -> int:
     return made
 
 
-#: What makes one of a kind, deletes it, and returns the id that it had.
+#: By kind: a function that creates one, deletes it, and returns its id.
 KINDS: dict[str, Callable[[RequestContext], int]] = {
     'resource class': _resource_class,
     'trait': _trait,

@@ -12,7 +12,7 @@ import webob
 
 from tests.support.asking import ask
 
-#: Seconds in which a request that nobody stops is done, and after which one that is not has been stopped.
+#: Seconds in which a request is done that waits for no lock; one that is not done by then waits for a lock.
 MOMENT = 0.7
 
 Answer = concurrent.futures.Future[webob.Response]
@@ -37,27 +37,27 @@ class Service:
         return ask(self.app, method, path, body, version)
 
     def begin(self, method: str, path: str, body: Any = None, version: str = '1.29') -> Answer:
-        """Send a request, and give it a moment to get as far as it can."""
+        """Send a request, and wait until it is done or waits for a lock."""
         answer = self._pool.submit(self.call, method, path, body, version)
         concurrent.futures.wait([answer], MOMENT)
         return answer
 
     def begin_blocked(self, method: str, path: str, body: Any = None, version: str = '1.29') -> Answer:
-        """Send a request that has to wait for whoever holds a lock."""
+        """Send a request that has to wait for a lock, and wait a moment until it does."""
         answer = self.begin(method, path, body, version)
         assert not answer.done(), answer.result().text
         return answer
 
     @contextlib.contextmanager
     def holding(self, statement: str) -> Iterator[None]:
-        """A transaction of another session that has run one statement, rolled back at the end."""
+        """A transaction of another session, which runs one statement and is rolled back at the end."""
         with self._engine.connect() as connection:
             connection.exec_driver_sql(statement)
             yield
             connection.rollback()
 
     def lock(self, table: str, column: str, value: str) -> contextlib.AbstractContextManager[None]:
-        """Hold one row, on SQLite the file."""
+        """Lock one row, on SQLite the file, in another session."""
         if self.dialect == 'sqlite':
             return self.holding('BEGIN IMMEDIATE')
         return self.holding(f"SELECT id FROM {table} WHERE {column} = '{value}' FOR UPDATE")
@@ -68,7 +68,7 @@ class Service:
         return self._engine.dialect.name
 
     def scalar(self, query: str) -> Any:
-        """What a query gives."""
+        """The first value that a query returns."""
         with self._engine.connect() as connection:
             return connection.exec_driver_sql(query).scalar()
 

@@ -54,7 +54,7 @@ class Watch:
 
     @contextlib.contextmanager
     def on_all_engines(self) -> Iterator[None]:
-        """Watch the engines of this process."""
+        """Check the transactions of all engines of this process."""
         with (
             listening(sa.Engine, 'before_cursor_execute', self._look_before),
             listening(sa.Engine, 'commit', self._look_after),

@@ -32,7 +32,7 @@ _providers = tables.resource_providers
 
 
 def opened(url: str | sa.URL) -> Database:
-    """A database as a process opens it."""
+    """Open a database as a process of the service does."""
     return Database(applications.options(url, placement_database={'sqlite_busy_timeout': 60}))
 
 

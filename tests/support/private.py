@@ -32,7 +32,7 @@ class PrivateServer(abc.ABC):
     programs: Sequence[str]
     #: The administrator's URL, but for the port.
     address: str
-    #: What ends it at once, with no clean-up.
+    #: The signal that ends it at once, without clean-up.
     crash_signal: signal.Signals
 
     def __init__(self, home: pathlib.Path) -> None:
@@ -145,7 +145,7 @@ class MariaDB(PrivateServer):
     account = 'mysql'
     programs = ('mariadbd', 'mariadb-install-db')
     address = 'mysql+pymysql://root@127.0.0.1:{}/'
-    #: As a power cut does.
+    #: Like a power cut.
     crash_signal = signal.SIGKILL
 
     def tls_parameters(self) -> dict[str, str]:

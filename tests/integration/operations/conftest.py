@@ -12,7 +12,7 @@ from tests.support.operations import identity
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what lies here unless it was asked for."""
+    """Mark the tests of this directory, and skip them unless asked for."""
     skip_unless_asked(config, items, pathlib.Path(__file__).parent, 'operations')
 
 

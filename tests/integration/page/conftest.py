@@ -27,7 +27,7 @@ LOG = (
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what lies here unless it was asked for."""
+    """Mark the tests of this directory, and skip them unless asked for."""
     skip_unless_asked(config, items, pathlib.Path(__file__).parent, 'page')
 
 
