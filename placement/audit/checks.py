@@ -100,13 +100,7 @@ def _allocation_without_consumer(tx: sa.Connection, conf: cfg.ConfigOpts) -> Ite
 
 
 def _consumer_without_allocations(tx: sa.Connection, _conf: cfg.ConfigOpts) -> Iterator[Finding]:
-    query = (
-        sa.select(_consumers.c.id, _consumers.c.uuid)
-        .outerjoin(_allocations, _allocations.c.consumer_id == _consumers.c.uuid)
-        .where(_allocations.c.id.is_(None))
-        .order_by(_consumers.c.id)
-    )
-    for row in tx.execute(query):
+    for row in tx.execute(_unused(_consumers.c.uuid, _allocations.c.consumer_id)):
         yield Finding({'consumer': row.uuid}, 'a consumer that holds nothing', repairs.idle_consumer(row.id, row.uuid))
 
 
@@ -143,13 +137,7 @@ def _broken_tree(tx: sa.Connection, _conf: cfg.ConfigOpts) -> Iterator[Finding]:
 
 
 def _orphaned_aggregate(tx: sa.Connection, _conf: cfg.ConfigOpts) -> Iterator[Finding]:
-    query = (
-        sa.select(_aggregates.c.id, _aggregates.c.uuid)
-        .outerjoin(_members, _members.c.aggregate_id == _aggregates.c.id)
-        .where(_members.c.aggregate_id.is_(None))
-        .order_by(_aggregates.c.id)
-    )
-    for row in tx.execute(query):
+    for row in tx.execute(_unused(_aggregates.c.id, _members.c.aggregate_id)):
         yield Finding({'aggregate': row.uuid}, 'an aggregate without providers', repairs.aggregate(row.id))
 
 
@@ -178,6 +166,17 @@ def _inventory_rows(*more: sa.ColumnElement[Any]) -> sa.Select[Any]:
         .outerjoin(_providers, _providers.c.id == _inventories.c.resource_provider_id)
         .outerjoin(_classes, _classes.c.id == _inventories.c.resource_class_id)
         .order_by(_inventories.c.id)
+    )
+
+
+def _unused(key: sa.ColumnElement[Any], reference: sa.ColumnElement[Any]) -> sa.Select[Any]:
+    """Id and uuid of the rows to whose ``key`` no row of another table refers."""
+    table = key.table
+    return (
+        sa.select(table.c.id, table.c.uuid)
+        .outerjoin(reference.table, reference == key)
+        .where(reference.is_(None))
+        .order_by(table.c.id)
     )
 
 

@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 import pytest
 import webob
 
-from placement import conf as placement_conf
-from placement import deploy, handler
+from placement import handler
 from placement.web import error_document
+from tests.support import applications
+from tests.support.asking import ask, demand
 from tests.support.candidates.examples import Section, bodies, listed, sections
 from tests.support.candidates.examples import inventories as inventories_of
 from tests.support.pages import rows
@@ -29,18 +30,6 @@ _NAMESPACE = uuid.UUID('cf0a6a1c-2a5c-4f0e-9d2b-3a4c5d6e7f80')
 def uuid_of(name: str) -> str:
     """The uuid that ``<name>`` in an example stands for."""
     return str(uuid.uuid5(_NAMESPACE, name))
-
-
-def send(app: Any, method: str, path: str, version: str = LATEST, body: str = '', **headers: str) -> webob.Response:
-    """Send a request as an administrator, with a JSON body if there is one."""
-    request = webob.Request.blank(path, method=method)
-    request.headers['X-Auth-Token'] = 'admin'
-    request.headers['OpenStack-API-Version'] = f'placement {version}'
-    if body:
-        request.content_type = 'application/json'
-        request.body = body.encode()
-    request.headers.update(headers)
-    return request.get_response(app)
 
 
 # Requests and answers -----------------------------------------------------------------------------------------
@@ -95,7 +84,8 @@ def _code(example: Exchange, response: webob.Response) -> str | None:
 @pytest.mark.parametrize('page', PAGES, ids=lambda page: page.name)
 def test_examples_are_answered_as_the_page_says(app: Any, page: Path) -> None:
     for example in exchanges(page):
-        response = send(app, example.method, example.path, example.version, example.body)
+        body = json.loads(example.body) if example.body else None
+        response = ask(app, example.method, example.path, body, example.version)
         assert response.status_code == example.status, (example, response.text)
         if example.status >= 400:
             [error] = response.json['errors']
@@ -115,17 +105,17 @@ def _build(app: Any, providers: list[dict[str, str]]) -> None:
         url = f'/resource_providers/{uuid_of(row["Provider"])}'
         parent = uuid_of(row['Parent']) if row['Parent'] else None
         made = {'name': row['Provider'], 'uuid': uuid_of(row['Provider']), 'parent_provider_uuid': parent}
-        _good(send(app, 'POST', '/resource_providers', body=json.dumps(made)))
+        demand(app, 'POST', '/resource_providers', made)
         inventories = inventories_of(row['Inventory'])
         used = {name: record.pop('used') for name, record in inventories.items() if 'used' in record}
         for name in inventories:
             if name.startswith('CUSTOM_'):
-                _good(send(app, 'PUT', f'/resource_classes/{name}'))
+                demand(app, 'PUT', f'/resource_classes/{name}')
         _put(app, f'{url}/inventories', inventories=inventories)
         traits = listed(row['Traits'])
         for name in traits:
             if name.startswith('CUSTOM_'):
-                _good(send(app, 'PUT', f'/traits/{name}'))
+                demand(app, 'PUT', f'/traits/{name}')
         _put(app, f'{url}/traits', generation=1, traits=traits)
         generation = 2 if traits else 1
         _put(app, f'{url}/aggregates', generation=generation, aggregates=list(map(uuid_of, listed(row['Aggregates']))))
@@ -134,7 +124,7 @@ def _build(app: Any, providers: list[dict[str, str]]) -> None:
 
 
 def _put(app: Any, url: str, generation: int = 0, **members: Any) -> None:
-    _good(send(app, 'PUT', url, body=json.dumps({'resource_provider_generation': generation, **members})))
+    demand(app, 'PUT', url, {'resource_provider_generation': generation, **members})
 
 
 def _consume(app: Any, provider: str, resource_class: str, amount: int, record: dict[str, Any]) -> None:
@@ -149,11 +139,7 @@ def _consume(app: Any, provider: str, resource_class: str, amount: int, record: 
             'consumer_generation': None,
         }
         consumer = uuid_of(f'{provider} {resource_class} {number}')
-        _good(send(app, 'PUT', f'/allocations/{consumer}', body=json.dumps(body)))
-
-
-def _good(response: webob.Response) -> None:
-    assert response.status_code < 300, response.text
+        demand(app, 'PUT', f'/allocations/{consumer}', body)
 
 
 def _asked(query: str) -> str:
@@ -178,10 +164,11 @@ def test_candidates_are_those_of_the_page(app: Any, world: Section) -> None:
     _build(app, world.providers)
     for row in world.queries:
         if 'Listed' in row:
-            found = send(app, 'GET', f'/resource_providers?{_asked(row["Query of the list"])}').json
+            found = ask(app, 'GET', f'/resource_providers?{_asked(row["Query of the list"])}').json
             assert sorted(one['name'] for one in found['resource_providers']) == sorted(listed(row['Listed']))
             continue
-        answer = send(app, 'GET', f'/allocation_candidates?{_asked(row["Query"])}', row['At'] or LATEST).json
+        path = f'/allocation_candidates?{_asked(row["Query"])}'
+        answer = ask(app, 'GET', path, version=row['At'] or LATEST).json
         found = [_body(one['allocations']) for one in answer['allocation_requests']]
         wanted = {frozenset((uuid_of(name), *rest) for name, *rest in body) for body in bodies(row['Candidates'])}
         assert set(found) == wanted, row
@@ -202,12 +189,8 @@ GATES = {
 @pytest.fixture(scope='module')
 def untouched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """One application for requests that are all refused."""
-    path = tmp_path_factory.mktemp('gates') / 'placement.sqlite'
-    database = {'connection': f'sqlite:///{path}', 'sync_on_startup': True}
-    overrides: dict[str, dict[str, Any]] = {'placement_database': database, 'api': {'auth_strategy': 'noauth2'}}
-    made = deploy.loadapp(placement_conf.load(environ={}, config_files=[], overrides=overrides))
-    yield made
-    made.db.dispose()
+    with applications.application(tmp_path_factory.mktemp('gates') / 'placement.sqlite') as made:
+        yield made
 
 
 def operations() -> Iterator[tuple[str, str]]:
@@ -243,9 +226,9 @@ def test_operations_check_in_the_order_of_their_tables(untouched: Any, heading: 
         headers: dict[str, str] = {}
         for name in shut:
             headers.update(GATES.get(name, {}))
-        body = '{}' if method in ('PUT', 'POST') else ''
+        body: dict[str, Any] | None = {} if method in ('PUT', 'POST') else None
         below = next((name for name in shut if name not in GATES), None)
-        response = send(untouched, method, path, _below(below) if below else version, body, **headers)
+        response = ask(untouched, method, path, body, _below(below) if below else version, **headers)
         assert response.status_code == status, (heading, shut, response.text)
 
 

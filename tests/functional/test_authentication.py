@@ -14,7 +14,8 @@ import webob
 from placement import conf as configuration
 from placement import deploy, exception
 from placement.observability.prometheus import PrometheusMetrics
-from tests.support.keystone import CLAIMS, keystone
+from tests.support.asking import CLAIMS
+from tests.support.keystone import keystone
 
 
 def test_identity_headers_of_a_client_do_not_make_an_administrator(app: Any) -> None:

@@ -20,6 +20,7 @@ from placement.objects.resource_class import ResourceClass
 from placement.objects.resource_provider import ResourceProvider
 from placement.objects.trait import Trait, TraitList
 from placement.web.context import RequestContext
+from tests.support.objects import create_provider
 
 CLASSES = [f'CUSTOM_{number}' for number in range(7)]
 COUNT = 5
@@ -36,11 +37,7 @@ def providers(context: RequestContext, short_batches: None) -> list[ResourceProv
     """Providers with 10 of each class."""
     for name in CLASSES:
         ResourceClass.create(context, name)
-    made = []
-    for number in range(COUNT):
-        made.append(ResourceProvider.create(context, name=f'host{number}', uuid=str(uuid.uuid4())))
-        made[-1].set_inventories([Inventory.from_request(name, {'total': 10}) for name in CLASSES])
-    return made
+    return [create_provider(context, **dict.fromkeys(CLASSES, 10)) for _ in range(COUNT)]
 
 
 def claims(providers: list[ResourceProvider], amount: int) -> list[ConsumerClaim]:

@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from placement import conf as placement_conf
-from placement import deploy
-from tests.support.candidates.examples import EXAMPLES, WORLDS, Example, bodies
+from tests.support import applications
+from tests.support.candidates.examples import EXAMPLES, Example
 from tests.support.candidates.oracle import RP, Oracle, Query
-from tests.support.candidates.store import Stored
+from tests.support.candidates.store import Stored, check_example, check_query
 from tests.support.candidates.worlds import queries as some_queries
 from tests.support.candidates.worlds import thorough, worlds
 
@@ -24,39 +23,19 @@ MINORS = (10, 11, 12, 16, 17, 21, 22, 24, 25, 26, 27, 28, 29, 29, 29)
 def shared_app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """One application for all tests here, since each replaces all providers."""
     path = tmp_path_factory.mktemp('candidates') / 'placement.sqlite'
-    database = {'connection': f'sqlite:///{path}', 'sync_on_startup': True}
-    made = deploy.loadapp(
-        placement_conf.load(
-            environ={},
-            config_files=[],
-            overrides={'placement_database': database, 'api': {'auth_strategy': 'noauth2'}},
-        )
-    )
-    yield made
-    made.db.dispose()
+    with applications.application(path) as made:
+        yield made
 
 
 @pytest.mark.parametrize('example', EXAMPLES, ids=str)
 def test_worked_example(shared_app: Any, example: Example) -> None:
-    stored = Stored(shared_app, WORLDS[example.world])
-    answer = stored.candidates(example.query, example.minor)
-    found = stored.bodies(answer)
-    assert set(found) == bodies(example.candidates)
-    assert len(found) == len(set(found))
-    assert set(stored.summaries(answer)) == set(example.summaries.split())
+    check_example(shared_app, example)
 
 
 @thorough(300)
 @given(worlds(), some_queries(MINORS))
 def test_the_application_answers_like_the_oracle(shared_app: Any, world: list[RP], query: Query) -> None:
-    stored = Stored(shared_app, world)
-    answer = stored.candidates(query)
-    found = stored.bodies(answer)
-    oracle = Oracle(world)
-    expected = oracle.candidates(query)
-    assert set(found) == expected
-    assert len(found) == len(set(found))
-    assert stored.summaries(answer) == oracle.summaries(query, expected)
+    check_query(shared_app, world, query)
 
 
 @thorough(60)

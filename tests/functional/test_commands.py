@@ -12,6 +12,7 @@ from oslo_config import cfg
 
 from placement.cmd import api, manage, status
 from placement.db.api import Database
+from tests.support.fixtures import PointCommandsAt
 
 _COMMANDS = [
     pytest.param(lambda: manage.main(['db', 'version']), manage.FAILED, id='db version'),
@@ -36,10 +37,12 @@ def test_version(main: Callable[[list[str]], int], capsys: pytest.CaptureFixture
 
 @pytest.mark.parametrize('options', [[], ['--max-count', '50']])
 def test_there_are_no_online_data_migrations(
-    options: list[str], tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    options: list[str],
+    tmp_path: pathlib.Path,
+    point_commands_at: PointCommandsAt,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setenv('OS_PLACEMENT_CONFIG_DIR', str(tmp_path))
-    monkeypatch.setenv('OS_PLACEMENT_DATABASE__CONNECTION', f'sqlite:///{tmp_path}/placement.sqlite')
+    point_commands_at(f'sqlite:///{tmp_path}/placement.sqlite')
     assert manage.main(['db', 'online_data_migrations', *options]) == manage.FAILED
     assert 'placement-manage db sync' in capsys.readouterr().err
     assert manage.main(['db', 'sync']) == 0
@@ -65,11 +68,11 @@ def test_a_failure_is_one_line(
     said: str,
     tmp_path: pathlib.Path,
     monkeypatch: pytest.MonkeyPatch,
+    point_commands_at: PointCommandsAt,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setenv('OS_PLACEMENT_CONFIG_DIR', str(tmp_path))
+    point_commands_at(connection.format(directory=tmp_path))
     monkeypatch.setenv('OS_API__AUTH_STRATEGY', 'noauth2')
-    monkeypatch.setenv('OS_PLACEMENT_DATABASE__CONNECTION', connection.format(directory=tmp_path))
     monkeypatch.setenv('OS_PLACEMENT_DATABASE__SYNC_ON_STARTUP', 'true')
     assert run() == code
     captured = capsys.readouterr()

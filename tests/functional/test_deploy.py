@@ -15,7 +15,7 @@ import webob
 from placement import conf as configuration
 from placement import deploy, exception, handler
 from placement.web import wsgi_wrapper
-from tests.support import fixtures
+from tests.support import applications, fixtures
 
 ORIGIN = 'https://dashboard.example.com'
 Load = Callable[..., deploy.Application]
@@ -31,7 +31,7 @@ def load(tmp_path: pathlib.Path) -> Iterator[Load]:
             database = tmp_path / f'{len(made)}.sqlite'
             if not database.exists():
                 fixtures.prepare(database)
-            made.append(deploy.loadapp(fixtures.options(database, **overrides)))
+            made.append(deploy.loadapp(applications.options(database, **overrides)))
             stack.callback(made[-1].db.dispose)
             return made[-1]
 

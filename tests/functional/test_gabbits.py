@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from placement import deploy
-from tests.support import fixtures
+from tests.support import applications, fixtures
 from tests.support.gabbits import ROOT, Suite
 
 
@@ -28,7 +28,7 @@ class Stage:
             self.clear()
             database = self.directory / f'{suite.name.replace("/", "-")}.sqlite'
             fixtures.prepare(database)
-            suite.app = deploy.loadapp(fixtures.options(database, **suite.setting.overrides))
+            suite.app = deploy.loadapp(applications.options(database, **suite.setting.overrides))
             self.suite = suite
 
     def clear(self) -> None:

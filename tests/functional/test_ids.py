@@ -9,7 +9,6 @@ from collections.abc import Callable
 import pytest
 import sqlalchemy as sa
 
-from placement import conf as placement_conf
 from placement import exception
 from placement.db import migration, tables
 from placement.db.api import Database
@@ -19,7 +18,7 @@ from placement.objects.resource_class import ResourceClass
 from placement.objects.resource_provider import ResourceProvider
 from placement.objects.trait import TraitList
 from placement.web.context import RequestContext
-from tests.support import damage, foreign, lasting_ids
+from tests.support import applications, damage, foreign, lasting_ids
 
 
 def test_no_id_is_given_twice(context: RequestContext) -> None:
@@ -88,10 +87,7 @@ def test_setting_the_same_traits_at_an_old_generation_is_refused(context: Reques
 def old(tmp_path: pathlib.Path) -> Database:
     """A database of version 001, which can give ids twice, with rows, and with a column and an index of others."""
     url = f'sqlite:///{tmp_path}/old.sqlite'
-    conf = placement_conf.load(
-        environ={}, config_files=[], overrides={'placement_database': {'connection': url, 'sync_on_startup': True}}
-    )
-    made = Database(conf)
+    made = Database(applications.options(url))
     migration.sync(made.engine, '001')
     with made.engine.connect() as connection:
         tables_there = connection.exec_driver_sql("SELECT sql FROM sqlite_master WHERE type = 'table'").scalars().all()
@@ -131,8 +127,7 @@ def test_an_older_database_is_upgraded(old: Database, tmp_path: pathlib.Path) ->
 def test_no_id_is_given_twice_after_an_upgrade(old: Database) -> None:
     migration.sync(old.engine)
     old.sync()
-    conf = placement_conf.load(environ={}, config_files=[], overrides={})
-    lasting_ids.check(RequestContext(conf=conf, db=old, roles=['admin'], user_id='admin', project_id='admin'))
+    lasting_ids.check(applications.administrator(old))
 
 
 def test_a_foreign_key_error_is_a_conflict(context: RequestContext) -> None:

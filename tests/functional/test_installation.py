@@ -11,19 +11,19 @@ import sys
 import pytest
 
 from placement.cmd import manage, status
+from tests.support.fixtures import PointCommandsAt
 
 SAID = 'openstack-placement 9.9.9 is installed as well. Both are the Python package "placement", and each overwrites'
 
 
 @pytest.fixture
-def beside(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> pathlib.Path:
+def beside(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, point_commands_at: PointCommandsAt) -> pathlib.Path:
     """A directory in which it is installed, on the path of this process; and a database."""
     metadata = tmp_path / 'site' / 'openstack_placement-9.9.9.dist-info' / 'METADATA'
     metadata.parent.mkdir(parents=True)
     metadata.write_text('Metadata-Version: 2.1\nName: openstack-placement\nVersion: 9.9.9\n')
     monkeypatch.syspath_prepend(tmp_path / 'site')
-    monkeypatch.setenv('OS_PLACEMENT_CONFIG_DIR', str(tmp_path))
-    monkeypatch.setenv('OS_PLACEMENT_DATABASE__CONNECTION', f'sqlite:///{tmp_path}/placement.sqlite')
+    point_commands_at(f'sqlite:///{tmp_path}/placement.sqlite')
     monkeypatch.setenv('OS_PLACEMENT_DATABASE__SYNC_ON_STARTUP', 'true')
     monkeypatch.setenv('OS_API__AUTH_STRATEGY', 'noauth2')
     return tmp_path / 'site'

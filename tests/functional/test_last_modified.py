@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import datetime as dt
+import functools
 import uuid
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
-import webob
 
 from placement.db import changes, tables
 from placement.db.api import Database
+from tests.support.asking import create_provider, demand
 
 CLASS = 'CUSTOM_CLASS'
 TRAIT = 'CUSTOM_TRAIT'
@@ -26,32 +27,15 @@ class Service:
     """The application with two hosts; ``date`` sets the times of stored rows."""
 
     def __init__(self, app: Any, db: Database) -> None:
-        self._app = app
         self._db = db
-        self.hosts = [str(uuid.uuid4()) for _ in range(2)]
+        #: Sends a request that has to succeed.
+        self.call = functools.partial(demand, app)
+        self.hosts = [create_provider(app, VCPU=8, DISK_GB=100) for _ in range(2)]
         self.consumer = str(uuid.uuid4())
-        for name in self.hosts:
-            self.call('POST', '/resource_providers', {'name': name, 'uuid': name})
-            inventories = {'VCPU': {'total': 8}, 'DISK_GB': {'total': 100}}
-            self.call('PUT', f'/resource_providers/{name}/inventories', self._body(inventories=inventories))
         self.call('PUT', f'/resource_classes/{CLASS}')
         self.call('PUT', f'/traits/{TRAIT}')
-        traits = self._body(1, traits=[TRAIT, 'HW_CPU_X86_AVX'])
+        traits = {'resource_provider_generation': 1, 'traits': [TRAIT, 'HW_CPU_X86_AVX']}
         self.call('PUT', f'/resource_providers/{self.hosts[0]}/traits', traits)
-
-    def _body(self, generation: int = 0, **members: Any) -> dict[str, Any]:
-        return {'resource_provider_generation': generation, **members}
-
-    def call(self, method: str, path: str, body: Any = None) -> webob.Response:
-        """Send a request that succeeds."""
-        request = webob.Request.blank(path, method=method)
-        request.headers.update({'X-Auth-Token': 'admin', 'OpenStack-API-Version': 'placement 1.29'})
-        if body is not None:
-            request.content_type = 'application/json'
-            request.json = body
-        response = request.get_response(self._app)
-        assert response.status_int < 300, response.text
-        return response
 
     def claim(self, amounts: dict[str, int], generation: int | None = None) -> None:
         """Claim resources of the first host for the consumer."""

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 import sqlalchemy as sa
 from oslo_config import cfg
 
-from placement import deploy
-from placement.claims.request import ConsumerClaim
 from placement.cmd import manage, manage_audit
 from placement.db import changes, generation, tables
 from placement.db.api import Database, TryAgain
@@ -23,16 +21,10 @@ from placement.objects.resource_provider import ResourceProvider
 from placement.objects.trait import Trait
 from placement.web.context import RequestContext
 from tests.support import damage
+from tests.support.fixtures import PointCommandsAt
+from tests.support.objects import claim, create_provider
 
 Logged = Callable[[], dict[int, What]]
-
-
-@pytest.fixture
-def app(conf: cfg.ConfigOpts) -> Iterator[deploy.Application]:
-    """An application that synchronised its database itself, so that it has the only writer."""
-    made = deploy.loadapp(conf)
-    yield made
-    made.db.dispose()
 
 
 @pytest.fixture
@@ -51,23 +43,9 @@ def logged(db: Database) -> Logged:
     return ask
 
 
-def host(context: RequestContext, name: str, parent: str | None = None) -> ResourceProvider:
-    return ResourceProvider.create(context, name=name, uuid=str(uuid.uuid4()), parent_provider_uuid=parent)
-
-
-def claim(context: RequestContext, consumer: str, **amounts: int) -> None:
-    """Claim so many VCPUs of each provider for a consumer; the names of arguments are uuids with underscores."""
-    wanted = {name.replace('_', '-')[1:]: {'VCPU': amount} for name, amount in amounts.items()}
-    AllocationList.replace_all(context, [ConsumerClaim(consumer, 'project', 'user', wanted)])
-
-
-def key(provider: ResourceProvider) -> str:
-    return 'p' + provider.uuid.replace('-', '_')
-
-
 def test_writes_to_providers_and_their_parts_are_logged(context: RequestContext, logged: Logged) -> None:
-    one, other = host(context, 'one'), host(context, 'other')
-    child = host(context, 'child', other.uuid)
+    one, other = create_provider(context), create_provider(context)
+    child = create_provider(context, 'child', other.uuid)
     assert logged() == {provider.id: What.PROVIDER for provider in (one, other, child)}
     one.set_inventories([Inventory.from_request('VCPU', {'total': 8})])
     one.set_traits(['HW_CPU_X86_AVX2'])
@@ -84,14 +62,11 @@ def test_writes_to_providers_and_their_parts_are_logged(context: RequestContext,
 
 
 def test_claims(context: RequestContext, logged: Logged) -> None:
-    one, other = host(context, 'one'), host(context, 'other')
-    for provider in (one, other):
-        provider.set_inventories([Inventory.from_request('VCPU', {'total': 8})])
-    consumer = str(uuid.uuid4())
+    one, other = create_provider(context, VCPU=8), create_provider(context, VCPU=8)
     logged()
-    claim(context, consumer, **{key(one): 1})
+    consumer = claim(context, {one.uuid: {'VCPU': 1}})
     assert logged() == {one.id: What.USAGE}
-    claim(context, consumer, **{key(other): 1})
+    claim(context, {other.uuid: {'VCPU': 1}}, consumer)
     assert logged() == {one.id: What.USAGE, other.id: What.USAGE}
     AllocationList.delete_all_by_consumer(context, consumer)
     assert logged() == {other.id: What.USAGE}
@@ -128,19 +103,16 @@ def test_the_note_that_covers_more_wins(db: Database, logged: Logged) -> None:
 
 
 def test_rebuild_mirrors_is_logged(
-    conf: cfg.ConfigOpts, logged: Logged, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    conf: cfg.ConfigOpts, logged: Logged, point_commands_at: PointCommandsAt, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv('OS_PLACEMENT_DATABASE__CONNECTION', conf.placement_database.connection)
+    point_commands_at(conf.placement_database.connection)
     assert manage.main(['db', 'rebuild-mirrors']) == 0
     assert capsys.readouterr().out.endswith('before its next search.\n')
     assert logged() == {NO_PROVIDER: What.REBUILD}
 
 
-def test_a_repair_is_logged(
-    conf: cfg.ConfigOpts, logged: Logged, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    url = conf.placement_database.connection
-    monkeypatch.setenv('OS_PLACEMENT_DATABASE__CONNECTION', url)
+def test_a_repair_is_logged(conf: cfg.ConfigOpts, logged: Logged, point_commands_at: PointCommandsAt) -> None:
+    url = point_commands_at(conf.placement_database.connection)
     damage.plant(url, *damage.SOUND, *damage.ALL['usage too high'].statements, *damage.ALL['wrong root'].statements)
     assert logged() == {}
     assert manage.main(['audit', '--repair']) == manage_audit.REPAIRED
@@ -153,7 +125,7 @@ def test_a_note_outside_of_a_write_is_an_error(db: Database) -> None:
 
 
 def test_a_write_without_a_note_fails(db: Database, context: RequestContext) -> None:
-    provider = host(context, 'host')
+    provider = create_provider(context, 'host')
     rename = tables.resource_providers.update().values(name='renamed')
     with pytest.raises(changes.Unlogged, match='resource_providers'):
         db.write(lambda tx: tx.execute(rename))
@@ -165,7 +137,7 @@ def test_a_write_without_a_note_fails(db: Database, context: RequestContext) -> 
 
 def test_nothing_is_noted_after_the_end(db: Database, context: RequestContext) -> None:
     """As two parts would that each take themselves for the last one of the transaction."""
-    provider = host(context, 'host')
+    provider = create_provider(context, 'host')
 
     def work(tx: sa.Connection) -> None:
         for _ in range(2):
@@ -209,7 +181,7 @@ def test_numbers_have_no_gaps(db: Database) -> None:
 
 def test_a_failed_commit_uses_no_number(db: Database, context: RequestContext) -> None:
     """Its entry was inserted before the COMMIT failed. The next attempt inserts it again, with the same number."""
-    provider = host(context, 'host')
+    provider = create_provider(context, 'host')
     attempts = 0
 
     def work(tx: sa.Connection) -> None:

@@ -8,29 +8,24 @@ from collections.abc import Iterable
 import pytest
 import sqlalchemy as sa
 
-from placement.claims.request import ConsumerClaim
 from placement.db import changes
-from placement.objects.allocation import AllocationList
 from placement.objects.inventory import Inventory
 from placement.objects.resource_provider import ResourceProvider
 from placement.objects.trait import Trait
 from placement.web.context import RequestContext
 from tests.support.log_watch import Watch
+from tests.support.objects import claim, create_provider
 
 
 @pytest.fixture
 def hosts(context: RequestContext) -> list[ResourceProvider]:
     """Two hosts, and a NUMA node below the second one."""
-    made = [ResourceProvider.create(context, name=name, uuid=str(uuid.uuid4())) for name in ('one', 'other')]
-    numa = ResourceProvider.create(context, name='numa', uuid=str(uuid.uuid4()), parent_provider_uuid=made[1].uuid)
-    for provider in (*made, numa):
-        provider.set_inventories([Inventory.from_request('VCPU', {'total': 8})])
-    return [*made, numa]
+    made = [create_provider(context, VCPU=8) for _ in range(2)]
+    return [*made, create_provider(context, 'numa', made[1].uuid, VCPU=8)]
 
 
 def claim_of_both(context: RequestContext, hosts: list[ResourceProvider]) -> None:
-    wanted = {host.uuid: {'VCPU': 1} for host in hosts[:2]}
-    AllocationList.replace_all(context, [ConsumerClaim(str(uuid.uuid4()), 'project', 'user', wanted)])
+    claim(context, {host.uuid: {'VCPU': 1} for host in hosts[:2]})
 
 
 def seen(watch: Watch) -> list[str]:

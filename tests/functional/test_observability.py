@@ -30,7 +30,7 @@ from placement.reports import vital_signs
 from placement.serving import metrics_listener
 from placement.serving.collectors import DatabaseCollector
 from placement.web.context import RequestContext
-from tests.support import fixtures
+from tests.support import applications, fixtures
 from tests.support.pages import section
 
 HEADERS = {'X-Auth-Token': 'admin', 'OpenStack-API-Version': 'placement 1.29', 'Content-Type': 'application/json'}
@@ -44,7 +44,7 @@ Load = Callable[..., cfg.ConfigOpts]
 def load(tmp_path: Path) -> Load:
     """Make a configuration on SQLite with ``noauth2``: ``load(metrics={'bind': ...}, ...)``."""
 
-    return functools.partial(fixtures.options, tmp_path / 'placement.sqlite')
+    return functools.partial(applications.options, tmp_path / 'placement.sqlite')
 
 
 @pytest.fixture

@@ -10,14 +10,13 @@ import pytest
 import webob
 from oslo_config import cfg
 
-from placement import conf as placement_conf
 from placement.audit import checks
 from placement.db.api import Database
 from placement.mirror.keeper import Mirror
 from placement.page import health
 from placement.page.application import Page
 from placement.page.desk import Desk
-from tests.support import clouds, damage
+from tests.support import applications, clouds, damage
 from tests.support.clouds import Cloud, Provider, uuid_of
 from tests.support.fixtures import Counter
 
@@ -291,11 +290,7 @@ def test_a_damaged_tree_is_shown(page: Page, conf: cfg.ConfigOpts) -> None:
 
 
 def test_an_unreachable_database_is_503(tmp_path: Path) -> None:
-    away = placement_conf.load(
-        environ={},
-        config_files=[],
-        overrides={'placement_database': {'connection': f'sqlite:///{tmp_path}/not/there.sqlite'}},
-    )
+    away = applications.options(tmp_path / 'not' / 'there.sqlite')
     db = Database(away)
     for address in ('/', '/trees', f'/trees/{damage.ROOT}', f'/consumers/{damage.ROOT}', '/health'):
         answer = get(Page(Desk(away, db, Mirror(db))), address)
@@ -305,11 +300,7 @@ def test_an_unreachable_database_is_503(tmp_path: Path) -> None:
 
 
 def test_a_database_without_our_tables(tmp_path: Path) -> None:
-    empty = placement_conf.load(
-        environ={},
-        config_files=[],
-        overrides={'placement_database': {'connection': f'sqlite:///{tmp_path}/empty.sqlite'}},
-    )
+    empty = applications.options(tmp_path / 'empty.sqlite')
     db = Database(empty)
     for address in ('/', f'/trees/{damage.ROOT}', '/health'):
         answer = get(Page(Desk(empty, db, Mirror(db))), address)

@@ -14,15 +14,14 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-import webob
 from oslo_config import cfg
 from oslo_db import exception as db_exc
 
 from placement import deploy, exception
 from placement.observability.prometheus import PrometheusMetrics
 from placement.observability.shared import Processes
+from tests.support.asking import ask
 
-HEADERS = {'X-Auth-Token': 'admin', 'OpenStack-API-Version': 'placement 1.29'}
 SLOW = 'WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 300000) SELECT max(i){} FROM n'
 
 
@@ -95,7 +94,7 @@ def test_the_time_of_a_commit_is_spent_on_the_database(
 
 
 def test_the_parts_of_a_request_are_not_counted_for_the_next(counted: deploy.Application) -> None:
-    webob.Request.blank('/traits', headers=HEADERS).get_response(counted)
+    ask(counted, 'GET', '/traits')
     before = _part(counted, 'database')
     assert before > 0
     counted.db.metrics.request_begun()
@@ -133,7 +132,7 @@ def test_waiting_for_a_connection_is_shown_while_it_lasts_and_counted_separately
 
 
 def test_the_load_of_a_process_is_sampled_by_a_thread(counted: deploy.Application) -> None:
-    webob.Request.blank('/traits', headers=HEADERS).get_response(counted)
+    ask(counted, 'GET', '/traits')
     with counted.db.asking_engine.connect():
         deadline = time.monotonic() + 10
         while time.monotonic() < deadline:
@@ -155,7 +154,7 @@ def test_counts_begin_at_zero_where_the_labels_are_known(counted: deploy.Applica
 
 def test_errors_are_counted_by_route_and_status(counted: deploy.Application) -> None:
     with counted.db.asking_engine.connect():
-        answer = webob.Request.blank('/allocation_candidates?resources=VCPU:1', headers=HEADERS).get_response(counted)
+        answer = ask(counted, 'GET', '/allocation_candidates?resources=VCPU:1')
     assert answer.status_code == 503
     assert _value(counted, 'placement_server_errors_total', route='/allocation_candidates', status='503') == 1
 

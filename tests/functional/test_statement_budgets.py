@@ -12,18 +12,12 @@ from typing import Any
 import pytest
 
 from placement.db.api import Database
-from placement.objects.inventory import Inventory
 from placement.objects.resource_provider import ResourceProvider
 from placement.web.context import RequestContext
 from tests.support import query_plans
 from tests.support.asking import ask
 from tests.support.fixtures import Counter
-
-
-def make_provider(context: RequestContext, name: str, **totals: int) -> ResourceProvider:
-    provider = ResourceProvider.create(context, name=name, uuid=str(uuid.uuid4()))
-    provider.set_inventories([Inventory.from_request(name, {'total': total}) for name, total in totals.items()])
-    return provider
+from tests.support.objects import create_provider
 
 
 @pytest.fixture
@@ -40,12 +34,19 @@ def queries(db: Database, queries: Counter) -> Counter:
 
 @pytest.fixture
 def host(context: RequestContext) -> ResourceProvider:
-    return make_provider(context, 'host', VCPU=1000, MEMORY_MB=1000, DISK_GB=1000)
+    return create_provider(context, 'host', VCPU=1000, MEMORY_MB=1000, DISK_GB=1000)
 
 
-def claim_body(host: ResourceProvider, generation: int | None) -> dict[str, Any]:
+CLASSES = ('VCPU', 'MEMORY_MB', 'DISK_GB')
+
+
+def amounts(hosts: Sequence[ResourceProvider], amount: int = 1, classes: Sequence[str] = CLASSES) -> dict[str, Any]:
+    return {host.uuid: {'resources': dict.fromkeys(classes, amount)} for host in hosts}
+
+
+def claim_of(allocations: dict[str, Any], generation: int | None) -> dict[str, Any]:
     return {
-        'allocations': {host.uuid: {'resources': {'VCPU': 1, 'MEMORY_MB': 1, 'DISK_GB': 1}}},
+        'allocations': allocations,
         'project_id': 'project',
         'user_id': 'user',
         'consumer_generation': generation,
@@ -62,7 +63,7 @@ def test_reading_a_provider_costs_one(app: Any, host: ResourceProvider, queries:
     host.set_traits(['HW_CPU_X86_VMX', 'HW_CPU_X86_AVX2'])
     host.set_aggregates([str(uuid.uuid4()), str(uuid.uuid4())], bump=True)
     for _ in range(2):
-        assert ask(app, 'PUT', f'/allocations/{uuid.uuid4()}', claim_body(host, None)).status_code == 204
+        assert ask(app, 'PUT', f'/allocations/{uuid.uuid4()}', claim_of(amounts([host]), None)).status_code == 204
     with queries(at_most=1):
         assert ask(app, 'GET', f'/resource_providers/{host.uuid}{below}').status_code == 200
 
@@ -137,9 +138,9 @@ def test_a_change_of_a_provider_costs_few(app: Any, context: RequestContext, que
     known = [str(uuid.uuid4()), str(uuid.uuid4())]
     assert ask(app, 'PUT', '/resource_classes/CUSTOM_A').status_code == 201
     assert ask(app, 'PUT', '/traits/CUSTOM_B').status_code == 201
-    other = make_provider(context, 'other', VCPU=1)
+    other = create_provider(context, 'other', VCPU=1)
     other.set_aggregates(known, bump=True)
-    host = make_provider(context, 'host', **dict.fromkeys(STANDARD[:5], 8))
+    host = create_provider(context, 'host', **dict.fromkeys(STANDARD[:5], 8))
     host.set_traits(TRAITS[:3])
     method, below, body, cost = CHANGES[change]
     if body is not None:
@@ -155,9 +156,9 @@ def test_joining_a_tree_costs_five(
     app: Any, context: RequestContext, host: ResourceProvider, queries: Counter, children: int
 ) -> None:
     """However many providers join."""
-    root = ResourceProvider.create(context, name='root', uuid=str(uuid.uuid4()))
+    root = create_provider(context)
     for number in range(children):
-        ResourceProvider.create(context, name=f'{number}', uuid=str(uuid.uuid4()), parent_provider_uuid=root.uuid)
+        create_provider(context, f'child{number}', root.uuid)
     with queries(at_most=5):
         body = {'name': 'renamed', 'parent_provider_uuid': host.uuid}
         answer = ask(app, 'PUT', f'/resource_providers/{root.uuid}', body)
@@ -173,7 +174,7 @@ def test_a_child_costs_four(app: Any, host: ResourceProvider, queries: Counter) 
 
 
 def test_deleting_an_empty_provider_costs_four(app: Any, context: RequestContext, queries: Counter) -> None:
-    bare = ResourceProvider.create(context, name='bare', uuid=str(uuid.uuid4()))
+    bare = create_provider(context)
     with queries(at_most=4):
         assert ask(app, 'DELETE', f'/resource_providers/{bare.uuid}').status_code == 204
 
@@ -214,11 +215,11 @@ def test_a_search_after_claims_costs_five(
     app: Any, context: RequestContext, queries: Counter, path: str, claims: int
 ) -> None:
     """However many claims there were, and on however many providers."""
-    hosts = [make_provider(context, f'host{number}', VCPU=8, MEMORY_MB=8, DISK_GB=8) for number in range(40)]
+    hosts = [create_provider(context, f'host{number}', VCPU=8, MEMORY_MB=8, DISK_GB=8) for number in range(40)]
     search = path.format(hosts[0].uuid)
     assert ask(app, 'GET', search).status_code == 200
     for number in range(claims):
-        body = claim_body(hosts[number], None)
+        body = claim_of(amounts([hosts[number]]), None)
         assert ask(app, 'PUT', f'/allocations/{uuid.uuid4()}', body).status_code == 204
     with queries(at_most=5):
         assert ask(app, 'GET', search).status_code == 200
@@ -228,7 +229,7 @@ def test_a_search_after_claims_costs_five(
 def test_a_search_after_other_changes_costs_seven(
     app: Any, context: RequestContext, queries: Counter, changes: int
 ) -> None:
-    hosts = [make_provider(context, f'host{number}', VCPU=8) for number in range(40)]
+    hosts = [create_provider(context, f'host{number}', VCPU=8) for number in range(40)]
     assert ask(app, 'GET', SEARCHES[0]).status_code == 200
     for host in hosts[:changes]:
         host.set_traits(['HW_CPU_X86_VMX'])
@@ -239,10 +240,10 @@ def test_a_search_after_other_changes_costs_seven(
 @pytest.mark.parametrize('hosts', [20, 60])
 def test_a_search_reads_the_rows_of_what_changed(app: Any, context: RequestContext, db: Database, hosts: int) -> None:
     """However many other providers there are."""
-    made = [make_provider(context, f'host{number}', VCPU=8, MEMORY_MB=8, DISK_GB=8) for number in range(hosts)]
+    made = [create_provider(context, f'host{number}', VCPU=8, MEMORY_MB=8, DISK_GB=8) for number in range(hosts)]
     assert ask(app, 'GET', SEARCHES[0]).status_code == 200
     for host in made[:2]:
-        assert ask(app, 'PUT', f'/allocations/{uuid.uuid4()}', claim_body(host, None)).status_code == 204
+        assert ask(app, 'PUT', f'/allocations/{uuid.uuid4()}', claim_of(amounts([host]), None)).status_code == 204
     made[2].set_traits(['HW_CPU_X86_VMX'])
     with rows_read(db) as count:
         assert ask(app, 'GET', SEARCHES[0]).status_code == 200
@@ -298,27 +299,11 @@ class Cursor(sqlite3.Cursor):
         return found
 
 
-CLASSES = ('VCPU', 'MEMORY_MB', 'DISK_GB')
-
-
-def amounts(hosts: Sequence[ResourceProvider], amount: int = 1, classes: Sequence[str] = CLASSES) -> dict[str, Any]:
-    return {host.uuid: {'resources': dict.fromkeys(classes, amount)} for host in hosts}
-
-
-def claim_of(allocations: dict[str, Any], generation: int | None) -> dict[str, Any]:
-    return {
-        'allocations': allocations,
-        'project_id': 'project',
-        'user_id': 'user',
-        'consumer_generation': generation,
-    }
-
-
 @pytest.fixture(params=[1, 40])
 def some(request: pytest.FixtureRequest, app: Any, context: RequestContext) -> list[ResourceProvider]:
     """One host, and many. An earlier claim has stored the project and the user."""
     totals = dict.fromkeys(CLASSES, 100)
-    hosts = [make_provider(context, f'host{number}', **totals) for number in range(request.param)]
+    hosts = [create_provider(context, f'host{number}', **totals) for number in range(request.param)]
     assert ask(app, 'PUT', f'/allocations/{uuid.uuid4()}', claim_of(amounts(hosts), None)).status_code == 204
     return hosts
 
@@ -337,7 +322,7 @@ def test_a_custom_class_costs_one_more(
 ) -> None:
     for name in ('CUSTOM_GPU', 'CUSTOM_FPGA'):
         assert ask(app, 'PUT', f'/resource_classes/{name}').status_code == 201
-    host = make_provider(context, 'other', VCPU=8, CUSTOM_GPU=8, CUSTOM_FPGA=8)
+    host = create_provider(context, 'other', VCPU=8, CUSTOM_GPU=8, CUSTOM_FPGA=8)
     body = claim_of(amounts([host], classes=['VCPU', 'CUSTOM_GPU', 'CUSTOM_FPGA']), None)
     with queries(at_most=7):
         assert ask(app, 'PUT', f'/allocations/{uuid.uuid4()}', body).status_code == 204
@@ -349,7 +334,7 @@ def test_the_first_claim_of_a_project_and_user_costs_two_more(
     # The first write of a process also creates its writer.
     host.set_traits([])
     with queries(at_most=8):
-        assert ask(app, 'PUT', f'/allocations/{uuid.uuid4()}', claim_body(host, None)).status_code == 204
+        assert ask(app, 'PUT', f'/allocations/{uuid.uuid4()}', claim_of(amounts([host]), None)).status_code == 204
 
 
 def test_a_claim_of_a_known_consumer_costs_seven(app: Any, some: list[ResourceProvider], queries: Counter) -> None:
@@ -361,7 +346,7 @@ def test_a_claim_of_a_known_consumer_costs_seven(app: Any, some: list[ResourcePr
 
 def test_a_move_costs_eight(app: Any, context: RequestContext, some: list[ResourceProvider], queries: Counter) -> None:
     """Of any number of servers: the consumers of the migrations are new, those of the servers are known."""
-    there = make_provider(context, 'there', **dict.fromkeys(CLASSES, 100))
+    there = create_provider(context, 'there', **dict.fromkeys(CLASSES, 100))
     instances = [str(uuid.uuid4()) for _ in some]
     for instance, host in zip(instances, some, strict=True):
         assert ask(app, 'PUT', f'/allocations/{instance}', claim_of(amounts([host]), None)).status_code == 204

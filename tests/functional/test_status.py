@@ -12,15 +12,13 @@ from oslo_config import cfg
 from placement.cmd import status
 from placement.db.api import Database
 from tests.support import damage, foreign
+from tests.support.fixtures import PointCommandsAt
 
 
 @pytest.fixture
-def url(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The URL of a database that does not exist yet; commands that the test runs use it."""
-    found = f'sqlite:///{tmp_path}/placement.sqlite'
-    monkeypatch.setenv('OS_PLACEMENT_CONFIG_DIR', str(tmp_path))
-    monkeypatch.setenv('OS_PLACEMENT_DATABASE__CONNECTION', found)
-    return found
+def url(tmp_path: pathlib.Path, point_commands_at: PointCommandsAt) -> str:
+    """The URL of a database that does not exist yet, that the commands of the test use."""
+    return point_commands_at(f'sqlite:///{tmp_path}/placement.sqlite')
 
 
 @pytest.fixture
@@ -116,10 +114,9 @@ def test_other_version_of_the_schema_is_a_failure(sound: str, capsys: pytest.Cap
 
 @pytest.mark.parametrize('connection', ['sqlite:////proc/none/placement.sqlite', 'nonsense', 'sqlite:///{tmp_path}'])
 def test_a_database_that_cannot_be_read_is_one_line(
-    connection: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    connection: str, tmp_path: pathlib.Path, point_commands_at: PointCommandsAt, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv('OS_PLACEMENT_CONFIG_DIR', str(tmp_path))
-    monkeypatch.setenv('OS_PLACEMENT_DATABASE__CONNECTION', connection.format(tmp_path=tmp_path))
+    point_commands_at(connection.format(tmp_path=tmp_path))
     assert status.main(['upgrade', 'check']) == status.FAILED
     captured = capsys.readouterr()
     assert captured.out == ''

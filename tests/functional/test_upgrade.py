@@ -14,18 +14,17 @@ from oslo_config import cfg
 from placement import deploy
 from placement.cmd import manage
 from placement.db import migration, tables
-from placement.db.api import Database
+from tests.support import applications
+from tests.support.asking import ask
+from tests.support.fixtures import PointCommandsAt
 
 
 @pytest.fixture
-def url(conf: cfg.ConfigOpts, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def url(conf: cfg.ConfigOpts, point_commands_at: PointCommandsAt) -> str:
     """A database at version 001; applications and commands that the test runs use it."""
-    found: str = conf.placement_database.connection
-    monkeypatch.setenv('OS_PLACEMENT_CONFIG_DIR', str(tmp_path))
-    monkeypatch.setenv('OS_PLACEMENT_DATABASE__CONNECTION', found)
-    db = Database(conf)
-    migration.sync(db.engine, '001')
-    db.dispose()
+    found = point_commands_at(conf.placement_database.connection)
+    with applications.database(found) as db:
+        migration.sync(db.engine, '001')
     return found
 
 
@@ -37,9 +36,8 @@ def test_a_start_does_not_upgrade_the_schema(conf: cfg.ConfigOpts, url: str) -> 
         'The schema of the database is at version 001. Processes of the release that made it must not write any more'
         ' once it is upgraded, as others would not notice. Stop all of them, then run: placement-manage db sync'
     )
-    db = Database(conf)
-    assert db.schema_version() == '001'
-    db.dispose()
+    with applications.database(url) as db:
+        assert db.schema_version() == '001'
 
 
 def test_db_sync_upgrades_the_schema(conf: cfg.ConfigOpts, url: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -56,11 +54,7 @@ def test_a_process_of_another_release_does_not_begin_to_write(app: Any) -> None:
     """A process that has writers goes on, until an upgrade deletes them."""
 
     def create() -> webob.Response:
-        request = webob.Request.blank('/resource_providers', method='POST')
-        request.headers['X-Auth-Token'] = 'admin'
-        request.content_type = 'application/json'
-        request.json = {'name': str(uuid.uuid4())}
-        return request.get_response(app)
+        return ask(app, 'POST', '/resource_providers', {'name': str(uuid.uuid4())}, '1.0')
 
     assert create().status_code == 201
     with app.db.engine.begin() as connection:
@@ -74,21 +68,19 @@ def test_a_process_of_another_release_does_not_begin_to_write(app: Any) -> None:
         assert connection.scalar(sa.select(sa.func.count()).select_from(tables.resource_providers)) == 2
 
 
-def test_a_schema_of_a_later_release_is_not_upgraded(conf: cfg.ConfigOpts) -> None:
+def test_a_schema_of_a_later_release_is_not_upgraded(tmp_path: pathlib.Path) -> None:
     """The error names the version, and does not ask to stop other processes."""
-    db = Database(conf)
-    db.sync()
-    with db.engine.begin() as connection:
-        connection.exec_driver_sql("UPDATE placement_alembic_version SET version_num = '999'")
-    with pytest.raises(Exception, match='999'):
+    with applications.database(tmp_path / 'placement.sqlite') as db:
         db.sync()
-    db.dispose()
+        with db.engine.begin() as connection:
+            connection.exec_driver_sql("UPDATE placement_alembic_version SET version_num = '999'")
+        with pytest.raises(Exception, match='999'):
+            db.sync()
 
 
-def test_a_compatible_upgrade_needs_no_stop_of_other_processes(conf: cfg.ConfigOpts) -> None:
+def test_a_compatible_upgrade_needs_no_stop_of_other_processes(tmp_path: pathlib.Path) -> None:
     """Processes of the release before may go on, since the newer one can read what they write."""
-    db = Database(conf)
-    migration.sync(db.engine, '002')
-    migration.sync(db.engine, '003', others=migration.Others.UNKNOWN)
-    assert db.schema_version() == '003'
-    db.dispose()
+    with applications.database(tmp_path / 'placement.sqlite') as db:
+        migration.sync(db.engine, '002')
+        migration.sync(db.engine, '003', others=migration.Others.UNKNOWN)
+        assert db.schema_version() == '003'

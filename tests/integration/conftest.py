@@ -11,12 +11,10 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from placement import conf as placement_conf
-from placement import deploy
-from tests.support import databases, servers
-from tests.support.fixtures import app, conf, context, db, queries
+from tests.support import applications, databases, servers
+from tests.support.fixtures import app, conf, context, db, point_commands_at, queries
 
-__all__ = ['app', 'conf', 'context', 'db', 'queries']
+__all__ = ['app', 'conf', 'context', 'db', 'point_commands_at', 'queries']
 
 _why_unavailable = functools.cache(databases.why_unavailable)
 
@@ -61,14 +59,7 @@ def load_application(
     with contextlib.ExitStack() as stack:
 
         def load(overrides: Mapping[str, Mapping[str, Any]]) -> Any:
-            options: dict[str, Mapping[str, Any]] = {
-                'placement_database': {'connection': setting.session_url(database), 'sync_on_startup': True},
-                'api': {'auth_strategy': 'noauth2'},
-                **overrides,
-            }
-            application = deploy.loadapp(placement_conf.load(environ={}, overrides=options))
-            stack.callback(application.db.dispose)
-            return application
+            return stack.enter_context(applications.application(setting.session_url(database), **overrides))
 
         yield load
 

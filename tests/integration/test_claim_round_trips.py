@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterator
 
 import pytest
 import sqlalchemy as sa
 
 from placement import exception
-from placement.claims.request import ConsumerClaim
 from placement.db import tables
-from placement.db.api import Database
 from placement.objects.allocation import AllocationList
-from placement.objects.inventory import Inventory
-from placement.objects.resource_provider import ResourceProvider
 from placement.web.context import RequestContext
-from tests.support import databases, mirrors, wire
+from tests.support import applications, databases, wire
+from tests.support.objects import claim, create_provider
 
 pytestmark = pytest.mark.parametrize(
     'setting', databases.parameters(*databases.defaults()), indirect=True, scope='module'
@@ -26,44 +22,36 @@ CLASSES = ('VCPU', 'MEMORY_MB', 'DISK_GB')
 
 
 @pytest.fixture(scope='module')
-def proxy(database: sa.URL) -> Iterator[wire.Proxy]:
-    """The proxy between the service and its database."""
-    with wire.Proxy(database.host or '', database.port or wire.PORTS[database.get_backend_name()]) as running:
+def counting(database: sa.URL) -> Iterator[tuple[wire.Proxy, sa.URL]]:
+    """The proxy between the service and its database, and the URL through it."""
+    with wire.counting(database) as running:
         yield running
 
 
 @pytest.fixture(scope='module')
-def db(database: sa.URL, proxy: wire.Proxy) -> Iterator[Database]:
-    """The database, through the proxy."""
-    through = database.set(host='127.0.0.1', port=proxy.port)
-    with mirrors.database(through.render_as_string(hide_password=False)) as opened:
-        opened.sync()
-        yield opened
+def proxy(counting: tuple[wire.Proxy, sa.URL]) -> wire.Proxy:
+    return counting[0]
 
 
 @pytest.fixture(scope='module')
-def context(db: Database) -> RequestContext:
-    """The context of the claims."""
-    return RequestContext(conf=None, db=db)  # type: ignore[arg-type]
+def context(counting: tuple[wire.Proxy, sa.URL]) -> Iterator[RequestContext]:
+    """The context of the claims, through the proxy."""
+    with applications.database(counting[1]) as opened:
+        opened.sync()
+        yield applications.administrator(opened)
 
 
 @pytest.fixture(params=[1, 40])
 def hosts(context: RequestContext, request: pytest.FixtureRequest) -> list[str]:
     """The uuids of hosts with allocations."""
-    uuids = [str(uuid.uuid4()) for _ in range(request.param)]
-    for host in uuids:
-        provider = ResourceProvider.create(context, name=host, uuid=host)
-        provider.set_inventories([Inventory.from_request(name, {'total': 100}) for name in CLASSES])
+    uuids = [create_provider(context, **dict.fromkeys(CLASSES, 100)).uuid for _ in range(request.param)]
     put(context, uuids)
     return uuids
 
 
 def put(context: RequestContext, hosts: list[str], consumer: str | None = None) -> str:
     """Claim one of each class of each host; without hosts, clear the consumer."""
-    consumer = consumer or str(uuid.uuid4())
-    wanted = {host: dict.fromkeys(CLASSES, 1) for host in hosts}
-    AllocationList.replace_all(context, [ConsumerClaim(consumer, 'project', 'user', wanted)])
-    return consumer
+    return claim(context, {host: dict.fromkeys(CLASSES, 1) for host in hosts}, consumer)
 
 
 def test_claim_and_release(context: RequestContext, proxy: wire.Proxy, hosts: list[str]) -> None:
@@ -95,7 +83,7 @@ def test_a_refusal_retires_no_writer(context: RequestContext, hosts: list[str]) 
     wanted = {host: dict.fromkeys(CLASSES, 101) for host in hosts}
     for _ in range(5):
         with pytest.raises(exception.AllocationCapacityExceeded):
-            AllocationList.replace_all(context, [ConsumerClaim(str(uuid.uuid4()), 'project', 'user', wanted)])
+            claim(context, wanted)
     assert context.db.ask(writers)[0][0] == before
     put(context, hosts)
     assert context.db.ask(writers)[0][0] == before
@@ -112,13 +100,11 @@ def test_a_deleted_writer_is_replaced(context: RequestContext, hosts: list[str])
     assert len(held) == len(hosts) * len(CLASSES)
 
 
-def test_a_dead_connection_is_replaced(
-    context: RequestContext, database: sa.URL, db: Database, hosts: list[str]
-) -> None:
+def test_a_dead_connection_is_replaced(context: RequestContext, database: sa.URL, hosts: list[str]) -> None:
     databases.end_connections(database)
     consumer = put(context, hosts)
     databases.end_connections(database)
-    with db.reader() as connection:
+    with context.db.reader() as connection:
         assert connection.exec_driver_sql('SELECT count(*) FROM placement_consumers').scalar_one() > 0
     databases.end_connections(database)
     AllocationList.delete_all_by_consumer(context, consumer)
@@ -127,7 +113,7 @@ def test_a_dead_connection_is_replaced(
 
 
 @pytest.mark.parametrize('at', ['statement', 'commit'])
-def test_a_connection_that_ends_during_a_claim_is_an_outage(database: sa.URL, db: Database, at: str) -> None:
+def test_a_connection_that_ends_during_a_claim_is_an_outage(context: RequestContext, database: sa.URL, at: str) -> None:
     """The transaction may have been committed, or may itself cause the end of connections."""
     begun = []
 
@@ -139,5 +125,5 @@ def test_a_connection_that_ends_during_a_claim_is_an_outage(database: sa.URL, db
             tx.exec_driver_sql('SELECT id FROM placement_consumers')
 
     with pytest.raises(exception.DatabaseUnavailable):
-        db.write(work)
+        context.db.write(work)
     assert len(begun) == 1

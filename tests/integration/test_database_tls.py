@@ -8,10 +8,9 @@ from collections.abc import Iterator
 import pytest
 import sqlalchemy as sa
 
-from placement import conf as configuration
 from placement import exception
 from placement.db.api import Database
-from tests.support import certificates, databases, private
+from tests.support import applications, certificates, databases, private
 
 #: The parameters that turn TLS on, and the query that shows that it is on.
 PARAMETERS = {'postgresql': 'sslmode=verify-full&sslrootcert={}', 'mariadb': 'ssl_ca={}'}
@@ -34,9 +33,8 @@ def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 def _database(url: sa.URL, parameters: str) -> Database:
     """A database as it is configured, on the server of ``url`` by the name for which its certificate is valid."""
-    connection = url.set(query={}).render_as_string(hide_password=False)
-    options = {'connection': connection, 'connection_parameters': parameters}
-    return Database(configuration.load(environ={}, config_files=[], overrides={'placement_database': options}))
+    options = {'connection_parameters': parameters}
+    return Database(applications.options(url.set(query={}), placement_database=options))
 
 
 def _refused(server: private.PrivateServer, parameters: str, host: str = 'localhost') -> str:

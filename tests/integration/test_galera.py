@@ -16,9 +16,10 @@ import pytest
 import sqlalchemy as sa
 
 from placement.cmd import manage, manage_audit
-from tests.support import adopted, assertions, databases, foreign, mirrors, names_race, races, servers
+from tests.support import adopted, applications, assertions, databases, foreign, mirrors, races, servers
+from tests.support.fixtures import PointCommandsAt
 from tests.support.foreign_service import Busy
-from tests.support.history import fleet, report
+from tests.support.history import fleet
 from tests.support.history.client import Client
 from tests.support.history.workload import Load
 
@@ -27,9 +28,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.galera
 
-ROUNDS = 20
-NAMES_SECONDS = 8
-#: The recommended setting: reads wait until this node has applied what the others have committed.
+#: What operators are told to set: reads wait until this node has applied what the others have committed.
 SETTINGS = {'OS_PLACEMENT_DATABASE__MYSQL_WSREP_SYNC_WAIT': '1'}
 
 
@@ -72,14 +71,11 @@ def test_first_starts_on_different_nodes(cluster: galera.Cluster, tmp_path: path
         assertions.all_came_up([cluster.nodes[number % 3].url(url.database or '') for number in range(6)], tmp_path)
 
 
-def test_adoption_under_a_service_on_other_nodes(
-    cluster: galera.Cluster, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its connections are not visible on this node. It is shut out all the same, and what it wrote is counted."""
+def test_adoption_under_a_service_on_other_nodes(cluster: galera.Cluster, point_commands_at: PointCommandsAt) -> None:
+    """Its connections are not seen from here; it is shut out all the same, and what it wrote is counted."""
     with databases.fresh(sa.make_url(cluster.nodes[0].url())) as url:
-        monkeypatch.setenv('OS_PLACEMENT_CONFIG_DIR', str(tmp_path))
         connection = url.update_query_dict({'init_command': 'SET SESSION wsrep_sync_wait = 1'})
-        monkeypatch.setenv('OS_PLACEMENT_DATABASE__CONNECTION', connection.render_as_string(hide_password=False))
+        point_commands_at(connection)
         foreign.build(url)
         others = [Busy(cluster.nodes[number].url(url.database or '')) for number in (1, 2)]
         for one in others:
@@ -114,28 +110,9 @@ def test_command(cluster: galera.Cluster, tmp_path: pathlib.Path, capsys: pytest
         assert message in capsys.readouterr().err
 
 
-def test_forty_claims_for_ten_units(urls: list[str]) -> None:
-    with races.callers(urls) as racing:
-        for _ in range(ROUNDS):
-            assertions.exactly_ten_won(*races.for_the_last_units(racing))
-
-
-@pytest.mark.parametrize('existing', [True, False])
-def test_concurrent_writes_with_one_consumer_generation(urls: list[str], existing: bool) -> None:
-    with races.callers(urls, 15) as racing:
-        for _ in range(5):
-            replies, generation = races.for_one_generation(racing, existing=existing)
-            assertions.exactly_one_won(replies, generation, expected=2 if existing else 1)
-
-
-def test_concurrent_writes_in_opposite_orders(urls: list[str]) -> None:
-    with races.callers(urls, 9) as racing:
-        assertions.made_progress(races.in_opposite_orders(racing, 10))
-
-
-def test_names_that_are_created_renamed_and_deleted_under_load(urls: list[str]) -> None:
-    with races.callers(urls, 12) as racing:
-        assertions.nothing_landed_elsewhere(names_race.run(racing, NAMES_SECONDS))
+@pytest.mark.parametrize('race', assertions.RACES)
+def test_race(urls: list[str], race: str) -> None:
+    assertions.RACES[race](urls)
 
 
 def test_reading_on_one_node_what_was_written_on_another(urls: list[str]) -> None:
@@ -156,10 +133,7 @@ def test_searching_on_one_node_what_was_written_on_another(urls: list[str]) -> N
 @pytest.mark.parametrize('kill', [False, True])
 def test_mirrors_of_all_nodes(fleet_of_servers: list[servers.Server], node_urls: list[sa.URL], kill: bool) -> None:
     with contextlib.ExitStack() as stack:
-        observed = [
-            stack.enter_context(mirrors.database(url.render_as_string(hide_password=False), mysql_wsrep_sync_wait=1))
-            for url in node_urls
-        ]
+        observed = [stack.enter_context(applications.database(url, mysql_wsrep_sync_wait=1)) for url in node_urls]
         mirrors.stays_equal(fleet_of_servers, observed, seconds=8, kill=kill)
 
 
@@ -169,7 +143,7 @@ def test_history_with_a_node_and_workers_killed(
     fleet_of_servers: list[servers.Server],
     record_property: Callable[[str, str], None],
 ) -> None:
-    retries = [server.retries() for server in fleet_of_servers]
+    retries = sum(server.retries() for server in fleet_of_servers)
     load = Load.start([server.url for server in fleet_of_servers], clients=9)
     try:
         time.sleep(4)
@@ -183,17 +157,15 @@ def test_history_with_a_node_and_workers_killed(
     finally:
         load.stop()
     history = load.finish(settle=3)
-    judged = report.of(
+    assertions.history_is_flawless(
+        load,
         history,
-        unsent=load.unsent,
-        retries=sum(server.retries_since(count) for server, count in zip(fleet_of_servers, retries, strict=True)),
+        record_property,
+        name='galera, a node and three workers killed',
+        retries=sum(server.retries() for server in fleet_of_servers) - retries,
         databases=[url.render_as_string(hide_password=False) for url in node_urls],
+        interrupted=True,
     )
-    record_property('history', f'galera, a node and three workers killed\n{judged.text()}')
-    assert judged.violations == []
-    assert judged.server_errors == 0
-    assert judged.unknown > 0
-    assert judged.accepted > 100
 
 
 def _wait_until_it_writes(url: str) -> None:

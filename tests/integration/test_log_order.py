@@ -11,20 +11,16 @@ import subprocess
 import sys
 import threading
 import time
-import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import pytest
 import sqlalchemy as sa
 
-from placement.claims.request import ConsumerClaim
 from placement.db import changes
 from placement.db.api import Database
-from placement.objects.allocation import AllocationList
-from placement.objects.inventory import Inventory
-from placement.objects.resource_provider import ResourceProvider
-from placement.web.context import RequestContext
-from tests.support import databases, logs
+from tests.support import applications, databases, logs
+from tests.support.listening import listening
+from tests.support.objects import claim, create_provider
 
 everywhere = pytest.mark.parametrize('server', logs.SERVERS)
 on_servers = pytest.mark.parametrize('server', logs.SERVERS[1:])
@@ -56,9 +52,8 @@ def cluster_urls() -> Iterator[list[sa.URL]]:
         nodes = [sa.make_url(node.url(url.database or '')) for node in cluster.nodes]
         # As the documentation tells operators, so that a test reads on one node what it wrote on another.
         nodes = [node.update_query_dict({'init_command': 'SET SESSION wsrep_sync_wait = 1'}) for node in nodes]
-        db = logs.opened(nodes[0])
-        db.sync()
-        db.dispose()
+        with applications.database(nodes[0]) as db:
+            db.sync()
         yield nodes
 
 
@@ -158,33 +153,31 @@ def test_a_writer_does_not_wait_for_the_entry_of_another(urls: list[sa.URL]) -> 
             assert may_commit.wait(30)
 
         other.write(lambda tx: logs.move(tx, [providers[1]]))
-        sa.event.listen(one.engine, 'commit', hold)
         holding = threading.Thread(target=one.write, args=(lambda tx: logs.move(tx, [providers[0]]),))
-        holding.start()
-        try:
-            assert entered.wait(30)
-            began = time.monotonic()
-            # Also a writer that first has to insert its row into writers.
-            for writer in (other, newcomer):
-                writer.write(lambda tx: logs.move(tx, [providers[1]]))
-            assert time.monotonic() - began < 5
-            assert holding.is_alive()
-        finally:
-            may_commit.set()
-            holding.join()
-        sa.event.remove(one.engine, 'commit', hold)
+        with listening(one.engine, 'commit', hold):
+            holding.start()
+            try:
+                assert entered.wait(30)
+                began = time.monotonic()
+                # Also a writer that first has to insert its row into writers.
+                for writer in (other, newcomer):
+                    writer.write(lambda tx: logs.move(tx, [providers[1]]))
+                assert time.monotonic() - began < 5
+                assert holding.is_alive()
+            finally:
+                may_commit.set()
+                holding.join()
         with one.reader() as tx:
             logs.check(tx)
 
 
 def claims(db: Database, provider: str, count: int) -> Callable[[], None]:
     """Claim one unit of one provider for new consumers, one after another."""
-    context = RequestContext(conf=None, db=db)  # type: ignore[arg-type]
+    context = applications.administrator(db)
 
     def run() -> None:
         for _ in range(count):
-            claim = ConsumerClaim(str(uuid.uuid4()), 'project', 'user', {provider: {'VCPU': 1}})
-            AllocationList.replace_all(context, [claim])
+            claim(context, {provider: {'VCPU': 1}})
 
     return run
 
@@ -196,11 +189,10 @@ def test_nodes_that_write_different_providers_do_not_collide(
     """There is no certification failure, since no two nodes write the same rows of the log."""
     retried: list[str] = []
     with opened(cluster_urls) as dbs:
-        context = RequestContext(conf=None, db=dbs[0])  # type: ignore[arg-type]
+        context = applications.administrator(dbs[0])
         jobs = []
         for number in range(6):
-            provider = ResourceProvider.create(context, name=f'host{number}', uuid=str(uuid.uuid4()))
-            provider.set_inventories([Inventory.from_request('VCPU', {'total': 1000})])
+            provider = create_provider(context, VCPU=1000)
             claims(dbs[0], provider.uuid, 1)()
             jobs.append(claims(dbs[number % 3], provider.uuid, 100))
         for db in dbs:

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from placement.db import changes
 from placement.db.api import Database
 from placement.mirror.keeper import Mirror
-from tests.support import databases, mirrors, servers, wire
+from tests.support import applications, databases, mirrors, servers, wire
 from tests.support.mirror_equality import compare
 
 pytestmark = pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def pair(
 @pytest.fixture
 def db(database: sa.URL, pair: list[servers.Server]) -> Iterator[Database]:
     """The database, as another process."""
-    with mirrors.database(database.render_as_string(hide_password=False)) as opened:
+    with applications.database(database) as opened:
         yield opened
 
 
@@ -55,17 +55,15 @@ def test_mirrors_equal_the_tables_while_writers_are_killed(pair: list[servers.Se
 
 def test_a_search_with_nothing_changed_is_one_round_trip(database: sa.URL, db: Database) -> None:
     """Counted on the wire, including what drivers and pools add."""
-    with wire.Proxy(database.host or '', database.port or wire.PORTS[database.get_backend_name()]) as proxy:
-        through = database.set(host='127.0.0.1', port=proxy.port).render_as_string(hide_password=False)
-        with mirrors.database(through) as watched:
-            mirror = Mirror(watched)
-            # Drivers prepare a frequent statement.
-            for _ in range(10):
-                mirror.current()
-            proxy.trips = 0
-            for _ in range(20):
-                mirror.current()
-            assert proxy.trips == 20
+    with wire.counting(database) as (proxy, through), applications.database(through) as watched:
+        mirror = Mirror(watched)
+        # Drivers prepare a frequent statement.
+        for _ in range(10):
+            mirror.current()
+        proxy.trips = 0
+        for _ in range(20):
+            mirror.current()
+        assert proxy.trips == 20
 
 
 def test_an_ended_connection_is_replaced(database: sa.URL, db: Database) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support import mirrors, servers
+from tests.support import applications, mirrors, servers
 
 
 @pytest.fixture(scope='module')
@@ -34,10 +34,10 @@ def test_answered_changes_are_found(pair: list[servers.Server]) -> None:
 
 
 def test_mirrors_equal_the_tables_while_others_write(pair: list[servers.Server], url: str) -> None:
-    with mirrors.database(url) as db:
+    with applications.database(url) as db:
         mirrors.stays_equal(pair, [db], seconds=2)
 
 
 def test_mirrors_equal_the_tables_while_writers_are_killed(pair: list[servers.Server], url: str) -> None:
-    with mirrors.database(url) as db:
+    with applications.database(url) as db:
         mirrors.stays_equal(pair, [db], seconds=4, kill=True)

@@ -10,14 +10,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 import sqlalchemy as sa
-import webob
 
-from placement import conf as configuration
-from placement import deploy
-from placement.db.api import Database
 from placement.reports import vital_signs
-from tests.support import databases, private, races, servers
-from tests.support.history import report
+from tests.support import applications, assertions, databases, private, races, servers
+from tests.support.asking import ask
 from tests.support.history.client import Client, Reply
 from tests.support.history.workload import Load
 
@@ -51,10 +47,8 @@ def own(name: str) -> Iterator[private.PrivateServer]:
 def database(own: private.PrivateServer) -> Iterator[sa.URL]:
     """A database on it that has tables and no rows, whichever test comes first."""
     with databases.fresh(own.url) as url:
-        connection = {'placement_database': {'connection': url.render_as_string(hide_password=False)}}
-        db = Database(configuration.load(environ={}, config_files=[], overrides=connection))
-        db.sync()
-        db.dispose()
+        with applications.database(url) as db:
+            db.sync()
         yield url
 
 
@@ -86,16 +80,10 @@ def test_wrong_account_or_option_is_an_outage(own: private.PrivateServer, mistak
         'account': own.url.set(username='nobody', password='secret'),
         'option': own.url.update_query_dict({'nonsense': '1'}),
     }
-    overrides = {
-        'placement_database': {'connection': wrong[mistake].render_as_string(hide_password=False)},
-        'api': {'auth_strategy': 'noauth2'},
-    }
-    app = deploy.loadapp(configuration.load(environ={}, config_files=[], overrides=overrides))
-    request = webob.Request.blank('/resource_providers', headers={'X-Auth-Token': 'admin'})
-    response = request.get_response(app)
-    assert (response.status_code, response.headers['Retry-After']) == (503, '2')
-    assert vital_signs.trouble(app.db) == 'The database cannot be reached.'
-    app.db.dispose()
+    with applications.application(wrong[mistake], placement_database={'sync_on_startup': False}) as app:
+        response = ask(app, 'GET', '/resource_providers')
+        assert (response.status_code, response.headers['Retry-After']) == (503, '2')
+        assert vital_signs.trouble(app.db) == 'The database cannot be reached.'
 
 
 @on('postgresql', 'mariadb')
@@ -200,14 +188,12 @@ def test_history_with_an_outage(
     finally:
         load.stop()
     history = load.finish(settle=2)
-    judged = report.of(
+    assertions.history_is_flawless(
+        load,
         history,
-        unsent=load.unsent,
-        retries=server.retries_since(retries),
+        record_property,
+        name=f'{name}, crashed and started again',
+        retries=server.retries() - retries,
         databases=[database.render_as_string(hide_password=False)],
+        interrupted=True,
     )
-    record_property('history', f'{name}, crashed and started again\n{judged.text()}')
-    assert judged.violations == []
-    assert judged.server_errors == 0
-    assert judged.unknown > 0
-    assert judged.accepted > 100

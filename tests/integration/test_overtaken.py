@@ -6,8 +6,6 @@ a transaction that writes locks the whole file from its first read on, they wait
 
 from __future__ import annotations
 
-import concurrent.futures
-import contextlib
 import pathlib
 import uuid
 from collections.abc import Iterator
@@ -15,102 +13,49 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-import webob
 
-from placement import conf as placement_conf
-from placement import deploy
 from placement.db import changes, tables
-from tests.support import logs
-
-#: Seconds in which a request is done that waits for no lock; one that is not done by then waits for a lock.
-MOMENT = 0.7
-
-Answer = concurrent.futures.Future[webob.Response]
-
-
-class Service:
-    """The application on a database, and a pool of clients."""
-
-    def __init__(self, url: sa.URL) -> None:
-        overrides: dict[str, dict[str, Any]] = {
-            'placement_database': {
-                'connection': url.render_as_string(hide_password=False),
-                'sync_on_startup': True,
-                'sqlite_busy_timeout': 60,
-            },
-            'api': {'auth_strategy': 'noauth2'},
-        }
-        self._app = deploy.loadapp(placement_conf.load(environ={}, config_files=[], overrides=overrides))
-        self.db = self._app.db
-        self._engine = sa.create_engine(url, poolclass=sa.NullPool)
-        self._pool = concurrent.futures.ThreadPoolExecutor(4)
-
-    def call(self, method: str, path: str, body: Any = None) -> webob.Response:
-        """Send a request and wait for the answer."""
-        request = webob.Request.blank(path, method=method)
-        request.headers.update({'X-Auth-Token': 'admin', 'OpenStack-API-Version': 'placement 1.29'})
-        if body is not None:
-            request.content_type = 'application/json'
-            request.json = body
-        return request.get_response(self._app)
-
-    def begin(self, method: str, path: str, body: Any = None) -> Answer:
-        """Send a request that has to wait for a lock, and wait a moment until it does."""
-        answer = self._pool.submit(self.call, method, path, body)
-        concurrent.futures.wait([answer], MOMENT)
-        assert not answer.done(), answer.result().text
-        return answer
-
-    @contextlib.contextmanager
-    def holding(self, table: str, uuid: str) -> Iterator[None]:
-        """Lock one row, on SQLite the file, in another session."""
-        lock = f"SELECT id FROM {table} WHERE uuid = '{uuid}' FOR UPDATE"
-        with self._engine.connect() as connection:
-            connection.exec_driver_sql('BEGIN IMMEDIATE' if connection.dialect.name == 'sqlite' else lock)
-            yield
-            connection.rollback()
-
-    def host(self) -> str:
-        """A new root provider with some inventory; its id is greater than those of earlier ones."""
-        made = str(uuid.uuid4())
-        assert self.call('POST', '/resource_providers', {'name': made, 'uuid': made}).status_int == 200
-        inventory = {'resource_class': 'VCPU', 'total': 100}
-        assert self.call('POST', f'/resource_providers/{made}/inventories', inventory).status_int == 201
-        return made
-
-    def usage(self, host: str) -> int:
-        """The used VCPU of a host."""
-        used: int = self.call('GET', f'/resource_providers/{host}/usages').json['usages']['VCPU']
-        return used
-
-    def close(self) -> None:
-        """End the clients."""
-        self._pool.shutdown()
-        self.db.dispose()
-        self._engine.dispose()
+from tests.support import applications, logs
+from tests.support.asking import create_provider
+from tests.support.locking import Answer, Service
 
 
 @pytest.fixture(scope='module', params=logs.SERVERS)
 def service(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """The application on an empty database of each server."""
     directory: pathlib.Path = tmp_path_factory.mktemp('database')
-    with logs.fresh(request.param, directory) as url:
-        made = Service(url)
+    patience = {'sqlite_busy_timeout': 60}
+    with (
+        logs.fresh(request.param, directory) as url,
+        applications.application(url, placement_database=patience) as app,
+    ):
+        made = Service(app, url)
         yield made
         made.close()
 
 
+def make_host(service: Service) -> str:
+    """A new root provider with 100 VCPU; its id is greater than those of earlier ones."""
+    return create_provider(service.app, VCPU=100)
+
+
+def usage(service: Service, host: str) -> int:
+    """The used VCPU of a host."""
+    used: int = service.call('GET', f'/resource_providers/{host}/usages').json['usages']['VCPU']
+    return used
+
+
 def test_a_reader_sees_one_snapshot(service: Service) -> None:
     """Also when others commit meanwhile, and with every default isolation level."""
-    host = service.host()
+    host = make_host(service)
     count = sa.select(sa.func.count()).select_from(tables.resource_providers)
     generation = sa.select(tables.resource_providers.c.generation).where(tables.resource_providers.c.uuid == host)
-    with service.db.reader() as tx:
+    with service.app.db.reader() as tx:
         seen = tx.scalar(count), tx.scalar(generation), changes.newest(tx)
-        service.host()
+        make_host(service)
         assert service.call('DELETE', f'/resource_providers/{host}/inventories').status_int == 204
         assert (tx.scalar(count), tx.scalar(generation), changes.newest(tx)) == seen
-    with service.db.reader() as tx:
+    with service.app.db.reader() as tx:
         assert tx.scalar(count) != seen[0]
         assert tx.scalar(generation) != seen[1]
         assert changes.newest(tx) != seen[2]
@@ -134,19 +79,19 @@ def claim(amounts: dict[str, int], generation: int | None, project: str = 'proje
 )
 def test_two_writes_of_one_consumer(service: Service, first: list[int], second: list[int]) -> None:
     """The consumer holds 2 of one host; both writes send its generation. Amounts are by host; all 0 clears it."""
-    hosts, consumer = [service.host(), service.host()], str(uuid.uuid4())
+    hosts, consumer = [make_host(service), make_host(service)], str(uuid.uuid4())
     path = f'/allocations/{consumer}'
     assert service.call('PUT', path, claim({hosts[0]: 2}, None)).status_int == 204
     wanted = [by_host(hosts, amounts) for amounts in (first, second)]
-    with service.holding('placement_consumers', consumer):
-        answers = [service.begin('PUT', path, claim(amounts, 1)) for amounts in wanted]
+    with service.lock('placement_consumers', 'uuid', consumer):
+        answers = [service.begin_blocked('PUT', path, claim(amounts, 1)) for amounts in wanted]
     check_one_won(service, consumer, hosts, answers, wanted)
 
 
 @pytest.mark.parametrize('second', [[0, 7], [0, 0]])
 def test_two_writes_of_a_consumer_without_allocations(service: Service, second: list[int]) -> None:
     """Another deployment left such a record. There are no allocations whose deletion would show the other write."""
-    hosts, consumer = [service.host(), service.host()], str(uuid.uuid4())
+    hosts, consumer = [make_host(service), make_host(service)], str(uuid.uuid4())
     path = f'/allocations/{consumer}'
     assert service.call('PUT', path, claim({hosts[0]: 2}, None)).status_int == 204
     held = tables.allocations.c.consumer_id == consumer
@@ -156,10 +101,10 @@ def test_two_writes_of_a_consumer_without_allocations(service: Service, second: 
         tx.execute(tables.inventories.update().values(used=0))
         changes.rebuild(tx)
 
-    service.db.write(leave_only_the_record)
+    service.app.db.write(leave_only_the_record)
     wanted = [by_host(hosts, amounts) for amounts in ([5, 0], second)]
-    with service.holding('placement_consumers', consumer):
-        answers = [service.begin('PUT', path, claim(amounts, 1)) for amounts in wanted]
+    with service.lock('placement_consumers', 'uuid', consumer):
+        answers = [service.begin_blocked('PUT', path, claim(amounts, 1)) for amounts in wanted]
     check_one_won(service, consumer, hosts, answers, wanted)
 
 
@@ -180,20 +125,20 @@ def check_one_won(
     state = service.call('GET', f'/allocations/{consumer}').json
     assert {host: one['resources']['VCPU'] for host, one in state['allocations'].items()} == won
     assert state.get('consumer_generation') == (2 if won else None)
-    assert [service.usage(host) for host in hosts] == [won.get(host, 0) for host in hosts]
+    assert [usage(service, host) for host in hosts] == [won.get(host, 0) for host in hosts]
 
 
 def test_two_writes_that_change_the_project(service: Service) -> None:
     """The claims differ only in the project: the refused one does not change it."""
-    host, consumer = service.host(), str(uuid.uuid4())
+    host, consumer = make_host(service), str(uuid.uuid4())
     path = f'/allocations/{consumer}'
     assert service.call('PUT', path, claim({host: 2}, None)).status_int == 204
     projects = ['first', 'second']
     for number, project in enumerate(projects):
         # The projects are stored already, so no write waits for them.
         assert service.call('PUT', path, claim({host: 2}, 1 + number, project)).status_int == 204
-    with service.holding('placement_consumers', consumer):
-        answers = [service.begin('PUT', path, claim({host: 2}, 3, project)) for project in projects]
+    with service.lock('placement_consumers', 'uuid', consumer):
+        answers = [service.begin_blocked('PUT', path, claim({host: 2}, 3, project)) for project in projects]
     statuses = [answer.result().status_int for answer in answers]
     assert sorted(statuses) == [204, 409]
     state = service.call('GET', path).json
@@ -205,7 +150,9 @@ def test_two_writes_that_change_the_project(service: Service) -> None:
 
 def move(service: Service, provider: str, parent: str) -> Answer:
     """Move a tree below a provider of another tree."""
-    return service.begin('PUT', f'/resource_providers/{provider}', {'name': provider, 'parent_provider_uuid': parent})
+    return service.begin_blocked(
+        'PUT', f'/resource_providers/{provider}', {'name': provider, 'parent_provider_uuid': parent}
+    )
 
 
 def place(service: Service, provider: str) -> tuple[str, str]:
@@ -216,12 +163,12 @@ def place(service: Service, provider: str) -> tuple[str, str]:
 
 def test_a_child_is_created_in_a_tree_that_moves(service: Service) -> None:
     """The tree has joined another one when the child is stored, so the child has the new root."""
-    tree, other = service.host(), service.host()
+    tree, other = make_host(service), make_host(service)
     child = str(uuid.uuid4())
-    with service.holding('placement_resource_providers', other):
+    with service.lock('placement_resource_providers', 'uuid', other):
         # The move has locked the root of its own tree, whose id is smaller, and waits for the other root.
         moved = move(service, tree, other)
-        made = service.begin(
+        made = service.begin_blocked(
             'POST', '/resource_providers', {'name': child, 'uuid': child, 'parent_provider_uuid': tree}
         )
     assert [moved.result().status_int, made.result().status_int] == [200, 200]
@@ -231,11 +178,11 @@ def test_a_child_is_created_in_a_tree_that_moves(service: Service) -> None:
 
 def test_a_tree_that_joins_a_tree_that_moves(service: Service) -> None:
     """The same with a whole tree instead of a child."""
-    tree, other, third = service.host(), service.host(), service.host()
+    tree, other, third = make_host(service), make_host(service), make_host(service)
     leaf = str(uuid.uuid4())
     below = {'name': leaf, 'uuid': leaf, 'parent_provider_uuid': third}
     assert service.call('POST', '/resource_providers', below).status_int == 200
-    with service.holding('placement_resource_providers', other):
+    with service.lock('placement_resource_providers', 'uuid', other):
         moved = move(service, tree, other)
         joined = move(service, third, tree)
     assert [moved.result().status_int, joined.result().status_int] == [200, 200]
@@ -246,8 +193,8 @@ def test_a_tree_that_joins_a_tree_that_moves(service: Service) -> None:
 
 def test_two_trees_that_join_each_other(service: Service) -> None:
     """Only one of them succeeds; the other would create a loop."""
-    one, two = service.host(), service.host()
-    with service.holding('placement_resource_providers', one):
+    one, two = make_host(service), make_host(service)
+    with service.lock('placement_resource_providers', 'uuid', one):
         answers = [move(service, one, two), move(service, two, one)]
     statuses = [answer.result().status_int for answer in answers]
     assert sorted(statuses) == [200, 400], [answer.result().text for answer in answers]

@@ -15,13 +15,11 @@ import pytest
 import sqlalchemy as sa
 import webob
 
-from placement import conf as placement_conf
 from placement.cmd import manage
-from placement.db.api import Database
 from placement.mirror.keeper import Mirror
 from placement.page.application import Page
 from placement.page.desk import Desk
-from tests.support import clouds, databases, servers
+from tests.support import applications, clouds, databases, servers
 from tests.support.clouds import uuid_of
 from tests.support.operations import services
 
@@ -31,19 +29,17 @@ SERVERS = databases.parameters(*databases.defaults())
 
 @pytest.mark.parametrize('setting', SERVERS, indirect=True)
 def test_every_view_on_every_database(setting: databases.Setting, database: sa.URL) -> None:
-    overrides = {'placement_database': {'connection': setting.session_url(database)}}
-    conf = placement_conf.load(environ={}, config_files=[], overrides=overrides)
-    db = Database(conf)
-    db.sync()
-    clouds.plant(db, clouds.nested())
-    page = Page(Desk(conf, db, Mirror(db)))
-    _look_at_everything(page)
-    other = sa.create_engine(database)
-    before = _connections(page)
-    with other.connect():
-        assert _connections(page) == before + 1
-    other.dispose()
-    db.dispose()
+    conf = applications.options(setting.session_url(database))
+    with applications.database(conf.placement_database.connection) as db:
+        db.sync()
+        clouds.plant(db, clouds.nested())
+        page = Page(Desk(conf, db, Mirror(db)))
+        _look_at_everything(page)
+        other = sa.create_engine(database)
+        before = _connections(page)
+        with other.connect():
+            assert _connections(page) == before + 1
+        other.dispose()
 
 
 def _connections(page: Page) -> int:
@@ -80,11 +76,9 @@ def _look_at_everything(page: Page) -> None:
 def environ(tmp_path: pathlib.Path) -> dict[str, str]:
     """The environment of commands that use a small cloud in an SQLite file."""
     connection = f'sqlite:///{tmp_path}/placement.sqlite'
-    overrides = {'placement_database': {'connection': connection}}
-    db = Database(placement_conf.load(environ={}, config_files=[], overrides=overrides))
-    db.sync()
-    clouds.plant(db, clouds.nested())
-    db.dispose()
+    with applications.database(connection) as db:
+        db.sync()
+        clouds.plant(db, clouds.nested())
     return services.clean_environ(OS_PLACEMENT_CONFIG_DIR=str(tmp_path), OS_PLACEMENT_DATABASE__CONNECTION=connection)
 
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import uuid
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
-import webob
 
-from placement import conf as placement_conf
-from placement import deploy
-from tests.support import databases, wire
+from tests.support import applications, databases, wire
+from tests.support.asking import demand
 
 pytestmark = pytest.mark.parametrize(
     'setting', databases.parameters(*databases.defaults()), indirect=True, scope='module'
@@ -26,20 +25,9 @@ class Watched:
     """The application on a database behind a proxy that counts round trips."""
 
     def __init__(self, app: Any, proxy: wire.Proxy) -> None:
-        self._app = app
+        #: Sends a request that has to succeed.
+        self.call = functools.partial(demand, app)
         self._proxy = proxy
-
-    def call(self, method: str, path: str, body: Any = None) -> webob.Response:
-        """Send a request that succeeds."""
-        request = webob.Request.blank(path, method=method)
-        request.headers['X-Auth-Token'] = 'admin'
-        request.headers['OpenStack-API-Version'] = 'placement 1.29'
-        if body is not None:
-            request.content_type = 'application/json'
-            request.json = body
-        response = request.get_response(self._app)
-        assert response.status_int < 300, response.text
-        return response
 
     def trips(self, method: str, path: str, body: Any = None) -> int:
         """The number of round trips of a request."""
@@ -50,15 +38,8 @@ class Watched:
 
 @pytest.fixture(scope='module')
 def watched(database: sa.URL) -> Iterator[Watched]:
-    with wire.Proxy(database.host or '', database.port or wire.PORTS[database.get_backend_name()]) as proxy:
-        through = database.set(host='127.0.0.1', port=proxy.port).render_as_string(hide_password=False)
-        overrides: dict[str, dict[str, Any]] = {
-            'placement_database': {'connection': through, 'sync_on_startup': True},
-            'api': {'auth_strategy': 'noauth2'},
-        }
-        app = deploy.loadapp(placement_conf.load(environ={}, config_files=[], overrides=overrides))
+    with wire.counting(database) as (proxy, through), applications.application(through) as app:
         yield Watched(app, proxy)
-        app.db.dispose()
 
 
 @pytest.fixture(scope='module')

@@ -10,13 +10,11 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from placement import conf as placement_conf
-from placement import deploy
 from placement.db import tables
-from tests.support import databases
+from tests.support import applications, databases
 from tests.support import hostile_requests as hostile
 from tests.support.hostile_client import GOOD_HEADERS, Answer, Request, World, send
 
@@ -62,15 +60,10 @@ def world(load_application: Callable[..., Any]) -> Iterator[World]:
 def reference(setting: databases.Setting, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     """The same application on SQLite; a new one for each setting, since requests change it."""
     database = tmp_path_factory.mktemp('reference') / 'placement.sqlite'
-    overrides: dict[str, dict[str, Any]] = {
-        'placement_database': {'connection': f'sqlite:///{database}', 'sync_on_startup': True},
-        'api': {'auth_strategy': 'noauth2'},
-    }
-    app = deploy.loadapp(placement_conf.load(environ={}, overrides=overrides))
-    made = World(app, str(database))
-    yield made
-    made.close()
-    app.db.dispose()
+    with applications.application(database) as app:
+        made = World(app, str(database))
+        yield made
+        made.close()
 
 
 def essence(answer: Answer) -> tuple[int, Any]:
@@ -85,15 +78,7 @@ def essence(answer: Answer) -> tuple[int, Any]:
 def test_generated_requests(
     world: World, reference: World, generator: Callable[[], st.SearchStrategy[Request]]
 ) -> None:
-    checks = settings(
-        max_examples=COUNT,
-        derandomize=True,
-        database=None,
-        deadline=None,
-        suppress_health_check=list(HealthCheck),
-    )
-
-    @checks
+    @hostile.derandomised(COUNT)
     @given(generator())
     def compare(request: Request) -> None:
         assert essence(world.attack(request)) == essence(reference.attack(request)), request

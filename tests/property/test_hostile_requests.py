@@ -6,27 +6,20 @@ import json
 from collections.abc import Callable
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.hostile_client import GOOD_HEADERS, Request, World
-from tests.support.hostile_requests import BODY_TEMPLATES, anything, bodies, queries
+from tests.support.hostile_requests import BODY_TEMPLATES, anything, bodies, derandomised, queries
 
-#: Requests per test, more than 5,000 in all. Derandomised, so that each run tests the same ones.
+#: Requests per test, more than 5,000 in all.
 BODIES, QUERIES, ANYTHING = 2600, 1600, 1400
 
 
 def _attack(world: World, requests: st.SearchStrategy[Request], count: int) -> None:
     """Send ``count`` generated requests; ``World.attack`` checks each answer."""
-    checks = settings(
-        max_examples=count,
-        derandomize=True,
-        database=None,
-        deadline=None,
-        suppress_health_check=list(HealthCheck),
-    )
 
-    @checks
+    @derandomised(count)
     @given(requests)
     def attack(request: Request) -> None:
         world.attack(request)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import pathlib
 import random
 from collections.abc import Iterator
 from typing import Any
@@ -20,6 +19,7 @@ from placement.db.api import Database
 from placement.mirror.keeper import Mirror
 from placement.mirror.state import State, Successor
 from tests.support import damage
+from tests.support.fixtures import PointCommandsAt
 from tests.support.mirror_equality import compare
 from tests.support.mirror_histories import History, Universe, sender
 
@@ -142,11 +142,9 @@ def test_histories_make_all_kinds_of_requests_succeed_and_fail(app: Any) -> None
 
 
 @pytest.fixture
-def damaged(conf: cfg.ConfigOpts, db: Database, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> str:
-    """The URL of a database with every damage that can be repaired; commands that the test runs use it."""
-    url: str = conf.placement_database.connection
-    monkeypatch.setenv('OS_PLACEMENT_CONFIG_DIR', str(tmp_path))
-    monkeypatch.setenv('OS_PLACEMENT_DATABASE__CONNECTION', url)
+def damaged(conf: cfg.ConfigOpts, db: Database, point_commands_at: PointCommandsAt) -> str:
+    """The URL of a database with every damage that can be repaired, that the commands of the test use."""
+    url = point_commands_at(conf.placement_database.connection)
     damage.plant(url, *damage.SOUND)
     return url
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from placement.mirror.matching import Matching
 from placement.mirror.state import State
 from tests.support.candidates.mirrored import NAMES, found, records_of
-from tests.support.candidates.oracle import RP, Oracle, Query
+from tests.support.candidates.oracle import RP, Oracle, Query, assert_candidates
 from tests.support.candidates.worlds import MINORS, queries, request_of, thorough, worlds
 
 
@@ -16,11 +16,9 @@ from tests.support.candidates.worlds import MINORS, queries, request_of, thoroug
 @given(worlds(), queries(MINORS), st.integers(1, 5))
 def test_searches_of_the_mirror_find_exactly_what_the_oracle_finds(world: list[RP], query: Query, size: int) -> None:
     state = State.of(NAMES, records_of(world), size)
-    bodies = found(state, query)
     expected = Oracle(world).candidates(query)
     event(f'candidates: {min(len(expected), 4)}')
-    assert set(bodies) == expected
-    assert len(bodies) == len(set(bodies))
+    assert_candidates(found(state, query), expected)
 
 
 @thorough(500)

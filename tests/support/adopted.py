@@ -6,7 +6,7 @@ import contextlib
 import re
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
@@ -14,12 +14,11 @@ import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 
-from placement import conf as placement_conf
 from placement import deploy
 from placement.db import migration, tables
 from placement.db.adoption import found_tables
 from placement.db.adoption.names import Names
-from tests.support import damage, foreign
+from tests.support import applications, damage, foreign
 from tests.support.asking import ask
 from tests.support.foreign_service import WRITES, ForeignService
 
@@ -94,16 +93,9 @@ def check_rows(url: str | sa.URL) -> None:
     assert ask(url, 'SELECT name FROM placement_traits WHERE id < 3 ORDER BY id') == ['CUSTOM_FAST', 'HW_CPU_X86_AVX2']
 
 
-@contextlib.contextmanager
-def service(url: str | sa.URL) -> Iterator[Any]:
+def service(url: str | sa.URL) -> contextlib.AbstractContextManager[deploy.Application]:
     """An application on a database, which does not create the schema."""
-    connection = sa.make_url(url).render_as_string(hide_password=False)
-    overrides = {'placement_database': {'connection': connection}, 'api': {'auth_strategy': 'noauth2'}}
-    app = deploy.loadapp(placement_conf.load(environ={}, config_files=[], overrides=overrides))
-    try:
-        yield app
-    finally:
-        app.db.dispose()
+    return applications.application(url, placement_database={'sync_on_startup': False})
 
 
 def check_service(url: str | sa.URL) -> None:

@@ -2,16 +2,51 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import Any
 
 import webob
 
+#: Identity headers that a client must not be able to set.
+CLAIMS = {
+    'X-Identity-Status': 'Confirmed',
+    'X-User-Id': 'root',
+    'X-Project-Id': 'root',
+    'X-Roles': 'admin',
+    'X-Role': 'admin',
+    'X-Is-Admin-Project': 'True',
+    'X-Service-Roles': 'admin',
+    'X-System-Scope': 'all',
+}
 
-def ask(app: Any, method: str, path: str, body: Any = None, version: str = '1.29') -> webob.Response:
-    """Send a request as an administrator, with a JSON body if there is one."""
+
+def ask(app: Any, method: str, path: str, body: Any = None, version: str = '1.29', **headers: str) -> webob.Response:
+    """Send a request as an administrator, with a JSON body if there is one.
+
+    :param headers: others, which come last.
+    """
     request = webob.Request.blank(path, method=method)
     request.headers.update({'X-Auth-Token': 'admin', 'OpenStack-API-Version': f'placement {version}'})
     if body is not None:
         request.content_type = 'application/json'
         request.json = body
+    request.headers.update(headers)
     return request.get_response(app)
+
+
+def demand(app: Any, method: str, path: str, body: Any = None, version: str = '1.29') -> webob.Response:
+    """Send a request that has to succeed."""
+    response = ask(app, method, path, body, version)
+    assert response.status_int < 300, response.text
+    return response
+
+
+def create_provider(app: Any, **totals: int) -> str:
+    """The uuid, and name, of a new root provider with that much of each class, at generation 1 (0 without any)."""
+    made = str(uuid.uuid4())
+    demand(app, 'POST', '/resource_providers', {'name': made, 'uuid': made})
+    if totals:
+        inventories = {name: {'total': total} for name, total in totals.items()}
+        body = {'resource_provider_generation': 0, 'inventories': inventories}
+        demand(app, 'PUT', f'/resource_providers/{made}/inventories', body)
+    return made

@@ -3,78 +3,113 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import pathlib
+import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import os_resource_classes
 import os_traits
 
 from tests.support import names_race, races, servers
-from tests.support.history import fleet
+from tests.support.history import fleet, report
 from tests.support.history.client import Client, Reply
+from tests.support.history.record import History
+from tests.support.history.workload import Load
 
 
-def exactly_ten_won(replies: list[Reply], used: int) -> None:
-    """Ten callers got their unit, the others were refused for lack of capacity, and no caller waited too long."""
-    assert Counter(reply.status for reply in replies) == {204: races.UNITS, 409: races.CALLERS - races.UNITS}
-    assert all('would exceed the capacity' in reply.error['detail'] for reply in replies if reply.status == 409)
-    assert used == races.UNITS
-    nobody_waited(replies)
+def last_units_are_given_once(urls: Sequence[str]) -> None:
+    """Forty callers each claim one of ten units, repeatedly: ten succeed, the others are refused for capacity."""
+    with races.callers(urls) as racing:
+        for _ in range(20):
+            replies, used = races.for_the_last_units(racing)
+            assert Counter(reply.status for reply in replies) == {204: races.UNITS, 409: races.CALLERS - races.UNITS}
+            refused = [reply.error['detail'] for reply in replies if reply.status == 409]
+            assert all('would exceed the capacity' in detail for detail in refused)
+            assert used == races.UNITS
+            _nobody_waited(replies)
 
 
-def exactly_one_won(replies: list[Reply], generation: int, *, expected: int) -> None:
-    """One write was accepted, the others got a conflict, and the generation was incremented once."""
-    assert Counter(reply.status for reply in replies) == {204: 1, 409: len(replies) - 1}
-    codes = {reply.error['code'] for reply in replies if reply.status == 409}
-    assert codes == {'placement.concurrent_update'}
-    assert generation == expected
-    nobody_waited(replies)
+def a_generation_is_moved_once(urls: Sequence[str], *, existing: bool) -> None:
+    """Sixteen callers write one consumer: one write is accepted and increments its generation, the others conflict."""
+    with races.callers(urls, 16) as racing:
+        for _ in range(5):
+            replies, generation = races.for_one_generation(racing, existing=existing)
+            assert Counter(reply.status for reply in replies) == {204: 1, 409: len(replies) - 1}
+            codes = {reply.error['code'] for reply in replies if reply.status == 409}
+            assert codes == {'placement.concurrent_update'}
+            assert generation == (2 if existing else 1)
+            _nobody_waited(replies)
 
 
-def made_progress(rounds: list[list[Reply]]) -> None:
-    """Writes of the same rows in opposite orders all succeed, and none waited too long."""
-    for replies in rounds:
-        assert Counter(reply.status for reply in replies) == {204: len(replies)}
-        nobody_waited(replies)
+def opposite_orders_make_progress(urls: Sequence[str]) -> None:
+    """Eight callers write the same rows in opposite orders, and all succeed."""
+    with races.callers(urls, 8) as racing:
+        for replies in races.in_opposite_orders(racing, 10):
+            assert Counter(reply.status for reply in replies) == {204: len(replies)}
+            _nobody_waited(replies)
 
 
-def nothing_landed_elsewhere(outcome: names_race.Outcome) -> None:
-    """Every write changed what it named, no request failed, and every kind of request succeeded at least once."""
+def names_keep_their_meaning(urls: Sequence[str]) -> None:
+    """Twelve callers change names, and write and claim by name: everything is written to what it named.
+
+    Every kind of request succeeds now and then, and nothing fails.
+    """
+    # On a cluster a request takes longer.
+    seconds = 5 if len(urls) == 1 else 8
+    with races.callers(urls, 12) as racing:
+        outcome = names_race.run(racing, seconds)
     assert outcome.wrong == []
     assert outcome.idle() == set(), outcome.statuses
 
 
-def nobody_waited(replies: list[Reply]) -> None:
-    """No caller waited longer than issue 4 allows."""
+def _nobody_waited(replies: list[Reply]) -> None:
     assert max(reply.seconds for reply in replies) < races.PATIENCE
 
 
-def last_units_are_given_once(server: servers.Server, rounds: int = 20) -> None:
-    """Forty callers each claim one of ten units, repeatedly."""
-    with races.callers([server.url]) as racing:
-        for _ in range(rounds):
-            exactly_ten_won(*races.for_the_last_units(racing))
+#: What has to hold on every database, whatever the addresses through which it is reached.
+RACES: dict[str, Callable[[Sequence[str]], None]] = {
+    'forty claims for ten units': last_units_are_given_once,
+    'writes with one consumer generation': functools.partial(a_generation_is_moved_once, existing=True),
+    'writes of one new consumer': functools.partial(a_generation_is_moved_once, existing=False),
+    'writes in opposite orders': opposite_orders_make_progress,
+    'names that are created, renamed and deleted': names_keep_their_meaning,
+}
 
 
-def a_generation_is_moved_once(server: servers.Server, *, existing: bool) -> None:
-    """Sixteen callers write one consumer, which exists or does not exist."""
-    with races.callers([server.url], 16) as racing:
-        for _ in range(5):
-            replies, generation = races.for_one_generation(racing, existing=existing)
-            exactly_one_won(replies, generation, expected=2 if existing else 1)
+def history_is_flawless(
+    load: Load,
+    history: History,
+    record_property: Callable[[str, str], None],
+    *,
+    name: str,
+    retries: int,
+    databases: Sequence[str],
+    interrupted: bool = False,
+) -> None:
+    """A random load that did something was answered rightly; its report is kept for the summary under ``name``.
+
+    :param interrupted: whether requests were cut off, so that nobody knows what became of some; else of none.
+    """
+    judged = report.of(history, unsent=load.unsent, retries=retries, databases=databases)
+    record_property('history', f'{name}\n{judged.text()}')
+    assert judged.violations == []
+    assert judged.server_errors == 0
+    assert (judged.unknown > 0) == interrupted
+    assert judged.accepted > 100
 
 
-def opposite_orders_make_progress(server: servers.Server) -> None:
-    """Eight callers name the same providers in opposite orders."""
-    with races.callers([server.url], 8) as racing:
-        made_progress(races.in_opposite_orders(racing, 10))
-
-
-def names_keep_their_meaning(server: servers.Server, seconds: float = 5) -> None:
-    """Twelve callers change names, and write and claim by name."""
-    with races.callers([server.url], 12) as racing:
-        nothing_landed_elsewhere(names_race.run(racing, seconds))
+def random_load_is_answered_rightly(
+    server: servers.Server, record_property: Callable[[str, str], None], *, name: str, database: str
+) -> None:
+    """Ten callers claim, move and release at random for some seconds."""
+    before = server.retries()
+    load = Load.start([server.url], clients=10)
+    time.sleep(6)
+    history = load.finish()
+    retries = server.retries() - before
+    history_is_flawless(load, history, record_property, name=name, retries=retries, databases=[database])
 
 
 def all_came_up(database_urls: Iterable[str], directory: pathlib.Path) -> None:

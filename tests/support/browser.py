@@ -10,8 +10,6 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
-import pytest
-
 from tests.support import databases
 
 #: The directory in which screenshots are kept; none are kept when it is not set.
@@ -115,13 +113,3 @@ def has_focus(locator: Any) -> None:
     from playwright.sync_api import expect
 
     expect(locator).to_be_focused()
-
-
-def skip_unless_asked(config: pytest.Config, items: list[pytest.Item], here: pathlib.Path) -> None:
-    """Mark the tests below ``here``, and skip them unless asked for."""
-    asked = 'page' in config.option.markexpr
-    for item in items:
-        if here in item.path.parents:
-            item.add_marker('page')
-            if not asked:
-                item.add_marker(pytest.mark.skip(reason='not run: needs pytest -m page'))

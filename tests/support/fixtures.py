@@ -9,39 +9,29 @@ import contextlib
 import functools
 import pathlib
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
 from oslo_config import cfg
 
-from placement import conf as placement_conf
 from placement import deploy
 from placement.db.api import Database
 from placement.web.context import RequestContext
+from tests.support import applications
+from tests.support.listening import listening
 
 Counter = Callable[..., contextlib.AbstractContextManager[list[str]]]
-
-
-def options(file: pathlib.Path, **more: Mapping[str, Any]) -> cfg.ConfigOpts:
-    """Options for a SQLite file and ``noauth2``, and of other groups, without configuration file or environment."""
-    overrides: dict[str, dict[str, Any]] = {
-        'placement_database': {'connection': f'sqlite:///{file}', 'sync_on_startup': True},
-        'api': {'auth_strategy': 'noauth2'},
-    }
-    for group, values in more.items():
-        overrides.setdefault(group, {}).update(values)
-    return placement_conf.load(environ={}, config_files=[], overrides=overrides)
+PointCommandsAt = Callable[[str | sa.URL], str]
 
 
 @functools.cache
 def _synchronised() -> bytes:
     with tempfile.TemporaryDirectory() as directory:
         file = pathlib.Path(directory, 'placement.sqlite')
-        db = Database(options(file))
-        db.sync()
-        db.dispose()
+        with applications.database(file) as db:
+            db.sync()
         return file.read_bytes()
 
 
@@ -52,8 +42,8 @@ def prepare(file: pathlib.Path) -> None:
 
 @pytest.fixture
 def conf(tmp_path: pathlib.Path) -> cfg.ConfigOpts:
-    """Options for a SQLite file of the test, without authentication, configuration file or environment."""
-    return options(tmp_path / 'placement.sqlite')
+    """Options for a SQLite file in a directory of the test's own, without authentication, file or environment."""
+    return applications.options(tmp_path / 'placement.sqlite')
 
 
 @pytest.fixture
@@ -73,7 +63,27 @@ def db(app: Any) -> Database:
 @pytest.fixture
 def context(conf: cfg.ConfigOpts, db: Database) -> RequestContext:
     """The context of a request that an administrator makes to the application."""
-    return RequestContext(conf=conf, db=db, roles=['admin'], user_id='admin', project_id='admin')
+    return applications.administrator(db, conf)
+
+
+@pytest.fixture
+def other_process(conf: cfg.ConfigOpts, db: Database) -> Iterator[RequestContext]:
+    """The context of a request to another process on the same database."""
+    with applications.database(conf.placement_database.connection) as opened:
+        yield applications.administrator(opened, conf)
+
+
+@pytest.fixture
+def point_commands_at(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> PointCommandsAt:
+    """Lets the commands that the test runs work on a database; takes its URL, and returns it as text."""
+
+    def point(url: str | sa.URL) -> str:
+        text = url if isinstance(url, str) else url.render_as_string(hide_password=False)
+        monkeypatch.setenv('OS_PLACEMENT_CONFIG_DIR', str(tmp_path))
+        monkeypatch.setenv('OS_PLACEMENT_DATABASE__CONNECTION', text)
+        return text
+
+    return point
 
 
 @pytest.fixture
@@ -88,14 +98,9 @@ def queries(db: Database) -> Counter:
             if not statement.startswith('BEGIN'):
                 seen.append(statement)
 
-        engines = (db.engine, db.asking_engine)
-        for engine in engines:
-            sa.event.listen(engine, 'before_cursor_execute', note)
-        try:
+        event = 'before_cursor_execute'
+        with listening(db.engine, event, note), listening(db.asking_engine, event, note):
             yield seen
-        finally:
-            for engine in engines:
-                sa.event.remove(engine, 'before_cursor_execute', note)
         assert len(seen) <= at_most, '\n'.join(seen)
 
     return counted

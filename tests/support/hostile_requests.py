@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from placement import handler
@@ -200,3 +201,10 @@ def anything(draw: st.DrawFn) -> Request:
     method = draw(st.sampled_from(usual * 4 + unusual))
     body = draw(st.one_of(st.just(b''), st.binary(max_size=60), json_values.flatmap(mutated_json)))
     return Request(method, path + tail, draw(_hostile_headers()), body)
+
+
+def derandomised(count: int) -> settings:
+    """Settings of a test that sends the same ``count`` requests at every run."""
+    return settings(
+        max_examples=count, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck)
+    )

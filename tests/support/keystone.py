@@ -10,18 +10,6 @@ from collections.abc import Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-# Identity headers that a client must not be able to set.
-CLAIMS = {
-    'X-Identity-Status': 'Confirmed',
-    'X-User-Id': 'root',
-    'X-Project-Id': 'root',
-    'X-Roles': 'admin',
-    'X-Role': 'admin',
-    'X-Is-Admin-Project': 'True',
-    'X-Service-Roles': 'admin',
-    'X-System-Scope': 'all',
-}
-
 
 class Keystone(BaseHTTPRequestHandler):
     """The parts of Keystone that keystonemiddleware uses: discovery, a token of its own, validation."""

@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-import webob
+from tests.support.asking import ask, create_provider
 
 #: The default of [api] max_request_body_size.
 LARGEST = 1048576
@@ -29,11 +29,10 @@ class Case(NamedTuple):
 
 def check(app: Any) -> None:
     """Every route accepts the largest body that the limit allows, or refuses it with a reason."""
-    host = str(uuid.uuid4())
-    assert _send(app, 'POST', '/resource_providers', {'name': host, 'uuid': host}).status_int == 200
+    host = create_provider(app)
     for case in _cases(host):
         assert LARGEST * 0.98 < len(_encoded(case.body)) <= LARGEST, case.path
-        response = _send(app, case.method, case.path, case.body)
+        response = ask(app, case.method, case.path, case.body)
         assert response.status_int == case.status, (case.path, response.text[:300])
         assert case.detail in response.text
 
@@ -96,13 +95,5 @@ def _full(make: Callable[[list[str]], Any], items: Iterator[str]) -> Any:
 
 
 def _encoded(body: Any) -> bytes:
+    """The body as ``ask`` sends it."""
     return json.dumps(body, separators=(',', ':')).encode()
-
-
-def _send(app: Any, method: str, path: str, body: Any) -> webob.Response:
-    request = webob.Request.blank(path, method=method)
-    request.headers['X-Auth-Token'] = 'admin'
-    request.headers['OpenStack-API-Version'] = 'placement 1.29'
-    request.content_type = 'application/json'
-    request.body = _encoded(body)
-    return request.get_response(app)

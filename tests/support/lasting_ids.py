@@ -8,14 +8,13 @@ from collections.abc import Callable
 import sqlalchemy as sa
 
 from placement.audit import checks
-from placement.claims.request import ConsumerClaim
 from placement.db import tables
 from placement.objects.allocation import AllocationList
-from placement.objects.inventory import Inventory
 from placement.objects.resource_class import ResourceClass
 from placement.objects.resource_provider import ResourceProvider
 from placement.objects.trait import Trait
 from placement.web.context import RequestContext
+from tests.support.objects import claim, create_provider
 
 
 def _name() -> str:
@@ -40,34 +39,26 @@ def _trait(context: RequestContext) -> int:
 
 
 def _resource_provider(context: RequestContext) -> int:
-    made = _provider(context)
+    made = create_provider(context)
     ResourceProvider.destroy(context, made.uuid)
     return made.id
 
 
 def _consumer(context: RequestContext) -> int:
-    provider, consumer = _provider(context), str(uuid.uuid4())
-    provider.add_inventory(Inventory.from_request('VCPU', {'total': 1}))
-    wanted = ConsumerClaim(consumer, 'project', 'user', {provider.uuid: {'VCPU': 1}})
-    AllocationList.replace_all(context, [wanted])
+    consumer = claim(context, {create_provider(context, VCPU=1).uuid: {'VCPU': 1}})
     made = _id(context, tables.consumers.c.uuid, consumer)
     AllocationList.delete_all_by_consumer(context, consumer)
     return made
 
 
 def _aggregate(context: RequestContext) -> int:
-    provider, aggregate = _provider(context), str(uuid.uuid4())
+    provider, aggregate = create_provider(context), str(uuid.uuid4())
     provider.set_aggregates([aggregate], bump=False)
     made = _id(context, tables.placement_aggregates.c.uuid, aggregate)
     provider.set_aggregates([], bump=False)
     for finding in checks.find(context.db, context.conf, 'orphaned_aggregate'):
         checks.repair(context.db, finding)
     return made
-
-
-def _provider(context: RequestContext) -> ResourceProvider:
-    identity = str(uuid.uuid4())
-    return ResourceProvider.create(context, name=identity, uuid=identity)
 
 
 #: By kind: a function that creates one, deletes it, and returns its id.

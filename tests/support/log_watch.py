@@ -18,6 +18,7 @@ import sqlalchemy as sa
 
 from placement.db import changes, tables
 from placement.db.changes import NO_PROVIDER, Notes, What
+from tests.support.listening import listening
 
 _CHANGE = re.compile(
     r'\s*(?:INSERT\s+(?:OR\s+\w+\s+)?INTO|REPLACE\s+INTO|UPDATE|DELETE\s+FROM)\s+"?(\w+)', re.IGNORECASE
@@ -54,13 +55,11 @@ class Watch:
     @contextlib.contextmanager
     def on_all_engines(self) -> Iterator[None]:
         """Check the transactions of all engines of this process."""
-        sa.event.listen(sa.Engine, 'before_cursor_execute', self._look_before)
-        sa.event.listen(sa.Engine, 'commit', self._look_after)
-        try:
+        with (
+            listening(sa.Engine, 'before_cursor_execute', self._look_before),
+            listening(sa.Engine, 'commit', self._look_after),
+        ):
             yield
-        finally:
-            sa.event.remove(sa.Engine, 'before_cursor_execute', self._look_before)
-            sa.event.remove(sa.Engine, 'commit', self._look_after)
 
     def _look_before(self, connection: sa.Connection, _cursor: Any, statement: str, *_rest: Any) -> None:
         found = _CHANGE.match(statement)

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from placement import conf as placement_conf
 from placement.db import changes, tables
 from placement.db.api import Database
-from tests.support import databases
+from tests.support import applications, databases
+from tests.support.wire import PORTS
 
 #: A test with ``server`` as a parameter runs on each of these, on SQLite also without any server.
 SERVERS = [
@@ -33,9 +33,7 @@ _providers = tables.resource_providers
 
 def opened(url: str | sa.URL) -> Database:
     """Open a database as a process of the service does."""
-    connection = sa.make_url(url).render_as_string(hide_password=False)
-    overrides = {'placement_database': {'connection': connection, 'sqlite_busy_timeout': 60}}
-    return Database(placement_conf.load(environ={}, config_files=[], overrides=overrides))
+    return Database(applications.options(url, placement_database={'sqlite_busy_timeout': 60}))
 
 
 @contextlib.contextmanager
@@ -49,9 +47,8 @@ def fresh(server: str, directory: Any) -> Iterator[sa.URL]:
             if reason is not None:
                 databases.unavailable(server, reason)
             url = stack.enter_context(databases.fresh(databases.server_url(server)))
-        db = opened(url)
-        db.sync()
-        db.dispose()
+        with applications.database(url) as db:
+            db.sync()
         yield url
 
 
@@ -166,7 +163,7 @@ class BreakingProxy:
 def breaking(url: sa.URL) -> Iterator[tuple[BreakingProxy, sa.URL]]:
     """A proxy for the server of ``url``, and the URL through it."""
     server = url.get_backend_name()
-    proxy = BreakingProxy(url.host or '127.0.0.1', url.port or {'postgresql': 5432, 'mysql': 3306}[server])
+    proxy = BreakingProxy(url.host or '127.0.0.1', url.port or PORTS[server])
     try:
         yield proxy, url.set(host='127.0.0.1', port=proxy.port)
     finally:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import collections
-import json
 import random
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import webob
+from tests.support.asking import ask
 
 #: Sends method, path, body and microversion; returns the status (None if unknown) and the decoded answer.
 Send = Callable[[str, str, Any, str], tuple[int | None, Any]]
@@ -24,13 +23,7 @@ def sender(app: Any) -> Send:
     """Sends requests to a WSGI application in this process."""
 
     def send(method: str, path: str, body: Any, version: str) -> tuple[int | None, Any]:
-        request = webob.Request.blank(path, method=method)
-        request.headers['X-Auth-Token'] = 'admin'
-        request.headers['OpenStack-API-Version'] = f'placement {version}'
-        if body is not None:
-            request.content_type = 'application/json'
-            request.body = json.dumps(body).encode()
-        response = request.get_response(app)
+        response = ask(app, method, path, body, version)
         return response.status_code, response.json if response.body else None
 
     return send

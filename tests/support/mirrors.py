@@ -11,10 +11,9 @@ import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from placement import conf as placement_conf
 from placement.db.api import Database
 from placement.mirror.keeper import Mirror
 from tests.support import races, servers
@@ -24,17 +23,6 @@ from tests.support.mirror_equality import assert_same, compare
 from tests.support.mirror_histories import History, Send, Universe
 
 _TRAIT = 'HW_CPU_X86_AVX2'
-
-
-@contextlib.contextmanager
-def database(url: str, **options: Any) -> Iterator[Database]:
-    """Open a database as a process of the service does."""
-    overrides = {'placement_database': {'connection': url, **options}}
-    made = Database(placement_conf.load(environ={}, config_files=[], overrides=overrides))
-    try:
-        yield made
-    finally:
-        made.dispose()
 
 
 # Equality ------------------------------------------------------------------------------------------------

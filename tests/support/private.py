@@ -30,6 +30,10 @@ class PrivateServer(abc.ABC):
     name: str
     account: str
     programs: Sequence[str]
+    #: The administrator's URL, but for the port.
+    address: str
+    #: The signal that ends it at once, without clean-up.
+    crash_signal: signal.Signals
 
     def __init__(self, home: pathlib.Path) -> None:
         self.home = home
@@ -39,9 +43,14 @@ class PrivateServer(abc.ABC):
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
-    @abc.abstractmethod
     def url(self) -> sa.URL:
         """The administrator's URL."""
+        url = sa.make_url(self.address.format(self.port))
+        return url.update_query_dict(self.tls_parameters()) if self.tls.exists() else url
+
+    @abc.abstractmethod
+    def tls_parameters(self) -> dict[str, str]:
+        """What the URL says for a connection with TLS."""
 
     @abc.abstractmethod
     def initialise(self) -> None:
@@ -50,10 +59,6 @@ class PrivateServer(abc.ABC):
     @abc.abstractmethod
     def command(self) -> list[str]:
         """The command that runs the server in the foreground."""
-
-    @abc.abstractmethod
-    def crash_signal(self) -> signal.Signals:
-        """The signal that ends it at once, without clean-up."""
 
     def start(self) -> None:
         """Start and wait until it answers."""
@@ -74,7 +79,7 @@ class PrivateServer(abc.ABC):
     def crash(self) -> None:
         """End it at once; connections break, nothing is flushed."""
         assert self._process is not None
-        self._process.send_signal(self.crash_signal())
+        self._process.send_signal(self.crash_signal)
         self._process.wait()
 
     def freeze(self) -> None:
@@ -108,12 +113,13 @@ class PostgreSQL(PrivateServer):
     name = 'postgresql'
     account = 'postgres'
     programs = ('postgres', 'initdb')
+    address = 'postgresql+psycopg://postgres@127.0.0.1:{}/postgres'
+    #: Immediate shutdown: all its processes end, and the next start recovers.
+    crash_signal = signal.SIGQUIT
 
-    @property
-    def url(self) -> sa.URL:
-        """The administrator's URL."""
-        url = sa.make_url(f'postgresql+psycopg://postgres@127.0.0.1:{self.port}/postgres')
-        return url.update_query_dict({'sslmode': 'require'}) if self.tls.exists() else url
+    def tls_parameters(self) -> dict[str, str]:
+        """What the URL says for a connection with TLS."""
+        return {'sslmode': 'require'}
 
     def initialise(self) -> None:
         """Fill the data directory."""
@@ -131,10 +137,6 @@ class PostgreSQL(PrivateServer):
             here += ['-c', 'ssl=on', '-c', *files]
         return [_program('postgres'), '-D', str(self.data), '-p', str(self.port), *here]
 
-    def crash_signal(self) -> signal.Signals:
-        """Immediate shutdown: all its processes end, and the next start recovers."""
-        return signal.SIGQUIT
-
 
 class MariaDB(PrivateServer):
     """MariaDB; as root without a password."""
@@ -142,14 +144,13 @@ class MariaDB(PrivateServer):
     name = 'mariadb'
     account = 'mysql'
     programs = ('mariadbd', 'mariadb-install-db')
+    address = 'mysql+pymysql://root@127.0.0.1:{}/'
+    #: Like a power cut.
+    crash_signal = signal.SIGKILL
 
-    @property
-    def url(self) -> sa.URL:
-        """The administrator's URL."""
-        url = sa.make_url(f'mysql+pymysql://root@127.0.0.1:{self.port}/')
-        if self.tls.exists():
-            return url.update_query_dict({'ssl_ca': f'{self.tls}/ca.pem', 'ssl_check_hostname': 'false'})
-        return url
+    def tls_parameters(self) -> dict[str, str]:
+        """What the URL says for a connection with TLS."""
+        return {'ssl_ca': f'{self.tls}/ca.pem', 'ssl_check_hostname': 'false'}
 
     def initialise(self) -> None:
         """Fill the data directory."""
@@ -184,10 +185,6 @@ class MariaDB(PrivateServer):
             f'--ssl-key={self.tls}/server.key',
             '--require-secure-transport=ON',
         ]
-
-    def crash_signal(self) -> signal.Signals:
-        """Like a power cut."""
-        return signal.SIGKILL
 
 
 KINDS: dict[str, type[PrivateServer]] = {'postgresql': PostgreSQL, 'mariadb': MariaDB}

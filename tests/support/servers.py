@@ -62,10 +62,6 @@ class Server:
             text = answer.read().decode()
         return int(sum(float(value) for value in re.findall(r'^\w*retries_total(?:{.*})? (\S+)$', text, re.MULTILINE)))
 
-    def retries_since(self, count: int) -> int:
-        """The number of retries above ``count``."""
-        return self.retries() - count
-
     def tail(self, lines: int = 40) -> str:
         """The end of the log."""
         return '\n'.join(self.log.read_text(errors='replace').splitlines()[-lines:])

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import selectors
 import socket
 import threading
+from collections.abc import Iterator
+
+import sqlalchemy as sa
 
 PORTS = {'postgresql': 5432, 'mysql': 3306}
 
@@ -75,6 +79,13 @@ class Proxy:
             self._asked.add(source)
             self.trips += 1
         other.sendall(said)
+
+
+@contextlib.contextmanager
+def counting(database: sa.URL) -> Iterator[tuple[Proxy, sa.URL]]:
+    """A proxy before the server of ``database``, and the URL through it."""
+    with Proxy(database.host or '', database.port or PORTS[database.get_backend_name()]) as proxy:
+        yield proxy, database.set(host='127.0.0.1', port=proxy.port)
 
 
 def _received(source: socket.socket) -> bytes:

@@ -7,18 +7,13 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.support.asked import skip_unless_asked
 from tests.support.operations import identity
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark the tests of this directory, and skip them unless asked for."""
-    here = pathlib.Path(__file__).parent
-    asked = 'operations' in config.option.markexpr
-    for item in items:
-        if here in item.path.parents:
-            item.add_marker('operations')
-            if not asked:
-                item.add_marker(pytest.mark.skip(reason='not run: needs pytest -m operations'))
+    skip_unless_asked(config, items, pathlib.Path(__file__).parent, 'operations')
 
 
 @pytest.fixture(scope='session')

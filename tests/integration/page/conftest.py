@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from placement import conf as placement_conf
-from placement.db.api import Database
-from tests.support import browser, clouds
+from tests.support import applications, browser, clouds
+from tests.support.asked import skip_unless_asked
 from tests.support.clouds import Cloud
 from tests.support.operations import services
 
@@ -28,8 +27,8 @@ LOG = (
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Skip the tests of this directory unless asked for."""
-    browser.skip_unless_asked(config, items, pathlib.Path(__file__).parent)
+    """Mark the tests of this directory, and skip them unless asked for."""
+    skip_unless_asked(config, items, pathlib.Path(__file__).parent, 'page')
 
 
 @pytest.fixture(scope='session')
@@ -51,11 +50,9 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
 @contextlib.contextmanager
 def _served(cloud: Cloud, directory: pathlib.Path) -> Iterator[str]:
     connection = f'sqlite:///{directory}/placement.sqlite'
-    overrides = {'placement_database': {'connection': connection}}
-    db = Database(placement_conf.load(environ={}, config_files=[], overrides=overrides))
-    db.sync()
-    clouds.plant(db, cloud)
-    db.dispose()
+    with applications.database(connection) as db:
+        db.sync()
+        clouds.plant(db, cloud)
     log = directory / 'placement.log'
     queries = ('resources=VCPU:64,MEMORY_MB:4096', 'resources=VCPU:32,MEMORY_MB:4096', 'resources=CUSTOM_GPU:8')
     log.write_text(''.join(LOG.format(number, query) for number, query in enumerate(queries)))

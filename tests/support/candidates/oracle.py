@@ -6,7 +6,7 @@ It shares no code with ``placement.candidates``: it tries every combination and 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -86,6 +86,20 @@ def rp(
         set(traits) | ({SHARES} if shares else set()),
         set(aggregates.split()),
     )
+
+
+def flat(count: int) -> list[RP]:
+    """Hosts that are all alike, in one aggregate."""
+    return [
+        rp(f'flat{number}', traits=['HW_CPU_X86_AVX2'], aggregates='all', VCPU=8, MEMORY_MB=8192)
+        for number in range(count)
+    ]
+
+
+def assert_candidates(found: Sequence[Body], expected: Set[Body]) -> None:
+    """Each expected candidate was found, once, and nothing else."""
+    assert set(found) == expected, f'wrong: {set(found) - expected}, missing: {expected - set(found)}'
+    assert len(found) == len(expected), 'some were found twice'
 
 
 class Oracle:

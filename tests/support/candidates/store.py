@@ -12,7 +12,8 @@ import webob
 from placement.db import changes, tables
 from placement.db.api import Database
 from tests.support.asking import ask
-from tests.support.candidates.oracle import RP, Body, Query
+from tests.support.candidates.examples import WORLDS, Example, bodies
+from tests.support.candidates.oracle import RP, Body, Oracle, Query, assert_candidates
 from tests.support.candidates.worlds import TRAITS
 
 _NAMESPACE = uuid.UUID('5b0f1b52-6f55-4b7e-8a44-0c1a33a1a111')
@@ -94,6 +95,23 @@ def query_string(query: Query) -> str:
     if query.limit:
         params.append(('limit', str(query.limit)))
     return urlencode(params)
+
+
+def check_example(app: Any, example: Example) -> None:
+    """A worked example is answered as its table says."""
+    stored = Stored(app, WORLDS[example.world])
+    answer = stored.candidates(example.query, example.minor)
+    assert_candidates(stored.bodies(answer), bodies(example.candidates))
+    assert set(stored.summaries(answer)) == set(example.summaries.split())
+
+
+def check_query(app: Any, world: list[RP], query: Query) -> None:
+    """A query is answered as the definitions say."""
+    stored, oracle = Stored(app, world), Oracle(world)
+    answer = stored.candidates(query)
+    expected = oracle.candidates(query)
+    assert_candidates(stored.bodies(answer), expected)
+    assert stored.summaries(answer) == oracle.summaries(query, expected)
 
 
 def _with_uuids(key: str, value: str) -> str:

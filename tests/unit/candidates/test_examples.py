@@ -11,7 +11,7 @@ import pytest
 from placement.candidates.budget import Budget
 from placement.candidates.search import chosen, search
 from tests.support.candidates.examples import EXAMPLES, WORLDS, Example, bodies
-from tests.support.candidates.oracle import Group, Oracle, Query
+from tests.support.candidates.oracle import Group, Oracle, Query, assert_candidates
 from tests.support.candidates.worlds import Rows, request_of
 
 
@@ -41,8 +41,7 @@ def test_search_finds_the_candidates_of_the_table(example: Example) -> None:
     rows = Rows(WORLDS[example.world])
     request = request_of(parsed(example.query, example.minor))
     found = [rows.body(one) for one in search(rows.sites(), request, Budget())]
-    assert set(found) == bodies(example.candidates)
-    assert len(found) == len(set(found))
+    assert_candidates(found, bodies(example.candidates))
 
 
 @pytest.mark.parametrize('example', EXAMPLES, ids=str)

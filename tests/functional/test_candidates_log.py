@@ -1,0 +1,167 @@
+"""What is logged of searches for candidates: bounds that one has reached, and why one has found nothing."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+from urllib.parse import parse_qsl
+
+import pytest
+from oslo_config import cfg
+
+from placement.reports import empty_searches, pasted_query
+from tests.support.candidates import hard
+from tests.support.candidates.examples import WORLDS
+from tests.support.candidates.oracle import flat, rp
+from tests.support.candidates.store import Stored
+
+
+@pytest.fixture(autouse=True)
+def _everything_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+
+
+def _logged(caplog: pytest.LogCaptureFixture, word: str) -> list[str]:
+    return [record.getMessage() for record in caplog.records if word in record.getMessage()]
+
+
+def test_the_bound_on_candidates_is_a_setting_and_is_logged_once(
+    app: Any, conf: cfg.ConfigOpts, caplog: pytest.LogCaptureFixture
+) -> None:
+    stored = Stored(app, flat(10))
+    conf.set_override('max_allocation_candidates', 10, 'placement')
+    assert len(stored.candidates('resources=VCPU:1')['allocation_requests']) == 10
+    assert not _logged(caplog, 'max_allocation_candidates')
+    conf.set_override('max_allocation_candidates', 4, 'placement')
+    for query in ('resources=VCPU:1', 'resources=VCPU:1&limit=5'):
+        caplog.clear()
+        assert len(stored.candidates(query)['allocation_requests']) == 4
+        assert len(_logged(caplog, 'max_allocation_candidates')) == 1
+    assert 'resources=VCPU%3A1&limit=5' in caplog.text
+    caplog.clear()
+    assert len(stored.candidates('resources=VCPU:1&limit=3')['allocation_requests']) == 3
+    assert not _logged(caplog, 'max_allocation_candidates')
+
+
+def test_the_bound_on_the_size_of_an_answer_is_a_setting_and_is_logged_once(
+    app: Any, conf: cfg.ConfigOpts, caplog: pytest.LogCaptureFixture
+) -> None:
+    stored = Stored(app, flat(600))
+    conf.set_override('max_allocation_candidates_size', 1000, 'placement')
+    for random_order in (False, True):
+        conf.set_override('randomize_allocation_candidates', random_order, 'placement')
+        caplog.clear()
+        answer = stored.candidates('resources=VCPU:1')
+        assert len(answer['allocation_requests']) == len(answer['provider_summaries']) == 500
+        assert len(_logged(caplog, 'max_allocation_candidates_size = 1000 for resources=VCPU')) == 1
+        caplog.clear()
+        assert len(stored.candidates('resources=VCPU:1&limit=500')['allocation_requests']) == 500
+        assert not _logged(caplog, 'Stopped at')
+
+
+def test_a_search_that_exceeds_its_steps_is_logged_once_with_a_shortened_query(
+    app: Any, conf: cfg.ConfigOpts, caplog: pytest.LogCaptureFixture
+) -> None:
+    world, query = hard.packing(0, classes=3)
+    stored = Stored(app, world)
+    conf.set_override('max_search_steps_per_tree', 1000, 'placement')
+    assert stored.candidates(query)['allocation_requests'] == []
+    [line] = [record for record in caplog.records if record.levelno == logging.WARNING]
+    assert 'Stopped at [placement] max_search_steps_per_tree = 1000 for resources1=' in line.getMessage()
+    [empty] = _logged(caplog, 'No allocation candidates')
+    assert 'stopped at a bound: tree_steps' in empty
+    assert all(len(one) < 2300 for one in _logged(caplog, 'Stopped at'))
+    caplog.clear()
+    conf.set_override('max_search_steps', 3000, 'placement')
+    stored.candidates(query)
+    assert len(_logged(caplog, 'Stopped at [placement] max_search_steps = 3000 for')) == 1
+
+
+def test_a_complete_answer_is_not_logged_as_incomplete(
+    app: Any, conf: cfg.ConfigOpts, caplog: pytest.LogCaptureFixture
+) -> None:
+    world, query = hard.clouds(lambda _seed: hard.packing(0, classes=3), 4, easy=[3])
+    conf.set_override('max_search_steps_per_tree', 5000, 'placement')
+    stored = Stored(app, world)
+    assert len(stored.candidates(query)['allocation_requests']) == 1
+    assert not _logged(caplog, 'Stopped at')
+
+
+# Searches without result ------------------------------------------------------------------------------------
+
+
+def test_an_empty_answer_is_explained_in_one_line_of_the_log(app: Any, caplog: pytest.LogCaptureFixture) -> None:
+    stored = Stored(app, WORLDS['X1'])
+    stored.candidates('resources=VCPU:5,MEMORY_MB:5000')
+    [line] = _logged(caplog, 'No allocation candidates')
+    assert 'resources VCPU:5: 1 trees, 1 providers, 2 no_capacity' in line
+    assert 'resources MEMORY_MB:5000: 0 trees' in line
+    caplog.clear()
+    stored.candidates('resources=VCPU:1')
+    assert not _logged(caplog, 'No allocation candidates')
+
+
+def test_groups_that_do_not_fit_together_are_explained_with_a_tree(app: Any, caplog: pytest.LogCaptureFixture) -> None:
+    stored = Stored(app, WORLDS['X5'])
+    stored.candidates('resources1=VCPU:1&resources2=MEMORY_MB:512&group_policy=isolate')
+    [line] = _logged(caplog, 'No allocation candidates')
+    assert 'not together in 2 trees: the tree has too few providers for isolated groups (' in line
+
+
+def test_the_same_empty_search_is_explained_once_per_interval(
+    app: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored = Stored(app, WORLDS['X1'])
+    for _ in range(3):
+        stored.candidates('resources=VCPU:100')
+    stored.candidates('resources=VCPU:101')
+    first, other = _logged(caplog, 'No allocation candidates')
+    assert 'VCPU%3A100' in first
+    assert 'VCPU%3A101' in other
+    assert 'more since' not in first + other
+    monkeypatch.setattr(empty_searches, 'PERIOD', 0)
+    caplog.clear()
+    stored.candidates('resources=VCPU:100')
+    [line] = _logged(caplog, 'No allocation candidates')
+    assert line.endswith(' (2 more since the last such line)')
+
+
+def test_queries_of_empty_searches_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(empty_searches, '_MOST', 2)
+    searches = empty_searches.EmptySearches()
+    assert [searches.unsaid(query) for query in ('a', 'b', 'c', 'b', 'a')] == [0, 0, 0, None, 0]
+
+
+def test_the_explain_command_accepts_lines_of_the_log(app: Any, caplog: pytest.LogCaptureFixture) -> None:
+    stored = Stored(app, WORLDS['X1'])
+    stored.candidates('resources=VCPU:100&member_of=in:x,y&limit=5')
+    found = {pasted_query.read(record.getMessage()) for record in caplog.records}
+    [query] = {one.query for one in found}
+    assert parse_qsl(query)[0] == ('resources', 'VCPU:100')
+    assert {one.version for one in found} == {None, '1.29'}
+
+
+def test_a_long_query_is_shortened_in_the_log(app: Any, conf: cfg.ConfigOpts, caplog: pytest.LogCaptureFixture) -> None:
+    stored = Stored(app, flat(3))
+    others = ','.join(f'other{number}' for number in range(1000))
+    stored.candidates(f'resources=VCPU:1&member_of=in:{others}')
+    conf.set_override('max_allocation_candidates', 1, 'placement')
+    stored.candidates(f'resources=VCPU:1&member_of=in:{others},all')
+    lines = [*_logged(caplog, 'No allocation candidates'), *_logged(caplog, 'max_allocation_candidates')]
+    assert len(lines) == 2
+    assert all('resources=VCPU%3A1&member_of=' in line and len(line) < 4096 for line in lines), list(map(len, lines))
+
+
+@pytest.mark.parametrize('asked', ['resources=VCPU:1', 'resources=VCPU:100', 'resources=VCPU:1&limit=3'])
+def test_the_log_does_not_grow_with_the_providers(
+    app: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, asked: str
+) -> None:
+    lengths = []
+    for count in (2, 60):
+        stored = Stored(app, [rp(f'host{count}-{n}', VCPU=8) for n in range(count)])
+        monkeypatch.setattr(empty_searches, 'PERIOD', 0)
+        caplog.clear()
+        stored.candidates(asked)
+        # With more providers the numbers in a line have more digits, but the lines are as many.
+        lengths.append(len(caplog.records))
+    assert lengths[0] == lengths[1] <= 2

@@ -1,0 +1,78 @@
+"""Clients of an application in the process of the test, and one more session of its database that makes them wait."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import sqlalchemy as sa
+import webob
+
+from tests.support.asking import ask
+
+#: Seconds in which a request is done that waits for no lock; one that is not done by then waits for a lock.
+MOMENT = 0.7
+
+Answer = concurrent.futures.Future[webob.Response]
+
+
+class Service:
+    """An application, a pool of clients, and the session that holds locks.
+
+    :param app: the application.
+    :param url: its database.
+    """
+
+    def __init__(self, app: Any, url: sa.URL) -> None:
+        self.app = app
+        # So that MariaDB locks gaps, whatever is its default; SQLite has no such level.
+        levels = {} if url.get_backend_name() == 'sqlite' else {'isolation_level': 'REPEATABLE READ'}
+        self._engine = sa.create_engine(url, poolclass=sa.NullPool, **levels)
+        self._pool = concurrent.futures.ThreadPoolExecutor(4)
+
+    def call(self, method: str, path: str, body: Any = None, version: str = '1.29') -> webob.Response:
+        """Send a request and wait for the answer."""
+        return ask(self.app, method, path, body, version)
+
+    def begin(self, method: str, path: str, body: Any = None, version: str = '1.29') -> Answer:
+        """Send a request, and wait until it is done or waits for a lock."""
+        answer = self._pool.submit(self.call, method, path, body, version)
+        concurrent.futures.wait([answer], MOMENT)
+        return answer
+
+    def begin_blocked(self, method: str, path: str, body: Any = None, version: str = '1.29') -> Answer:
+        """Send a request that has to wait for a lock, and wait a moment until it does."""
+        answer = self.begin(method, path, body, version)
+        assert not answer.done(), answer.result().text
+        return answer
+
+    @contextlib.contextmanager
+    def holding(self, statement: str) -> Iterator[None]:
+        """A transaction of another session, which runs one statement and is rolled back at the end."""
+        with self._engine.connect() as connection:
+            connection.exec_driver_sql(statement)
+            yield
+            connection.rollback()
+
+    def lock(self, table: str, column: str, value: str) -> contextlib.AbstractContextManager[None]:
+        """Lock one row, on SQLite the file, in another session."""
+        if self.dialect == 'sqlite':
+            return self.holding('BEGIN IMMEDIATE')
+        return self.holding(f"SELECT id FROM {table} WHERE {column} = '{value}' FOR UPDATE")
+
+    @property
+    def dialect(self) -> str:
+        """What SQLAlchemy calls the kind of database."""
+        return self._engine.dialect.name
+
+    def scalar(self, query: str) -> Any:
+        """The first value that a query returns."""
+        with self._engine.connect() as connection:
+            return connection.exec_driver_sql(query).scalar()
+
+    def close(self) -> None:
+        """End the clients."""
+        self._pool.shutdown()
+        self._engine.dispose()
