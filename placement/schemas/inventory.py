@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from placement import room
 from placement.schemas import Schema, common
 
@@ -20,7 +22,7 @@ _RECORD_PROPERTIES: Schema = {
     'min_unit': _integer(1),
     'max_unit': _integer(1),
     'step_size': _integer(1),
-    'allocation_ratio': {'type': 'number', 'minimum': -MAX_RATIO, 'maximum': MAX_RATIO},
+    'allocation_ratio': {'type': 'number', 'minimum': -sys.float_info.max, 'maximum': MAX_RATIO},
     'resource_provider_generation': common.GENERATION,
 }
 

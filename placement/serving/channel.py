@@ -16,7 +16,7 @@ from waitress.channel import HTTPChannel
 from waitress.parser import HTTPRequestParser, ParsingError, TransferEncodingNotImplemented
 from webob import exc
 
-from placement.web import request_log, wsgi_wrapper
+from placement.web import body_limits, request_log, wsgi_wrapper
 
 LOG = log.getLogger(__name__)
 
@@ -60,9 +60,11 @@ class _Parser(HTTPRequestParser):
         except TransferEncodingNotImplemented as error:
             # As the application says it under other servers.
             raise ParsingError('transfer-encoding header must be chunked, and nothing else') from error
-        except ValueError as error:
-            # waitress does not expect that of a URL that breaks off within an address, or a number of 5000 digits.
-            raise ParsingError('The request line or content-length makes no sense.') from error
+        except (ParsingError, ValueError) as error:
+            # waitress does not expect a ValueError, of a URL that breaks off within an address or of 5000 digits.
+            if not body_limits.INTEGER.fullmatch(self.headers.get('CONTENT_LENGTH', '0')):
+                raise ParsingError('content-length header must be an integer') from error
+            raise ParsingError(str(error)) from error
         if self.chunked and 'CONTENT_LENGTH' in self.headers:
             raise ParsingError('There must not be both transfer-encoding and content-length.')
         if self.adj.url_prefix and not f'{self.path}/'.startswith(f'{self.adj.url_prefix}/'):

@@ -230,7 +230,9 @@ def test_after_a_stop_answers_close_their_connections(services: Any, monkeypatch
     ('lines', 'detail'),
     [
         (b'Transfer-Encoding: gzip\r\n', 'transfer-encoding header must be chunked, and nothing else'),
-        (b'Content-Length: ' + b'9' * 5000 + b'\r\n', 'The request line or content-length makes no sense.'),
+        (b'Content-Length: five\r\n', 'content-length header must be an integer'),
+        (b'Content-Length: -1\r\n', 'content-length header must be an integer'),
+        (b'Content-Length: ' + b'9' * 5000 + b'\r\n', 'content-length header must be an integer'),
         (
             b'Content-Length: 5\r\nTransfer-Encoding: chunked\r\n',
             'There must not be both transfer-encoding and content-length.',
