@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
 
 from tests.support import log_watch
+
+# Some hundred processes are started: each would compile all modules of ours again if none kept what it compiled.
+os.environ.pop('PYTHONDONTWRITEBYTECODE', None)
+sys.dont_write_bytecode = False
 
 #: The largest number of examples for generated tests: ``pytest --hypothesis-profile thorough``.
 settings.register_profile('thorough')

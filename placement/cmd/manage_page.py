@@ -15,9 +15,6 @@ from placement import exception
 from placement.cmd import output
 from placement.db.api import Database
 from placement.mirror.keeper import Mirror
-from placement.page import hosts
-from placement.page.application import Page
-from placement.page.desk import Desk, log_file
 
 DEFAULT_BIND = '127.0.0.1:8779'
 
@@ -58,6 +55,11 @@ def add_parser(commands: Any) -> None:
 
 
 def _run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
+    # Not at the top: the other commands would all wait for it to be imported.
+    from placement.page import hosts
+    from placement.page.application import Page
+    from placement.page.desk import Desk, log_file
+
     host, port = _address(args.bind)
     if not args.expose and not hosts.is_loopback(host):
         raise CannotServe(

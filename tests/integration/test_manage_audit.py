@@ -61,7 +61,7 @@ def test_repair_beside_a_running_service(database: sa.URL, run: Manage, tmp_path
     """Usages are made wrong and repaired while clients claim. No answer is an error; in the end usages are right."""
     damage.plant(database, *damage.SOUND, 'UPDATE placement_inventories SET total = 12, max_unit = 12 WHERE id = 2')
     url = database.render_as_string(hide_password=False)
-    with servers.serving(url, tmp_path) as server, concurrent.futures.ThreadPoolExecutor(4) as pool:
+    with servers.serving(url, tmp_path, metrics=False) as server, concurrent.futures.ThreadPoolExecutor(4) as pool:
         running = [pool.submit(_claims, server.url, client) for client in range(4)]
         while not all(one.done() for one in running):
             # Never too low, since that would let clients oversell.

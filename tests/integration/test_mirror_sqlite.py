@@ -25,7 +25,10 @@ def url(directory: pathlib.Path) -> str:
 @pytest.fixture(scope='module')
 def pair(directory: pathlib.Path, url: str) -> Iterator[list[servers.Server]]:
     """Two servers of one worker each."""
-    with servers.serving(url, directory, workers=1) as first, servers.serving(url, directory, workers=1) as second:
+    with (
+        servers.serving(url, directory, workers=1, metrics=False) as first,
+        servers.serving(url, directory, workers=1, metrics=False) as second,
+    ):
         yield [first, second]
 
 

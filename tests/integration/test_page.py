@@ -101,7 +101,7 @@ def test_the_page_follows_what_the_service_writes(environ: dict[str, str], tmp_p
     address = f'127.0.0.1:{services.free_port()}'
     with (
         services.running([MANAGE, 'page', '--bind', address], f'http://{address}/', tmp_path / 'page.log', environ),
-        servers.serving(environ['OS_PLACEMENT_DATABASE__CONNECTION'], tmp_path) as service,
+        servers.serving(environ['OS_PLACEMENT_DATABASE__CONNECTION'], tmp_path, metrics=False) as service,
     ):
         request = urllib.request.Request(
             f'{service.url}/resource_providers',

@@ -32,10 +32,16 @@ WHOLE = b'GET / HTTP/1.1\r\nHost: localhost\r\n\r\n'
 
 
 @pytest.fixture(scope='module')
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[servers.Server]:
+def directory(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """The directory of the servers' database and logs."""
+    return tmp_path_factory.mktemp('slow')
+
+
+@pytest.fixture(scope='module')
+def server(directory: pathlib.Path) -> Iterator[servers.Server]:
     """A server of two workers with four threads each, and default options."""
-    directory = tmp_path_factory.mktemp('slow')
-    with servers.serving(f'sqlite:///{directory}/placement.sqlite', directory, threads=4) as running:
+    url = f'sqlite:///{directory}/placement.sqlite'
+    with servers.serving(url, directory, threads=4, metrics=False) as running:
         yield running
 
 
@@ -92,7 +98,7 @@ def test_slow_clients_do_not_delay_others(server: servers.Server, count: int, sa
 def test_more_connections_than_the_bound_do_not_delay_others(tmp_path: pathlib.Path) -> None:
     few = {'OS_SERVER__MAX_CONNECTIONS': '100'}
     with (
-        servers.serving(f'sqlite:///{tmp_path}/db.sqlite', tmp_path, environment=few) as server,
+        servers.serving(f'sqlite:///{tmp_path}/db.sqlite', tmp_path, metrics=False, environment=few) as server,
         _connected(server, 300, HALF_HEADER) as connections,
     ):
         assert _slowest(server) < 1
@@ -121,12 +127,11 @@ def _wait_for(server: servers.Server, words: str) -> None:
 
 
 @pytest.fixture(scope='module')
-def hasty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[servers.Server]:
-    """A server with time limits of two seconds for clients."""
-    directory = tmp_path_factory.mktemp('hasty')
-    short = {'OS_SERVER__CLIENT_TIMEOUT': '2', 'OS_SERVER__KEEPALIVE_TIMEOUT': '2'}
+def hasty(directory: pathlib.Path) -> Iterator[servers.Server]:
+    """A server with time limits of one second for clients, on the database of the other one."""
+    short = {'OS_SERVER__CLIENT_TIMEOUT': '1', 'OS_SERVER__KEEPALIVE_TIMEOUT': '1'}
     url = f'sqlite:///{directory}/placement.sqlite'
-    with servers.serving(url, directory, workers=1, threads=2, environment=short) as running:
+    with servers.serving(url, directory, workers=1, threads=2, metrics=False, environment=short) as running:
         yield running
 
 
@@ -144,7 +149,7 @@ def test_incomplete_requests_get_408_in_time_even_if_they_send_bytes(hasty: serv
             connection.sendall(b'x')
         connection.settimeout(SECONDS)
         answer += b''.join(iter(lambda: connection.recv(65536), b''))
-        assert 1.5 < time.monotonic() - started < 5
+        assert 0.8 < time.monotonic() - started < 5
         assert answer.startswith(b'HTTP/1.1 408 ')
         (error,) = json.loads(answer.partition(b'\r\n\r\n')[2])['errors']
         assert error['title'] == 'Request Timeout'
@@ -158,17 +163,18 @@ def test_connections_without_a_request_are_closed_in_time(hasty: servers.Server,
         started = time.monotonic()
         while connection.recv(65536):
             pass
-        assert 1.5 < time.monotonic() - started < 5
+        assert 0.8 < time.monotonic() - started < 5
 
 
-def _fill(server: servers.Server) -> int:
-    """Store traits until their list is long; returns its length."""
+@pytest.fixture(scope='module')
+def _long_list(server: servers.Server) -> None:
+    """Store traits until the list of them is long."""
     with contextlib.closing(http.client.HTTPConnection(*_address(server), timeout=SECONDS)) as client:
         for number in range(1000):
             client.request('PUT', f'/traits/CUSTOM_{number:05}_{"X" * 240}', headers=HEADERS)
             assert client.getresponse().read() == b''
         client.request('GET', '/traits', headers=HEADERS)
-        return len(client.getresponse().read())
+        assert len(client.getresponse().read()) > 250_000
 
 
 @contextlib.contextmanager
@@ -186,8 +192,8 @@ def _lazy(server: servers.Server) -> Iterator[list[socket.socket]]:
         yield connections
 
 
+@pytest.mark.usefixtures('_long_list')
 def test_clients_that_do_not_read_hold_no_thread(server: servers.Server) -> None:
-    assert _fill(server) > 250_000
     with _lazy(server):
         # Making the answers takes a moment. The time limit of the clients would end them only later.
         deadline = time.monotonic() + 15
@@ -195,8 +201,8 @@ def test_clients_that_do_not_read_hold_no_thread(server: servers.Server) -> None
             assert time.monotonic() < deadline
 
 
+@pytest.mark.usefixtures('_long_list')
 def test_clients_that_do_not_read_are_disconnected(hasty: servers.Server) -> None:
-    assert _fill(hasty) > 250_000
     with _lazy(hasty) as connections:
         for connection in connections:
             _until(lambda connection=connection: _is_refused(connection))  # type: ignore[misc]
@@ -237,6 +243,7 @@ from placement import handler
 from placement.cmd import api
 
 def forever(environ, start_response):
+    print('begun', flush=True)
     while True:
         pass
 
@@ -267,7 +274,8 @@ def test_a_stop_does_not_wait_for_endless_computations(tmp_path: pathlib.Path, n
         for _ in range(16):
             connection = stack.enter_context(socket.create_connection(('127.0.0.1', port), timeout=SECONDS))
             connection.sendall(WHOLE)
-        time.sleep(2)
+        # However the kernel divided the connections, one of the workers has eight of them for its eight threads.
+        _until(lambda: (tmp_path / 'log').read_bytes().count(b'begun') >= 8)
         started = time.monotonic()
         process.send_signal(number)
         assert process.wait(SECONDS) == 0

@@ -17,6 +17,7 @@ import sqlalchemy as sa
 from oslo_config import cfg
 
 from placement import deploy
+from placement.db import migration
 from placement.db.api import Database
 from placement.web.context import RequestContext
 from tests.support import applications
@@ -27,17 +28,21 @@ PointCommandsAt = Callable[[str | sa.URL], str]
 
 
 @functools.cache
-def _synchronised() -> bytes:
+def _made(*, filled: bool) -> bytes:
+    """A SQLite database with our tables, and the standard names in them or nothing."""
     with tempfile.TemporaryDirectory() as directory:
         file = pathlib.Path(directory, 'placement.sqlite')
         with applications.database(file) as db:
-            db.sync()
+            if filled:
+                db.sync()
+            else:
+                migration.sync(db.engine)
         return file.read_bytes()
 
 
-def prepare(file: pathlib.Path) -> None:
-    """Make a synchronised SQLite database: a copy, since synchronising takes ten times as long."""
-    file.write_bytes(_synchronised())
+def prepare(file: pathlib.Path, *, filled: bool = True) -> None:
+    """Make a synchronised SQLite database, or one that lacks only the rows: a copy, which takes a tenth of the time."""
+    file.write_bytes(_made(filled=filled))
 
 
 @pytest.fixture
@@ -47,8 +52,9 @@ def conf(tmp_path: pathlib.Path) -> cfg.ConfigOpts:
 
 
 @pytest.fixture
-def app(conf: cfg.ConfigOpts) -> Iterator[Any]:
-    """The whole WSGI application. It synchronised its database itself, so it is the only writer of the log."""
+def app(conf: cfg.ConfigOpts, tmp_path: pathlib.Path) -> Iterator[Any]:
+    """The whole WSGI application, on tables that it filled itself, so it is the only writer of the log."""
+    prepare(tmp_path / 'placement.sqlite', filled=False)
     made = deploy.loadapp(conf)
     yield made
     made.db.dispose()

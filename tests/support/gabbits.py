@@ -7,6 +7,7 @@ The suites below ``gabbits/configured/`` need a configuration or a mount point t
 from __future__ import annotations
 
 import dataclasses
+import functools
 import pathlib
 import unittest
 from collections.abc import Iterable, Mapping
@@ -14,12 +15,16 @@ from typing import Any
 
 import yaml
 from gabbi import case, handlers, suitemaker
+from gabbi.handlers import jsonhandler
 
 ROOT = pathlib.Path(__file__).parents[2] / 'gabbits'
 HOST = 'placement.example.com'
 
 #: The YAML loader of gabbi, or its counterpart in C, which is ten times as fast.
 _LOADER = getattr(yaml, 'CSafeLoader', yaml.SafeLoader)
+
+# gabbi makes a parser anew for each JSONPath that it meets, most of which are the same few hundred.
+jsonhandler.json_parser.parse = functools.cache(jsonhandler.json_parser.parse)
 
 
 @dataclasses.dataclass(frozen=True)

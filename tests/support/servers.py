@@ -122,10 +122,11 @@ def serving(
     *,
     workers: int = 2,
     threads: int = 8,
+    metrics: bool = True,
     environment: Mapping[str, str] | None = None,
 ) -> Iterator[Server]:
-    """A ready ``placement-api`` on a database, stopped at the end."""
-    server = launch(database_url, directory, workers=workers, threads=threads, environment=environment)
+    """A ready ``placement-api`` on a database, stopped at the end. Its metrics take another process."""
+    server = launch(database_url, directory, workers=workers, threads=threads, metrics=metrics, environment=environment)
     with ready([server]):
         yield server
 
