@@ -6,10 +6,9 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
-import sqlalchemy as sa
-
 from placement.db import tables
 from placement.db.api import Database
+from tests.support.listening import listening
 
 #: Tables that do not grow with the cloud.
 _CATALOGUES = (tables.resource_classes, tables.traits, tables.writers)
@@ -25,14 +24,9 @@ def no_scans(db: Database) -> Iterator[None]:
         if not statement.startswith('BEGIN'):
             seen.append((statement, parameters[0] if many else parameters))
 
-    engines = (db.engine, db.asking_engine)
-    for engine in engines:
-        sa.event.listen(engine, 'before_cursor_execute', note)
-    try:
+    event = 'before_cursor_execute'
+    with listening(db.engine, event, note), listening(db.asking_engine, event, note):
         yield
-    finally:
-        for engine in engines:
-            sa.event.remove(engine, 'before_cursor_execute', note)
     with db.asking_engine.connect() as connection:
         for statement, parameters in seen:
             plan = connection.exec_driver_sql(f'EXPLAIN QUERY PLAN {statement}', parameters).all()
