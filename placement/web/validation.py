@@ -103,12 +103,29 @@ def validate(data: Any, schema: dict[str, Any]) -> None:
     """
     try:
         error = next(_validator(schema).iter_errors(data), None)
-        if error is None:
-            error = next(_nul_errors(data), None)
     except RecursionError:
         raise ValidationError('The value is nested too deeply.') from None
     if error is not None:
         raise ValidationError(_describe(error))
+
+
+def refuse_nul(data: Any) -> None:
+    """Refuse the one character of JSON that PostgreSQL cannot store, the same everywhere for every database.
+
+    :param data: JSON values that are to be stored.
+    :raises ValidationError: a string has it, or the name of a member.
+    """
+    pending = [data]
+    while pending:
+        value = pending.pop()
+        if isinstance(value, str):
+            if '\0' in value:
+                raise ValidationError('The character NUL (U+0000) is not allowed')
+        elif isinstance(value, dict):
+            pending += value.keys()
+            pending += value.values()
+        elif isinstance(value, list):
+            pending += value
 
 
 def _describe(error: jsonschema.ValidationError) -> str:
@@ -129,21 +146,6 @@ def _shorten(text: str) -> str:
     if len(text) <= _MAX_PART:
         return text
     return f'{text[: _MAX_PART // 2]} [...] {text[-_MAX_PART // 2 :]}'
-
-
-def _nul_errors(data: Any) -> Iterator[jsonschema.ValidationError]:
-    """Refuse the one character of JSON that PostgreSQL cannot store, the same everywhere for every database."""
-    pending = [data]
-    while pending:
-        value = pending.pop()
-        if isinstance(value, str):
-            if '\0' in value:
-                yield jsonschema.ValidationError('The character NUL (U+0000) is not allowed')
-        elif isinstance(value, dict):
-            pending += value.keys()
-            pending += value.values()
-        elif isinstance(value, list):
-            pending += value
 
 
 def _is_integer(_checker: Any, value: object) -> bool:

@@ -93,7 +93,7 @@ def test_headers_and_windows(app: Any) -> None:
             ['No such trait(s): CUSTOM_A, CUSTOM_B.'],
         ),
         ('resources=VCPU:1&resources1=NO:1&required=CUSTOM_A', ['No such resource class NO']),
-        ('resources=VCPU:1&required=%00', ['Invalid query string parameters:']),
+        ('resources=VCPU:1&required=%00', ['No such trait(s): \0.']),
         ('resources=VCPU:1&required=%F0%9F%8C%8D', ['No such trait(s): \N{EARTH GLOBE EUROPE-AFRICA}.']),
     ],
 )

@@ -31,9 +31,15 @@ def test_extract_json_tells_bad_json_from_a_bad_shape() -> None:
         util.extract_json(b'', SCHEMA)
     with pytest.raises(exc.HTTPBadRequest, match=r'^JSON does not validate: Additional properties are not allowed'):
         util.extract_json(b'{"nam": "a"}', SCHEMA)
+    with pytest.raises(exc.HTTPBadRequest, match=r'^JSON does not validate: The character NUL'):
+        util.extract_json(b'{"name": "a\\u0000"}', SCHEMA)
 
 
-@pytest.mark.parametrize('text', ['nam=a', 'name=%FF', 'name=%00', '%C3=a'])
+def test_a_query_may_ask_for_what_no_body_may_say() -> None:
+    assert util.validate_query_params(_request('/?name=%00'), SCHEMA)['name'] == '\0'
+
+
+@pytest.mark.parametrize('text', ['nam=a', 'name=%FF', '%C3=a'])
 def test_a_bad_query_is_told_as_one(text: str) -> None:
     with pytest.raises(query.BadQuery, match=r'^Invalid query string parameters: '):
         util.validate_query_params(_request(f'/?{text}'), SCHEMA)

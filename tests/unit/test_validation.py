@@ -162,8 +162,6 @@ INVENTORY: dict[str, Any] = {
         ({'total': 1, 'id': 'foo'}, ["'foo' is not a 'uuid'", "Failed validating 'format'"]),
         ({'total': 1, 'tags': ['a', 'b', 'a']}, ["['a', 'b', 'a'] has non-unique elements"]),
         ([], ["[] is not of type 'object'"]),
-        ({'total': 1, 'name': 'a\0b'}, ['NUL']),
-        ({'total': 1, 'tags': ['a\0']}, ['NUL']),
     ],
 )
 def test_violations_are_told_in_the_words_of_the_reference(data: Any, phrases: list[str]) -> None:
@@ -173,9 +171,10 @@ def test_violations_are_told_in_the_words_of_the_reference(data: Any, phrases: l
         assert phrase in str(caught.value)
 
 
-def test_nul_in_a_key_is_refused() -> None:
+@pytest.mark.parametrize('data', [{'total': 1, 'name': 'a\0b'}, {'tags': ['a\0']}, {'a\0': 1}])
+def test_nul_is_refused(data: Any) -> None:
     with pytest.raises(validation.ValidationError, match='NUL'):
-        validation.validate({'a\0': 1}, {'type': 'object'})
+        validation.refuse_nul(data)
 
 
 @pytest.mark.parametrize(
