@@ -31,9 +31,15 @@ def test_extract_json_distinguishes_malformed_json_from_schema_errors() -> None:
         util.extract_json(b'', SCHEMA)
     with pytest.raises(exc.HTTPBadRequest, match=r'^JSON does not validate: Additional properties are not allowed'):
         util.extract_json(b'{"nam": "a"}', SCHEMA)
+    with pytest.raises(exc.HTTPBadRequest, match=r'^JSON does not validate: The character NUL'):
+        util.extract_json(b'{"name": "a\\u0000"}', SCHEMA)
 
 
-@pytest.mark.parametrize('text', ['nam=a', 'name=%FF', 'name=%00', '%C3=a'])
+def test_a_query_may_have_nul_although_a_body_may_not() -> None:
+    assert util.validate_query_params(_request('/?name=%00'), SCHEMA)['name'] == '\0'
+
+
+@pytest.mark.parametrize('text', ['nam=a', 'name=%FF', '%C3=a'])
 def test_the_message_about_a_bad_query_says_that_it_is_the_query(text: str) -> None:
     with pytest.raises(query.BadQuery, match=r'^Invalid query string parameters: '):
         util.validate_query_params(_request(f'/?{text}'), SCHEMA)
