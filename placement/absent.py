@@ -1,4 +1,4 @@
-"""ABSENT: what a request could have said and did not, where null says something else."""
+"""ABSENT: the value of a member that the request does not have, where null (None) has a meaning of its own."""
 
 from __future__ import annotations
 

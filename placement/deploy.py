@@ -36,11 +36,11 @@ Middleware = Callable[[WSGIApplication], WSGIApplication]
 
 
 class Application:
-    """A WSGI application and what it holds open.
+    """The WSGI application of the service, with the database and the mirror that it uses.
 
     :param entry: the outermost middleware.
     :param db: the database; ``db.dispose()`` closes its connections.
-    :param mirror: what searches look at.
+    :param mirror: the providers in memory, from which searches are answered.
     """
 
     def __init__(self, entry: WSGIApplication, db: Database, mirror: Mirror) -> None:
@@ -49,7 +49,7 @@ class Application:
         self.mirror = mirror
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        """Answer a request."""
+        """Process a request."""
         return self._entry(environ, start_response)
 
 
@@ -57,8 +57,9 @@ def loadapp(conf: cfg.ConfigOpts) -> Application:
     """Build an application. Several with different configurations can live in one process.
 
     :param conf: made by ``placement.conf.load``.
-    :raises ConfigurationInvalid: the configuration or the policy file makes no sense.
-    :raises DatabaseUnavailable: [placement_database] sync_on_startup is set and the database cannot be reached.
+    :raises ConfigurationInvalid: the configuration or the policy file is invalid, or [placement_database]
+        sync_on_startup is set and the schema cannot be brought up to date.
+    :raises DatabaseUnavailable: sync_on_startup is set and the database cannot be reached.
     """
     if ignored := configuration.ignored(conf):
         once.warn(LOG, f'Options that this service does not have are ignored: {", ".join(ignored)}.')
@@ -70,7 +71,7 @@ def loadapp(conf: cfg.ConfigOpts) -> Application:
     application: WSGIApplication = handler.PlacementHandler()
     for middleware in reversed(_pipeline(conf, db, enforcer, mirror)):
         application = middleware(application)
-    # Last, so that a mistake in the configuration is found before anything is connected.
+    # After everything else, so that an invalid configuration is reported before a connection to the database is made.
     if conf.placement_database.sync_on_startup:
         _sync(db)
     mirror.load()
@@ -86,7 +87,10 @@ def _sync(db: Database) -> None:
 
 
 def _pipeline(conf: cfg.ConfigOpts, db: Database, enforcer: policy.Enforcer, mirror: Mirror) -> list[Middleware]:
-    """What a request passes before it is dispatched, outermost first (api-ref/rules.md#the-order-of-checks)."""
+    """The middleware that a request passes before it is dispatched, outermost first.
+
+    The order decides which of several errors is reported (api-ref/rules.md#the-order-of-checks).
+    """
     pipeline: list[Middleware | None] = [
         functools.partial(health.HealthCheck, db=db, path=conf.healthcheck.path, mirror=mirror)
         if conf.healthcheck.path
@@ -112,7 +116,7 @@ def _pipeline(conf: cfg.ConfigOpts, db: Database, enforcer: policy.Enforcer, mir
 
 
 class _DefaultAccept:
-    """WSGI middleware: who says nothing about the format of the answer, or that any will do, gets JSON."""
+    """WSGI middleware that sets ``Accept: application/json`` when a request has no Accept header, or ``*/*``."""
 
     def __init__(self, application: WSGIApplication) -> None:
         self._application = application
@@ -124,7 +128,7 @@ class _DefaultAccept:
 
 
 class _Preflight:
-    """WSGI middleware below CORS that answers OPTIONS, so that no token is asked for; CORS adds its headers."""
+    """WSGI middleware between CORS and authentication: answers OPTIONS, which needs no token. CORS adds its headers."""
 
     def __init__(self, application: WSGIApplication) -> None:
         self._application = application

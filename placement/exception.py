@@ -1,7 +1,7 @@
-"""What can go wrong, as exceptions that carry data and know nothing of HTTP.
+"""The expected failures, as exceptions that carry data and know nothing of HTTP.
 
-Every message is a text of api-ref, so that whoever turns an exception into an answer only adds a lead-in.
-``placement/web/answers.py`` has the statuses and codes, and handlers have the lead-ins.
+Every message is a text of api-ref. ``placement/web/answers.py`` maps exceptions to HTTP statuses and error codes;
+handlers declare what an operation puts before the message.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 
 class PlacementError(Exception):
-    """Base of all expected failures. ``data`` holds the values named in ``template``, also as attributes."""
+    """Base of all expected failures. ``data`` has the values named in ``template``; each is also an attribute."""
 
     template = 'The request could not be carried out.'
 
@@ -21,7 +21,7 @@ class PlacementError(Exception):
 
     @property
     def for_operators(self) -> str:
-        """The message in one line, with what clients of the API are not told."""
+        """The message in one line, with details that clients of the API are not given."""
         return str(self)
 
     def __getattr__(self, name: str) -> Any:
@@ -47,20 +47,20 @@ class ResourceClassNotFound(NotFound):
 
     @classmethod
     def check(cls, wanted: Iterable[str], known: Container[str]) -> None:
-        """Raise for the first of ``wanted`` that is not ``known``."""
+        """Raise for the first of ``wanted`` that is not in ``known``."""
         for name in wanted:
             if name not in known:
                 raise cls(resource_class=name)
 
 
 class TraitNotFound(NotFound):
-    """``names`` is every missing trait, joined with comma and blank."""
+    """``names`` lists every missing trait, separated by comma and space."""
 
     template = 'No such trait(s): {names}.'
 
     @classmethod
     def check(cls, wanted: Iterable[str], known: Container[str]) -> None:
-        """Raise for those of ``wanted`` that are not ``known``, if there are any."""
+        """Raise one exception that names all of ``wanted`` that are not in ``known``, if there are any."""
         missing = [name for name in wanted if name not in known]
         if missing:
             raise cls(names=', '.join(missing))
@@ -92,7 +92,7 @@ class AllocationProviderNotFound(NotFound):
 
 
 class Invalid(PlacementError):
-    """The request asks for something that the rules forbid whatever the state."""
+    """The request asks for something that is never allowed, whatever is stored."""
 
 
 class ParentProviderIsSelf(Invalid):
@@ -133,7 +133,7 @@ class InvalidInventoryCapacity(Invalid):
 
 
 class Conflict(PlacementError):
-    """The request cannot be done in the present state."""
+    """The request is valid but conflicts with what is stored."""
 
 
 class DuplicateProviderName(Conflict):
@@ -153,7 +153,7 @@ class ResourceProviderInUse(Conflict):
 
 
 class InventoryInUse(Conflict):
-    """``resource_classes`` is joined with comma and blank, in class-id order."""
+    """``resource_classes`` lists class names in the order of their ids, separated by comma and space."""
 
     template = "Inventory for '{resource_classes}' on resource provider '{uuid}' in use"
 
@@ -207,13 +207,13 @@ class AllocationCapacityExceeded(Conflict):
 
 
 class ConcurrentUpdate(Conflict):
-    """A view of a generation is stale. Everything below maps to ``placement.concurrent_update``."""
+    """The data changed after the caller read it. Subclasses too have the code ``placement.concurrent_update``."""
 
     template = 'Another thread concurrently updated the data. Please retry your update'
 
 
 class ConcurrentProviderUpdate(ConcurrentUpdate):
-    """The compare-and-swap of a provider's generation lost, or conflicts outlasted the retries."""
+    """Another transaction moved the provider's generation first, or conflicts went on until no retry was left."""
 
     template = 'Another thread concurrently updated the resource provider data. Please retry your update'
 
@@ -225,7 +225,7 @@ class ProviderGenerationMismatch(ConcurrentUpdate):
 
 
 class ConsumerGenerationConflict(ConcurrentUpdate):
-    """``expected`` and ``got`` are already words (api-ref/allocations.md#the-generation-of-a-consumer)."""
+    """``expected`` and ``got`` are generations as text (api-ref/allocations.md#the-generation-of-a-consumer)."""
 
     template = 'consumer generation conflict - expected {expected} but got {got}'
 
@@ -238,21 +238,21 @@ class PolicyNotAuthorized(PlacementError):
 
 
 class DatabaseUnavailable(PlacementError):
-    """The database cannot be reached; worth trying again soon. The cause is what the driver said."""
+    """The database cannot be reached; a retry may succeed. ``__cause__`` is the exception of the driver."""
 
     template = 'The database is not available at the moment.'
 
     @property
     def for_operators(self) -> str:
-        """The message, and the first line of what the driver said."""
+        """The message, and the first line of the driver's message."""
         reason = str(self.__cause__ or '').partition('\n')[0]
         return f'{self} {reason}'.rstrip()
 
 
-# The set-up -----------------------------------------------------------------------------------------------
+# The configuration ----------------------------------------------------------------------------------------
 
 
 class ConfigurationInvalid(PlacementError):
-    """The service cannot start like this; ``reason`` is one line for the operator."""
+    """The service cannot start with this configuration; ``reason`` is one line for the operator."""
 
     template = '{reason}'

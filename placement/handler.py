@@ -1,4 +1,4 @@
-"""Which function answers which method of which path (api-ref/rules.md#paths-and-methods)."""
+"""The routes, path and method to operation, and the dispatcher (api-ref/rules.md#paths-and-methods)."""
 
 from __future__ import annotations
 
@@ -99,9 +99,9 @@ ROUTE_DECLARATIONS: Declarations = {
 
 
 class PlacementHandler:
-    """WSGI application that hands each request to the handler declared for it, or answers 404 or 405.
+    """WSGI application that passes each request to the operation declared for it, or answers 404 or 405.
 
-    It leaves the declared path in ``environ['placement.route']`` and the variables of the path, decoded, in
+    It stores the declared path in ``environ['placement.route']`` and the variables of the path, decoded, in
     ``environ['wsgiorg.routing_args']``.
     """
 
@@ -121,14 +121,14 @@ class PlacementHandler:
         return handler(environ, start_response)
 
     def _find(self, environ: dict[str, Any]) -> WSGIApplication:
-        """Return the handler and note the path's variables.
+        """Return the operation for a request, and store the declared path and the path's variables in ``environ``.
 
         :raises HTTPNotFound: the path is not declared.
-        :raises HTTPMethodNotAllowed: it is, but not with this method.
+        :raises HTTPMethodNotAllowed: the path is declared, but not with this method.
         """
         path = _decoded_path(environ)
         variables = self._mapper.match(path)
-        # Routes also matches with a trailing slash or line end. What has been matched must spell the path exactly.
+        # Routes also accepts a trailing slash or newline. The route filled in with its variables must equal the path.
         if not variables or (route := variables.pop('route')).format(**variables) != path:
             raise exc.HTTPNotFound
         environ['placement.route'] = route
@@ -140,18 +140,18 @@ class PlacementHandler:
 
 
 def _greedy(path: str) -> str:
-    """Let each variable take all up to the next slash; by default a final line end would not be part of it."""
+    """Make each variable match everything up to the next slash; by default it does not match a newline at the end."""
     return path.replace('}', ':[^/]+}')
 
 
 def _decoded_path(environ: Mapping[str, Any]) -> str:
     """The path below the mount prefix, as text.
 
-    :raises HTTPNotFound: it had an encoded slash, which separates nothing but can no longer be told from one that does.
+    :raises HTTPNotFound: the path has an encoded slash, which is indistinguishable from a separator once decoded.
     """
     raw = environ.get('RAW_URI') or environ.get('REQUEST_URI') or ''
     if '%2f' in raw.partition('?')[0].lower():
         raise exc.HTTPNotFound
-    # No stored name holds the replacement character, so what is not UTF-8 or cannot be stored just finds nothing.
+    # No stored name contains the replacement character, so a path with NUL or invalid UTF-8 finds nothing.
     path = environ.get('PATH_INFO', '').encode('latin-1', 'replace').decode(errors='replace')
     return path.replace('\0', '\N{REPLACEMENT CHARACTER}') or '/'

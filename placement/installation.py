@@ -1,15 +1,15 @@
-"""Whether the package is installed in one piece."""
+"""Detects that openstack-placement, whose files would overwrite ours, is installed beside this distribution."""
 
 from __future__ import annotations
 
 from importlib import metadata
 
-#: The distribution of the reference service, whose package has the same name.
+#: The distribution of the reference service, whose Python package is also called ``placement``.
 _OTHER = 'openstack-placement'
 
 
 def trouble() -> str | None:
-    """What is wrong with the installation, None when nothing is."""
+    """Return a sentence about what is wrong with the installation, None when nothing is."""
     try:
         version = metadata.version(_OTHER)
     except metadata.PackageNotFoundError:

@@ -1,4 +1,4 @@
-"""Warnings about the configuration, each of them once however many applications are built from it."""
+"""Warnings about the configuration, logged once even if a process builds several applications from it."""
 
 from __future__ import annotations
 

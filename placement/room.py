@@ -1,8 +1,7 @@
-"""The room rule: how much of an inventory may be used, and which amounts it hands out (api-ref/capacity.md).
+"""The rule of room: how much of an inventory may be used, and in which amounts (api-ref/capacity.md).
 
-Each function takes anything that has an inventory's fields, and amounts: numbers, vectors of numbers, or columns and
-literals of SQL. The operators mean the same on all of them, so the rule is written once, for one number, for many and
-for a WHERE clause.
+The fields and amounts can be numbers, numpy vectors, or SQLAlchemy columns and literals. The operators have the same
+meaning for all of them, so the rule is written once for Python, for vectors and for WHERE clauses.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ LARGEST = 2**31 - 1
 
 
 class HasCapacity(Protocol):
-    """The fields that say how much there is."""
+    """An object with the fields that say how much an inventory has."""
 
     @property
     def total(self) -> Any: ...
@@ -26,7 +25,7 @@ class HasCapacity(Protocol):
 
 
 class HasUnits(Protocol):
-    """The fields that say which amounts are handed out."""
+    """An object with the fields that say which amounts one allocation may take."""
 
     @property
     def min_unit(self) -> Any: ...
@@ -37,20 +36,20 @@ class HasUnits(Protocol):
 
 
 def limit(inventory: HasCapacity) -> Any:
-    """How much may be used in all, as a double and not rounded: what is in use must not be above it."""
+    """The upper bound of what all allocations together may use, as a double, not rounded."""
     return (inventory.total - inventory.reserved) * inventory.allocation_ratio
 
 
 def capacity(inventory: HasCapacity) -> int:
-    """The limit as the API shows it, truncated towards zero. Of numbers only."""
+    """The limit as the API shows it, truncated towards zero. For plain numbers only."""
     return math.trunc(limit(inventory))
 
 
 def obeys_units(inventory: HasUnits, smallest: Any, largest: Any, divisor: Any) -> Any:
-    """Whether each of some amounts is at least ``min_unit``, at most ``max_unit``, and a multiple of ``step_size``.
+    """Whether all of some amounts are at least ``min_unit``, at most ``max_unit``, and multiples of ``step_size``.
 
-    :param smallest: of the amounts.
-    :param largest: of the amounts.
+    :param smallest: the smallest of the amounts.
+    :param largest: the largest of the amounts.
     :param divisor: their greatest common divisor, which is a multiple of the step exactly when all of them are.
     """
     return (inventory.min_unit <= smallest) & (largest <= inventory.max_unit) & (divisor % inventory.step_size == 0)
