@@ -15,17 +15,17 @@ Document = dict[str, Any]
 
 _JSON = 'application/json'
 _DIALECT = 'http://json-schema.org/draft-07/schema#'
-#: What is said of statuses that any operation may have, and of those that depend on its declaration.
+#: The description of each status with which an operation may fail.
 _FAILURES = {
-    400: 'The request makes no sense.',
-    401: 'There is no valid token.',
-    403: 'The policy does not allow it.',
-    404: 'There is no such thing.',
-    406: 'The microversion, or the media type of the answer, is none of those served.',
-    409: 'It is in use, or something changed meanwhile.',
+    400: 'The request is malformed or invalid.',
+    401: 'The request has no valid token.',
+    403: 'The policy does not allow the operation.',
+    404: 'The resource in the path does not exist.',
+    406: 'The microversion, or every media type that the client accepts, is not served.',
+    409: 'The resource is in use, or was changed concurrently.',
     413: 'The body is too long.',
-    415: 'The body is not of the media type that is read.',
-    503: 'The database or the identity service is away; try again.',
+    415: 'The body has a media type that the operation does not read.',
+    503: 'The database or the identity service is unavailable; try again.',
 }
 _VARIABLES: dict[str, schemas.Schema] = {
     'uuid': {'type': 'string', 'format': 'uuid'},
@@ -34,9 +34,9 @@ _VARIABLES: dict[str, schemas.Schema] = {
 
 
 def document(version: microversion_parse.Version) -> Document:
-    """The document of one microversion.
+    """Build the OpenAPI document of one microversion.
 
-    :param version: one of ``microversion.VERSIONS``.
+    :param version: one of ``microversion.VERSIONS``, parsed.
     """
     paths = {path: dict(_operations(path, version)) for path in handler.ROUTE_DECLARATIONS}
     return {
@@ -59,30 +59,35 @@ def document(version: microversion_parse.Version) -> Document:
 
 
 def _operations(path: str, version: microversion_parse.Version) -> Iterator[tuple[str, Document]]:
-    """Method and description of each operation of a path that exists in ``version``."""
+    """The method, in lower case, and the description of each operation of a path that exists in ``version``."""
     for method, declared in handler.ROUTE_DECLARATIONS[path].items():
-        for one in declared.operations:
-            if one.window.includes(version):
-                yield method.lower(), _operation(path, method, one, version)
+        for operation in declared.operations:
+            if operation.window.includes(version):
+                yield method.lower(), _operation(path, method, operation, version)
 
 
-def _operation(path: str, method: str, one: Operation, version: microversion_parse.Version) -> Document:
-    protected = any(isinstance(check, Allowed) for check in one.checks)
-    described: Document = {
-        'operationId': one.handler.__name__,
-        'summary': (one.handler.__doc__ or '').partition('\n')[0],
-        'parameters': [{'$ref': '#/components/parameters/Microversion'}, *_variables(path), *_query(one, version)],
+def _operation(path: str, method: str, operation: Operation, version: microversion_parse.Version) -> Document:
+    protected = any(isinstance(check, Allowed) for check in operation.checks)
+    failures = _failures(path, method, operation)
+    description: Document = {
+        'operationId': operation.handler.__name__,
+        'summary': (operation.handler.__doc__ or '').partition('\n')[0],
+        'parameters': [
+            {'$ref': '#/components/parameters/Microversion'},
+            *_variables(path),
+            *_query(operation, version),
+        ],
         'responses': {
-            **{str(status): _success(schema, version) for status, schema in _gives(one, version)},
-            **{str(code): {'$ref': f'#/components/responses/Failure{code}'} for code in _failures(path, method, one)},
+            **{str(status): _success(schema, version) for status, schema in _responses(operation, version)},
+            **{str(status): {'$ref': f'#/components/responses/Failure{status}'} for status in failures},
         },
         'security': [{'token': []}] if protected else [],
     }
-    for check in one.checks:
+    for check in operation.checks:
         if isinstance(check, Reads):
-            schema = _in_force(check.schema, version)
-            described['requestBody'] = {'required': True, 'content': {check.media_type: {'schema': schema}}}
-    return described
+            schema = _for_version(check.schema, version)
+            description['requestBody'] = {'required': True, 'content': {check.media_type: {'schema': schema}}}
+    return description
 
 
 def _variables(path: str) -> Iterator[Document]:
@@ -93,9 +98,9 @@ def _variables(path: str) -> Iterator[Document]:
             yield {'name': name, 'in': 'path', 'required': True, 'schema': schema}
 
 
-def _query(one: Operation, version: microversion_parse.Version) -> Iterator[Document]:
-    """The parameters of the query string; those whose names are patterns are the members of one object."""
-    schema = _in_force(one.query, version)
+def _query(operation: Operation, version: microversion_parse.Version) -> Iterator[Document]:
+    """The query parameters; those whose names are given by patterns are described as the members of one object."""
+    schema = _for_version(operation.query, version)
     if schema is None:
         return
     if 'patternProperties' in schema:
@@ -104,31 +109,32 @@ def _query(one: Operation, version: microversion_parse.Version) -> Iterator[Docu
         yield {'name': name, 'in': 'query', 'required': name in schema.get('required', ()), 'schema': member}
 
 
-def _gives(one: Operation, version: microversion_parse.Version) -> Iterable[tuple[int, Described]]:
-    gives = one.gives
-    if isinstance(gives, tuple):
-        gives = next(given for since, given in gives if version >= since)
-    return gives.items()
+def _responses(operation: Operation, version: microversion_parse.Version) -> Iterable[tuple[int, Described]]:
+    """Status and body schema of each successful response."""
+    responses = operation.responses
+    if isinstance(responses, tuple):
+        responses = next(of_window for since, of_window in responses if version >= since)
+    return responses.items()
 
 
-def _failures(path: str, method: str, one: Operation) -> Iterator[int]:
+def _failures(path: str, method: str, operation: Operation) -> Iterator[int]:
     """The statuses with which an operation may fail."""
     yield 400
-    if any(isinstance(check, Allowed) for check in one.checks):
+    if any(isinstance(check, Allowed) for check in operation.checks):
         yield from (401, 403)
     if '{' in path:
         yield 404
-    # Every operation may be asked for a microversion that is not served.
+    # Any request may ask for a microversion that is not served.
     yield 406
     if method != 'GET':
         yield from (409, 413)
-    if any(isinstance(check, Reads) for check in one.checks):
+    if any(isinstance(check, Reads) for check in operation.checks):
         yield 415
     yield 503
 
 
 def _success(schema: Described, version: microversion_parse.Version) -> Document:
-    body = _in_force(schema, version)
+    body = _for_version(schema, version)
     if body is None:
         return {'description': 'Done; there is no body.'}
     return {'description': 'Done.', 'content': {_JSON: {'schema': body}}}
@@ -141,15 +147,16 @@ def _failure(text: str) -> Document:
 
 
 def _error(version: microversion_parse.Version) -> schemas.Schema:
-    """The document of api-ref/errors.md."""
+    """The schema of the error document of api-ref/errors.md."""
     text = {'type': 'string'}
     members: dict[str, Any] = {'status': {'type': 'integer'}, 'title': text, 'detail': text, 'request_id': text}
     if version >= (1, 23):
         members['code'] = text
-    # An answer from before the microversion was known has no code; one to an unknown microversion has two more.
+    # ``code`` is not required: errors found before the microversion is negotiated have none. The members of an error
+    # are not closed either: the 406 for an unknown microversion has also min_version and max_version.
     required = ['status', 'title', 'detail', 'request_id']
-    one = {'type': 'object', 'properties': members, 'required': required}
-    errors = {'type': 'array', 'items': one, 'minItems': 1, 'maxItems': 1}
+    error = {'type': 'object', 'properties': members, 'required': required}
+    errors = {'type': 'array', 'items': error, 'minItems': 1, 'maxItems': 1}
     return {'type': 'object', 'properties': {'errors': errors}, 'required': ['errors'], 'additionalProperties': False}
 
 
@@ -158,14 +165,14 @@ def _microversion(version: microversion_parse.Version) -> Document:
     return {'name': microversion.HEADER, 'in': 'header', 'required': True, 'schema': schema}
 
 
-def _in_force(described: Described, version: microversion_parse.Version) -> schemas.Schema | None:
-    """The schema of a microversion, as any reader of JSON Schema understands it."""
+def _for_version(described: Described, version: microversion_parse.Version) -> schemas.Schema | None:
+    """The schema that applies at a microversion, without Python's regular expressions; None when there is no body."""
     schema = schemas.for_version(described, version) if isinstance(described, tuple) else described
     return None if schema is None else _portable(schema)
 
 
 def _portable(value: Any) -> Any:
-    r"""``value`` with the patterns of ECMA-262, which ends with ``$`` what Python ends with ``\Z``."""
+    r"""Return ``value`` with each ``\Z``, which only Python's patterns have, replaced by the ``$`` of ECMA-262."""
     if isinstance(value, dict):
         return {_portable(key): _portable(member) for key, member in value.items()}
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""The aggregates of a provider. Media types are judged before the microversion here (api-ref/aggregates.md)."""
+"""The aggregates of a provider. Only here media types are checked before the microversion (api-ref/aggregates.md)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from placement.objects.provider_parts import Provider
 from placement.objects.resource_provider import ResourceProvider
 from placement.policies import aggregate as policies
 from placement.schemas import aggregate as schema
-from placement.schemas import shown
+from placement.schemas import responses
 from placement.web import microversion, util
 from placement.web.answers import Answer
 from placement.web.context import RequestContext
@@ -32,7 +32,7 @@ def _response(req: webob.Request, provider: ResourceProvider | Provider, aggrega
     return util.json_response(req, body, last_modified=modified.now())
 
 
-@operation(Accepts(JSON), Since('1.1'), Allowed(policies.LIST), gives={200: shown.AGGREGATES})
+@operation(Accepts(JSON), Since('1.1'), Allowed(policies.LIST), responses={200: responses.AGGREGATES})
 def get_aggregates(req: webob.Request, context: RequestContext) -> webob.Response:
     """Show the aggregates that a provider is in."""
     provider, aggregates = aggregate.get_with_provider(context, util.wsgi_path_item(req.environ, 'uuid'))
@@ -47,13 +47,13 @@ def get_aggregates(req: webob.Request, context: RequestContext) -> webob.Respons
         Answer(exception.ProviderGenerationMismatch, "Resource provider's generation already changed."),
         Answer(exception.ConcurrentUpdate, 'Update conflict: {error}'),
     ),
-    gives={200: shown.AGGREGATES},
+    responses={200: responses.AGGREGATES},
 )
 def set_aggregates(req: webob.Request, context: RequestContext) -> webob.Response:
-    """Replace the aggregates of a provider; from 1.19 guarded by, and moving, its generation."""
+    """Replace the aggregates of a provider; from 1.19 its generation is compared and incremented."""
     uuid = util.wsgi_path_item(req.environ, 'uuid')
     guarded = _with_generation(req)
-    with existence.before(context, uuid):
+    with existence.reported_first(context, uuid):
         data = util.extract_json(req.body, schemas.for_version(schema.PUT, microversion.wanted(req)))
     sent = data['aggregates'] if guarded else data
     provider = ResourceProvider.unread(context, uuid, data['resource_provider_generation'] if guarded else None)

@@ -17,7 +17,7 @@ from placement.objects.consumer import Consumer
 from placement.objects.provider_parts import Provider
 from placement.policies import allocation as policies
 from placement.schemas import allocation as schema
-from placement.schemas import shown
+from placement.schemas import responses
 from placement.web import microversion, util
 from placement.web.answers import Answer
 from placement.web.context import RequestContext
@@ -26,17 +26,12 @@ from placement.web.operation import JSON, Accepts, Allowed, Reads, Since, operat
 _CHANGED = Answer(
     exception.ConcurrentUpdate, 'Inventory and/or allocations changed while attempting to allocate: {error}'
 )
-# Said in its own words: clients look for them at the start.
+# Nothing is put before the message, because clients look for it at the start of the detail.
 _WRONG_GENERATION = Answer(exception.ConsumerGenerationConflict)
 
 
-def _as_consumer(text: str) -> str:
-    """Return a uuid in canonical form, and anything else, which no consumer has for its uuid, as it is."""
-    return util.canonical_uuid(text) if util.is_uuid(text) else text
-
-
 def _consumer_body(req: webob.Request, consumer: Consumer | None, allocations: Iterable[Allocation]) -> dict[str, Any]:
-    """Lay out the allocations of one consumer, or none of nobody."""
+    """Make the body for the allocations of one consumer; ``consumer`` is None when there is no such consumer."""
     version = microversion.wanted(req)
     entries: dict[str, dict[str, Any]] = {}
     body: dict[str, Any] = {'allocations': entries}
@@ -54,7 +49,7 @@ def _consumer_body(req: webob.Request, consumer: Consumer | None, allocations: I
 
 
 def _provider_body(req: webob.Request, provider: Provider, allocations: Iterable[Allocation]) -> dict[str, Any]:
-    """Lay out the allocations on one provider."""
+    """Make the body for the allocations on one provider."""
     with_generation = microversion.wanted(req) >= (1, 28)
     entries: dict[str, dict[str, Any]] = {}
     for allocation in allocations:
@@ -66,14 +61,17 @@ def _provider_body(req: webob.Request, provider: Provider, allocations: Iterable
 
 
 def _amounts(allocations: Any) -> dict[str, dict[str, int]]:
-    """Reduce either form of ``allocations`` to provider, class and amount; of a provider listed twice the last."""
+    """Return the amounts by provider uuid and class name, from the list form or the object form of ``allocations``.
+
+    When the list has several entries for a provider, the last one counts.
+    """
     if isinstance(allocations, list):
         return {entry['resource_provider']['uuid']: entry['resources'] for entry in allocations}
     return {uuid: entry['resources'] for uuid, entry in allocations.items()}
 
 
 def _claim(context: RequestContext, consumer_uuid: str, data: dict[str, Any]) -> ConsumerClaim:
-    """Read one consumer's part of a body that passed its schema."""
+    """Make the claim of one consumer from its part of a validated body."""
     defaults = context.conf.placement
     return ConsumerClaim(
         consumer_uuid=consumer_uuid,
@@ -84,10 +82,10 @@ def _claim(context: RequestContext, consumer_uuid: str, data: dict[str, Any]) ->
     )
 
 
-@operation(Accepts(JSON), Allowed(policies.LIST), gives={200: shown.CONSUMER_ALLOCATIONS})
+@operation(Accepts(JSON), Allowed(policies.LIST), responses={200: responses.CONSUMER_ALLOCATIONS})
 def list_for_consumer(req: webob.Request, context: RequestContext) -> webob.Response:
-    """Show what a consumer has; for one that nobody knows, nothing."""
-    uuid = _as_consumer(util.wsgi_path_item(req.environ, 'consumer_uuid'))
+    """Show the allocations of a consumer; an unknown consumer has none."""
+    uuid = util.canonical_uuid(util.wsgi_path_item(req.environ, 'consumer_uuid'))
     consumer, allocations = Consumer.get_with_allocations(context, uuid)
     body = _consumer_body(req, consumer, allocations)
     return util.json_response(req, body, last_modified=modified.newest(allocations))
@@ -97,10 +95,10 @@ def list_for_consumer(req: webob.Request, context: RequestContext) -> webob.Resp
     Accepts(JSON),
     Allowed(policies.RP_LIST),
     failures=(Answer(exception.ResourceProviderNotFound, "Resource provider '{uuid}' not found: {error}"),),
-    gives={200: shown.PROVIDER_ALLOCATIONS},
+    responses={200: responses.PROVIDER_ALLOCATIONS},
 )
 def list_for_resource_provider(req: webob.Request, context: RequestContext) -> webob.Response:
-    """Show who has what of a provider."""
+    """Show the allocations on a provider, by consumer."""
     provider, allocations = AllocationList.get_with_provider(context, util.wsgi_path_item(req.environ, 'uuid'))
     body = _provider_body(req, provider, allocations)
     return util.json_response(req, body, last_modified=modified.newest(allocations))
@@ -118,7 +116,7 @@ def list_for_resource_provider(req: webob.Request, context: RequestContext) -> w
             exc.HTTPBadRequest,
         ),
     ),
-    gives={204: None},
+    responses={204: None},
 )
 def set_allocations_for_consumer(req: webob.Request, context: RequestContext) -> webob.Response:
     """Replace all allocations of one consumer."""
@@ -139,7 +137,7 @@ def set_allocations_for_consumer(req: webob.Request, context: RequestContext) ->
         _CHANGED,
         Answer(exception.ResourceClassNotFound, 'Unable to allocate inventory {error}', exc.HTTPBadRequest),
     ),
-    gives={204: None},
+    responses={204: None},
 )
 def set_allocations(req: webob.Request, context: RequestContext) -> webob.Response:
     """Replace all allocations of every consumer that the body names, together or not at all."""
@@ -159,10 +157,10 @@ def set_allocations(req: webob.Request, context: RequestContext) -> webob.Respon
 @operation(
     Allowed(policies.DELETE),
     failures=(Answer(exception.AllocationsNotFound, "No allocations for consumer '{consumer_uuid}'"),),
-    gives={204: None},
+    responses={204: None},
 )
 def delete_allocations(req: webob.Request, context: RequestContext) -> webob.Response:
     """Remove all allocations of a consumer, whatever its generation."""
-    uuid = _as_consumer(util.wsgi_path_item(req.environ, 'consumer_uuid'))
+    uuid = util.canonical_uuid(util.wsgi_path_item(req.environ, 'consumer_uuid'))
     AllocationList.delete_all_by_consumer(context, uuid)
     return util.empty_response(req, 204)

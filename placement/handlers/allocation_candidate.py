@@ -1,4 +1,4 @@
-"""Allocation candidates: who could serve a request right now."""
+"""Allocation candidates: the combinations of providers that could serve a request now."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from placement.objects.allocation_candidate import AllocationCandidates
 from placement.policies import allocation_candidate as policies
 from placement.reports import account
 from placement.schemas import allocation_candidate as schema
-from placement.schemas import shown
+from placement.schemas import responses
 from placement.web import microversion, request_log, util
 from placement.web.answers import UNKNOWN_CLASS_IN_QUERY, Answer
 from placement.web.context import RequestContext
@@ -39,7 +39,7 @@ LOG = log.getLogger(__name__)
         Answer(exception.TraitNotFound, '{error}', exc.HTTPBadRequest),
     ),
     query=schema.GET,
-    gives={200: shown.CANDIDATES},
+    responses={200: responses.CANDIDATES},
 )
 def list_allocation_candidates(req: webob.Request, context: RequestContext) -> webob.Response:
     """Find the candidates for the request in the query string."""
@@ -55,42 +55,42 @@ def list_allocation_candidates(req: webob.Request, context: RequestContext) -> w
 
 
 def _log(query: str, found: AllocationCandidates, context: RequestContext) -> None:
-    """Say what the answer cannot: that it was cut short, or why it is empty."""
+    """Log what the response does not contain: that the search was cut short, or why it found nothing."""
     options = context.conf.placement
     if found.bounds:
         words = candidate_bounds.in_words(found.bounds, options)
         LOG.warning('Stopped at [placement] %s for %s', words, request_log.quote(query))
     if found.candidates or not LOG.isEnabledFor(log.INFO):
         return
-    unsaid = context.empty_searches.unsaid(query)
-    if unsaid is not None:
+    suppressed = context.empty_searches.count(query)
+    if suppressed is not None:
         budget = candidate_bounds.for_account(options)
-        told = account.account_of_empty(found.state, found.request, budget, found.bounds)
-        more = f' ({unsaid} more since the last such line)' if unsaid else ''
-        LOG.info('No allocation candidates for %s: %s%s', request_log.quote(query), told, more)
+        reason = account.account_of_empty(found.state, found.request, budget, found.bounds)
+        more = f' ({suppressed} more since the last such line)' if suppressed else ''
+        LOG.info('No allocation candidates for %s: %s%s', request_log.quote(query), reason, more)
 
 
-# The answer may have many thousand entries, which look much alike: it is put together from fragments of JSON. Those of
-# candidates that take the same at the same places differ in uuids alone, and those of providers are kept in the mirror.
+# A response may have many thousand similar entries, so it is joined from fragments of JSON. Candidates with the same
+# placement differ only in the uuids of the providers, and the mirror caches the fragments of provider summaries.
 
 
 def _allocation_requests(found: AllocationCandidates, as_list: bool) -> list[bytes]:
-    """Write the candidates."""
+    """Encode the candidates as JSON."""
     templates: dict[int, tuple[str, tuple[int, ...]]] = {}
     written = []
     uuids = found.uuids
     for candidate in found.candidates:
         placement = candidate.placement
-        known = templates.get(id(placement))
-        if known is None:
-            known = templates[id(placement)] = _template(placement, as_list)
-        text, positions = known
+        template = templates.get(id(placement))
+        if template is None:
+            template = templates[id(placement)] = _template(placement, as_list)
+        text, positions = template
         written.append(text % uuids(candidate, positions))
     return [','.join(written).encode()]
 
 
 def _template(placement: Placement, as_list: bool) -> tuple[str, tuple[int, ...]]:
-    """Write a candidate with ``%s`` in the place of each uuid, and the positions of those."""
+    """Return a candidate as JSON with ``%s`` for the uuid of each provider, and the positions of these providers."""
     by_position: dict[int, dict[str, int]] = {}
     for position, name, amount in placement.amounts:
         by_position.setdefault(position, {})[name] = amount
@@ -106,18 +106,19 @@ def _template(placement: Placement, as_list: bool) -> tuple[str, tuple[int, ...]
 
 
 def _summaries(found: AllocationCandidates, version: Any) -> list[bytes]:
-    """Write the summaries of the providers that belong to the answer."""
-    shown = None if version >= (1, 27) else found.request.classes
-    form = ('summary', version >= (1, 17), version >= (1, 29), shown)
-    write = functools.partial(_summary, found.state.names.classes, shown, version)
+    """Encode the summaries of the providers in the response as JSON."""
+    included = None if version >= (1, 27) else found.request.classes
+    form = ('summary', version >= (1, 17), version >= (1, 29), included)
+    write = functools.partial(_summary, found.state.names.classes, included, version)
     return [one for block, rows in found.providers().items() for one in block.fragments(form, rows, write)]
 
 
-def _summary(classes: Mapping[int, str], shown: Collection[str] | None, version: Any, record: Record) -> bytes:
+def _summary(classes: Mapping[int, str], included: Collection[str] | None, version: Any, record: Record) -> bytes:
+    """Encode one summary; ``included`` are the resource classes that it shows, None for all."""
     resources = ','.join(
         f'{_json(classes[id_])}:{{"capacity":{one.capacity},"used":{one.used}}}'
         for id_, one in record.inventories
-        if shown is None or classes[id_] in shown
+        if included is None or classes[id_] in included
     )
     traits = f',"traits":{_traits(record.traits)}' if version >= (1, 17) else ''
     tree = ''

@@ -1,4 +1,4 @@
-"""The query string of GET /allocation_candidates as a typed request."""
+"""Parsing of the query string of GET /allocation_candidates into a ``CandidateRequest``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from placement.web.query import BadQuery
 
 _GROUP_KEY = re.compile(schema.GROUP_KEY)
 
-#: A larger limit is no limit; Python refuses to convert numerals of thousands of digits.
+#: Larger limits are reduced to this, since Python refuses to convert numerals of thousands of digits.
 _LARGEST_LIMIT = 10**18
 
 _NO_RESOURCES_FOR_TRAITS = (
@@ -36,9 +36,9 @@ Version = tuple[int, int]
 def parse(text: str, version: Version, conf: cfg.ConfigOpts) -> CandidateRequest:
     """Read a query string.
 
-    :param text: as WSGI hands it over, without the question mark.
+    :param text: the WSGI variable QUERY_STRING, without the question mark.
     :param version: the microversion that decides what it may hold.
-    :param conf: its group ``placement`` bounds the length and the number of groups.
+    :param conf: its group ``placement`` limits the length of the query and the number of request groups.
     :raises BadQuery: with the text of the first check of api-ref/allocation-candidates.md that it fails.
     """
     options = conf.placement
@@ -70,12 +70,12 @@ def _values(text: str, longest: int) -> Values:
 
 
 def _check_keys(values: Values, version: Version) -> None:
-    """Judge the keys, and every occurrence of ``limit`` and ``group_policy``: of these the first bad one is shown."""
-    judged = {key: occurrences[-1] for key, occurrences in values.items()}
-    for key, good in (('limit', schema.LIMIT), ('group_policy', schema.GROUP_POLICY)):
-        judged.update((key, value) for value in values.get(key, ()) if not re.match(good, value))
+    """Validate the keys, and every value of ``limit`` and ``group_policy``; the last invalid value is reported."""
+    params = {key: occurrences[-1] for key, occurrences in values.items()}
+    for key, pattern in (('limit', schema.LIMIT), ('group_policy', schema.GROUP_POLICY)):
+        params.update((key, value) for value in values.get(key, ()) if not re.match(pattern, value))
     try:
-        validation.validate(judged, schemas.for_version(schema.GET, version))
+        validation.validate(params, schemas.for_version(schema.GET, version))
     except validation.ValidationError as error:
         raise BadQuery(f'Invalid query string parameters: {error}') from error
 

@@ -1,4 +1,4 @@
-"""That there is no such provider, told before anything that is wrong with the body of the request."""
+"""The order of two errors: a provider that does not exist is reported before an invalid body."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ from placement.web.context import RequestContext
 
 
 @contextlib.contextmanager
-def before(context: RequestContext, uuid: str) -> Iterator[None]:
-    """Look for a provider only when the block, which reads the body, fails; else the write that follows finds out.
+def reported_first(context: RequestContext, uuid: str) -> Iterator[None]:
+    """Check whether a provider exists, but only when the block, which reads the body of the request, fails.
 
-    :param uuid: of the path.
-    :raises ResourceProviderNotFound: the block failed, and there is no such provider.
+    When the block succeeds, no statement is needed here: the write that follows detects a missing provider.
+
+    :param uuid: of the provider in the path.
+    :raises ResourceProviderNotFound: the block raised HTTPBadRequest, and there is no such provider.
     """
     try:
         yield

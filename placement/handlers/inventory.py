@@ -1,4 +1,4 @@
-"""Inventories of a provider: all of them, and the one of a class."""
+"""The inventories of a provider: all of them, or that of one resource class."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from placement.objects.provider_parts import Provider
 from placement.objects.resource_provider import ResourceProvider
 from placement.policies import inventory as policies
 from placement.schemas import inventory as schema
-from placement.schemas import shown
+from placement.schemas import responses
 from placement.web import error_document, microversion, util
 from placement.web.answers import Answer
 from placement.web.context import RequestContext
@@ -46,9 +46,10 @@ def _provider(req: webob.Request, context: RequestContext) -> ResourceProvider:
 
 
 def _make(req: webob.Request, provider: ResourceProvider, resource_class: str, record: dict[str, Any]) -> Inventory:
-    """Build an inventory from a record of the body, refusing a capacity that the microversion forbids.
+    """Make an inventory from a record of the body.
 
-    :raises exception.InvalidInventoryCapacity: api-ref/capacity.md#capacity-that-may-be-stored.
+    :raises exception.InvalidInventoryCapacity: the microversion does not allow its capacity
+        (api-ref/capacity.md#capacity-that-may-be-stored).
     """
     inventory = Inventory.from_request(resource_class, record)
     zero_allowed = microversion.wanted(req) >= (1, 26)
@@ -63,7 +64,7 @@ def _make(req: webob.Request, provider: ResourceProvider, resource_class: str, r
     raise exception.InvalidInventoryCapacity(resource_class=resource_class, uuid=provider.uuid, rule=rule)
 
 
-@operation(Accepts(JSON), Allowed(policies.LIST), gives={200: shown.INVENTORIES})
+@operation(Accepts(JSON), Allowed(policies.LIST), responses={200: responses.INVENTORIES})
 def get_inventories(req: webob.Request, context: RequestContext) -> webob.Response:
     """Show all inventories of a provider."""
     provider, inventories = InventoryList.get_with_provider(context, util.wsgi_path_item(req.environ, 'uuid'))
@@ -83,7 +84,7 @@ def get_inventories(req: webob.Request, context: RequestContext) -> webob.Respon
         Answer(exception.InventoryExists, 'Update conflict: {error}', code=error_document.CONCURRENT_UPDATE),
         Answer(exception.ConcurrentUpdate, 'Update conflict: {error}'),
     ),
-    gives={201: shown.INVENTORY},
+    responses={201: responses.INVENTORY},
 )
 def create_inventory(req: webob.Request, context: RequestContext) -> webob.Response:
     """Add the inventory of one class."""
@@ -110,7 +111,7 @@ def create_inventory(req: webob.Request, context: RequestContext) -> webob.Respo
         Answer(exception.ProviderGenerationMismatch),
         Answer(exception.ConcurrentUpdate, 'update conflict: {error}'),
     ),
-    gives={200: shown.INVENTORIES},
+    responses={200: responses.INVENTORIES},
 )
 def set_inventories(req: webob.Request, context: RequestContext) -> webob.Response:
     """Replace all inventories of a provider by those in the body."""
@@ -126,7 +127,7 @@ def set_inventories(req: webob.Request, context: RequestContext) -> webob.Respon
     Since('1.5', otherwise=405),
     Allowed(policies.DELETE),
     failures=(Answer(exception.ConcurrentUpdate, 'Unable to delete inventory for resource provider {uuid}: {error}'),),
-    gives={204: None},
+    responses={204: None},
 )
 def delete_inventories(req: webob.Request, context: RequestContext) -> webob.Response:
     """Remove all inventories of a provider."""
@@ -134,7 +135,7 @@ def delete_inventories(req: webob.Request, context: RequestContext) -> webob.Res
     return util.empty_response(req, 204)
 
 
-@operation(Accepts(JSON), Allowed(policies.SHOW), gives={200: shown.INVENTORY})
+@operation(Accepts(JSON), Allowed(policies.SHOW), responses={200: responses.INVENTORY})
 def get_inventory(req: webob.Request, context: RequestContext) -> webob.Response:
     """Show the inventory of one class."""
     uuid, resource_class = (util.wsgi_path_item(req.environ, name) for name in ('uuid', 'resource_class'))
@@ -150,7 +151,7 @@ def get_inventory(req: webob.Request, context: RequestContext) -> webob.Response
         Answer(exception.ProviderGenerationMismatch),
         Answer(exception.ConcurrentUpdate, 'update conflict: {error}'),
     ),
-    gives={200: shown.INVENTORY},
+    responses={200: responses.INVENTORY},
 )
 def update_inventory(req: webob.Request, context: RequestContext) -> webob.Response:
     """Overwrite the inventory of one class, which must exist."""
@@ -167,7 +168,7 @@ def update_inventory(req: webob.Request, context: RequestContext) -> webob.Respo
     failures=(
         Answer(exception.ResourceClassNotFound, 'No inventory of class {resource_class} found for delete'),
         Answer(exception.InventoryNotFound, 'No inventory of class {resource_class} found for delete'),
-        # Not the code of an inventory in use: clients know it like this (api-ref/errors.md#codes-that-surprise).
+        # Clients expect this code, not that of an inventory in use (api-ref/errors.md#codes-that-surprise).
         Answer(
             exception.InventoryInUse,
             'Unable to delete inventory of class {resource_class}: {error}',
@@ -175,7 +176,7 @@ def update_inventory(req: webob.Request, context: RequestContext) -> webob.Respo
         ),
         Answer(exception.ConcurrentUpdate, 'Unable to delete inventory of class {resource_class}: {error}'),
     ),
-    gives={204: None},
+    responses={204: None},
 )
 def delete_inventory(req: webob.Request, context: RequestContext) -> webob.Response:
     """Remove the inventory of one class."""

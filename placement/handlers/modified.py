@@ -1,4 +1,4 @@
-"""When what is returned was last modified, for ``Last-Modified`` (api-ref/rules.md#cache-headers)."""
+"""The time in the ``Last-Modified`` header of a response (api-ref/rules.md#cache-headers)."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from oslo_utils import timeutils
 
 
 class Dated(Protocol):
-    """Anything stored; ``modified`` is when it was last written, aware and in UTC."""
+    """A stored record; ``modified`` is the time of its last write, timezone-aware and in UTC."""
 
     @property
     def modified(self) -> dt.datetime: ...
 
 
 def now() -> dt.datetime:
-    """Return the present time, aware and in UTC."""
+    """Return the present time, timezone-aware and in UTC."""
     return timeutils.utcnow(with_timezone=True)
 
 
 def newest(records: Iterable[Dated]) -> dt.datetime:
-    """Return the newest time of ``records``; now when there are none."""
+    """Return the time of the record that was written last; the present time when there are no records."""
     return max((record.modified for record in records), default=now())

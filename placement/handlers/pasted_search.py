@@ -1,4 +1,4 @@
-"""A search for candidates that somebody pasted, as a request: for those who look into why it finds nothing."""
+"""Finds a search for candidates in pasted text, such as a log line, so that operators can have it explained."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _FIRST = (1, 10)
 
 
 class BadSearch(exception.PlacementError):
-    """The query string or the microversion is not one that the API would take."""
+    """The API would refuse the query string, or has no search at the microversion."""
 
     template = '{reason}'
 
 
 class PastedSearch(NamedTuple):
-    """The query string and the microversion that were found in a text, and the request that they make."""
+    """The query string and the microversion found in a text, and the request that they stand for."""
 
     query: str
     microversion: str
@@ -34,8 +34,9 @@ class PastedSearch(NamedTuple):
 def read(text: str, version: str | None, conf: cfg.ConfigOpts) -> PastedSearch:
     """Find the search in ``text``.
 
-    :param version: the microversion; without one that in the text, or else the newest.
-    :raises NoQuery, BadSearch: there is none, or the API would not take it.
+    :param version: the microversion; when None or empty, the one in the text, or else the newest.
+    :raises NoQuery: the text has no search.
+    :raises BadSearch: the API would refuse the search.
     """
     pasted = pasted_query.read(text)
     version = version or pasted.version or microversion.max_version_string()

@@ -12,7 +12,7 @@ from placement.handlers import modified
 from placement.objects.resource_class import ResourceClass, ResourceClassList
 from placement.policies import resource_class as policies
 from placement.schemas import resource_class as schema
-from placement.schemas import shown
+from placement.schemas import responses
 from placement.web import util
 from placement.web.answers import Answer
 from placement.web.context import RequestContext
@@ -27,7 +27,7 @@ def _serialize(req: webob.Request, resource_class: ResourceClass) -> dict[str, A
     }
 
 
-@operation(Since('1.2'), Accepts(JSON), Allowed(policies.LIST), gives={200: shown.RESOURCE_CLASSES})
+@operation(Since('1.2'), Accepts(JSON), Allowed(policies.LIST), responses={200: responses.RESOURCE_CLASSES})
 def list_resource_classes(req: webob.Request, context: RequestContext) -> webob.Response:
     """List all classes, the standard ones first."""
     classes = ResourceClassList.get_all(context)
@@ -40,7 +40,7 @@ def list_resource_classes(req: webob.Request, context: RequestContext) -> webob.
     Reads(JSON, schema.CUSTOM_CLASS),
     Allowed(policies.CREATE),
     failures=(Answer(exception.ResourceClassExists, 'Conflicting resource class already exists: {resource_class}'),),
-    gives={201: None},
+    responses={201: None},
 )
 def create_resource_class(req: webob.Request, context: RequestContext) -> webob.Response:
     """Create a custom class."""
@@ -49,7 +49,7 @@ def create_resource_class(req: webob.Request, context: RequestContext) -> webob.
     return util.empty_response(req, 201, location=util.resource_class_url(req.environ, data['name']))
 
 
-@operation(Since('1.2'), Accepts(JSON), Allowed(policies.SHOW), gives={200: shown.RESOURCE_CLASS})
+@operation(Since('1.2'), Accepts(JSON), Allowed(policies.SHOW), responses={200: responses.RESOURCE_CLASS})
 def get_resource_class(req: webob.Request, context: RequestContext) -> webob.Response:
     """Show one class."""
     resource_class = ResourceClass.get_by_name(context, util.wsgi_path_item(req.environ, 'name'))
@@ -60,7 +60,7 @@ def get_resource_class(req: webob.Request, context: RequestContext) -> webob.Res
     Since('1.2', last='1.6'),
     Reads(JSON, schema.CUSTOM_CLASS),
     Allowed(policies.UPDATE),
-    gives={200: shown.RESOURCE_CLASS},
+    responses={200: responses.RESOURCE_CLASS},
 )
 def rename_resource_class(req: webob.Request, context: RequestContext) -> webob.Response:
     """Rename a custom class."""
@@ -70,7 +70,7 @@ def rename_resource_class(req: webob.Request, context: RequestContext) -> webob.
     return util.json_response(req, _serialize(req, resource_class))
 
 
-@operation(Since('1.7'), Allowed(policies.UPDATE), gives={201: None, 204: None})
+@operation(Since('1.7'), Allowed(policies.UPDATE), responses={201: None, 204: None})
 def ensure_resource_class(req: webob.Request, context: RequestContext) -> webob.Response:
     """Create a custom class, or confirm that it exists."""
     name = util.wsgi_path_item(req.environ, 'name')
@@ -80,7 +80,7 @@ def ensure_resource_class(req: webob.Request, context: RequestContext) -> webob.
     return util.empty_response(req, 201 if created else 204, location=location)
 
 
-#: PUT has two meanings.
+#: PUT renames a class up to 1.6 and creates one from 1.7 on.
 update_resource_class = Versions(rename_resource_class, ensure_resource_class)
 
 
@@ -91,7 +91,7 @@ update_resource_class = Versions(rename_resource_class, ensure_resource_class)
         Answer(exception.CannotDeleteStandardResourceClass, 'Error in delete resource class: {error}'),
         Answer(exception.ResourceClassInUse, 'Error in delete resource class: {error}'),
     ),
-    gives={204: None},
+    responses={204: None},
 )
 def delete_resource_class(req: webob.Request, context: RequestContext) -> webob.Response:
     """Remove a custom class that no provider has inventory of."""

@@ -20,13 +20,13 @@ from placement.mirror.records import Record
 from placement.objects import resource_provider as objects
 from placement.policies import resource_provider as policies
 from placement.schemas import resource_provider as schema
-from placement.schemas import shown
+from placement.schemas import responses
 from placement.web import answers, microversion, query, util
 from placement.web.answers import UNKNOWN_CLASS_IN_QUERY, Answer
 from placement.web.context import RequestContext
 from placement.web.operation import JSON, Accepts, Allowed, Reads, operation
 
-# What a link's name is, and the first microversion that has it; self stands apart.
+# The name of each link besides ``self``, and the first microversion that has it.
 _SUB_RESOURCES = (
     ('inventories', (1, 0)),
     ('usages', (1, 0)),
@@ -88,7 +88,7 @@ def _filters(req: webob.Request) -> ProviderFilters:
         Answer(exception.TraitNotFound, 'Invalid trait(s) in "required" parameter: {error}', exc.HTTPBadRequest),
     ),
     query=schema.LIST,
-    gives={200: shown.PROVIDERS},
+    responses={200: responses.PROVIDERS},
 )
 def list_resource_providers(req: webob.Request, context: RequestContext) -> webob.Response:
     """List the providers that pass every filter of the query string."""
@@ -98,23 +98,25 @@ def list_resource_providers(req: webob.Request, context: RequestContext) -> webo
 
 
 def _entries(req: webob.Request, listed: Iterable[tuple[Block, Sequence[int]]]) -> list[bytes]:
-    """Write what ``_serialize`` says of each provider, which the mirror keeps ready for the next time."""
+    """Encode each provider as ``_serialize`` describes it. The mirror caches the result for later requests."""
     version = microversion.wanted(req)
     form = ('entry', util.resource_provider_url(req.environ, ''), *(version >= since for _, since in _SUB_RESOURCES))
     form += (version >= (1, 14),)
 
     def write(record: Record) -> bytes:
-        # Copied, because the encoder's own bytes keep more room than they need, which is kept along with them.
+        # Copied, because the bytes that orjson returns occupy more memory than their length, and these are cached.
         return bytes(memoryview(orjson.dumps(_serialize(req, record))))
 
     return [entry for block, rows in listed for entry in block.fragments(form, rows, write)]
 
 
 @operation(
-    Reads(JSON, schema.POST), Allowed(policies.CREATE), gives=(((1, 20), {200: shown.PROVIDER}), ((1, 0), {201: None}))
+    Reads(JSON, schema.POST),
+    Allowed(policies.CREATE),
+    responses=(((1, 20), {200: responses.PROVIDER}), ((1, 0), {201: None})),
 )
 def create_resource_provider(req: webob.Request, context: RequestContext) -> webob.Response:
-    """Create a provider: 201 and empty below 1.20, from there 200 with the provider."""
+    """Create a provider; the response is 201 without a body below 1.20, and 200 with the provider from 1.20 on."""
     version = microversion.wanted(req)
     data = util.extract_json(req.body, schemas.for_version(schema.POST, version))
     name, uuid = data['name'], _canonical(data.get('uuid')) or uuidutils.generate_uuid()
@@ -138,7 +140,7 @@ def create_resource_provider(req: webob.Request, context: RequestContext) -> web
     return response
 
 
-@operation(Accepts(JSON), Allowed(policies.SHOW), gives={200: shown.PROVIDER})
+@operation(Accepts(JSON), Allowed(policies.SHOW), responses={200: responses.PROVIDER})
 def get_resource_provider(req: webob.Request, context: RequestContext) -> webob.Response:
     """Show one provider."""
     provider = objects.ResourceProvider.get_by_uuid(context, util.wsgi_path_item(req.environ, 'uuid'))
@@ -153,12 +155,12 @@ def get_resource_provider(req: webob.Request, context: RequestContext) -> webob.
         Answer(exception.Invalid, 'Unable to save resource provider {uuid}: {error}'),
         Answer(exception.DuplicateProviderName, 'Conflicting resource provider {name} already exists'),
     ),
-    gives={200: shown.PROVIDER},
+    responses={200: responses.PROVIDER},
 )
 def update_resource_provider(req: webob.Request, context: RequestContext) -> webob.Response:
-    """Rename a provider and, from 1.14, give it a parent; an absent parent member leaves the parent alone."""
+    """Rename a provider and, from 1.14, give it a parent; without the member for it the parent stays as it is."""
     uuid = util.wsgi_path_item(req.environ, 'uuid')
-    with existence.before(context, uuid):
+    with existence.reported_first(context, uuid):
         data = util.extract_json(req.body, schemas.for_version(schema.PUT, microversion.wanted(req)))
     provider = objects.ResourceProvider.unread(context, uuid)
     parent = _canonical(data['parent_provider_uuid']) if 'parent_provider_uuid' in data else ABSENT
@@ -169,7 +171,7 @@ def update_resource_provider(req: webob.Request, context: RequestContext) -> web
 @operation(
     Allowed(policies.DELETE),
     failures=(Answer(exception.ResourceProviderNotFound, '{error} for delete'),),
-    gives={204: None},
+    responses={204: None},
 )
 def delete_resource_provider(req: webob.Request, context: RequestContext) -> webob.Response:
     """Remove a provider with its inventories and associations."""

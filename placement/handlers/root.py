@@ -5,15 +5,15 @@ from __future__ import annotations
 import webob
 
 from placement.handlers import modified
-from placement.schemas import shown
+from placement.schemas import responses
 from placement.web import microversion, util
 from placement.web.context import RequestContext
 from placement.web.operation import operation
 
 
-@operation(gives={200: shown.VERSIONS})
+@operation(responses={200: responses.VERSIONS})
 def home(req: webob.Request, _context: RequestContext) -> webob.Response:
-    """Say which microversions are served. The href is empty, so it means this same URL below any prefix."""
+    """Show which microversions are served. An empty href means the URL of the document, below any mount prefix."""
     document = {
         'id': 'v1.0',
         'max_version': microversion.max_version_string(),

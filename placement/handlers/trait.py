@@ -16,7 +16,7 @@ from placement.objects.provider_parts import Provider
 from placement.objects.resource_provider import ResourceProvider
 from placement.objects.trait import Trait, TraitList
 from placement.policies import trait as policies
-from placement.schemas import shown
+from placement.schemas import responses
 from placement.schemas import trait as schema
 from placement.web import util, validation
 from placement.web.answers import Answer
@@ -37,7 +37,7 @@ def _for_provider(req: webob.Request, provider: ResourceProvider | Provider, tra
     return util.json_response(req, body, last_modified=modified.newest(traits))
 
 
-@operation(Since('1.6'), Accepts(JSON), Allowed(policies.RP_LIST), gives={200: shown.PROVIDER_TRAITS})
+@operation(Since('1.6'), Accepts(JSON), Allowed(policies.RP_LIST), responses={200: responses.PROVIDER_TRAITS})
 def list_traits_for_resource_provider(req: webob.Request, context: RequestContext) -> webob.Response:
     """Show the traits of a provider."""
     provider, traits = TraitList.get_with_provider(context, util.wsgi_path_item(req.environ, 'uuid'))
@@ -55,7 +55,7 @@ def list_traits_for_resource_provider(req: webob.Request, context: RequestContex
         ),
         Answer(exception.TraitNotFound, 'No such trait {names}', exc.HTTPBadRequest),
     ),
-    gives={200: shown.PROVIDER_TRAITS},
+    responses={200: responses.PROVIDER_TRAITS},
 )
 def update_traits_for_resource_provider(req: webob.Request, context: RequestContext) -> webob.Response:
     """Replace the traits of a provider by the set in the body."""
@@ -66,7 +66,7 @@ def update_traits_for_resource_provider(req: webob.Request, context: RequestCont
     return _for_provider(req, provider, provider.set_traits(data['traits']))
 
 
-@operation(Since('1.6'), Allowed(policies.RP_DELETE), gives={204: None})
+@operation(Since('1.6'), Allowed(policies.RP_DELETE), responses={204: None})
 def delete_traits_for_resource_provider(req: webob.Request, context: RequestContext) -> webob.Response:
     """Take all traits from a provider."""
     ResourceProvider.get_with(context, util.wsgi_path_item(req.environ, 'uuid'), trait.read).clear_traits()
@@ -74,7 +74,7 @@ def delete_traits_for_resource_provider(req: webob.Request, context: RequestCont
 
 
 def _name_filter(value: str) -> dict[str, Any]:
-    """Read ``in:A,B`` or ``startswith:PREFIX``; another operator filters nothing (api-ref/traits.md)."""
+    """Read ``in:A,B`` or ``startswith:PREFIX``; with any other operator all traits match (api-ref/traits.md)."""
     operator, colon, operand = value.partition(':')
     if not colon:
         raise exc.HTTPBadRequest(
@@ -92,7 +92,7 @@ def _associated_filter(value: str) -> dict[str, Any]:
     return {'associated': value.lower() == 'true'}
 
 
-@operation(Since('1.6'), Accepts(JSON), Allowed(policies.LIST), query=schema.LIST, gives={200: shown.TRAITS})
+@operation(Since('1.6'), Accepts(JSON), Allowed(policies.LIST), query=schema.LIST, responses={200: responses.TRAITS})
 def list_traits(req: webob.Request, context: RequestContext) -> webob.Response:
     """List the traits, all or those that the query string selects."""
     params = util.validate_query_params(req, schema.LIST)
@@ -106,14 +106,14 @@ def list_traits(req: webob.Request, context: RequestContext) -> webob.Response:
     return util.json_response(req, body, last_modified=modified.newest(traits))
 
 
-@operation(Since('1.6'), Allowed(policies.SHOW), gives={204: None})
+@operation(Since('1.6'), Allowed(policies.SHOW), responses={204: None})
 def get_trait(req: webob.Request, context: RequestContext) -> webob.Response:
-    """Say whether a trait exists."""
+    """Check whether a trait exists."""
     found = Trait.get_by_name(context, util.wsgi_path_item(req.environ, 'name'))
     return util.empty_response(req, 204, last_modified=found.modified)
 
 
-@operation(Since('1.6'), Allowed(policies.UPDATE), gives={201: None, 204: None})
+@operation(Since('1.6'), Allowed(policies.UPDATE), responses={201: None, 204: None})
 def put_trait(req: webob.Request, context: RequestContext) -> webob.Response:
     """Create a custom trait, or confirm that it exists."""
     name = util.wsgi_path_item(req.environ, 'name')
@@ -130,7 +130,7 @@ def put_trait(req: webob.Request, context: RequestContext) -> webob.Response:
     )
 
 
-@operation(Since('1.6'), Allowed(policies.DELETE), gives={204: None})
+@operation(Since('1.6'), Allowed(policies.DELETE), responses={204: None})
 def delete_trait(req: webob.Request, context: RequestContext) -> webob.Response:
     """Remove a custom trait that no provider has."""
     Trait.destroy(context, util.wsgi_path_item(req.environ, 'name'))

@@ -1,4 +1,4 @@
-"""Which searches found nothing lately, so that the log tells of each query once in a while and not each time."""
+"""Limits how often the log reports that the same search found nothing."""
 
 from __future__ import annotations
 
@@ -7,32 +7,33 @@ import time
 
 #: Seconds between two lines about the same query.
 PERIOD = 60.0
-#: Queries to remember. Beyond it, those that were told of longest ago are forgotten.
-_MOST = 1000
+#: Most queries that are remembered. When there are more, the query that was logged longest ago is forgotten.
+_MAX_QUERIES = 1000
 
 
 class EmptySearches:
-    """Counts the empty searches of one process that the log does not tell of."""
+    """Remembers which empty searches of one process were logged, and counts those that were not."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        #: When each query was last told of, and how often it was not told of since.
-        self._told: dict[str, tuple[float, int]] = {}
+        #: By query, oldest line first: when it was last logged, and how many searches were not logged since.
+        self._logged: dict[str, tuple[float, int]] = {}
 
-    def unsaid(self, query: str) -> int | None:
+    def count(self, query: str) -> int | None:
         """Count a search that found nothing.
 
-        :returns: None when it is too early to tell of it again, else how many were not told of since the last line.
+        :returns: None when the query was logged less than ``PERIOD`` seconds ago, so that this search shall not be
+            logged; else how many searches with this query were not logged since the last line.
         """
         now = time.monotonic()
         with self._lock:
-            told, count = self._told.get(query, (-PERIOD, 0))
-            if now - told < PERIOD:
-                self._told[query] = told, count + 1
+            logged_at, suppressed = self._logged.get(query, (-PERIOD, 0))
+            if now - logged_at < PERIOD:
+                self._logged[query] = logged_at, suppressed + 1
                 return None
-            # At the end again, as the latest.
-            self._told.pop(query, None)
-            self._told[query] = now, 0
-            if len(self._told) > _MOST:
-                del self._told[next(iter(self._told))]
-            return count
+            # Removed first, so that it becomes the last entry.
+            self._logged.pop(query, None)
+            self._logged[query] = now, 0
+            if len(self._logged) > _MAX_QUERIES:
+                del self._logged[next(iter(self._logged))]
+            return suppressed

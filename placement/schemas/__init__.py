@@ -1,7 +1,7 @@
-"""JSON Schemas of request bodies and query strings, one module per resource.
+"""JSON Schemas of request bodies and query strings, one module per resource, and of responses (``responses``).
 
-Each schema is a constant for one window of microversions. Where a resource has several windows the module also has a
-``Windows`` table, newest first, from which ``for_version`` picks.
+Each schema is a constant for one window (range) of microversions. Where there are several windows, the module also has
+a ``Windows`` table, newest first, from which ``for_version`` chooses.
 """
 
 from __future__ import annotations
@@ -13,12 +13,11 @@ Windows = tuple[tuple[tuple[int, int], Schema], ...]
 
 
 def for_version(windows: Windows, version: tuple[int, int]) -> Schema:
-    """Pick the schema that is in force at a microversion.
+    """Return the schema that applies at a microversion.
 
-    :param windows: pairs of the first microversion of a window and its schema, newest first; the last is 1.0 or the
-        first version of the endpoint.
+    :param windows: pairs of the first microversion of a window and its schema, newest first; the last window begins
+        with 1.0 or the first microversion of the operation.
     :param version: the negotiated microversion.
-    :returns: the schema of the newest window that has begun.
     :raises LookupError: the version is older than every window.
     """
     for since, schema in windows:

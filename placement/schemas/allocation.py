@@ -38,7 +38,7 @@ _EMPTYABLE_OBJECT_FORM: Schema = {
     'patternProperties': {
         common.UUID_KEY_PATTERN: {
             'type': 'object',
-            # A body that was read may be sent back, so the provider's generation passes; nobody looks at it.
+            # Allowed so that the body of a GET can be sent back, and ignored.
             'properties': {'generation': common.GENERATION, 'resources': _RESOURCES},
             'required': ['resources'],
             'additionalProperties': False,
@@ -84,7 +84,7 @@ def _by_consumer(entry: Schema) -> Schema:
     }
 
 
-# Unlike PUT, POST may clear a consumer at every microversion.
+# Unlike PUT, POST may remove all allocations of a consumer at every microversion.
 POST_1_13: Schema = _by_consumer({**PUT_1_12, 'properties': {'allocations': _EMPTYABLE_OBJECT_FORM, **_OWNER}})
 
 POST_1_28: Schema = _by_consumer(PUT_1_28)

@@ -1,6 +1,6 @@
-"""Schemas of the query of /allocation_candidates: which keys there are, and the form of plain ones.
+"""Schemas of the query string of /allocation_candidates: its keys, and the values of ``limit`` and ``group_policy``.
 
-The values of ``resources``, ``required`` and ``member_of`` have a grammar of their own, in ``placement.web.query``.
+The values of ``resources``, ``required`` and ``member_of`` are parsed by ``placement.web.query``.
 """
 
 from __future__ import annotations
@@ -9,16 +9,16 @@ from placement.schemas import Schema, Windows
 
 _POLICIES = ['none', 'isolate']
 
-# [0-9] and not \d, which knows other digits; \Z and not $, which a newline may follow.
+# [0-9] and not \d, which matches digits of other scripts; \Z and not $, which also matches before a final newline.
 LIMIT = r'^[1-9][0-9]*\Z'
 GROUP_POLICY = rf'^({"|".join(_POLICIES)})\Z'
-#: Of what kind a parameter of a request group is, and the suffix of its group.
+#: A key of a request group: the kind of parameter, and the suffix of the group.
 GROUP_KEY = r'^(resources|required|member_of)([1-9][0-9]*)?\Z'
 
 _TEXT: Schema = {'type': 'string'}
 _LIMIT: Schema = {'type': 'string', 'pattern': LIMIT}
 
-# Keywords are judged in the order in which they are written here: missing and unknown keys before bad values.
+# Keywords are checked in the order in which they are written here: missing and unknown keys before invalid values.
 
 GET_1_10: Schema = {
     'type': 'object',

@@ -1,4 +1,4 @@
-"""Pieces of schema that several resources share."""
+"""Parts of schemas that several resources share."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from placement.schemas import Schema
 # Patterns end in \Z because $ would let a trailing newline pass.
 CUSTOM_NAME_PATTERN = r'^CUSTOM_[A-Z0-9_]+\Z'
 RESOURCE_CLASS_PATTERN = r'^[A-Z0-9_]+\Z'
-#: A key that looks like a uuid; whether it is one is another question.
+#: A key with the characters and the length of a uuid; handlers check whether it is one.
 UUID_KEY_PATTERN = r'^[0-9a-fA-F-]{36}\Z'
 
 UUID: Schema = {'type': 'string', 'format': 'uuid'}

@@ -14,8 +14,8 @@ def _integer(minimum: int) -> Schema:
     return {'type': 'integer', 'minimum': minimum, 'maximum': room.LARGEST}
 
 
-# A ratio below 0 passes here, since whether the generation matches is said first; only one that no double can hold
-# is refused at once.
+# A negative ratio passes, since the handler refuses it after the check of the generation. Only ratios beyond the limits
+# of the type are refused here.
 _RECORD_PROPERTIES: Schema = {
     'total': _integer(1),
     'reserved': _integer(0),
@@ -50,7 +50,8 @@ PUT_ONE: Schema = {
     'additionalProperties': False,
 }
 
-# Keys have no pattern: one that cannot be a class is answered like any unknown class (api-ref/inventories.md).
+# Keys have no pattern: one that cannot be the name of a class gets the error of an unknown class
+# (api-ref/inventories.md).
 PUT_ALL: Schema = {
     'type': 'object',
     'properties': {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from placement.schemas import Schema, Windows, common
 
-# An empty name passes here: the answer to it has a text that is not the schema's.
+# An empty name passes: the handler refuses it with a text of its own.
 POST_1_0: Schema = {
     'type': 'object',
     'properties': {

@@ -1,4 +1,4 @@
-"""Schemas of the answers that succeed, for the OpenAPI document; nothing is checked with them while answering."""
+"""Schemas of successful responses, for the OpenAPI document. The service does not validate responses with them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LINKS: Schema = {
 
 
 def _object(**members: Schema) -> Schema:
-    """An object that has these members, and no others."""
+    """An object with exactly these members."""
     return {'type': 'object', 'properties': members, 'required': list(members), 'additionalProperties': False}
 
 
@@ -76,7 +76,7 @@ AGGREGATES: Windows = (
 
 # Allocations ----------------------------------------------------------------------------------------------------
 
-# A consumer without allocations has no owner in the answer.
+# No member but ``allocations`` is required: the response for an unknown consumer has no owner and no generation.
 _OF_CONSUMER: Schema = {
     'type': 'object',
     'properties': {'allocations': _by_name(_object(generation=_NUMBER, resources=_AMOUNTS))},

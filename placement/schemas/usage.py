@@ -6,7 +6,7 @@ from placement.schemas import Schema, common
 
 TOTAL: Schema = {
     'type': 'object',
-    # Keywords are judged in the order in which they are written here, that of the table in api-ref/usages.md.
+    # Keywords are checked in the order in which they are written here, that of the table in api-ref/usages.md.
     'required': ['project_id'],
     'properties': {
         'project_id': common.EXTERNAL_ID,

@@ -1,1 +1,1 @@
-"""What every request passes and what handlers read and answer with: identity, limits, microversion, errors, policy."""
+"""The middleware that every request passes, and what handlers use to read requests and to make responses."""

@@ -1,4 +1,4 @@
-"""How failures are told: which exception becomes which HTTP error, with status, code and text (api-ref/errors.md)."""
+"""The mapping of exceptions to HTTP errors: status, error code and text (api-ref/errors.md)."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from placement.web import error_document, query
 
 
 class Answer(NamedTuple):
-    """How one kind of failure is told.
+    """The HTTP error for one class of exceptions.
 
-    ``when`` is the exception, subclasses included. ``status`` is the WebOb error, ``code`` the value of
-    ``errors[0].code``; None takes what ``_GENERAL`` says. ``text`` is a format string: ``{error}`` is the
-    exception's message, other fields are its data and the values handed to ``mapped``.
+    ``when`` is the class; subclasses match too. ``status`` is the class of the WebOb error and ``code`` the value of
+    ``errors[0].code``; where they are None, the first matching rule of ``_GENERAL`` that has one decides. ``text`` is a
+    format string: ``{error}`` is the exception's message, other fields are its data and the values given to ``mapped``.
     """
 
     when: type[exception.PlacementError]
@@ -26,12 +26,12 @@ class Answer(NamedTuple):
     code: str | None = None
 
 
-#: How a query is answered whose ``resources`` name a class that does not exist.
+#: For a query string whose ``resources`` name a class that does not exist.
 UNKNOWN_CLASS_IN_QUERY = Answer(
     exception.ResourceClassNotFound, 'Invalid resource class in resources parameter: {error}', exc.HTTPBadRequest
 )
 
-# The first match counts, so what is specific stands before what is general.
+# The first match counts, so subclasses come before their base classes.
 _GENERAL = (
     Answer(exception.ParentProviderNotFound, status=exc.HTTPBadRequest),
     Answer(exception.AllocationProviderNotFound, status=exc.HTTPBadRequest),
@@ -52,26 +52,29 @@ _GENERAL = (
 
 @contextlib.contextmanager
 def mapped(*special: Answer, **values: str) -> Iterator[None]:
-    """Turn the failures of the block into HTTP errors.
+    """Turn each ``PlacementError`` raised in the block into an HTTP error.
 
-    :param special: how they are told where that differs from the general rules; the first match counts.
-    :param values: what the texts of ``special`` mention beyond the exception's own data.
-    :raises webob.exc.HTTPError: for every ``PlacementError`` that a rule covers; others pass.
+    :param special: rules that come before the general ones; the first match counts.
+    :param values: fields of the texts of ``special`` that are not in the exception's data.
+    :raises webob.exc.HTTPError: when a rule matches; otherwise the exception itself is raised.
     """
     try:
         yield
     except exception.PlacementError as error:
-        if (told := http_error(error, special, values)) is None:
+        if (mapped_error := http_error(error, special, values)) is None:
             raise
-        raise told from error
+        raise mapped_error from error
 
 
 def http_error(
     error: exception.PlacementError | query.BadQuery, special: Iterable[Answer], values: Mapping[str, str]
 ) -> exc.HTTPError | None:
-    """The HTTP error that tells ``error``: 400 for a query that is no query, else what the first rules that fit say.
+    """Return the HTTP error for an exception: 400 for a malformed query string, else as the rules say.
 
-    :returns: None when no rule covers it.
+    :param special: rules that come before the general ones. The first matching rule gives the text; the first with a
+        status gives the status, the first with a code gives the code.
+    :param values: fields of the texts of ``special`` that are not in the exception's data.
+    :returns: None when no rule matches.
     """
     if isinstance(error, query.BadQuery):
         return exc.HTTPBadRequest(str(error))

@@ -1,4 +1,4 @@
-"""Authentication: who is asking. Identity that a client claims in headers is never believed."""
+"""Authentication: finds out who the caller is. Identity headers that a client sends are never trusted."""
 
 from __future__ import annotations
 
@@ -21,31 +21,32 @@ from placement.web.wsgi_types import WSGIApplication
 
 LOG = log.getLogger(__name__)
 
-#: Where the identity is left in the environment: keyword arguments of ``oslo_context.context.RequestContext``.
+#: Key of the caller's identity in the WSGI environment: keyword arguments of ``oslo_context.context.RequestContext``.
 IDENTITY = 'placement.identity'
 
-#: The section of the configuration that is keystonemiddleware's.
+#: The section of the configuration that keystonemiddleware reads.
 _GROUP = 'keystone_authtoken'
 
 _UNAUTHORIZED = 'Authentication required'
 _UNAVAILABLE = 'The identity service cannot be asked at the moment.'
-#: Seconds after which a client may try again when Keystone was away.
+#: Seconds after which a client may retry when Keystone is unavailable.
 _RETRY_AFTER = '5'
 
 
 def is_root(environ: dict[str, Any]) -> bool:
-    """Whether the request is for the root, which needs no authentication: ``/`` or nothing below a mount prefix."""
+    """Whether the path is ``/``, or empty below a mount prefix; the version document there needs no authentication."""
     return environ.get('PATH_INFO', '') in ('', '/')
 
 
 class _Authentication:
-    """What both strategies share: the root is open, a refusal is an error document and a line in the log."""
+    """Base of both strategies: needs no token for the root path, and answers and logs requests that are refused."""
 
     def __init__(self, application: WSGIApplication) -> None:
         self._application = application
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        # Until the identity is known, log lines of this thread shall carry this request's id, not the last one's.
+        # Creating a context makes it the current one of this thread, so that log lines written before the identity is
+        # known have the id of this request and not of the one before.
         context.RequestContext(request_id=environ[request_id.ENV_REQUEST_ID])
         environ.pop(IDENTITY, None)
         if not is_root(environ):
@@ -58,13 +59,13 @@ class _Authentication:
     def _identify(self, environ: dict[str, Any]) -> dict[str, Any]:
         """Return the identity of the caller.
 
-        :raises HTTPError: what the caller is told instead.
+        :raises HTTPError: the caller is not authenticated, or Keystone cannot tell.
         """
         raise NotImplementedError
 
 
 class NoAuth(_Authentication):
-    """WSGI middleware that takes the token for the caller's name: ``USER`` or ``USER:PROJECT``."""
+    """WSGI middleware that takes the token, ``USER`` or ``USER:PROJECT``, as the identity without validation."""
 
     def _identify(self, environ: dict[str, Any]) -> dict[str, Any]:
         token = environ.get('HTTP_X_AUTH_TOKEN')
@@ -77,15 +78,15 @@ class NoAuth(_Authentication):
 class KeystoneAuth(_Authentication):
     """WSGI middleware that has keystonemiddleware validate the token.
 
-    keystonemiddleware gets a request of its own to pass or to refuse. That keeps its answers apart from the service's,
-    so that they can be given as error documents.
+    keystonemiddleware is not put in front of the service but in front of ``_accept``, so its response only says whether
+    the token is valid. The response to the client is then an error document like any other.
 
-    :param metrics: is told how long that takes.
-    :raises ConfigurationInvalid: at start, when [keystone_authtoken] makes no sense.
+    :param metrics: counts the time that validation takes.
+    :raises ConfigurationInvalid: [keystone_authtoken] is missing or invalid.
     """
 
     def __init__(self, application: WSGIApplication, conf: cfg.ConfigOpts, metrics: Metrics) -> None:
-        # Imported here because it takes a tenth of a second, which noauth2 need not wait for.
+        # Imported here because it takes a tenth of a second, and noauth2 does not need it.
         from keystoneauth1 import loading
         from keystonemiddleware import auth_token
 
@@ -98,36 +99,36 @@ class KeystoneAuth(_Authentication):
                 f'[{section}] is missing from the configuration, or has no auth_type, so no token can be validated.'
             )
             raise exception.ConfigurationInvalid(reason=reason)
-        # Deferring the decision would turn a Keystone that is away into a token that is bad.
+        # With delay_auth_decision, a token that cannot be validated because Keystone is unavailable counts as invalid.
         try:
             self._validate = auth_token.AuthProtocol(
                 _accept, {'oslo_config_config': conf, 'delay_auth_decision': False}
             )
         except cfg.NoSuchOptError as error:
-            # Its message is not repeated: what stands behind the dollar sign may be a part of a password.
+            # Its message is not repeated: the name after the dollar sign may be part of a password.
             reason = 'it refers to an option or a group that does not exist; a dollar sign is written $$.'
             raise exception.ConfigurationInvalid(reason=f'[keystone_authtoken] cannot be used: {reason}') from error
-        except Exception as error:  # The libraries that take part have no exception in common.
+        except Exception as error:  # The libraries involved have no common base exception.
             raise exception.ConfigurationInvalid(reason=f'[keystone_authtoken] cannot be used: {error}') from error
 
     def _identify(self, environ: dict[str, Any]) -> dict[str, Any]:
         try:
             with self._metrics.spending(KEYSTONE):
-                verdict = webob.Request(environ).get_response(self._validate)
-        except Exception as error:  # Whatever failed in asking Keystone, the caller had no part in it.
+                response = webob.Request(environ).get_response(self._validate)
+        except Exception as error:  # Whatever failed while Keystone was asked is not the caller's fault.
             LOG.error('The token could not be validated: %s: %s', type(error).__name__, ' '.join(str(error).split()))
-            LOG.debug('It failed here', exc_info=True)
+            LOG.debug('The traceback of that failure', exc_info=True)
             raise exc.HTTPServiceUnavailable(_UNAVAILABLE, {'Retry-After': _RETRY_AFTER}) from error
-        if verdict.status_code >= exc.HTTPInternalServerError.code:
+        if response.status_code >= exc.HTTPInternalServerError.code:
             raise exc.HTTPServiceUnavailable(_UNAVAILABLE, {'Retry-After': _RETRY_AFTER})
-        headers = [(name, value) for name, value in verdict.headerlist if name.lower() == 'www-authenticate']
+        headers = [(name, value) for name, value in response.headerlist if name.lower() == 'www-authenticate']
         identity = context.RequestContext.from_environ(environ, overwrite=False, auth_token=None)
-        if verdict.status_code != exc.HTTPNoContent.code or not identity.user_id:
+        if response.status_code != exc.HTTPNoContent.code or not identity.user_id:
             raise exc.HTTPUnauthorized(_UNAUTHORIZED, headers)
         return {name: getattr(identity, name) for name in _KEPT}
 
 
-#: What is kept of a token: whatever a policy rule can ask for. Not the token itself, nor the catalog.
+#: The attributes of a token that policy rules can refer to. The token itself and the service catalog are not kept.
 _KEPT = (
     'user_id',
     'user_domain_id',

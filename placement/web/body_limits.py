@@ -1,4 +1,4 @@
-"""What a request says about its body, and how much of the body is read."""
+"""Checks the headers that describe the body of a request, and limits the size of the body."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from webob import exc
 from placement.web import wsgi_wrapper
 from placement.web.wsgi_types import WSGIApplication
 
-#: What ``Content-Length`` may be.
-INTEGER = re.compile(r'[0-9]{1,18}')
+#: The form of a valid ``Content-Length``.
+_CONTENT_LENGTH = re.compile(r'[0-9]{1,18}')
 
 
 class BodyHeaders:
-    """WSGI middleware that refuses content headers which make no sense, and bodies that are too long.
+    """WSGI middleware that refuses invalid headers about the body, and bodies that are too long.
 
-    :param max_size: bytes of the longest body; the rest of a longer one is never held in memory.
+    :param max_size: most bytes that a body may have. At most one byte more is read.
     """
 
     def __init__(self, application: WSGIApplication, max_size: int) -> None:
@@ -38,12 +38,12 @@ class BodyHeaders:
         length = environ.get('CONTENT_LENGTH')
         if not length:
             if environ.get('wsgi.input_terminated'):
-                # A chunked body: nobody knows its length before it has been read.
+                # A chunked body, whose length is not known before it has been read.
                 environ['wsgi.input'] = _Bounded(environ['wsgi.input'], self._max_size)
-                # A client in the same process may have used a file.
+                # WebOb may have set it for the original stream, for example when a test makes the request.
                 environ['webob.is_body_seekable'] = False
             return None
-        if not INTEGER.fullmatch(length):
+        if not _CONTENT_LENGTH.fullmatch(length):
             return exc.HTTPBadRequest('content-length header must be an integer')
         if int(length) and not environ.get('CONTENT_TYPE'):
             return exc.HTTPBadRequest('content-type header required when content-length > 0')
@@ -53,7 +53,7 @@ class BodyHeaders:
 
 
 class _Bounded:
-    """A body of unknown length that can be read up to a number of bytes; what is wrong with it is an HTTP error."""
+    """A body of unknown length. Reading more than ``size`` bytes of it, or a broken body, raises an HTTP error."""
 
     def __init__(self, stream: BinaryIO, size: int) -> None:
         self._stream = stream
@@ -77,7 +77,7 @@ class _Bounded:
     def _count(self, read: Callable[[int], bytes], wanted: int) -> bytes:
         try:
             data = read(wanted)
-        except Exception as error:  # Each server has its own for malformed chunks and for clients that have gone.
+        except Exception as error:  # Each WSGI server has its own for malformed chunks and lost connections.
             raise exc.HTTPBadRequest('The request body could not be read.') from error
         self._left -= len(data)
         if self._left < 0:
@@ -86,9 +86,9 @@ class _Bounded:
 
 
 def transfer_encoding_error(value: str | None) -> exc.HTTPError | None:
-    """Judge a ``Transfer-Encoding`` header; None when there is none or it is the one that is known.
+    """Return the error for a ``Transfer-Encoding`` header; None when there is no such header or it is ``chunked``.
 
-    Other codings, such as ``gzip, chunked``, would have to be undone, and a body behind one is not what it seems.
+    Other codings, such as ``gzip, chunked``, are refused because nothing here decodes them.
     """
     if value is None or value.strip(' \t').lower() == 'chunked':
         return None

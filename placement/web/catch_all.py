@@ -1,4 +1,4 @@
-"""The catch-all below authentication: what no handler expected becomes an error document."""
+"""The catch-all inside authentication: turns exceptions that no operation handles into error documents."""
 
 from __future__ import annotations
 
@@ -16,18 +16,21 @@ from placement.web.wsgi_types import WSGIApplication
 
 LOG = log.getLogger(__name__)
 
-#: Seconds after which a client may try again when the database was away.
+#: Seconds after which a client may retry when the database is unavailable.
 _RETRY_AFTER = '2'
 
 
 class CatchAll:
-    """WSGI middleware that answers for exceptions. Their text is logged, not sent: it may hold SQL or secrets."""
+    """WSGI middleware that turns exceptions into error responses.
+
+    The text of an unexpected one is logged and not sent, because it may contain SQL or secrets.
+    """
 
     def __init__(self, application: WSGIApplication) -> None:
         self._application = application
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        """Pass the request on; answer 403, 503, 400 or 500 for what comes out of it."""
+        """Pass the request on; answer 403, 503, 400 or 500 when that raises an exception."""
         try:
             return self._application(environ, start_response)
         except Exception as error:
@@ -36,7 +39,7 @@ class CatchAll:
         if version is None:
             return answer(environ, start_response)
 
-        # The fault passed by the middleware that would have said which microversion this is.
+        # The exception went past MicroversionMiddleware, which otherwise adds the headers of the microversion.
         def start(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Any:
             return start_response(status, microversion.stamp(headers, version), exc_info)
 

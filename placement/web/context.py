@@ -1,4 +1,4 @@
-"""The context of a request: who asks, with what it is answered, and what its log lines carry."""
+"""The context of a request: the caller's identity, the application's parts, and the ids that log lines carry."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ ENVIRON_KEY = 'placement.context'
 
 
 class RequestContext(context.RequestContext):
-    """Identity of a caller, and what belongs to the application that the call is made to.
+    """The identity of a caller, and the parts of the application that serve the request.
 
     :param conf: the application's configuration.
     :param db: the application's database.
     :param enforcer: the application's policy; None makes one from ``conf`` when it is first needed.
-    :param mirror: what the application's searches look at; None makes one of ``db`` when it is first needed.
-    :param empty_searches: those of the application; None means that none are known yet.
-    :param identity: what ``oslo_context.context.RequestContext`` takes: ``user_id``, ``project_id``, ``roles``, ...
+    :param mirror: the application's mirror of the database; None makes one from ``db`` when it is first needed.
+    :param empty_searches: which empty searches the application has logged; None makes an empty record.
+    :param identity: arguments of ``oslo_context.context.RequestContext``: ``user_id``, ``project_id``, ``roles``, ...
     """
 
     def __init__(
@@ -49,24 +49,24 @@ class RequestContext(context.RequestContext):
 
     @property
     def mirror(self) -> Mirror:
-        """What searches look at."""
+        """The providers in memory, from which searches are answered."""
         if self._mirror is None:
             self._mirror = Mirror(self.db)
         return self._mirror
 
     @property
     def policy(self) -> policy.Enforcer:
-        """The policy that ``can`` asks."""
+        """The policy that ``can`` enforces."""
         if self._enforcer is None:
             self._enforcer = policy.Enforcer(self.conf)
         return self._enforcer
 
     def can(self, rule: str, target: Mapping[str, Any] | None = None) -> None:
-        """Return if the caller may do what a policy rule stands for.
+        """Check that a policy rule allows the caller an operation.
 
         :param rule: name of the rule, such as ``placement:traits:list``.
-        :param target: what it would be done to; by default something of the caller's own project and user.
-        :raises PolicyNotAuthorized: the caller may not.
+        :param target: attributes of the object of the operation; by default the caller's own project and user.
+        :raises PolicyNotAuthorized: the rule does not allow it.
         """
         if target is None:
             target = {'project_id': self.project_id, 'user_id': self.user_id}

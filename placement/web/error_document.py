@@ -1,4 +1,4 @@
-"""How errors look on the wire: their codes, and the document that carries them (api-ref/errors.md)."""
+"""Error responses: the error codes, and the error document in JSON, HTML or plain text (api-ref/errors.md)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DUPLICATE_NAME = 'placement.duplicate_name'
 PROVIDER_IN_USE = 'placement.resource_provider.inuse'
 PROVIDER_CANNOT_DELETE_PARENT = 'placement.resource_provider.cannot_delete_parent'
 
-#: Characters of a detail text that are sent. Input is repeated in it, and input may be a megabyte.
+#: Most characters of a detail text that are sent. The text may quote input, which may be a megabyte long.
 _MAX_DETAIL = 8192
 _SHORTENED = ' [...] '
 
@@ -31,24 +31,24 @@ _PAGE = (
 
 
 def response_for(error: exc.HTTPException, environ: Mapping[str, Any]) -> webob.Response:
-    """Make the response that tells ``error``.
+    """Make the response for ``error``.
 
     :param error: its ``detail`` is the text, its ``comment`` the error code (None for the default), and its headers,
-        such as ``Allow``, are sent along. A mapping in an attribute ``members`` is added to the JSON object.
-    :param environ: of the request; decides between JSON, HTML and plain text.
-    :returns: a response without a body for HEAD.
+        such as ``Allow``, are sent too. A mapping in an attribute ``members`` is added to the JSON object.
+    :param environ: of the request. Its Accept header decides between JSON, HTML and plain text.
+    :returns: the response, without a body for HEAD.
     """
     detail = _shorten(_detail(error, environ))
     if environ['REQUEST_METHOD'] == 'HEAD':
         response = _response(error.status, '', '')
     else:
-        response = _in_words(error, detail, environ)
+        response = _with_body(error, detail, environ)
     skipped = ('content-type', 'content-length')
     response.headerlist.extend((name, value) for name, value in error.headerlist if name.lower() not in skipped)
     return response
 
 
-def _in_words(error: exc.HTTPException, detail: str, environ: Mapping[str, Any]) -> webob.Response:
+def _with_body(error: exc.HTTPException, detail: str, environ: Mapping[str, Any]) -> webob.Response:
     media_type = _preferred(environ.get('HTTP_ACCEPT'))
     if media_type == 'application/json':
         return _response(error.status, _document(error, detail, environ), media_type)
@@ -94,7 +94,7 @@ def _detail(error: exc.HTTPException, environ: Mapping[str, Any]) -> str:
 
 
 def _shorten(text: str) -> str:
-    # What cannot be encoded came in through a header or a server that decodes on its own terms.
+    # Surrogates, which cannot be encoded as UTF-8, come from headers, or from servers that decode in their own way.
     text = text.encode(errors='replace').decode()
     if len(text) <= _MAX_DETAIL:
         return text

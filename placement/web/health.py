@@ -1,4 +1,4 @@
-"""Answers load balancers: is the process alive, and is the database behind it usable."""
+"""Health checks for load balancers: whether the process is alive, and whether its database can be used."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from placement.web.wsgi_types import WSGIApplication
 
 
 class HealthCheck:
-    """WSGI middleware that answers ``path`` (alive) and ``path`` + ``/ready``.
+    """WSGI middleware that answers ``path`` (is the process alive) and ``path`` + ``/ready`` (can it serve requests).
 
-    A process is ready when it reaches the database, the schema is there, and its mirror is built.
+    A process is ready when it reaches the database, the schema exists, and its mirror is built.
 
-    Both answer 200 with ``OK`` as plain text, ``ready`` otherwise 503 with the reason. They need no token, are not
-    logged and not counted. Methods other than GET and HEAD, and every other path, go to ``app``.
+    The response is 200 with ``OK`` as plain text; a process that is not ready answers 503 with the reason. Neither path
+    needs a token, and requests for them are neither logged nor counted. Methods other than GET and HEAD, and all other
+    paths, go to ``app``.
 
-    :param path: absolute, below the mount prefix. Empty: nothing is answered here.
-    :param mirror: that of this process; None in one that does not search.
+    :param path: absolute, below the mount prefix; empty for no health checks.
+    :param mirror: the mirror of this process; None in a process that does not search.
     """
 
     def __init__(self, app: WSGIApplication, db: Database, path: str, mirror: Mirror | None = None) -> None:
@@ -48,7 +49,7 @@ class HealthCheck:
     def _ready(self) -> str | None:
         trouble = vital_signs.trouble(self._db)
         if trouble is None and self._mirror is not None and not self._mirror.is_built:
-            # The database was away when the process started.
+            # The mirror could not be built when the process started, as the database was unavailable.
             self._mirror.load()
             return None if self._mirror.is_built else 'The mirror cannot be built.'
         return trouble

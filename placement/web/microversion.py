@@ -1,4 +1,4 @@
-"""Microversions: which there are, and which one a request wants."""
+"""Microversions: the list of those that exist, and the negotiation of the one that a request is processed at."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _WELL_FORMED = re.compile(r'-?[0-9]+\.-?[0-9]+')
 
 
 class UnacceptableVersion(exc.HTTPNotAcceptable):
-    """A microversion that is not served; the answer says which are."""
+    """The request asks for a microversion that is not served; the response names the oldest and newest that are."""
 
     def __init__(self, detail: str) -> None:
         super().__init__(detail)
@@ -49,17 +49,17 @@ def parse_version_string(text: str) -> microversion_parse.Version:
 
 
 def wanted(req: webob.Request) -> microversion_parse.Version:
-    """The negotiated microversion; compares with tuples, as in ``wanted(req) >= (1, 14)``."""
+    """Return the negotiated microversion, which compares with tuples, as in ``wanted(req) >= (1, 14)``."""
     return req.environ[ENVIRON_KEY]
 
 
 @functools.lru_cache(maxsize=256)
 def negotiate(header: str | None) -> microversion_parse.Version:
-    """Find the microversion that a request wants.
+    """Return the microversion that a request asks for; without a header that is the oldest.
 
     :param header: value of ``OpenStack-API-Version``, several joined with commas, or None.
-    :raises HTTPBadRequest: what it wants is not a version.
-    :raises UnacceptableVersion: it is one that is not served.
+    :raises HTTPBadRequest: the header does not name a version.
+    :raises UnacceptableVersion: it names a version that is not served.
     """
     text = microversion_parse.get_version({HEADER.lower(): header or ''}, SERVICE_TYPE) or min_version_string()
     if text == 'latest':
@@ -76,7 +76,7 @@ def negotiate(header: str | None) -> microversion_parse.Version:
 
 
 def stamp(headers: Iterable[tuple[str, str]], version: microversion_parse.Version) -> list[tuple[str, str]]:
-    """``headers`` of a response, and what says that it was made for ``version``."""
+    """Return the headers of a response with ``OpenStack-API-Version`` and ``Vary`` added for ``version``."""
     stamped = [(name, value) for name, value in headers if name.lower() != 'vary']
     vary = [value for name, value in headers if name.lower() == 'vary']
     return [*stamped, (HEADER, f'{SERVICE_TYPE} {version}'), ('Vary', ', '.join([*vary, HEADER.lower()]))]

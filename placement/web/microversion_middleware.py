@@ -1,4 +1,4 @@
-"""Negotiation of the microversion, once per request."""
+"""The middleware that negotiates the microversion."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from placement.web.wsgi_types import WSGIApplication
 
 
 class MicroversionMiddleware:
-    """WSGI middleware that finds the microversion a request wants and says on the response which was used."""
+    """WSGI middleware that negotiates the microversion of a request and names it in the headers of the response."""
 
     def __init__(self, application: WSGIApplication) -> None:
         self._application = application

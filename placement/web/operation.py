@@ -1,6 +1,6 @@
-"""An operation: one method of one path, with what is asked of a request before it is carried out.
+"""An operation: the handler of one method of one path, with the checks that a request must pass first.
 
-The checks of an operation are made in the order in which it names them; `api-ref/operations.md` lists them all.
+The checks are made in the order in which the operation lists them; `api-ref/operations.md` has a table of them all.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ JSON = 'application/json'
 
 #: A schema, or one for each window of microversions, newest first; None for no body.
 Described = Schema | Windows | None
-#: The answers that succeed, by status, or these for each window of microversions.
-Gives = Mapping[int, Described] | tuple[tuple[tuple[int, int], Mapping[int, Described]], ...]
+#: The body schemas of successful responses by status; or one such mapping for each window, newest first.
+Responses = Mapping[int, Described] | tuple[tuple[tuple[int, int], Mapping[int, Described]], ...]
 
 
 class Request(webob.Request):
-    """A request whose body stays in memory. It is bounded, and WebOb does not close the file it would use instead."""
+    """A request whose body stays in memory: its size is limited, and WebOb would not close a temporary file."""
 
     request_body_tempfile_limit = sys.maxsize
 
@@ -49,9 +49,9 @@ class Check(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Since:
-    """The microversion is one in which the operation exists: ``first`` to ``last``, both included; no last is no end.
+    """The operation exists from microversion ``first`` to ``last``, both included; without ``last`` it has no end.
 
-    Otherwise the answer has the status ``otherwise``.
+    At other microversions the response has the status ``otherwise``.
     """
 
     first: str
@@ -77,7 +77,7 @@ class Since:
 
 @dataclasses.dataclass(frozen=True)
 class Reads:
-    """The body is of ``media_type``; else 415. The handler judges whether it satisfies ``schema``."""
+    """The Content-Type of the request is ``media_type``; else 415. The handler validates the body with ``schema``."""
 
     media_type: str
     schema: Described = None
@@ -90,12 +90,12 @@ class Reads:
 
 @dataclasses.dataclass(frozen=True)
 class Accepts:
-    """An answer of ``media_type`` is acceptable; else 406."""
+    """The Accept header of the request allows ``media_type``; else 406."""
 
     media_type: str
 
     def __call__(self, req: webob.Request) -> None:
-        # The common cases need not be parsed.
+        # Parsing the header takes time, so it is avoided for the common values.
         if req.environ.get('HTTP_ACCEPT') not in (self.media_type, None, '*/*') and not req.accept.acceptable_offers(
             [self.media_type]
         ):
@@ -104,7 +104,7 @@ class Accepts:
 
 @dataclasses.dataclass(frozen=True)
 class Allowed:
-    """The caller may do what the policy rule ``rule`` stands for; else 403."""
+    """The policy rule ``rule`` allows the caller the operation; else 403."""
 
     rule: str
 
@@ -116,12 +116,13 @@ class Allowed:
 
 
 class Operation:
-    """A handler as a WSGI application that makes ``checks`` first and tells failures as HTTP errors.
+    """A WSGI application that makes the checks, calls the handler, and turns exceptions into HTTP errors.
 
-    :param failures: how this operation tells failures where it differs from the general rules; the first match counts.
-        Their texts may mention the variables of the path.
-    :param query: what the query string may hold; None for anything, which is not looked at.
-    :param gives: the answers when all is well.
+    :param checks: made in this order; the first that fails decides the response.
+    :param failures: rules for the exceptions of this operation that come before the general ones; the first match
+        counts. Their texts may mention the variables of the path.
+    :param query: the schema of the query string, for the OpenAPI document; None when the operation does not read it.
+    :param responses: the schemas of the successful responses, for the OpenAPI document.
     """
 
     def __init__(
@@ -130,36 +131,36 @@ class Operation:
         checks: Iterable[Check],
         failures: Iterable[Answer] = (),
         query: Described = None,
-        gives: Gives | None = None,
+        responses: Responses | None = None,
     ) -> None:
         self.handler = handler
         self.checks = tuple(checks)
         self.failures = tuple(failures)
         self.query = query
-        self.gives = gives or {}
+        self.responses = responses or {}
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        """Answer a request."""
+        """Process a request."""
         try:
-            response = self._answer(Request(environ))
+            response = self._process(Request(environ))
         except exc.HTTPException as error:
             response = error_document.response_for(error, environ)
         return response(environ, start_response)
 
-    def _answer(self, req: webob.Request) -> webob.Response:
+    def _process(self, req: webob.Request) -> webob.Response:
         for check in self.checks:
             check(req)
         try:
             return self.handler(req, req.environ[context.ENVIRON_KEY])
         except (exception.PlacementError, query.BadQuery) as error:
-            told = answers.http_error(error, self.failures, req.environ['wsgiorg.routing_args'][1])
-            if told is None:
+            http_error = answers.http_error(error, self.failures, req.environ['wsgiorg.routing_args'][1])
+            if http_error is None:
                 raise
-            raise told from error
+            raise http_error from error
 
     @property
     def operations(self) -> tuple[Operation, ...]:
-        """Itself, as ``Versions`` has those it stands for."""
+        """Only this operation; ``Versions`` has the same attribute with several."""
         return (self,)
 
     @property
@@ -169,10 +170,10 @@ class Operation:
 
 
 class Versions:
-    """A WSGI application that stands for several operations, of which each exists in microversions of its own.
+    """A WSGI application that chooses between operations on the same path and method by microversion.
 
-    :param operations: oldest first. A request outside of all windows gets the error of the last one.
-    :raises ValueError: two windows overlap.
+    :param operations: oldest first. At a microversion at which none exists, the last one gives the error.
+    :raises ValueError: two of them exist at the same microversion.
     """
 
     def __init__(self, *operations: Operation) -> None:
@@ -182,22 +183,22 @@ class Versions:
         self.operations = operations
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        """Have the operation of the wanted microversion answer."""
+        """Pass the request to the operation that exists at its microversion."""
         version = environ[microversion.ENVIRON_KEY]
         chosen = next((one for one in self.operations if one.window.includes(version)), self.operations[-1])
         return chosen(environ, start_response)
 
 
 def operation(
-    *checks: Check, failures: Iterable[Answer] = (), query: Described = None, gives: Gives | None = None
+    *checks: Check, failures: Iterable[Answer] = (), query: Described = None, responses: Responses | None = None
 ) -> Callable[[Handler], Operation]:
     """Decorate a handler, which is called with the request and its context when all ``checks`` have passed.
 
-    The other parameters are those of ``Operation``. What ``Reads``, ``query`` and ``gives`` say of bodies is for the
-    OpenAPI document (``placement.openapi``), which tests hold against the service.
+    The other parameters are those of ``Operation``. The schemas in ``Reads``, ``query`` and ``responses`` are for the
+    OpenAPI document (``placement.openapi``); tests compare it with what the service does.
     """
 
     def decorate(handler: Handler) -> Operation:
-        return Operation(handler, checks, failures, query, gives)
+        return Operation(handler, checks, failures, query, responses)
 
     return decorate

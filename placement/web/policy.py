@@ -1,7 +1,7 @@
-"""Enforcement of policy: the rules in force now, from the defaults and the operator's file.
+"""Enforcement of policy with the default rules and those of the operator's policy file, which is reloaded on change.
 
-oslo.policy reads its file again while other threads evaluate rules. Here a changed file becomes a new set of rules
-beside the old one, which is exchanged for it only when the file is valid.
+oslo.policy would reload the file into rules that other threads are evaluating. Here a changed file is loaded into a new
+``oslo_policy.Enforcer``, which replaces the old one only if the file is valid.
 """
 
 from __future__ import annotations
@@ -21,22 +21,25 @@ from placement import exception, once, policies
 
 LOG = log.getLogger(__name__)
 
-#: What tells one content of a file from the next: path, time of change in nanoseconds, size, inode.
+#: Path, modification time in nanoseconds, size and inode of each policy file; differs when a file has changed.
 _Signature = tuple[tuple[str, int, int, int], ...]
 
 
 class _InForce(NamedTuple):
-    """Rules, and for each that any of some roles passes those roles: oslo.policy takes its time even for these."""
+    """The rules in force, and, for each rule that only asks for one of some roles, these roles in lower case.
+
+    Such rules are evaluated here, because oslo.policy is slow even for them.
+    """
 
     rules: oslo_policy.Enforcer
     roles: Mapping[str, frozenset[str]]
 
 
 class Enforcer:
-    """Decides whether a caller may do something. One per application.
+    """Decides whether policy allows a caller an operation. One per application.
 
     :param conf: a ``ConfigOpts`` with the groups ``placement`` and ``oslo_policy``.
-    :raises ConfigurationInvalid: the policy file is invalid, or was named by the operator and is not there.
+    :raises ConfigurationInvalid: the policy file is invalid, or is set in the configuration but does not exist.
     """
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
@@ -48,24 +51,24 @@ class Enforcer:
 
     @property
     def rules(self) -> oslo_policy.Enforcer:
-        """The rules in force, which do not follow the file any more."""
+        """The rules in force now. The returned enforcer does not see later changes of the file."""
         return self._in_force.rules
 
     def allows(self, rule: str, target: Mapping[str, Any], credentials: Any) -> bool:
-        """Whether ``credentials`` may do what ``rule`` stands for.
+        """Whether a rule allows the caller an operation, after a reload of the policy file if it has changed.
 
         :param rule: name of a declared rule.
-        :param target: what it would be done to.
+        :param target: attributes of the object of the operation, such as ``project_id``.
         :param credentials: an ``oslo_context`` request context.
         """
-        self._follow_file()
+        self._reload_if_changed()
         in_force = self._in_force
         roles = in_force.roles.get(rule)
         if roles is not None:
             return any(own.lower() in roles for own in credentials.roles)
         return bool(in_force.rules.authorize(rule, dict(target), credentials))
 
-    def _follow_file(self) -> None:
+    def _reload_if_changed(self) -> None:
         signature = self._sign()
         if signature == self._signature:
             return
@@ -89,21 +92,21 @@ class Enforcer:
             enforcer.check_rules(raise_on_violation=True)
         except exception.ConfigurationInvalid:
             raise
-        except Exception as error:  # A file may hold anything, and oslo.policy fails in as many ways.
+        except Exception as error:  # oslo.policy raises many kinds of exceptions for malformed files.
             raise self._invalid(' '.join(str(error).split())) from error
-        # From here on the file is watched by this class.
+        # oslo.policy shall not reload the file; this class does.
         enforcer.use_conf = False
         found = ((name, _roles_for(enforcer, name)) for name in enforcer.registered_rules)
         return _InForce(enforcer, {name: roles for name, roles in found if roles is not None})
 
     def _check(self, enforcer: oslo_policy.Enforcer) -> None:
-        """Refuse rules of the file that cannot be meant, and warn of those that nothing asks for.
+        """Refuse rules of the file that are broken, and warn of those that no operation uses.
 
-        :raises ConfigurationInvalid: a rule cannot be understood, or refers to one that does not exist.
+        :raises ConfigurationInvalid: a rule cannot be parsed, or refers to a rule that does not exist.
         """
         referred: set[str] = set()
         for name, rule in enforcer.file_rules.items():
-            # oslo.policy reads what it cannot understand as "!", that is never.
+            # oslo.policy replaces a check that it cannot parse by "!", which always refuses.
             if '!' in str(rule.check) and '!' not in rule.check_str:
                 raise self._invalid(f'rule "{name}" cannot be understood: {rule.check_str}')
             for other in _references(rule.check):
@@ -136,12 +139,15 @@ class Enforcer:
 
 
 def get_enforcer() -> oslo_policy.Enforcer:
-    """The rules in force with the configuration of this process, for ``oslopolicy-list-redundant`` and its siblings."""
+    """The rules in force with the default configuration files, for ``oslopolicy-list-redundant`` and similar tools."""
     return Enforcer(configuration.load()).rules
 
 
 def _policy_file(conf: cfg.ConfigOpts) -> str:
-    """Absolute path of the policy file: that of [oslo_policy] when set, else that of [placement]."""
+    """Absolute path of the policy file: that of [oslo_policy] when set, else that of [placement].
+
+    :raises ConfigurationInvalid: the option is set, but the file does not exist.
+    """
     for group in ('oslo_policy', 'placement'):
         location = conf.get_location('policy_file', group)
         if location is None or location.location in (cfg.Locations.opt_default, cfg.Locations.set_default):
@@ -157,7 +163,7 @@ def _policy_file(conf: cfg.ConfigOpts) -> str:
 
 
 def _references(check: Any) -> Iterator[str]:
-    """The rules that a check refers to."""
+    """The names of the rules that a check refers to."""
     if getattr(check, 'kind', None) == 'rule':
         yield check.match
     for part in _parts(check):
@@ -165,37 +171,37 @@ def _references(check: Any) -> Iterator[str]:
 
 
 def _parts(check: Any) -> list[Any]:
-    """The checks that ``and``, ``or`` and ``not`` hold."""
+    """The operands of an ``and``, ``or`` or ``not`` check; empty for other checks."""
     inner = getattr(check, 'rules', None) or [getattr(check, 'rule', None)]
     return [part for part in inner if part is not None]
 
 
 def _hint(name: str, known: Iterable[str]) -> str:
-    """The name that may have been meant, as the end of a sentence; nothing when there is none."""
+    """A suggestion of the most similar known name, as the end of a sentence; empty when none is similar."""
     close = difflib.get_close_matches(name, list(known), n=1)
     return f' (did you mean "{close[0]}"?)' if close else ''
 
 
 def _roles_for(enforcer: oslo_policy.Enforcer, name: str) -> frozenset[str] | None:
-    """The roles, in lower case, of which any passes a rule; None when the rule is anything but that."""
+    """The roles, in lower case, of which a rule asks for any one; None when it checks anything besides roles."""
     return _roles_of(enforcer.rules, enforcer.rules.get(name))
 
 
 def _roles_of(rules: Mapping[str, Any], check: Any) -> frozenset[str] | None:
-    # No rule refers to itself here: such a file was refused.
+    # This ends, because files with rules that refer to themselves were refused before.
     while getattr(check, 'kind', None) == 'rule':
         check = rules.get(check.match)
     if isinstance(check, oslo_policy.OrCheck):
         parts = [_roles_of(rules, part) for part in check.rules]
         return None if None in parts else frozenset().union(*(part for part in parts if part))
-    # A percent sign stands for something of the target.
+    # %(name)s is replaced by an attribute of the target, so such a check does not name a fixed role.
     if getattr(check, 'kind', None) != 'role' or '%' in check.match:
         return None
     return frozenset({str(check.match).lower()})
 
 
 def _with_directories(path: str, names: list[str]) -> Iterator[str]:
-    """``path``, and the files in those of oslo.policy's ``policy_dirs`` that lie beside it."""
+    """``path``, and the files in the directories ``names`` beside it, which are oslo.policy's ``policy_dirs``."""
     yield path
     for name in names:
         directory = os.path.join(os.path.dirname(path), name)
@@ -204,8 +210,8 @@ def _with_directories(path: str, names: list[str]) -> Iterator[str]:
 
 
 def _unscoped(rule: oslo_policy.RuleDefault) -> oslo_policy.RuleDefault:
-    # Rules are declared for system scope, but a token of any scope may pass them. oslo.policy 6 has no
-    # option for that any more.
+    # Rules are declared for system scope, but tokens of any scope are accepted. oslo.policy 6 no longer has an option
+    # for that, so the rules are registered without scope types.
     return oslo_policy.RuleDefault(
         rule.name,
         rule.check_str,

@@ -1,7 +1,7 @@
 """Parsing of the value lists in query strings: ``resources``, ``required`` and ``member_of``.
 
-``GET /resource_providers`` and every group of ``GET /allocation_candidates`` share this grammar. Nothing here knows
-of HTTP or of microversions: callers pass the facts that a version decides.
+``GET /resource_providers`` and every group of ``GET /allocation_candidates`` share this grammar. Nothing here depends
+on HTTP or microversions: callers pass what a microversion allows as arguments.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import NamedTuple
 from placement import room
 from placement.web import validation
 
-#: No inventory can hold this much: every stored amount fits a signed 32-bit integer. Larger
-#: requests are cut down to it, so that numbers of any length find nothing instead of upsetting a database.
+#: More than any inventory has, as stored amounts fit a signed 32-bit integer. Larger requested amounts are reduced to
+#: this one: they find nothing either, and no number is too long for the database.
 BEYOND_ANY_INVENTORY = room.LARGEST + 1
 
 _INTEGER = re.compile(r'\s*([+-]?)([0-9]+)\s*')
@@ -22,15 +22,15 @@ _LONGEST_EXACT = len(str(BEYOND_ANY_INVENTORY))
 
 
 class BadQuery(ValueError):
-    """A value breaks the grammar. The message is the text of the answer."""
+    """The query string is malformed. The message is the detail text of the response."""
 
 
 def pairs(text: str, longest: int) -> list[tuple[str, str]]:
-    """Read a query string into keys and values, in their order.
+    """Read a query string into pairs of key and value, in the order of the URL.
 
-    :param text: as WSGI hands it over, without the question mark.
-    :param longest: how many bytes of it are read, ``[placement] max_query_length``.
-    :raises BadQuery: it is longer, or what it encodes is not UTF-8.
+    :param text: the WSGI variable QUERY_STRING, without the question mark.
+    :param longest: most bytes that it may have, ``[placement] max_query_length``.
+    :raises BadQuery: it is longer, or does not decode to UTF-8.
     """
     if len(text) > longest:
         raise BadQuery(f'Invalid query string parameters: longer than {longest} bytes.')
@@ -41,7 +41,7 @@ def pairs(text: str, longest: int) -> list[tuple[str, str]]:
 
 
 class TraitFilter(NamedTuple):
-    """The names of one ``required`` value: those that must be present, and those that must be absent."""
+    """The names of one ``required`` value: traits that a provider must have, and traits that it must not have."""
 
     required: frozenset[str]
     forbidden: frozenset[str]
@@ -51,9 +51,9 @@ def parse_resources(value: str) -> dict[str, int]:
     """Read ``CLASS:AMOUNT,CLASS:AMOUNT`` (api-ref/resource-providers.md#lists-of-amounts).
 
     :param value: the decoded value of the parameter.
-    :returns: class name to amount, at least 1 and at most ``BEYOND_ANY_INVENTORY``; of a class given twice the
+    :returns: class name to amount, at least 1 and at most ``BEYOND_ANY_INVENTORY``; for a class given twice, the
         last amount. Whether the classes exist is not checked.
-    :raises BadQuery: the value is blank, an item has not exactly one colon, or an amount is no integer from 1 up.
+    :raises BadQuery: the value is blank, an item has not exactly one colon, or an amount is not an integer above 0.
     """
     expected = 'Expected resources query string parameter in form: ?resources=VCPU:2,MEMORY_MB:1024.'
     if not value.strip():
@@ -71,7 +71,7 @@ def parse_required(value: str, forbidden_allowed: bool) -> TraitFilter:
     """Read ``TRAIT,!TRAIT`` (api-ref/resource-providers.md#lists-of-traits).
 
     :param value: the decoded value of the parameter.
-    :param forbidden_allowed: whether ``!`` has a meaning, that is from microversion 1.22.
+    :param forbidden_allowed: whether names with ``!`` are allowed, that is from microversion 1.22.
     :returns: the required and the forbidden names. One name may be in both. Whether they exist is not checked.
     :raises BadQuery: the value is blank, has an empty item, or has ``!`` where it is not allowed.
     """
@@ -92,7 +92,7 @@ def parse_member_of(values: Sequence[str], repeatable: bool) -> tuple[frozenset[
     :param values: the decoded values, in the order of the URL; may be empty.
     :param repeatable: whether more than one value is allowed, that is from microversion 1.24.
     :returns: one set per value, of canonical uuids. A provider must be in one aggregate of each.
-    :raises BadQuery: repeated without leave, a list without ``in:``, or an element that is no uuid.
+    :raises BadQuery: several values where that is not allowed, a list without ``in:``, or an element that is no uuid.
     """
     if len(values) > 1 and not repeatable:
         raise BadQuery('Multiple member_of parameters are not supported')
@@ -107,7 +107,7 @@ def _parse_amount(name: str, text: str) -> int:
     if match is None:
         raise BadQuery(f'Requested resource {name} expected positive integer amount. Got: {text}.')
     sign, digits = match[1], match[2].lstrip('0') or '0'
-    # Python refuses to convert very long numerals, so their length decides first.
+    # Python refuses to convert very long numerals, so the number of digits is compared first.
     amount = BEYOND_ANY_INVENTORY if len(digits) > _LONGEST_EXACT else min(int(digits), BEYOND_ANY_INVENTORY)
     if sign == '-' or amount < 1:
         raise BadQuery(f'Requested resource {name} requires amount >= 1. Got: {text}.')

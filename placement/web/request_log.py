@@ -1,4 +1,4 @@
-"""One line per request in the log: what was asked, what was answered, how long it took."""
+"""The request log: one line per request with method, URL, status, length, microversion and time."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from placement.web.wsgi_types import WSGIApplication
 
 LOG = log.getLogger(__name__)
 
-#: Characters of a path or query that are logged.
+#: Most characters of a path or query that are logged.
 _MAX_LENGTH = 2048
-#: What a URL may hold besides letters and digits. Everything else, line ends above all, is percent-encoded.
+#: Characters besides letters and digits that are logged as they are. All others, such as newlines, are percent-encoded.
 _URL_CHARACTERS = "/:@!$&'()*+,;=?%~-._"
 
 
 class RequestLog:
-    """WSGI middleware that logs each request at INFO when it has been answered. No headers, no bodies."""
+    """WSGI middleware that logs each request at INFO after it was processed. Headers and bodies are not logged."""
 
     def __init__(self, application: WSGIApplication) -> None:
         self._application = application
@@ -31,7 +31,7 @@ class RequestLog:
         if not LOG.isEnabledFor(log.INFO):
             return self._application(environ, start_response)
         started = time.perf_counter()
-        # The path as it arrived: whoever answers may replace what is in the environment.
+        # Made before the call, because the application may change the environment.
         url = _url(environ)
         answer: dict[str, Any] = {}
 
@@ -67,6 +67,6 @@ def _url(environ: Mapping[str, Any]) -> str:
 
 
 def quote(text: str) -> str:
-    """Make a part of a request fit for a line of a log: percent-encoded, and not longer than is useful."""
+    """Percent-encode text of a request for a log line, and cut it off after 2048 characters."""
     quoted = parse.quote(text[:_MAX_LENGTH].encode('latin-1', 'replace'), safe=_URL_CHARACTERS)
     return quoted if len(text) <= _MAX_LENGTH else f'{quoted}...'

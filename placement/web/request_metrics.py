@@ -1,4 +1,4 @@
-"""Counts every answered request by declared path, method, status and microversion."""
+"""Counts requests by declared path, method, status and microversion."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ NONE = 'none'
 
 
 class RequestMetrics:
-    """WSGI middleware that tells ``metrics`` about each request, whatever answers it.
+    """WSGI middleware that reports each request to ``metrics``, also one that other middleware answers.
 
-    A client can invent paths and methods, and each would be a time series for ever. So the path is the declared one
-    that matched (``placement.route``, set by the dispatcher), and what is not known counts as ``none``.
+    Clients can send any path and method, and each new label value would start a time series. So the label is the
+    declared path that matched (``placement.route``, set by the dispatcher), and anything unknown counts as ``none``.
     """
 
     def __init__(self, app: WSGIApplication, metrics: Metrics) -> None:
@@ -36,7 +36,7 @@ class RequestMetrics:
         try:
             return self._app(environ, start)
         finally:
-            # An application that raises has not answered; the server will, with 500.
+            # When the application raised an exception, the server answers with 500.
             status = int(statuses[-1].split(' ', 1)[0]) if statuses else 500
             self._metrics.request_answered(*_labels(environ), status=status, seconds=time.perf_counter() - started)
 

@@ -1,4 +1,4 @@
-"""What handlers share: reading bodies, paths and queries, and making responses and links."""
+"""Functions that handlers share: they read bodies, paths and query strings, and make responses and links."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def extract_json(body: bytes, schema: dict[str, Any]) -> Any:
     """Read a JSON body and check it (api-ref/rules.md#json-bodies).
 
     :param body: as sent.
-    :param schema: a JSON Schema; a constant, since what is made of it is kept.
+    :param schema: a JSON Schema; a constant, since its validator is cached for ever.
     :returns: the value; integers of any size are exact.
-    :raises HTTPBadRequest: it is not JSON, holds what no database can, or does not satisfy ``schema``.
+    :raises HTTPBadRequest: it is not JSON, has a NUL character, or does not satisfy ``schema``.
     """
     try:
         data = validation.parse_json(body)
@@ -45,7 +45,7 @@ def extract_json(body: bytes, schema: dict[str, Any]) -> Any:
 def validate_query_params(req: webob.Request, schema: dict[str, Any]) -> multidict.MultiDict:
     """Read the query string, no longer than ``[placement] max_query_length``, and check it.
 
-    :param schema: of an object whose members are strings; judges the last value of each key.
+    :param schema: of an object whose members are strings; the last value of each key is validated.
     :returns: text to text; indexing gives the last value of a key, ``getall`` every one.
     :raises BadQuery: it is too long, not UTF-8, or does not satisfy ``schema``.
     """
@@ -85,14 +85,14 @@ def json_response(
 def fragments_response(
     req: webob.Request, members: Mapping[str, tuple[str, list[bytes]]], last_modified: dt.datetime
 ) -> webob.Response:
-    """Make a response with a JSON object whose members are long and written already.
+    """Make a response with a JSON object whose members are long arrays or objects with items that are encoded already.
 
-    :param members: name to the brackets of the value (``[]`` or ``{}``) and what stands between its commas. The lists
-        are used up: the body, of many megabytes perhaps, is put together in one step.
+    :param members: name to the brackets of the value (``[]`` or ``{}``) and its encoded items. The lists are modified:
+        that allows the body, which may have many megabytes, to be joined in one step.
     """
     parts: list[bytes] = []
     for name, (brackets, items) in members.items():
-        # Commas separate members as they separate items.
+        # The final join puts commas between items and between members alike, so the rest goes into the items.
         written = items or [b'']
         written[0] = f'{"" if parts else "{"}"{name}":{brackets[0]}'.encode() + written[0]
         written[-1] += brackets[1].encode()
@@ -122,7 +122,7 @@ def empty_response(
 
 
 def _set_cache_headers(req: webob.Request, response: webob.Response, last_modified: dt.datetime | None) -> None:
-    """Say since when the answer holds, from 1.15 on (api-ref/rules.md#cache-headers)."""
+    """Add Last-Modified and Cache-Control from 1.15 on (api-ref/rules.md#cache-headers)."""
     if last_modified is not None and microversion.wanted(req) >= (1, 15):
         response.headerlist += [
             ('Last-Modified', email.utils.format_datetime(last_modified.astimezone(dt.timezone.utc), usegmt=True)),

@@ -1,4 +1,4 @@
-"""Reading and checking what clients send: JSON text, query strings, JSON Schema, and what counts as a uuid."""
+"""Parsing and validation of what clients send: JSON, query strings, uuids, and values against JSON Schema."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ import jsonschema
 import orjson
 from jsonschema import validators
 
-#: A run of digits that orjson may read as an inexact float; the first eighteen are a number that it reads exactly.
+#: A run of digits that orjson may read as an inexact float; it reads the first eighteen alone exactly.
 _LONG_NUMBER = re.compile(rb'([0-9]{18})[0-9]+')
 _HEX_DIGITS = re.compile(r'[0-9a-fA-F]{32}')
 
-#: Characters of one part of a message that are sent; a message repeats input, and input may be a megabyte.
+#: Most characters of one part of a message. The message may quote input, which may be a megabyte long.
 _MAX_PART = 1024
 
 
 class ValidationError(ValueError):
-    """What was sent is well-formed but not what is expected. The message says where and why."""
+    """A value does not satisfy its schema. The message says where and why."""
 
 
 # Text to values ---------------------------------------------------------------------------------------------
@@ -31,12 +31,13 @@ class ValidationError(ValueError):
 def parse_json(body: bytes) -> Any:
     """Read JSON (RFC 8259): UTF-8, no NaN or infinity, the last of repeated keys counts, integers exact.
 
-    :raises ValueError: ``body`` is not that, is nested some 1000 levels deep, or has a number of over 4300 digits.
+    :raises ValueError: ``body`` is not JSON, is nested some 1000 levels deep, or has a number of over 4300 digits.
     """
     if not _LONG_NUMBER.search(body):
         return orjson.loads(body)
-    # orjson is strict, but reads integers beyond 64 bits as floats, and refuses those beyond floats. So it judges the
-    # text with shorter numbers, and json, which is lax, reads it. (Eighteen digits are more than an escape has.)
+    # orjson is strict about syntax, but reads integers beyond 64 bits as floats, and refuses those beyond the range of
+    # floats. So orjson checks the syntax with long numbers shortened, and json, which is lax about syntax, reads the
+    # values. Shortening does not break \u escapes, as it keeps eighteen digits and they have four.
     orjson.loads(_LONG_NUMBER.sub(rb'\1', body))
     try:
         return json.loads(body, parse_float=_finite)
@@ -52,9 +53,9 @@ def _finite(digits: str) -> float:
 
 
 def parse_query(text: str) -> list[tuple[str, str]]:
-    """Read ``application/x-www-form-urlencoded``, as WSGI hands it over, into pairs in their order.
+    """Read ``application/x-www-form-urlencoded`` text, as in QUERY_STRING, into pairs of key and value in their order.
 
-    :raises UnicodeError: what the text encodes is not UTF-8.
+    :raises UnicodeError: the text does not decode to UTF-8.
     """
     pairs = []
     for field in text.encode('latin-1').split(b'&'):
@@ -85,7 +86,7 @@ def canonical_uuid(text: str) -> str:
 
 
 def _bare(text: str) -> str:
-    # Far longer than any spelling; saves work on megabytes.
+    # No spelling of a uuid is that long. This saves work on strings of a megabyte.
     if len(text) > 128:
         return ''
     return text.removeprefix('urn:').removeprefix('uuid:').strip('{}').replace('-', '')
@@ -97,8 +98,8 @@ def _bare(text: str) -> str:
 def validate(data: Any, schema: dict[str, Any]) -> None:
     """Check a value.
 
-    :param data: JSON values.
-    :param schema: JSON Schema, draft 7, with the format ``uuid``; a constant.
+    :param data: a JSON value.
+    :param schema: JSON Schema, draft 7, with the format ``uuid``; a constant, since its validator is cached for ever.
     :raises ValidationError: with the text of api-ref/rules.md#json-bodies for the first violation found.
     """
     try:
@@ -131,7 +132,7 @@ def refuse_nul(data: Any) -> None:
 def _describe(error: jsonschema.ValidationError) -> str:
     lines = [_shorten(error.message)]
     if error.validator:
-        # The keyword is named before the path, so it is not a part of the path.
+        # The last element of the path is the keyword, which the text names before the path.
         path = list(error.relative_schema_path)[:-1]
         lines += ['', f'Failed validating {error.validator!r} in schema{_shorten(_index(path))}']
         lines += [f'On instance{_shorten(_index(error.absolute_path))}']
@@ -149,12 +150,12 @@ def _shorten(text: str) -> str:
 
 
 def _is_integer(_checker: Any, value: object) -> bool:
-    # jsonschema would also take 2.0, which would be stored and echoed as a float (api-ref/rules.md#json-bodies).
+    # jsonschema also accepts 2.0, which would be stored and returned as a float (api-ref/rules.md#json-bodies).
     return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _unique_items(_validator: Any, unique: bool, items: Any, _schema: Any) -> Iterator[jsonschema.ValidationError]:
-    # jsonschema's own compares every pair when items are of several types: minutes for a megabyte.
+    # jsonschema's own check compares all pairs when items are of several types, which takes minutes for a megabyte.
     if unique and isinstance(items, list) and len({repr(item) for item in items}) < len(items):
         yield jsonschema.ValidationError(f'{items!r} has non-unique elements')
 
@@ -165,7 +166,7 @@ def _additional_properties(
     if not isinstance(allowed, dict) or not isinstance(instance, dict):
         yield from jsonschema.Draft7Validator.VALIDATORS['additionalProperties'](validator, allowed, instance, schema)
         return
-    # jsonschema's own goes through a set, so that which violation comes first differs between processes.
+    # jsonschema's own check iterates over a set, so the first violation would differ between processes.
     for name, value in instance.items():
         if name not in schema.get('properties', ()) and not any(
             re.search(pattern, name) for pattern in schema.get('patternProperties', ())
@@ -182,12 +183,12 @@ _Validator = validators.extend(
     type_checker=jsonschema.Draft7Validator.TYPE_CHECKER.redefine('integer', _is_integer),
 )
 
-#: Made once per schema. Keyed by identity; each validator keeps its schema alive, so that no identity comes again.
-_made: dict[int, Any] = {}
+#: The validator of each schema, by ``id`` of the schema. It keeps its schema alive, so that the id is not used again.
+_validators: dict[int, Any] = {}
 
 
 def _validator(schema: dict[str, Any]) -> Any:
-    made = _made.get(id(schema))
-    if made is None:
-        made = _made[id(schema)] = _Validator(schema, format_checker=_FORMATS)
-    return made
+    validator = _validators.get(id(schema))
+    if validator is None:
+        validator = _validators[id(schema)] = _Validator(schema, format_checker=_FORMATS)
+    return validator

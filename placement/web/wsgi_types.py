@@ -1,4 +1,4 @@
-"""The shape of a WSGI application, for annotations."""
+"""The type of a WSGI application, for annotations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PlacementWsgify: a function from request to response as a WSGI application that tells errors as error documents."""
+"""PlacementWsgify: makes a function from request to response a WSGI application, with errors as error documents."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from placement.web import error_document
 
 
 class _Request(webob.Request):
-    """A request whose body stays in memory. It is bounded, and WebOb does not close the file it would use instead."""
+    """A request whose body stays in memory: its size is limited, and WebOb would not close a temporary file."""
 
     request_body_tempfile_limit = sys.maxsize
 
@@ -24,7 +24,7 @@ class PlacementWsgify(webob.dec.wsgify):
     RequestClass = _Request
 
     def call_func(self, req: webob.Request, *args: Any, **kwargs: Any) -> webob.Response:
-        """Call the function; what it raises of ``webob.exc`` is the response."""
+        """Call the function; an exception of ``webob.exc`` becomes the response."""
         try:
             return super().call_func(req, *args, **kwargs)
         except exc.HTTPException as error:

@@ -1,4 +1,4 @@
-"""``placement.wsgi:application`` for any WSGI server, configured by file and environment."""
+"""``placement.wsgi:application`` for any WSGI server. Importing this module builds it from file and environment."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def init_application(conf: cfg.ConfigOpts | None = None) -> deploy.Application:
     """Set up logging and build the application of this process.
 
     :param conf: made by ``placement.conf.load``; None loads from the default places.
-    :raises SystemExit: it cannot be built; the reason is one line on standard error.
+    :raises SystemExit: the application cannot be built; the reason goes to standard error in one line.
     """
     try:
         if conf is None:

@@ -70,10 +70,10 @@ def test_what_an_operation_declares_is_what_its_handler_uses(one: Operation) -> 
     for check in one.checks:
         if isinstance(check, Reads):
             assert check.schema is not None
-    assert one.gives
+    assert one.responses
     if any(isinstance(check, Accepts) for check in one.checks):
-        assert isinstance(one.gives, dict)
-        assert None not in one.gives.values()
+        assert isinstance(one.responses, dict)
+        assert None not in one.responses.values()
 
 
 def test_an_answer_has_the_schema_of_its_window() -> None:
