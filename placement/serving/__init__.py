@@ -1,5 +1,6 @@
-"""The HTTP server under placement-api: waitress, which gives a thread only requests that are there whole, in the
-processes of gunicorn.
+"""The HTTP servers of placement-api: one for the API, one for the metrics.
 
-``channel`` says when waitress gives a connection up, and ``worker`` is what gunicorn starts.
+gunicorn starts and stops the processes for the API. In each, waitress reads the requests, and passes a request to a
+thread only when all of it has arrived. ``worker`` has the process, ``channel`` a connection with its limits and
+timeouts. ``metrics_listener`` serves the metrics; ``collectors`` and ``readings`` read some of them from the database.
 """

@@ -1,4 +1,4 @@
-"""What waitress does for a client, with the bounds and answers that it does not have by itself."""
+"""A connection of waitress to a client, with the limits, timeouts and error responses that waitress lacks."""
 
 from __future__ import annotations
 
@@ -20,17 +20,18 @@ from placement.web import body_limits, request_log, wsgi_wrapper
 
 LOG = log.getLogger(__name__)
 
-#: Seconds that an idle connection is kept open after the stop: its client may be sending a request already.
+#: Seconds that an idle connection stays open after the stop of the process, as its client may be sending a request.
 _LINGER = 2.0
-#: Seconds that a client has to close a connection on which it was refused.
+#: Seconds that a client has to close the connection after an error response to a request that could not be read.
 _DRAIN = 2.0
-#: Bytes of answers that a client has not taken, beyond which it gets no more of those it asked for at once.
+#: Bytes of responses that wait to be sent on a connection, above which it is closed after the present response. Further
+#: requests that the client has pipelined are not processed then.
 _MAX_UNSENT = 1024 * 1024
-#: Bytes of answers that one process keeps for its clients.
+#: Bytes of responses that wait to be sent on all connections of one process.
 _MAX_HELD = 128 * 1024 * 1024
-#: Bytes that are sent at once of what a client did not take at first.
+#: Most bytes in one call that sends what is left of a response after the first call.
 _CHUNK = 256 * 1024
-#: One in so many connections is closed when there are too many.
+#: When there are too many connections, one in so many of the waiting ones is closed.
 _PART = 20
 
 
@@ -45,20 +46,20 @@ class _NotFound(utilities.Error):
 
 
 class _Parser(HTTPRequestParser):
-    """Reads one request."""
+    """The parser of one request."""
 
-    #: In which a request is answered that breaks off before it says so.
+    #: The HTTP version of the response if the request ends before its version is known.
     version = '1.1'
 
     def parse_header(self, header_plus: bytes) -> None:
-        """Read all before the body.
+        """Parse the request line and the headers.
 
-        :raises ParsingError: it makes no sense.
+        :raises ParsingError: they are malformed.
         """
         try:
             super().parse_header(header_plus)
         except TransferEncodingNotImplemented as error:
-            # As the application says it under other servers.
+            # The text that the application sends under other WSGI servers.
             raise ParsingError('transfer-encoding header must be chunked, and nothing else') from error
         except (ParsingError, ValueError) as error:
             # waitress does not expect a ValueError, of a URL that breaks off within an address or of 5000 digits.
@@ -72,27 +73,27 @@ class _Parser(HTTPRequestParser):
 
 
 class _Task(task.WSGITask):
-    """Has the application answer a request."""
+    """Passes a request to the application and sends the response."""
 
     def get_environment(self) -> dict[str, Any]:
-        """Make the environment of the request."""
+        """Make the WSGI environment of the request."""
         environ = super().get_environment()
-        # waitress makes one slash of several.
+        # waitress reduces several slashes at the start of the path to one.
         environ['PATH_INFO'] = self.request.path.removeprefix(environ['SCRIPT_NAME'])
         if self.channel.addr[1] is None:
-            # A Unix socket. Links are made of the header Host.
+            # A Unix socket. The server name is not used in links, which are made from the Host header.
             environ.update(REMOTE_ADDR='', REMOTE_PORT='', SERVER_NAME='localhost', SERVER_PORT='80')
         return environ
 
     def build_response_header(self) -> bytes:
-        """Make all before the body, and close the connection afterwards if no more answers can be sent on it."""
-        self.channel.note_answer()
+        """Make the status line and headers; they say so if the connection will be closed after this response."""
+        self.channel.response_started()
         if self._must_close:
             self.set_close_on_finish()
         return super().build_response_header()
 
     def set_close_on_finish(self) -> None:
-        """Close the connection after this answer; waitress also wants that when there is no body, which is no need."""
+        """Close the connection after this response, but not just because it has no body, as waitress would."""
         if self.has_body or self._must_close or self.version == '1.0':
             super().set_close_on_finish()
 
@@ -103,53 +104,54 @@ class _Task(task.WSGITask):
 
 
 class _Refusal(task.ErrorTask):
-    """Answers, and logs, a request that the application cannot be given."""
+    """Sends an error response to a request that cannot be passed to the application, and logs the request."""
 
     def execute(self) -> None:
-        """Answer with an error of the API's form."""
-        known = vars(self.request)
-        asked = webob.Request.blank('/', accept='application/json', method=known.get('command', '-'))
-        asked.environ.update(
-            PATH_INFO=known.get('path', ''),
-            QUERY_STRING=known.get('query', ''),
+        """Send an error document of the API (api-ref/errors.md) and close the connection."""
+        parsed = vars(self.request)
+        request = webob.Request.blank('/', accept='application/json', method=parsed.get('command', '-'))
+        request.environ.update(
+            PATH_INFO=parsed.get('path', ''),
+            QUERY_STRING=parsed.get('query', ''),
             REMOTE_ADDR=self.channel.addr[0],
         )
         error = exc.status_map[self.request.error.code](self.request.error.body)
-        answer = asked.get_response(request_id.RequestId(request_log.RequestLog(wsgi_wrapper.answer(error))))
-        self.status = answer.status
-        self.response_headers.extend(answer.headerlist)
-        self.content_length = len(answer.body)
+        response = request.get_response(request_id.RequestId(request_log.RequestLog(wsgi_wrapper.answer(error))))
+        self.status = response.status
+        self.response_headers.extend(response.headerlist)
+        self.content_length = len(response.body)
         self.channel.refused = True
-        self.channel.note_answer()
+        self.channel.response_started()
         self.set_close_on_finish()
-        self.write(answer.body)
+        self.write(response.body)
 
 
 @dataclasses.dataclass
 class Clients:
-    """What the clients of one process may take.
+    """The connections of one process, and their limits.
 
-    :param max_connections: beyond these, a new connection takes the place of those that have waited longest.
-    :param client_timeout: seconds for a request to come whole, and seconds without taking anything of an answer.
-    :param keepalive_timeout: seconds that a connection may be idle after an answer.
-    :param sockets: what waitress watches; connections and others.
+    :param max_connections: most open connections. For a new one beyond that, those that have waited longest are closed.
+    :param client_timeout: seconds in which a request must arrive completely, and seconds after which a connection is
+        closed whose client receives nothing of a response.
+    :param keepalive_timeout: seconds that a connection may be idle after a response.
+    :param sockets: the map of file descriptors that waitress polls: connections, listeners and others.
     """
 
     max_connections: int
     client_timeout: float
     keepalive_timeout: float
     sockets: dict[int, Any] = dataclasses.field(default_factory=dict)
-    #: When no more requests were wanted.
+    #: When the process began to stop, as ``time.monotonic``; 0 before that.
     stopped: float = 0.0
     _evicted: int = 0
 
     @property
     def channels(self) -> list[Channel]:
-        """All connections."""
+        """All connections to clients."""
         return [each for each in self.sockets.values() if isinstance(each, Channel)]
 
     def make_room(self) -> None:
-        """If there are too many connections, close those that have waited longest; several, as looking takes time."""
+        """If there are too many connections, close some that have waited longest: several, as finding them is slow."""
         if len(self.sockets) <= self.max_connections:
             return
         waiting = self._waiting()
@@ -157,7 +159,7 @@ class Clients:
             self._evict(channel)
 
     def _waiting(self) -> list[Channel]:
-        """The connections that wait for their clients, and not the other way round; the longest first."""
+        """The connections that have no complete request to be processed, the one that has waited longest first."""
         return sorted((each for each in self.channels if not each.requests), key=lambda channel: channel.since)
 
     def _evict(self, channel: Channel) -> None:
@@ -165,7 +167,7 @@ class Clients:
         self._evicted += 1
 
     def sweep(self) -> None:
-        """Close the connections of which the time is up."""
+        """Close the connections that have timed out, and some with unsent responses if those use too much memory."""
         held = sum(channel.total_outbufs_len for channel in self.channels)
         for channel in self._waiting():
             if held > _MAX_HELD and channel.total_outbufs_len:
@@ -175,15 +177,15 @@ class Clients:
             LOG.warning('Closed %d connections that had waited longest, to make room for others', self._evicted)
             self._evicted = 0
         for channel in self.channels:
-            # Those with a request that is there whole wait for us.
+            # A connection with a complete request waits for this process and not for its client.
             if not channel.requests:
                 channel.check_time()
 
 
 class Channel(HTTPChannel):
-    """A connection to a client. Only one thread at a time does something with it."""
+    """A connection to a client. The requests on it are processed one after the other, each in a thread of waitress."""
 
-    #: Set by waitress, also from the thread that answers, when all is sent that there is to send.
+    #: Set by waitress, also in the thread that processes a request, when the connection shall be closed.
     will_close: bool
 
     request: _Parser | None
@@ -196,34 +198,35 @@ class Channel(HTTPChannel):
     def __init__(self, clients: Clients, *args: Any, **kwargs: Any) -> None:
         self.clients = clients
         clients.make_room()
-        #: When the client was last done with something: it connected, began a request, or was given an answer.
+        #: Since when the connection waits: when the client connected, began a request, or a response to it was begun.
         self.since = time.monotonic()
-        #: Whether it was told that its request is none.
+        #: Whether an error response was sent to a request that could not be read.
         self.refused = False
-        self._answered = False
-        # What it still sends is thrown away, since closing the connection at once would throw away the answer.
+        self._responded = False
+        # Whether received data is thrown away until the client closes the connection. If the connection were closed
+        # while data comes in, TCP would reset it, and the client could lose the response.
         self._drains = False
         super().__init__(*args, **kwargs)
-        # waitress copies so much for each part that it sends, however little the client takes.
+        # waitress copies this many bytes for each call that sends, even if the client receives only a few.
         self.sendbuf_len = min(self.sendbuf_len, _CHUNK)
 
-    def note_answer(self) -> None:
-        """From now on it is the client's turn."""
+    def response_started(self) -> None:
+        """Note that a response is being sent, so that the connection waits for its client from now on."""
         self.since = time.monotonic()
-        self._answered = True
+        self._responded = True
 
     def write_soon(self, data: Any) -> int:
-        """Send what the client takes now, and keep the rest; waitress would first keep all, in a file if it is long."""
+        """Send as much as the socket takes now and buffer the rest; waitress would first buffer everything."""
         sent = 0
         with self.outbuf_lock:
             if data and self.connected and not self.total_outbufs_len:
-                # An error shows again when the rest is sent.
+                # The error occurs again when the rest is sent, and is handled there.
                 with contextlib.suppress(OSError):
                     sent = self.send(data, do_close=False)
         return sent + super().write_soon(memoryview(data)[sent:] if sent else data)
 
     def handle_read(self) -> None:
-        """Take what has come."""
+        """Receive data from the client."""
         try:
             data = self.socket.recv(self.adj.recv_bytes)
         except BlockingIOError:
@@ -241,14 +244,17 @@ class Channel(HTTPChannel):
             self.give_up()
 
     def _refuse(self, part: _Parser, error: utilities.Error) -> None:
-        """Have a request answered of which only a part has come."""
+        """Send an error response to a request of which only a part has arrived."""
         part.error = error
         self.requests.append(part)
         self.request = None
         self.server.add_task(self)
 
     def handle_close(self) -> None:
-        """Close the connection, if need be when its client has had time to read the answer."""
+        """Close the connection; after a request that could not be read, first only for sending.
+
+        The client then has time to read the error response (``_DRAIN``).
+        """
         if not self.refused:
             super().handle_close()
             return
@@ -263,10 +269,10 @@ class Channel(HTTPChannel):
         super().handle_close()
 
     def check_time(self) -> None:
-        """Close the connection if the client has had its time."""
+        """Close the connection if its timeout is over; an incomplete request is answered with 408 first."""
         waited = time.monotonic() - self.since
         if self.total_outbufs_len:
-            # waitress sets it whenever something was sent.
+            # waitress sets ``last_activity`` whenever something was sent.
             is_over = time.time() - self.last_activity > self.clients.client_timeout
         elif self._drains:
             is_over = waited > _DRAIN
@@ -277,6 +283,6 @@ class Channel(HTTPChannel):
         elif self.clients.stopped:
             is_over = time.monotonic() - max(self.clients.stopped, self.since) > _LINGER
         else:
-            is_over = waited > (self.clients.keepalive_timeout if self._answered else self.clients.client_timeout)
+            is_over = waited > (self.clients.keepalive_timeout if self._responded else self.clients.client_timeout)
         if is_over:
             self.give_up()

@@ -1,4 +1,4 @@
-"""What the exporter adds to the counts of the service: the state of the cloud, the versions, the processes."""
+"""The metrics that the exporter reads from the database: the state of the cloud, and the versions of the schema."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from placement.serving.readings import Reading, refresh
 _FIELDS = ('total', 'reserved', 'capacity', 'used')
 _PIECE = 'The largest amount that one allocation could still take of one inventory.'
 
-#: Metrics without samples, in the order in which they are shown: name, help, labels.
+#: The metric families, in the order in which they are shown: name, help, labels.
 _FAMILIES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     (
         'placement_build_info',
@@ -52,7 +52,7 @@ _FAMILIES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
 
 
 class _Families:
-    """All families of the exporter, to which samples are added."""
+    """The metric families of one scrape, to which samples are added."""
 
     def __init__(self) -> None:
         self._families = {name: GaugeMetricFamily(name, text, labels=labels) for name, text, labels in _FAMILIES}
@@ -62,7 +62,7 @@ class _Families:
         self._families[name].add_metric(labels, value)
 
     def add_classes(self, prefix: str, classes: Iterable[ClassTotals], *labels: str) -> None:
-        """Add the sums over inventories to the families that begin with ``prefix``."""
+        """Add the sums over inventories to the families whose names begin with ``prefix``."""
         for totals in classes:
             for field in _FIELDS:
                 self.add(f'{prefix}_units', getattr(totals, field), *labels, totals.resource_class, field)
@@ -74,9 +74,9 @@ class _Families:
 
 
 class DatabaseCollector(Collector):
-    """Reads the state of the cloud when it is scraped, and what takes long only now and then.
+    """Reads the state of the cloud for a scrape, unless it was read within the intervals of the configuration.
 
-    :param options: the group ``metrics``.
+    :param options: the configuration group ``metrics``.
     """
 
     def __init__(self, db: Database, options: Any) -> None:
@@ -90,13 +90,13 @@ class DatabaseCollector(Collector):
         )
 
     def describe(self) -> Iterable[GaugeMetricFamily]:
-        """The families without samples, so that registering them asks the database nothing."""
+        """The families without samples, so that registering the collector does not read the database."""
         return _Families().all()
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
-        """The families with the present values. Without the database only what needs none.
+        """The families with the latest values; without those of the database while it cannot be used.
 
-        It never raises: the counts of the service are wanted most while the database is in trouble.
+        It never raises an exception, because the other metrics are needed most while the database does not work.
         """
         scraped_at = time.time()
         refresh((self._up, self._cloud, self._allocations))

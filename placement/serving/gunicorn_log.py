@@ -1,4 +1,4 @@
-"""What gunicorn says of its processes, in the log of the service."""
+"""Writes the log lines of gunicorn to the log of the service."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from gunicorn.config import Config
 
 
 class Log(glogging.Logger):
-    """gunicorn's logger without handlers of its own: its lines have the format, and the place, of all others."""
+    """gunicorn's logger without handlers of its own: its lines have the format and destination of all others."""
 
     def setup(self, cfg: Config) -> None:
         """Take the level from gunicorn's settings, and leave the rest to the handlers of the service."""

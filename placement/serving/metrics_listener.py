@@ -1,4 +1,4 @@
-"""Serves the metrics on a listener of their own: what Prometheus scrapes, never the API's port."""
+"""The HTTP server for the metrics, on an address of its own and not on the port of the API."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def application(db: Database, registry: CollectorRegistry, page: WSGIApplication
 
 class _Handler(WSGIRequestHandler):
     def log_message(self, *_arguments: Any) -> None:
-        """Log nothing: a scrape every few seconds tells nobody anything."""
+        """Log nothing, as there is a scrape every few seconds."""
 
 
 class _Server(socketserver.ThreadingMixIn, WSGIServer):
@@ -58,7 +58,7 @@ class _ServerV6(_Server):
 
 
 def serve(app: WSGIApplication, bind: str, between: Callable[[], None] = lambda: None) -> None:
-    """Serve ``app`` on ``bind`` (``host:port`` or ``[v6]:port``) while the process that started this one lives.
+    """Serve ``app`` on ``bind`` (``host:port`` or ``[v6]:port``) until the parent process has ended.
 
     :param between: called between requests, at least every second.
     :raises OSError: the address cannot be listened on.

@@ -1,4 +1,4 @@
-"""What is read of the database for those who watch, not more often than need be, and without letting them wait."""
+"""Values that a scrape reads from the database: in threads, at most once in an interval, and with a limited wait."""
 
 from __future__ import annotations
 
@@ -15,22 +15,23 @@ LOG = log.getLogger(__name__)
 
 T = TypeVar('T')
 
-#: Seconds for which a scrape waits for what is being read. Prometheus gives up after ten, unless told otherwise.
+#: Most seconds that a scrape waits for values being read. By default Prometheus gives a scrape up after ten.
 PATIENCE = 2.0
 
 
 class Reading(Generic[T]):
-    """What ``read`` returned last. It is called again, in a thread, when somebody looks after ``interval`` seconds.
+    """A value that is read again on demand, in a thread, when it is older than an interval.
 
-    An interval below zero means never.
-
-    :param read: may raise ``vital_signs.TROUBLES``; then there is no value until it is called again.
+    :param name: of the reading, for the log and the thread.
+    :param read: returns the value. If it raises an exception there is no value until it is called again; those of
+        ``vital_signs.TROUBLES`` are expected and not logged.
+    :param interval: seconds from one call of ``read`` to the next; below zero for no call at all.
     """
 
     def __init__(self, name: str, read: Callable[[], T], interval: float) -> None:
         self.name = name
         self.value: T | None = None
-        #: When the value was read, in seconds since 1970, and how many seconds that took. 0 while there was none.
+        #: When a value was last read, in seconds since 1970, and how many seconds that took; 0 before the first.
         self.read_at = self.seconds = 0.0
         self._read = read
         self._interval = interval
@@ -39,7 +40,7 @@ class Reading(Generic[T]):
         self._thread: threading.Thread | None = None
 
     def begin(self) -> None:
-        """Start to read if it is time, and nobody does."""
+        """Start to read if the interval is over and no thread is reading already."""
         with self._lock:
             if self._interval < 0 or self._thread is not None:
                 return
@@ -49,7 +50,7 @@ class Reading(Generic[T]):
                 self._thread.start()
 
     def wait(self, seconds: float) -> None:
-        """Return when nothing is being read, but after so many seconds at the latest."""
+        """Wait until the value being read is there, but at most so many seconds."""
         thread = self._thread
         if thread is not None:
             thread.join(max(seconds, 0))
@@ -69,7 +70,7 @@ class Reading(Generic[T]):
 
 
 def refresh(readings: Collection[Reading[Any]]) -> None:
-    """Read those whose time it is, side by side. Returns when that is done or ``PATIENCE`` is over."""
+    """Read, at the same time, those values whose interval is over. Returns when all are read, or after ``PATIENCE``."""
     deadline = time.monotonic() + PATIENCE
     for reading in readings:
         reading.begin()

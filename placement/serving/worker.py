@@ -21,48 +21,51 @@ LOG = log.getLogger(__name__)
 
 #: Bytes of the longest request line and header together.
 _MAX_HEAD = 128 * 1024
-#: Bytes of a body or an answer that are kept in memory; the rest of a longer one is in a temporary file.
+#: Bytes from which on waitress moves a request body, or what is left to send of a response, to a temporary file.
 _MAX_IN, _MAX_OUT = 64 * 1024, 16 * 1024 * 1024
-#: Bodies up to so many times the longest that is allowed are read, and refused by the application. It is also room
-#: for what chunks add to a body.
+#: waitress receives bodies up to so many times the allowed size, so that the application can refuse them with its own
+#: error document. The chunk headers of a chunked body count too.
 _MAX_BODIES = 8
-#: Files that a process needs besides connections to clients, and the files of a connection.
+#: File descriptors that a process needs besides those for clients, and file descriptors for each client.
 _OTHER_FILES, _FILES = 512, 2
-#: Seconds before gunicorn kills a worker by which it has ended by itself.
+#: A stopping worker ends by itself so many seconds before gunicorn would kill it.
 _MARGIN = 1.0
-#: Seconds for which connections are left to other processes while each thread of this one has a request.
+#: Seconds for which a worker whose threads are all busy accepts no connections, so that others get them.
 _PAUSE = 0.1
-#: Seconds for which a thread computes before another one may go on.
+#: The switch interval of the interpreter (``sys.setswitchinterval``), in seconds.
 _SWITCH = 0.0005
-#: Seconds between looks at the clock.
-_TURN = 1.0
+#: Longest wait for sockets in the main loop, and the time between two checks of timeouts, in seconds.
+_INTERVAL = 1.0
 
 
 class WaitressWorker(Worker):
-    """A worker in which waitress serves. Its application has attributes ``clients`` and ``max_body``."""
+    """A worker of gunicorn that serves with waitress.
+
+    Its gunicorn application (``cmd.api``) has attributes ``clients``, the limits, and ``max_body``, in bytes.
+    """
 
     def run(self) -> None:
-        """Serve until told to stop, then finish what has begun, for as long as ``graceful_timeout`` lets it."""
+        """Serve until told to stop, then finish the requests that have begun, within ``graceful_timeout``."""
         self._clients = clients = self.app.clients
         clients.max_connections = _with_files(clients.max_connections)
         self._start()
         while self.alive and self.ppid == os.getppid():
-            self._turn()
+            self._run_once()
         deadline = time.monotonic() + max(self.cfg.graceful_timeout - _MARGIN, self.cfg.graceful_timeout / 2)
         clients.stopped = time.monotonic()
         while clients.channels and time.monotonic() < deadline:
-            self._turn()
+            self._run_once()
         if count := sum(len(channel.requests) for channel in clients.channels):
             LOG.warning('Stopped without the answers to %d requests: graceful_timeout is over', count)
             self.log.info('Worker exiting (pid: %s)', self.pid)
-            # The usual way would let the threads go on while the process is taken apart.
+            # A normal exit would let the threads go on while the interpreter is being finalized.
             os._exit(0)
         wasyncore.close_all(clients.sockets)
 
     def _start(self) -> None:
-        # It warns whenever a request waits for a thread.
+        # waitress warns whenever a request waits for a thread.
         logging.getLogger('waitress.queue').setLevel(logging.ERROR)
-        # The loop needs the interpreter for moments only, but twice for each request, and waits for it that long.
+        # The main loop runs twice for each request, briefly, and each time may wait that long for the interpreter lock.
         sys.setswitchinterval(_SWITCH)
         clients = self._clients
         _Wakener(self.PIPE[0], clients.sockets)
@@ -75,15 +78,15 @@ class WaitressWorker(Worker):
             url_prefix=os.environ.get('SCRIPT_NAME', '').rstrip('/'),
             server_name='localhost',
             ident='',
-            # What proxies say in headers is for oslo.middleware to believe or not.
+            # oslo.middleware decides whether the headers of proxies are used.
             clear_untrusted_proxy_headers=False,
-            # Clients that go away are nothing to log.
+            # Connections that clients close early are not logged.
             log_socket_errors=False,
             max_request_header_size=_MAX_HEAD,
             max_request_body_size=_MAX_BODIES * self.app.max_body,
             inbuf_overflow=_MAX_IN,
             outbuf_overflow=_MAX_OUT,
-            # A thread never waits for a client; Clients has all bounds.
+            # No limits of waitress, with which a thread would wait for a client: ``Clients`` has all limits.
             outbuf_high_watermark=sys.maxsize,
             connection_limit=sys.maxsize,
             channel_timeout=sys.maxsize,
@@ -95,25 +98,25 @@ class WaitressWorker(Worker):
         for each in self._servers:
             each.channel_class = functools.partial(Channel, clients)
         self._paused = False
-        self._told = 0.0
+        self._checked_at = 0.0
 
-    def _turn(self) -> None:
-        """Do what there is to do, after waiting for it, but not for longer than a second."""
+    def _run_once(self) -> None:
+        """Wait for sockets, at most a second, and handle those that are ready; check timeouts once a second."""
         busy = self._dispatcher.active_count >= self.cfg.threads
         self._paused = busy and not self._paused
         for server in self._servers:
             server.accepting = not self._paused and not self._clients.stopped
-        wasyncore.loop(_PAUSE if busy else _TURN, use_poll=True, map=self._clients.sockets, count=1)
+        wasyncore.loop(_PAUSE if busy else _INTERVAL, use_poll=True, map=self._clients.sockets, count=1)
         now = time.monotonic()
-        if now - self._told >= _TURN:
-            self._told = now
+        if now - self._checked_at >= _INTERVAL:
+            self._checked_at = now
             self.notify()
             self._metrics.requests_waiting(len(self._dispatcher.queue))
             self._clients.sweep()
 
 
 class _Wakener(wasyncore.file_dispatcher):
-    """The end of a pipe out of which the signals of the process come."""
+    """Reads the pipe to which Python writes a byte for each signal, so that a signal ends the wait for sockets."""
 
     def writable(self) -> bool:
         return False
@@ -123,7 +126,7 @@ class _Wakener(wasyncore.file_dispatcher):
 
 
 def _with_files(connections: int) -> int:
-    """Let the process have as many open files as so many connections need, and return how many it can have."""
+    """Raise the limit of open files as far as so many connections need, and return how many connections it allows."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = connections * _FILES + _OTHER_FILES
     if hard != resource.RLIM_INFINITY:
