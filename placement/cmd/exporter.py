@@ -65,15 +65,15 @@ def _serve(conf: cfg.ConfigOpts) -> None:
     page = _page(conf, database, recent) if conf.metrics.page else None
     try:
         app = metrics_listener.application(database, registry, page)
-        metrics_listener.serve(app, conf.metrics.bind, functools.partial(_look, recent) if page else lambda: None)
+        metrics_listener.serve(app, conf.metrics.bind, functools.partial(_sample, recent) if page else lambda: None)
     finally:
         database.dispose()
 
 
-def _look(recent: Recent) -> None:
-    """Keep the counts of this moment. The files that they are in come and go; a look that fails is one look less."""
+def _sample(recent: Recent) -> None:
+    """Take a sample of the metrics. It may fail while processes add or remove their files; it is left out then."""
     with contextlib.suppress(Exception):
-        recent.look()
+        recent.sample()
 
 
 def _page(conf: cfg.ConfigOpts, database: Database, recent: Recent) -> WSGIApplication:

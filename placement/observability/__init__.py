@@ -1,4 +1,4 @@
-"""What the service counts, and where the counts are kept."""
+"""The metrics of the service: what is counted, and the registries that keep the counts."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from placement.observability.metrics import Metrics
 
 
 def create(conf: cfg.ConfigOpts) -> Metrics:
-    """The counters of one application: real ones when ``[metrics] bind`` is set, else some that do nothing.
+    """Make the metrics of one application: real ones when ``[metrics] bind`` is set, else some that count nothing.
 
-    The import is here because the library decides how it stores values when it is first imported, from
-    ``PROMETHEUS_MULTIPROC_DIR``, and a service without metrics need not load it.
+    prometheus_client is imported here because a service without metrics does not need it, and because it reads
+    ``PROMETHEUS_MULTIPROC_DIR``, which decides where values are stored, when it is first imported.
     """
     if not conf.metrics.bind:
         return Metrics()

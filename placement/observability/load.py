@@ -1,6 +1,6 @@
-"""How busy a process is at the moment: its threads, and its connections to the database.
+"""Gauges for how busy a process is at the moment: its threads, and its connections to the database.
 
-Looked at once a second by a thread, so that it costs a request next to nothing.
+A thread sets them once a second, so that requests do not spend time on them.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from prometheus_client import CollectorRegistry, Gauge
 
 from placement.observability.spending import Tally
 
-#: Seconds between two looks.
+#: Seconds between two updates of the gauges.
 PERIOD = 1.0
 
 
 class Load:
-    """Gauges in ``registry``. Those of the processes that live add up."""
+    """The gauges, in ``registry``. A scrape shows the sum of those of all living processes."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        #: By pool, how many threads wait for a connection.
+        #: The number of threads that wait for a connection, by pool.
         self.waiting: dict[str, Tally] = {}
         self._busy = Tally()
         self._engines: dict[str, tuple[sa.Engine, int]] = {}
         self._lock = threading.Lock()
-        self._looks = False
+        self._started = False
 
         def gauge(name: str, text: str, *labels: str) -> Gauge:
             return Gauge(name, text, labels, registry=registry, multiprocess_mode='livesum')
@@ -42,32 +42,36 @@ class Load:
         )
 
     def threads(self, count: int) -> None:
-        """This process has so many threads for requests."""
+        """Set the number of threads that process requests."""
         self._threads.set(count)
 
     def requests_waiting(self, count: int) -> None:
-        """So many requests wait for a thread."""
+        """Set the number of requests that wait for a thread."""
         self._requests_waiting.set(count)
 
     def watch(self, pool: str, engine: sa.Engine, limit: int) -> None:
-        """Look at the connections of ``engine``, which may be ``limit``, from now on."""
+        """Include the connections of ``engine`` from the next update on.
+
+        :param pool: the label of its connection pool.
+        :param limit: most connections that it opens.
+        """
         self.waiting[pool] = Tally()
-        # The pool of another kind keeps no connections, as for transactions on SQLite.
+        # Other kinds of pools keep no connections, such as the NullPool for transactions on SQLite.
         if isinstance(engine.pool, sa.QueuePool):
             self._engines[pool] = (engine, limit)
 
     def begin(self) -> None:
-        """A thread has a request."""
+        """Note that a thread has begun to process a request."""
         self._busy.add(1)
-        if not self._looks:
+        if not self._started:
             self._start()
 
     def end(self) -> None:
-        """It is answered."""
+        """Note that a thread has finished a request."""
         self._busy.add(-1)
 
-    def look(self) -> None:
-        """Set the gauges to what is at the moment."""
+    def update(self) -> None:
+        """Set the gauges to the present values."""
         self._threads_busy.set(self._busy.count)
         for pool, tally in tuple(self.waiting.items()):
             self._connections_waiting.labels(pool).set(tally.count)
@@ -79,16 +83,16 @@ class Load:
             self._connections.labels(pool, 'limit').set(limit)
 
     def _start(self) -> None:
-        # With the first request, as threads that were there before a process forked are not in the new one.
+        # Called by the first request, because a forked process does not have the threads started before the fork.
         with self._lock:
-            if not self._looks:
-                self._looks = True
+            if not self._started:
+                self._started = True
                 threading.Thread(target=_run, args=(weakref.ref(self),), name='load', daemon=True).start()
 
 
 def _run(reference: weakref.ref[Load]) -> None:
-    """Look again and again, for as long as anybody uses the application."""
+    """Update the gauges periodically until nothing but this thread refers to them."""
     while (load := reference()) is not None:
-        load.look()
+        load.update()
         del load
         time.sleep(PERIOD)

@@ -1,4 +1,4 @@
-"""What the service counts. The class here counts nothing: it is what an application has while metrics are off."""
+"""The events that the service counts. The class here counts nothing; an application has it while metrics are off."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from placement import exception
 
-# Why a claim was refused, as the value of a label. Order matters: the first class that fits names the reason.
+# The reasons for which claims are refused, as values of a label. The first class that matches an exception counts.
 REFUSALS: tuple[tuple[type[exception.PlacementError], str], ...] = (
     (exception.AllocationCapacityExceeded, 'capacity'),
     (exception.AllocationConstraintsViolated, 'units'),
@@ -21,43 +21,47 @@ REFUSALS: tuple[tuple[type[exception.PlacementError], str], ...] = (
 )
 
 
-#: The kinds of conflict that begin a transaction again, as far as they are known beforehand.
+#: The exceptions after which a transaction is retried, as values of a label, as far as they are known beforehand.
 RETRIES = ('DBDeadlock', 'DBReferenceError', 'TryAgain')
 
 _NOTHING = contextlib.nullcontext()
 
 
 class Metrics:
-    """The events worth counting, one method each. ``PrometheusMetrics`` keeps the counts."""
+    """One method for each event that is counted. ``PrometheusMetrics`` implements them."""
 
     def expect(self, operations: Iterable[tuple[str, str]], bounds: Iterable[str]) -> None:
-        """Let counts begin at 0 that would else begin with the first event.
+        """Create counters with the value 0, which would otherwise not exist before the first event.
 
         :param operations: declared path and method of each.
-        :param bounds: those of ``search_bounded``.
+        :param bounds: the possible arguments of ``search_bounded``.
         """
 
     def request_begun(self) -> None:
-        """This thread has a request to answer."""
+        """This thread begins to process a request."""
 
     def request_answered(self, route: str, method: str, microversion: str, status: int, seconds: float) -> None:
-        """One request was answered. ``route`` is the declared path, never the path that was asked for."""
+        """This thread has finished a request. ``route`` is the declared path, not the path in the URL."""
 
     def threads(self, count: int) -> None:
-        """This process answers at most ``count`` requests at once."""
+        """This process has ``count`` threads that process requests."""
 
     def requests_waiting(self, count: int) -> None:
-        """So many requests wait for a thread of this process."""
+        """At the moment ``count`` requests wait for a thread of this process."""
 
     def watch(self, pool: str, engine: sa.Engine, limit: int) -> None:
-        """Let the connections of ``engine``, at most ``limit`` at once, and the time of its statements be seen."""
+        """Measure the connections of ``engine``, and the time that its statements take, from now on.
+
+        :param pool: the label of its connection pool.
+        :param limit: most connections that it opens.
+        """
 
     def connecting(self, pool: str) -> contextlib.AbstractContextManager[None]:  # noqa: ARG002
-        """In the block a connection of ``pool``, which is watched, is waited for."""
+        """Make a context manager for a block that waits for a connection of ``pool``, a pool given to ``watch``."""
         return _NOTHING
 
     def spending(self, part: str) -> contextlib.AbstractContextManager[None]:  # noqa: ARG002
-        """The time of the block is spent on ``part``, one of ``spending.PARTS``."""
+        """Make a context manager for a block whose time is spent on ``part``, one of ``spending.PARTS``."""
         return _NOTHING
 
     def claim_accepted(self) -> None:
@@ -67,26 +71,29 @@ class Metrics:
         """One request for allocations was refused. ``reason`` is a word of ``REFUSALS``."""
 
     def retried(self, reason: str) -> None:
-        """One transaction was begun again. ``reason`` is the kind of conflict, such as ``deadlock``."""
+        """One transaction is retried. ``reason`` is the name of the exception, such as ``DBDeadlock``."""
 
     def candidates(self, count: int, seconds: float) -> None:
         """One search for allocation candidates returned ``count`` of them and took ``seconds``."""
 
     def search_bounded(self, bound: str) -> None:
-        """One search for allocation candidates was cut short. ``bound`` is the value of a ``Bound``."""
+        """One search for allocation candidates was stopped at a limit. ``bound`` is the value of a ``Bound``."""
 
     def mirror_checked(self) -> None:
-        """This process asked the database whether its mirror is up to date."""
+        """This process compared its mirror with the log of changes in the database."""
 
     def mirrored(self, providers: int, changes: int, seconds: float, rebuilt: bool) -> None:
-        """The mirror of this process was brought forward by ``changes`` providers, or built, in ``seconds``.
+        """The mirror of this process was updated or built.
 
-        ``providers`` is how many it holds now.
+        :param providers: how many providers it has now.
+        :param changes: how many of them were read for an update.
+        :param seconds: how long that took.
+        :param rebuilt: whether it was built from all tables.
         """
 
     @contextlib.contextmanager
     def claim(self) -> Iterator[None]:
-        """Count the claim made in the block: accepted when it ends, refused when it raises a reason to refuse."""
+        """Count the claim made in the block: as accepted, or as refused if it raises an exception of ``REFUSALS``."""
         try:
             yield
         except exception.PlacementError as error:
@@ -98,5 +105,5 @@ class Metrics:
 
 
 def why_refused(error: exception.PlacementError) -> str | None:
-    """The word for why a claim was refused, None when ``error`` says nothing about the claim."""
+    """Return the label for why a claim was refused, None when ``error`` is not a refusal."""
     return next((reason for kind, reason in REFUSALS if isinstance(error, kind)), None)

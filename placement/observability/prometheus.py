@@ -1,7 +1,7 @@
-"""The counts of one application, as Prometheus metrics in a registry of their own.
+"""The metrics of one application, in a Prometheus registry of their own.
 
-With ``PROMETHEUS_MULTIPROC_DIR`` in the environment when this is imported, the values live in files in that
-directory, one set per process, and ``shared.registry`` adds them up; there, one process serves one application.
+If ``PROMETHEUS_MULTIPROC_DIR`` is in the environment when this is imported, each process keeps the values in files in
+that directory, and ``shared.registry`` adds them up. A process can have only one application then.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.
 COUNTS = (0, 1, 10, 100, 1000, 10000, 100000)
 
 
-class _Answers(NamedTuple):
-    """Where the answers to requests of one kind are counted."""
+class _ResponseMetrics(NamedTuple):
+    """The metrics of responses with one route, method, microversion and status."""
 
     counter: Counter
     seconds: Histogram
@@ -36,8 +36,8 @@ class PrometheusMetrics(Metrics):
         self.registry = CollectorRegistry()
         self._spent = spending.Spent()
         self._load = Load(self.registry)
-        #: What looking up the labels gives, which takes as long as counting.
-        self._answers: dict[tuple[str, str, str, int], _Answers] = {}
+        #: By route, method, microversion and status. Looking them up in the registry takes as long as counting.
+        self._responses: dict[tuple[str, str, str, int], _ResponseMetrics] = {}
         self._add_requests()
         self._add_claims()
         self._add_searches()
@@ -133,19 +133,19 @@ class PrometheusMetrics(Metrics):
     def request_answered(self, route: str, method: str, microversion: str, status: int, seconds: float) -> None:
         self._load.end()
         key = (route, method, microversion, status)
-        answers = self._answers.get(key)
-        if answers is None:
-            answers = self._answers[key] = self._answers_of(*key)
-        answers.counter.inc()
-        answers.seconds.observe(seconds)
+        response = self._responses.get(key)
+        if response is None:
+            response = self._responses[key] = self._metrics_of(*key)
+        response.counter.inc()
+        response.seconds.observe(seconds)
         for part, spent in self._spent.seconds.items():
             if spent:
-                answers.parts[part].inc(spent)
+                response.parts[part].inc(spent)
         if status >= 500:
             self._errors.labels(route, str(status)).inc()
 
-    def _answers_of(self, route: str, method: str, microversion: str, status: int) -> _Answers:
-        return _Answers(
+    def _metrics_of(self, route: str, method: str, microversion: str, status: int) -> _ResponseMetrics:
+        return _ResponseMetrics(
             self._requests.labels(route, method, microversion, str(status)),
             self._request_seconds.labels(route, method),
             {part: self._request_parts.labels(route, method, part) for part in spending.PARTS},

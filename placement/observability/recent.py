@@ -1,4 +1,4 @@
-"""What a service counted in the last minutes: the difference between two looks at its metrics."""
+"""The activity of the service in the last minutes: the difference between two samples of its metrics."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    # The library decides how it stores values when it is first imported, which is not for this module to do.
+    # The first import of the library reads PROMETHEUS_MULTIPROC_DIR, so this module does not import it at run time.
     from prometheus_client import CollectorRegistry
 
-#: Seconds between two looks, and how far back they go.
+#: Seconds between two samples, and the age at which samples are dropped.
 PERIOD, SPAN = 15.0, 300.0
 
 Samples = Mapping[tuple[str, tuple[tuple[str, str], ...]], float]
@@ -21,7 +21,11 @@ Samples = Mapping[tuple[str, tuple[tuple[str, str], ...]], float]
 
 @dataclass(frozen=True)
 class Route:
-    """The requests for one route and method: how many, how many of them failed, and how long they took, in seconds."""
+    """The requests for one route and method: their number, how many of them failed, and how many seconds they took.
+
+    ``mean`` is the average time. ``slowest_tenth`` is the upper bound of the histogram bucket that the slowest tenth of
+    the requests begins in.
+    """
 
     route: str
     method: str
@@ -34,7 +38,10 @@ class Route:
 
 @dataclass(frozen=True)
 class Activity:
-    """What was counted in the last ``seconds``; ``mirror_checked`` is when a mirror was last found in step."""
+    """What was counted in the last ``seconds``.
+
+    ``mirror_checked`` is when any process last compared its mirror with the database, in seconds since 1970.
+    """
 
     seconds: float
     routes: Sequence[Route] = field(default_factory=list)
@@ -47,7 +54,7 @@ class Activity:
 
 
 class Recent:
-    """Keeps what ``registry`` held at some moments of the last minutes."""
+    """Keeps samples of ``registry`` from the last minutes."""
 
     def __init__(self, registry: CollectorRegistry, clock: Callable[[], float] = time.monotonic) -> None:
         self._registry = registry
@@ -55,8 +62,8 @@ class Recent:
         self._lock = threading.Lock()
         self._kept: collections.deque[tuple[float, Samples]] = collections.deque()
 
-    def look(self) -> None:
-        """Keep what the registry holds now, if the last time was some seconds ago. To be called all the time."""
+    def sample(self) -> None:
+        """Take a sample if the last one is ``PERIOD`` seconds old. To be called at least that often."""
         with self._lock:
             now = self._clock()
             if self._kept and now - self._kept[-1][0] < PERIOD:
@@ -66,7 +73,7 @@ class Recent:
                 self._kept.popleft()
 
     def activity(self) -> Activity:
-        """What was counted since the oldest look, or ever when there is none."""
+        """What was counted since the oldest sample; without any sample, since the start of the service."""
         with self._lock:
             now, current = self._clock(), _samples(self._registry)
             began, before = self._kept[0] if self._kept else (now, {})
@@ -83,7 +90,7 @@ def _samples(registry: CollectorRegistry) -> Samples:
 
 
 class _Difference:
-    """The growth of each sample. One that shrank belongs to a service that was started anew."""
+    """The growth of each value. One that has become smaller was reset to 0 by a restart of the service."""
 
     def __init__(self, before: Samples, current: Samples) -> None:
         self._current = current
@@ -142,7 +149,7 @@ class _Difference:
                 )
 
     def _slowest_tenth(self, route: str, method: str) -> float:
-        """The bound of the bucket within which nine of ten requests were answered."""
+        """The upper bound of the first bucket that includes nine of ten requests, in seconds."""
         buckets = {
             float(dict(labels)['le']): value
             for labels, value in self._values('placement_request_seconds_bucket').items()

@@ -1,4 +1,4 @@
-"""The counts of all processes that keep them in one directory, and what the system knows of these processes."""
+"""The metrics of all processes that store them in one directory, and what the system reports about these processes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 from prometheus_client.registry import Collector
 
-#: The file in which a process keeps what adds up over those that live; ``Load`` has each make one.
+#: The file for the ``livesum`` gauges of a process. Each process that serves requests has one, made by ``Load``.
 _FILE = re.compile(r'gauge_livesum_(\d+)\.db')
 
 _LABELS = ('process', 'pid')
@@ -28,21 +28,21 @@ _FAMILIES: tuple[Metric, ...] = (
 
 
 def registry(directory: str) -> CollectorRegistry:
-    """A registry to read the counts of all processes from.
+    """Make a registry from which the metrics of all processes can be read.
 
-    :param directory: in which they keep them: ``PROMETHEUS_MULTIPROC_DIR``.
+    :param directory: the value of ``PROMETHEUS_MULTIPROC_DIR`` of these processes.
     """
     made = CollectorRegistry()
-    # First, as it forgets the processes that are gone.
+    # Registered first, so that the files of ended processes are removed before the other collector reads them.
     made.register(Processes(pathlib.Path(directory)))
     MultiProcessCollector(made, directory)  # type: ignore[no-untyped-call]
     return made
 
 
 class Processes(Collector):
-    """Processor time, memory and open files of each process, as far as the system lets this one see them.
+    """Processor time, memory and open files of each process, as far as this process may read them.
 
-    What a process that is gone had added to the gauges is forgotten.
+    Collecting also removes the files with the gauges of processes that have ended.
     """
 
     def __init__(self, directory: pathlib.Path) -> None:
@@ -86,5 +86,5 @@ def _lives(pid: int) -> bool:
 
 
 def _role(pid: int) -> str:
-    """What a process is for: this one, the one that started it, or one that answers requests."""
+    """The label of a process: ``exporter`` is this one, ``server`` its parent; others are workers."""
     return {os.getpid(): 'exporter', os.getppid(): 'server'}.get(pid, 'worker')

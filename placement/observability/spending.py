@@ -1,4 +1,4 @@
-"""What the time of a request is spent on, added up by each thread."""
+"""What the time of a request is spent on. Each thread adds up the time of the request that it processes."""
 
 from __future__ import annotations
 
@@ -18,34 +18,34 @@ class Spent(threading.local):
 
     def __init__(self) -> None:
         self.seconds = dict.fromkeys(PARTS, 0.0)
-        #: When the statement was sent that is being waited for.
-        self.asked = 0.0
+        #: When the present statement was sent, by ``time.perf_counter``; 0 between statements.
+        self.sent_at = 0.0
 
     def clear(self) -> None:
-        """Begin anew."""
+        """Set all times to 0."""
         for part in PARTS:
             self.seconds[part] = 0.0
 
     def add(self, part: str, started: float) -> None:
-        """Add the time since ``started``, which ``time.perf_counter`` gave."""
+        """Add the time since ``started``, a value of ``time.perf_counter``."""
         self.seconds[part] += time.perf_counter() - started
 
 
 class Tally:
-    """How many threads are at something."""
+    """A number of threads, which any thread may change."""
 
     def __init__(self) -> None:
         self.count = 0
         self._lock = threading.Lock()
 
     def add(self, number: int) -> None:
-        """Some more, or fewer."""
+        """Add a number, which may be negative."""
         with self._lock:
             self.count += number
 
 
 class Span:
-    """A context manager: the time of the block is spent on ``part``. ``tally`` has the thread while it is inside."""
+    """A context manager that adds the time of its block to ``part``. Meanwhile ``tally`` counts the thread."""
 
     def __init__(self, spent: Spent, part: str, tally: Tally | None = None) -> None:
         self._spent = spent
@@ -65,37 +65,37 @@ class Span:
 
 
 def watch_statements(engine: sa.Engine, spent: Spent) -> None:
-    """Let the time of each statement on ``engine``, also of one that fails, be spent on the database."""
-    # The first event of its kind makes SQLAlchemy take a longer way, which single statements shall be spared.
+    """Add the time of each statement on ``engine``, also of one that fails, to the part ``DATABASE`` of ``spent``."""
+    # SQLAlchemy is slower with the first listener to cursor events, so an engine that has none yet is given none.
     if engine.dispatch.after_cursor_execute:
         _watch_by_events(engine, spent)
     else:
-        _watch_by_doing(engine, spent)
+        _watch_by_executing(engine, spent)
 
 
 def _watch_by_events(engine: sa.Engine, spent: Spent) -> None:
     def begin(*_arguments: Any) -> None:
-        spent.asked = time.perf_counter()
+        spent.sent_at = time.perf_counter()
 
     def end(*_arguments: Any) -> None:
-        if spent.asked:
-            spent.add(DATABASE, spent.asked)
-            spent.asked = 0.0
+        if spent.sent_at:
+            spent.add(DATABASE, spent.sent_at)
+            spent.sent_at = 0.0
 
     event.listen(engine, 'before_cursor_execute', begin)
     event.listen(engine, 'after_cursor_execute', end)
-    # What follows a statement that failed.
+    # A statement that failed is followed by a rollback and not by after_cursor_execute.
     event.listen(engine, 'rollback', end)
 
 
-def _watch_by_doing(engine: sa.Engine, spent: Spent) -> None:
+def _watch_by_executing(engine: sa.Engine, spent: Spent) -> None:
     def execute(cursor: Any, statement: str, parameters: Any, context: Any) -> bool:
         started = time.perf_counter()
         try:
             context.dialect.do_execute(cursor, statement, parameters, context)
         finally:
             spent.add(DATABASE, started)
-        # SQLAlchemy need not do it any more.
+        # Tells SQLAlchemy that the statement has been executed.
         return True
 
     event.listen(engine, 'do_execute', execute)

@@ -289,7 +289,7 @@ def _exercised(db: Database) -> PrometheusMetrics:
     counts.watch('questions', db.asking_engine, 1)
     counts.request_begun()
     counts.request_answered('/', 'GET', '1.0', 200, 0.1)
-    counts._load.look()
+    counts._load.update()
     return counts
 
 

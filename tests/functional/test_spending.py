@@ -117,13 +117,13 @@ def test_waiting_for_a_connection_is_shown_while_it_lasts_and_counted_separately
         deadline = time.monotonic() + 10
         while load.waiting['questions'].count == 0 and time.monotonic() < deadline:
             time.sleep(0.01)
-        load.look()
+        load.update()
         assert _value(counted, 'placement_database_connections_waiting', pool='questions') == 1
         assert _value(counted, 'placement_database_connections', pool='questions', field='in_use') == 1
         assert _value(counted, 'placement_database_connections', pool='questions', field='limit') == 1
         assert _value(counted, 'placement_threads_busy') == 1
         waiter.join()
-    load.look()
+    load.update()
     assert _value(counted, 'placement_database_connections_waiting', pool='questions') == 0
     assert _value(counted, 'placement_database_connections', pool='questions', field='in_use') == 0
     assert _value(counted, 'placement_threads_busy') == 0

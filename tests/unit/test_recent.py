@@ -21,10 +21,10 @@ def test_only_the_last_minutes_count() -> None:
     recent = Recent(metrics.registry, clock)
     metrics.request_answered('/old', 'GET', '1.29', 200, 9.0)
     metrics.claim_refused('capacity')
-    recent.look()
+    recent.sample()
     clock.now += SPAN + PERIOD
     metrics.request_answered('/', 'GET', '1.29', 200, 0.002)
-    recent.look()
+    recent.sample()
     clock.now += 60
     for status in (200, 404, 503):
         metrics.request_answered('/traits', 'GET', '1.29', status, 0.004)
@@ -53,10 +53,10 @@ def test_only_the_last_minutes_count() -> None:
 def test_samples_are_taken_once_per_period() -> None:
     metrics, clock = PrometheusMetrics(), Clock()
     recent = Recent(metrics.registry, clock)
-    recent.look()
+    recent.sample()
     metrics.claim_accepted()
     clock.now += PERIOD / 2
-    recent.look()
+    recent.sample()
     assert recent.activity().granted == 1
 
 
@@ -65,7 +65,7 @@ def test_counts_of_a_restarted_service_start_from_zero() -> None:
     recent = Recent(before.registry, clock)
     for _ in range(5):
         before.claim_accepted()
-    recent.look()
+    recent.sample()
     recent._registry = after.registry
     after.claim_accepted()
     assert recent.activity().granted == 1
