@@ -84,7 +84,7 @@ def _page(conf: cfg.ConfigOpts, database: Database, recent: Recent) -> WSGIAppli
     from placement.page.desk import Desk, log_file
 
     host = conf.metrics.bind.rpartition(':')[0].strip('[]')
-    return Page(Desk(conf, database, Mirror(database), log_file(conf), recent), hosts.names(host))
+    return Page(Sources(conf, database, Mirror(database), log_file(conf), recent), hosts.names(host))
 
 
 class Companion:

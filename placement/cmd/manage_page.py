@@ -70,8 +70,8 @@ def _run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
     mirror = Mirror(db)
     with output.waiting('Reading the resource providers ...'):
         mirror.current()
-    desk = Desk(conf, db, mirror, log=args.log or log_file(conf))
-    application = Page(desk, None if args.expose else hosts.names(host))
+    sources = Sources(conf, db, mirror, log=args.log or log_file(conf))
+    application = Page(sources, None if args.expose else hosts.names(host))
     try:
         server = waitress.create_server(application, host=host, port=port, ident='', threads=4)
     except OSError as error:

@@ -1,5 +1,5 @@
-"""A web page for whoever is on call: read only, rendered here, useful without scripts (doc/page.md).
+"""A read-only web page for operators, rendered on the server without scripts (doc/page.md).
 
-``application`` answers requests, each view has a module of its own that makes a ``View`` of what reports tell,
-``rendering`` writes it as HTML or JSON, ``pictures`` has the geometry of what is drawn, ``asked`` reads query strings.
+``application`` processes requests and ``parameters`` reads their query strings. Each view has a module that makes a
+``View`` of the data of ``placement.reports``; ``rendering`` writes it as HTML or JSON, ``pictures`` computes drawings.
 """

@@ -1,4 +1,4 @@
-"""The WSGI application: from an address to a view. It only reads, and answers only GET and HEAD."""
+"""The WSGI application of the page: finds the view for a path. It allows only GET and HEAD."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from sqlalchemy import exc as sa_exc
 from placement import exception
 from placement.db.api import NoTables
 from placement.page import consumer, health, overview, trees, why
-from placement.page.asked import Asked, BadInput, Missing
-from placement.page.desk import Desk
 from placement.page.hosts import LOOPBACK_NAMES
+from placement.page.parameters import BadInput, Missing, Parameters
 from placement.page.rendering import Renderer, View
+from placement.page.sources import Sources
 
 LOG = log.getLogger(__name__)
 
-#: What browsers may do with an answer: show it, with our style sheet, and send forms back here.
+#: Headers of every response. Browsers may show it with our style sheet and send its forms back here, nothing else.
 _HEADERS = {
     'Content-Security-Policy': (
         "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none';"
@@ -51,25 +51,26 @@ _VIEWS: tuple[tuple[re.Pattern[str], Make], ...] = (
 class Page:
     """The application.
 
-    :param desk: what the views look at.
-    :param hosts: the names, as in the header ``Host`` without a port, under which it answers; None for all. Pages of
-        strangers can lead a browser here under names of their own, and would read the answers.
+    :param sources: where the views get their data.
+    :param hosts: the host names, as in the header ``Host`` without a port, that requests may use; None for all. Others
+        are refused, since a foreign web site could make its own name resolve to this address (DNS rebinding), and its
+        scripts could then read the page.
     """
 
-    def __init__(self, desk: Desk, hosts: frozenset[str] | None = LOOPBACK_NAMES) -> None:
-        self._desk = desk
+    def __init__(self, sources: Sources, hosts: frozenset[str] | None = LOOPBACK_NAMES) -> None:
+        self._sources = sources
         self._hosts = hosts
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        """Answer one request."""
+        """Process one request."""
         request = webob.Request(environ)
-        response = self._refusal(request) or self._answer(request)
+        response = self._refusal(request) or self._process(request)
         response.headers.update(_HEADERS)
-        answered: Iterable[bytes] = response(environ, start_response)
-        return answered
+        body: Iterable[bytes] = response(environ, start_response)
+        return body
 
     def _refusal(self, request: webob.Request) -> webob.Response | None:
-        """The answer to a request that is not looked into, None for the others."""
+        """The response to a request with a host or method that is not allowed, None for other requests."""
         if self._hosts is not None and _host_name(request.environ.get('HTTP_HOST', '')) not in self._hosts:
             return _plain(421, 'This page answers only under its own name, such as localhost.')
         if request.method not in ('GET', 'HEAD'):
@@ -78,24 +79,26 @@ class Page:
             return refused
         return None
 
-    def _answer(self, request: webob.Request) -> webob.Response:
+    def _process(self, request: webob.Request) -> webob.Response:
         path = request.environ.get('PATH_INFO', '').encode('latin-1').decode('utf-8', 'replace') or '/'
         if path in _FILES:
             return _file(path)
-        asked, renderer = None, Renderer(request.script_name, '', {})
+        parameters, renderer = None, Renderer(request.script_name, '', {})
         try:
-            asked = Asked(request.environ.get('QUERY_STRING', ''))
-            renderer = Renderer(request.script_name, path, asked.values)
-            return _response(200, self._view(path, asked), renderer, asked.wants_json)
+            parameters = Parameters(request.environ.get('QUERY_STRING', ''))
+            renderer = Renderer(request.script_name, path, parameters.values)
+            return _response(200, self._view(path, parameters), renderer, parameters.wants_json)
         except Exception as error:
-            status, view = _trouble(error)
-            return _response(status, view, renderer, asked is not None and asked.values.get('format') == 'json')
+            status, view = _failure(error)
+            return _response(
+                status, view, renderer, parameters is not None and parameters.values.get('format') == 'json'
+            )
 
-    def _view(self, path: str, asked: Asked) -> View:
+    def _view(self, path: str, parameters: Parameters) -> View:
         for pattern, make in _VIEWS:
             match = pattern.fullmatch(path)
             if match:
-                return make(self._desk, asked, **match.groupdict())
+                return make(self._sources, parameters, **match.groupdict())
         raise Missing(reason='There is no such page.')
 
 
@@ -123,8 +126,8 @@ def _plain(status: int, text: str) -> webob.Response:
     return webob.Response(status=status, text=f'{text}\n', content_type='text/plain', charset='UTF-8')
 
 
-def _trouble(error: Exception) -> tuple[int, View]:
-    """The status and the view that say what is wrong."""
+def _failure(error: Exception) -> tuple[int, View]:
+    """The status and the view for an exception."""
     if isinstance(error, (BadInput, exception.ResourceClassNotFound, exception.TraitNotFound)):
         return 400, _error_view('That cannot be asked', str(error))
     if isinstance(error, NoTables):

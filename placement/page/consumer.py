@@ -1,24 +1,25 @@
-"""The page of one consumer: all it holds."""
+"""The view of one consumer: all its allocations."""
 
 from __future__ import annotations
 
-from placement.page.asked import Asked, BadInput, Missing
-from placement.page.desk import Desk
+from placement.page.parameters import BadInput, Missing, Parameters
 from placement.page.rendering import Pages, View
+from placement.page.sources import Sources
 from placement.reports import consumers
 from placement.web import validation
 
+#: Allocations on one page.
 _HELD = 100
 
 
-def view(desk: Desk, asked: Asked, uuid: str) -> View:
-    """What a consumer holds of which provider, and whose it is."""
+def view(sources: Sources, parameters: Parameters, uuid: str) -> View:
+    """Show the allocations of a consumer by provider, and its project and user."""
     if not validation.is_uuid(uuid):
         raise BadInput(reason=f'A consumer is given by its uuid, which “{uuid}” is not.')
-    found = consumers.one(desk.db, validation.canonical_uuid(uuid))
+    found = consumers.one(sources.db, validation.canonical_uuid(uuid))
     if found is None:
         raise Missing(reason=f'There is no consumer with the uuid {uuid}.')
-    pages = Pages(asked.page(), _HELD, len(found.held))
+    pages = Pages(parameters.page(), _HELD, len(found.held))
     totals: dict[str, int] = {}
     for one in found.held:
         totals[one.resource_class] = totals.get(one.resource_class, 0) + one.amount

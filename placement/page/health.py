@@ -1,4 +1,4 @@
-"""The view Health: is the mirror in step, what does an audit find, what was asked of the service lately."""
+"""The view Health: the state of the mirror, the findings of an audit, and the recent activity of the service."""
 
 from __future__ import annotations
 
@@ -8,55 +8,55 @@ from typing import Any
 from placement.audit import checks
 from placement.db.api import Database
 from placement.observability.recent import Activity
-from placement.page.asked import Asked
-from placement.page.desk import Desk
+from placement.page.parameters import Parameters
 from placement.page.rendering import View
+from placement.page.sources import Sources
 from placement.reports import vital_signs
 
-#: Findings of one kind that are shown.
+#: Most findings of one kind that are shown.
 _FINDINGS = 20
-#: Seconds after which an audit makes no further check.
+#: Seconds after which an audit starts no further check.
 _PATIENCE = 1.0
-#: Routes that are shown, the busiest first, and places that connections to the database come from.
+#: Most routes that are shown, the busiest first, and most origins of connections to the database.
 _ROUTES, _CONNECTIONS = 15, 50
 
 
-def view(desk: Desk, asked: Asked) -> View:
-    """The state of the mirror and of the service, and with ``audit`` what is wrong in the database."""
-    wanted = asked.choice('audit', ('none', 'all', *checks.CHECKS))
-    state = desk.mirror.current()
-    changed = vital_signs.seconds_since_change(desk.db)
-    activity = desk.recent.activity() if desk.recent else None
+def view(sources: Sources, parameters: Parameters) -> View:
+    """Show the state of the mirror and of the service, and, with the parameter ``audit``, the findings of an audit."""
+    wanted = parameters.choice('audit', ('none', 'all', *checks.CHECKS))
+    state = sources.mirror.current()
+    changed = vital_signs.seconds_since_change(sources.db)
+    activity = sources.recent.activity() if sources.recent else None
     data = {
         'mirror': {'providers': state.providers, 'seconds_since_change': changed, **_checked(activity)},
-        'audit': None if wanted == 'none' else _audit(desk, wanted),
+        'audit': None if wanted == 'none' else _audit(sources, wanted),
         'activity': _activity(activity) if activity else None,
-        'connections': _connections(desk.db),
+        'connections': _connections(sources.db),
     }
     return View('health.html', 'Health', data, {'kinds': _KINDS})
 
 
 def _checked(activity: Activity | None) -> dict[str, Any]:
-    """How long ago a mirror of the service was held against the database, as far as that is counted."""
+    """How long ago a process of the service compared its mirror with the database; None when that is not known."""
     checked = activity.mirror_checked if activity else None
     return {'service_checked_seconds_ago': max(time.time() - checked, 0.0) if checked else None}
 
 
-def _audit(desk: Desk, wanted: str) -> list[dict[str, Any]]:
-    """What each check finds, or the one that is ``wanted``; ``found`` is None of those for which no time is left."""
+def _audit(sources: Sources, wanted: str) -> list[dict[str, Any]]:
+    """The findings of each check, or only of ``wanted``; ``found`` is None for a check that was not started in time."""
     started = time.monotonic()
-    told: list[dict[str, Any]] = []
+    results: list[dict[str, Any]] = []
     for kind in checks.CHECKS if wanted == 'all' else (wanted,):
         if time.monotonic() - started > _PATIENCE:
-            told.append({'kind': kind, 'found': None, 'findings': []})
+            results.append({'kind': kind, 'found': None, 'findings': []})
             continue
-        findings = checks.find(desk.db, desk.conf, kind)
+        findings = checks.find(sources.db, sources.conf, kind)
         shown = [
             {'subject': one.subject, 'detail': one.detail, 'repairable': one.repair is not None}
             for one in findings[:_FINDINGS]
         ]
-        told.append({'kind': kind, 'found': len(findings), 'findings': shown})
-    return told
+        results.append({'kind': kind, 'found': len(findings), 'findings': shown})
+    return results
 
 
 def _connections(db: Database) -> list[dict[str, Any]] | None:
@@ -78,7 +78,7 @@ def _activity(activity: Activity) -> dict[str, Any]:
     }
 
 
-#: What each kind of finding is, in words.
+#: The heading for each kind of finding.
 _KINDS = {
     'broken_tree': 'Broken trees',
     'allocation_without_provider': 'Allocations without a provider',

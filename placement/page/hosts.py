@@ -1,15 +1,15 @@
-"""Under which names the page answers: pages of strangers can lead a browser to it under names of their own."""
+"""The host names under which the page may be requested (see ``Page``)."""
 
 from __future__ import annotations
 
 import ipaddress
 
-#: The names by which a browser on this machine reaches a page on a loopback address.
+#: The host names of a page that listens on a loopback address.
 LOOPBACK_NAMES = frozenset({'localhost', '127.0.0.1', '[::1]'})
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches ``host``, a name or an address without brackets."""
+    """Whether ``host``, a name or an address without brackets, can be reached only from this machine."""
     if host == 'localhost':
         return True
     try:
@@ -19,7 +19,7 @@ def is_loopback(host: str) -> bool:
 
 
 def names(host: str) -> frozenset[str] | None:
-    """The names under which a page that listens on ``host`` answers; None for any, where other machines reach it."""
+    """The host names for a page that listens on ``host``; None, for any name, if other machines can reach it."""
     if not is_loopback(host):
         return None
     return LOOPBACK_NAMES | {f'[{host}]' if ':' in host else host}

@@ -1,25 +1,25 @@
-"""The view Overview: how full the cloud is, and how many more fit."""
+"""The view Overview: how full the cloud is, and how many more consumers of a size fit."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from placement.page.asked import Asked
-from placement.page.desk import Desk
+from placement.page.parameters import Parameters
 from placement.page.rendering import Pages, View
+from placement.page.sources import Sources
 from placement.reports import capacity
 from placement.reports.how_many import Size, how_many
 
 #: Aggregates of the heat map on one page.
 _AGGREGATES = 25
-#: Searches that one answer to "how many more" may take: some tenths of a second.
+#: Most searches for one answer to "how many more"; they take some tenths of a second.
 _SEARCHES = 2000
 
 
-def view(desk: Desk, asked: Asked) -> View:
-    """The figures by class, the heat map, and, for a size, how many more of it fit."""
-    scope, page, resources = asked.scope(), asked.page(), asked.resources()
-    state = desk.mirror.current()
+def view(sources: Sources, parameters: Parameters) -> View:
+    """Show the figures by class, the heat map, and, if a size is given, how many more consumers of it fit."""
+    scope, page, resources = parameters.scope(), parameters.page(), parameters.resources()
+    state = sources.mirror.current()
     summary = capacity.summary(state, scope)
     heat = capacity.heat_map(state, (page - 1) * _AGGREGATES, _AGGREGATES)
     pages = Pages(page, _AGGREGATES, heat.aggregates)

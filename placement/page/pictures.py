@@ -1,4 +1,4 @@
-"""Where everything in a picture is: a provider tree as boxes with a bar for each resource class."""
+"""The layout of a drawing: a provider tree as boxes with a bar for each resource class. All lengths are in pixels."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from dataclasses import dataclass, field
 from placement.reports.capacity import Filling
 from placement.reports.forest import Node, Stock
 
-#: Boxes of a picture, and bars of a box.
+#: Most boxes of a picture, and most bars of a box.
 _MOST_BOXES, _MOST_BARS = 40, 8
+#: Heights: the head of a box, a bar with its text, the bottom of a box, the space between boxes.
 _HEAD, _BAR, _FOOT, _GAP = 30, 30, 6, 14
 _LONGEST_NAME = 30
 
 
 @dataclass(frozen=True)
 class Style:
-    """How far to the right and how far down a child is from its parent, and how wide a box is.
+    """How children are placed: ``indent`` is their distance to the right of the parent, ``box`` the width of a box.
 
-    ``beside`` puts the first child at the height of its parent.
+    With ``beside`` the first child is at the height of its parent, otherwise below it.
     """
 
     indent: int
@@ -32,7 +33,7 @@ INDENTED = Style(indent=22, box=270, beside=False)
 
 @dataclass(frozen=True)
 class Bar:
-    """One inventory in a box. ``y`` is where its text stands."""
+    """One inventory in a box. ``y`` is the baseline of its text."""
 
     y: int
     stock: Stock
@@ -66,7 +67,7 @@ class Picture:
 
 
 def tree(root: Node, style: Style) -> Picture:
-    """Draw the first providers of a tree, each before those below it."""
+    """Lay out the first ``_MOST_BOXES`` providers of a tree, parents before their children."""
     boxes: list[Box] = []
     by_id: dict[int, Box] = {}
     bottom = 0
@@ -101,7 +102,7 @@ def _short(name: str) -> str:
 
 
 def _lines(boxes: Sequence[Box], by_id: dict[int, Box], style: Style) -> Iterator[str]:
-    """The paths from parents to their children."""
+    """The lines from parents to their children, as SVG paths."""
     for box in boxes:
         parent = by_id.get(box.node.parent_id) if box.node.parent_id is not None and box.depth else None
         if parent is None:

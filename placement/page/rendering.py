@@ -12,15 +12,15 @@ from typing import Any
 import jinja2
 import orjson
 
-#: From this share of a capacity on, a bar has the colour.
+#: The CSS class of a bar from each share of the capacity on.
 _LEVELS = ((1.0, 'full'), (0.8, 'high'), (0.0, 'fine'))
-#: Upper bounds of the shares that have a colour of the heat map in common.
+#: Upper bounds of the shares for the colours of the heat map.
 _HEAT = (0.0, 0.25, 0.5, 0.75, 0.9, 1.0)
 
 
 @dataclass(frozen=True)
 class View:
-    """One answer: ``data`` is all of it for programs, ``extra`` what only the template needs."""
+    """The content of one response: ``data`` is the JSON document, ``extra`` is for the template only."""
 
     template: str
     title: str
@@ -30,7 +30,7 @@ class View:
 
 @dataclass(frozen=True)
 class Pages:
-    """Where in a long list we are. ``name`` is the parameter for the number of the page."""
+    """One page of a list: its number, entries per page, entries in all, and the query parameter for the number."""
 
     number: int
     size: int
@@ -53,16 +53,16 @@ class Pages:
         return max(math.ceil(self.total / self.size), 1)
 
     def data(self) -> dict[str, int]:
-        """The same for programs."""
+        """The members of the JSON document."""
         return {'page': self.number, 'pages': self.count, 'total': self.total}
 
 
 class Renderer:
     """Writes the views of one request.
 
-    :param prefix: the path below which the page lives.
+    :param prefix: the mount prefix of the page.
     :param path: the path of the view, below the prefix.
-    :param values: the parameters of the request.
+    :param values: the query parameters of the request, which links to the same view keep.
     """
 
     def __init__(self, prefix: str, path: str, values: Mapping[str, str]) -> None:
@@ -71,7 +71,7 @@ class Renderer:
         self._values = values
 
     def html(self, view: View) -> bytes:
-        """Return the view as a document."""
+        """Return the view as an HTML document."""
         template = _ENVIRONMENT.get_template(view.template)
         here = {
             'link': self._link,
@@ -82,16 +82,16 @@ class Renderer:
         return template.render({**view.data, **view.extra, **here, 'title': view.title}).encode()
 
     def json(self, view: View) -> bytes:
-        """Return the view for programs."""
+        """Return the data of the view as a JSON document."""
         return orjson.dumps(view.data, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE, default=_as_json)
 
     def _link(self, path: str, **values: Any) -> str:
-        """The address of another view."""
+        """The URL of another view."""
         quoted = urllib.parse.quote(path)
         return self._prefix + quoted + _query(values)
 
     def _here(self, **values: Any) -> str:
-        """The address of this view with other values of some parameters; an empty value leaves one out."""
+        """The URL of this view with some query parameters changed; an empty value removes a parameter."""
         return self._link(self._path, **{**self._values, **values})
 
 
@@ -101,46 +101,46 @@ def _query(values: Mapping[str, Any]) -> str:
 
 
 def _as_json(value: Any) -> Any:
-    """What orjson does not know of."""
+    """Convert a value of a type that orjson does not support."""
     if isinstance(value, (set, frozenset)):
         return sorted(value)
     raise TypeError(type(value).__name__)
 
 
-# What templates may say ---------------------------------------------------------------------------------------
+# Filters of the templates ---------------------------------------------------------------------------------------
 
 
 def number(value: float) -> str:
-    """A whole number with commas."""
+    """A number with commas between thousands."""
     return f'{value:,}'
 
 
 def percent(share: float) -> str:
-    """A share in words of a hundred: 0 and 100 only when it is that."""
+    """A share as a percentage, rounded down; a share below 1% but not 0 is shown as ``<1%``."""
     if 0 < share < 0.01:
         return '<1%'
     return f'{min(math.floor(share * 100 + 1e-9), 9999)}%'
 
 
 def level(share: float) -> str:
-    """Which colour a bar has."""
+    """The CSS class of a bar."""
     return next(name for bound, name in _LEVELS if share >= bound)
 
 
 def heat(share: float) -> str:
-    """Which colour a cell of the heat map has."""
+    """The CSS class of a cell of the heat map."""
     if share >= 1:
         return 'heat-full'
     return f'heat-{next(at for at, bound in enumerate(_HEAT) if share <= bound)}'
 
 
 def width(share: float) -> float:
-    """How much of a bar that is 100 wide is filled: the least use shows."""
+    """The length of a bar out of 100; at least 1.5 for a share above 0, so that it can be seen."""
     return 0.0 if share <= 0 else round(max(min(share, 1.0) * 100, 1.5), 1)
 
 
 def ago(seconds: float) -> str:
-    """How long ago something was."""
+    """A time span in the largest unit that fits, such as ``3 minutes ago``."""
     whole = max(int(seconds), 0)
     for size, unit in ((86400, 'day'), (3600, 'hour'), (60, 'minute')):
         if whole >= size:
@@ -150,7 +150,7 @@ def ago(seconds: float) -> str:
 
 
 def plural(count: int, one: str, many: str | None = None) -> str:
-    """A number with its noun."""
+    """A number with a noun, in the singular or the plural."""
     return f'{number(count)} {one if count == 1 else many or one + "s"}'
 
 

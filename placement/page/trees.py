@@ -1,4 +1,4 @@
-"""The view Trees: a list of provider trees, and one tree as a picture with those who hold anything of it."""
+"""The view Trees: a list of provider trees, and one tree as a picture with the consumers of its providers."""
 
 from __future__ import annotations
 
@@ -6,35 +6,36 @@ from collections.abc import Mapping
 from typing import Any
 
 from placement.page import pictures
-from placement.page.asked import Asked, BadInput, Missing
-from placement.page.desk import Desk
+from placement.page.parameters import BadInput, Missing, Parameters
 from placement.page.rendering import Pages, View
+from placement.page.sources import Sources
 from placement.reports import consumers, forest
 from placement.reports.tree_list import Order, listing
 from placement.web import validation
 
+#: Entries on one page of each list.
 _TREES, _PROVIDERS, _CONSUMERS = 25, 50, 25
 
 
-def list_view(desk: Desk, asked: Asked) -> View:
-    """The trees that a search means, the fullest first."""
-    page, scope = asked.page(), asked.scope()
-    order = Order(asked.choice('order', tuple(one.value for one in Order)))
-    found = listing(desk.mirror.current(), asked.text('q'), scope, order, (page - 1) * _TREES, _TREES)
+def list_view(sources: Sources, parameters: Parameters) -> View:
+    """List the trees that match the parameters, the fullest first unless ``order`` says otherwise."""
+    page, scope = parameters.page(), parameters.scope()
+    order = Order(parameters.choice('order', tuple(one.value for one in Order)))
+    found = listing(sources.mirror.current(), parameters.text('q'), scope, order, (page - 1) * _TREES, _TREES)
     pages = Pages(page, _TREES, found.trees)
-    data = {'search': asked.text('q'), 'scope': scope, 'order': order.value, 'trees': found.rows, **pages.data()}
+    data = {'search': parameters.text('q'), 'scope': scope, 'order': order.value, 'trees': found.rows, **pages.data()}
     return View('trees.html', 'Trees', data, {'pages': pages})
 
 
-def view(desk: Desk, asked: Asked, uuid: str) -> View:
-    """The tree that a provider is in."""
+def view(sources: Sources, parameters: Parameters, uuid: str) -> View:
+    """Show the tree that a provider belongs to."""
     if not validation.is_uuid(uuid):
         raise BadInput(reason=f'A provider is given by its uuid, which “{uuid}” is not.')
-    tree = _tree(desk, validation.canonical_uuid(uuid))
+    tree = _tree(sources, validation.canonical_uuid(uuid))
     nodes = list(tree.root.walk())
-    providers = Pages(asked.page(), _PROVIDERS, len(nodes))
-    at = asked.page('holders')
-    held = consumers.of_tree(desk.db, tree.root.id, (at - 1) * _CONSUMERS, _CONSUMERS)
+    providers = Pages(parameters.page(), _PROVIDERS, len(nodes))
+    at = parameters.page('holders')
+    held = consumers.of_tree(sources.db, tree.root.id, (at - 1) * _CONSUMERS, _CONSUMERS)
     holders = Pages(at, _CONSUMERS, held.consumers, 'holders')
     names = {node.uuid: node.name or node.uuid for node in nodes}
     uuids = {node.id: node.uuid for node in nodes}
@@ -57,12 +58,12 @@ def view(desk: Desk, asked: Asked, uuid: str) -> View:
     return View('tree.html', tree.root.name or tree.root.uuid, data, extra)
 
 
-def _tree(desk: Desk, uuid: str) -> forest.Tree:
+def _tree(sources: Sources, uuid: str) -> forest.Tree:
     try:
-        trees = forest.load(desk.db, uuid)
+        trees = forest.load(sources.db, uuid)
     except forest.UnknownProvider as error:
         raise Missing(reason=f'There is no provider with the uuid {uuid}.') from error
-    # A damaged tree falls apart; the part that was asked for is what matters.
+    # A tree whose parent links are broken is loaded as several; the one with the provider is shown.
     return next(tree for tree in trees if any(node.uuid == uuid for node in tree.root.walk()))
 
 

@@ -1,4 +1,4 @@
-"""The view Why?: what becomes of a search for candidates, and the latest searches that found nothing."""
+"""The view Why?: the explanation of a search for candidates, and the latest searches that found nothing."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from oslo_config import cfg
 
 from placement.handlers import pasted_search
 from placement.objects import candidate_bounds
-from placement.page.asked import Asked, BadInput
-from placement.page.desk import Desk
+from placement.page.parameters import BadInput, Parameters
 from placement.page.rendering import View
+from placement.page.sources import Sources
 from placement.reports import explanation, pasted_query, searches_in_log
 
-#: Steps of the search and candidates of one explanation; a question "what if" may take a tenth of the steps.
+#: Most steps of the search, and most candidates, of one explanation.
 _STEPS, _CANDIDATES = 300_000, 10_000
 
 
-def view(desk: Desk, asked: Asked) -> View:
-    """Explain the search that was pasted; without one show what found nothing lately."""
-    text = asked.text('query')
+def view(sources: Sources, parameters: Parameters) -> View:
+    """Explain the search that was pasted, if any, and list the searches that found nothing lately."""
+    text = parameters.text('query')
     data: dict[str, Any] = {'query': None, 'microversion': None, 'explanation': None, 'empty_searches': None}
-    extra: dict[str, Any] = {'pasted': text, 'told': None, 'log': desk.log, 'trouble': None}
+    extra: dict[str, Any] = {'pasted': text, 'account': None, 'log': sources.log, 'trouble': None}
     if text:
-        pasted = _pasted(text, asked.text('microversion'), desk.conf)
-        state = desk.mirror.current()
-        told = explanation.explain(state, pasted.request, _options(desk.conf))
+        pasted = _pasted(text, parameters.text('microversion'), sources.conf)
+        state = sources.mirror.current()
+        account = explanation.explain(state, pasted.request, _options(sources.conf))
         trees = sum(int(block.whole.sum()) for block in state.blocks)
-        data |= {'query': pasted.query, 'microversion': pasted.microversion, 'explanation': told.as_data()}
-        extra |= {'told': told, 'trees': trees, 'most': max(trees, 1)}
-    if desk.log is not None:
+        data |= {'query': pasted.query, 'microversion': pasted.microversion, 'explanation': account.as_data()}
+        extra |= {'account': account, 'trees': trees, 'most': max(trees, 1)}
+    if sources.log is not None:
         try:
-            data['empty_searches'] = dataclasses.asdict(searches_in_log.recent(desk.log))
+            data['empty_searches'] = dataclasses.asdict(searches_in_log.recent(sources.log))
         except OSError as error:
             extra['trouble'] = error.strerror
     return View('why.html', 'Why?', data, extra)

@@ -41,13 +41,13 @@ NESTED_VIEWS = [
 
 
 @pytest.fixture
-def desk(conf: cfg.ConfigOpts, db: Database) -> Desk:
-    return Desk(conf, db, Mirror(db))
+def sources(conf: cfg.ConfigOpts, db: Database) -> Sources:
+    return Sources(conf, db, Mirror(db))
 
 
 @pytest.fixture
-def page(desk: Desk) -> Page:
-    return Page(desk)
+def page(sources: Sources) -> Page:
+    return Page(sources)
 
 
 @pytest.fixture
@@ -126,11 +126,11 @@ def test_why_shows_the_explanation_and_its_sentence(page: Page) -> None:
 def test_searches_without_result_are_read_from_the_log(desk: Desk, tmp_path: Path) -> None:
     log = tmp_path / 'service.log'
     log.write_text(f'2026-01-02 03:04:05.006 7 INFO x [-] No allocation candidates for {EMPTY_QUERY}: resources\n')
-    told = json(Page(Desk(desk.conf, desk.db, desk.mirror, log)), '/why')['empty_searches']
+    told = json(Page(Sources(sources.conf, sources.db, sources.mirror, log)), '/why')['empty_searches']
     (shape,) = told['shapes']
     assert shape == {'shape': 'resources=VCPU', 'count': 1, 'latest': EMPTY_QUERY, 'at': '2026-01-02 03:04:05'}
     log.unlink()
-    assert 'cannot be read' in get(Page(Desk(desk.conf, desk.db, desk.mirror, log)), '/why').text
+    assert 'cannot be read' in get(Page(Sources(sources.conf, sources.db, sources.mirror, log)), '/why').text
 
 
 def test_the_audit_names_what_is_wrong(page: Page, conf: cfg.ConfigOpts) -> None:
@@ -212,7 +212,7 @@ def test_host_headers_of_this_machine_are_answered(page: Page, host: str) -> Non
 )
 def test_other_host_headers_are_421(page: Page, desk: Desk, host: str) -> None:
     assert get(page, '/', environ={'HTTP_HOST': host}).status_int == 421
-    assert get(Page(desk, hosts=None), '/', environ={'HTTP_HOST': host or 'x'}).status_int == 200
+    assert get(Page(sources, hosts=None), '/', environ={'HTTP_HOST': host or 'x'}).status_int == 200
 
 
 @pytest.mark.usefixtures('nested')
@@ -293,7 +293,7 @@ def test_an_unreachable_database_is_503(tmp_path: Path) -> None:
     away = applications.options(tmp_path / 'not' / 'there.sqlite')
     db = Database(away)
     for address in ('/', '/trees', f'/trees/{damage.ROOT}', f'/consumers/{damage.ROOT}', '/health'):
-        answer = get(Page(Desk(away, db, Mirror(db))), address)
+        answer = get(Page(Sources(away, db, Mirror(db))), address)
         assert answer.status_int == 503
         assert 'Nothing can be shown until it is back.' in answer.text
     db.dispose()
@@ -303,7 +303,7 @@ def test_a_database_without_our_tables(tmp_path: Path) -> None:
     empty = applications.options(tmp_path / 'empty.sqlite')
     db = Database(empty)
     for address in ('/', f'/trees/{damage.ROOT}', '/health'):
-        answer = get(Page(Desk(empty, db, Mirror(db))), address)
+        answer = get(Page(Sources(empty, db, Mirror(db))), address)
         assert answer.status_int == 503
         assert 'The database is not one of this service' in answer.text
         assert 'A table of the service is not in the database: ' in answer.text

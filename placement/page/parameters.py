@@ -1,4 +1,4 @@
-"""What is asked of the page: the parameters of its addresses."""
+"""The query parameters of the page."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from placement import exception
 from placement.reports.capacity import Scope
 from placement.web import query, validation
 
-#: Longest value that is looked at.
+#: Most characters of a query string.
 _LONGEST = 20_000
-#: The last page that can be asked for.
+#: The highest page number that is allowed.
 _LAST_PAGE = 10**6
 
 
 class BadInput(exception.PlacementError):
-    """An address has a value that makes no sense. The message says which, and what would."""
+    """A URL has an invalid value. The message says which, and what is valid."""
 
     template = '{reason}'
 
 
 class Missing(exception.NotFound):
-    """What an address names is not there."""
+    """What a URL names does not exist."""
 
     template = '{reason}'
 
 
-class Asked:
+class Parameters:
     """The parameters of one request.
 
-    :param query_string: as it arrived.
-    :raises BadInput: it is no UTF-8, or too long.
+    :param query_string: the WSGI variable QUERY_STRING.
+    :raises BadInput: it is not UTF-8, is too long, or has too many parameters.
     """
 
     def __init__(self, query_string: str) -> None:
@@ -41,46 +41,57 @@ class Asked:
             pairs = urllib.parse.parse_qsl(query_string, errors='strict', max_num_fields=50)
         except ValueError as error:
             raise BadInput(reason='The address has too many parameters, or is not encoded in UTF-8.') from error
-        #: By name; of a parameter that comes twice the last value.
+        #: The values by name; if a parameter is given several times, its last value.
         self.values: Mapping[str, str] = dict(pairs)
 
     def text(self, name: str) -> str:
-        """The value of a parameter without blanks around it, empty when it is not given."""
+        """The value of a parameter, stripped of whitespace; empty when it is not given."""
         return self.values.get(name, '').strip()
 
     @property
     def wants_json(self) -> bool:
-        """Whether the answer is to be JSON instead of HTML."""
-        wanted = self.choice('format', ('html', 'json'))
-        return wanted == 'json'
+        """Whether the response shall be JSON instead of HTML."""
+        return self.choice('format', ('html', 'json')) == 'json'
 
     def choice(self, name: str, known: tuple[str, ...]) -> str:
-        """One of ``known``, the first when nothing is said."""
+        """The value of a parameter that must be one of ``known``; the first of these when it is not given.
+
+        :raises BadInput: the value is not one of ``known``.
+        """
         value = self.text(name) or known[0]
         if value not in known:
             raise BadInput(reason=f'“{name}” is one of {", ".join(known)}, not “{value}”.')
         return value
 
     def page(self, name: str = 'page') -> int:
-        """The number of a page of a long list, from 1."""
+        """The page number of a list, from 1.
+
+        :raises BadInput: the value is not such a number.
+        """
         value = self.text(name) or '1'
         if not (value.isascii() and value.isdigit() and len(value) < 8 and 1 <= int(value) <= _LAST_PAGE):
             raise BadInput(reason=f'“{name}” is a number from 1 to {_LAST_PAGE}, not “{value}”.')
         return int(value)
 
     def scope(self) -> Scope:
-        """The trees that ``aggregate`` and ``trait`` (names with commas in between) are about."""
+        """The trees to include, by ``aggregate`` (a uuid) and ``trait`` (names separated by commas).
+
+        :raises BadInput: the aggregate is not a uuid.
+        """
         aggregate = self.text('aggregate')
         if aggregate and not validation.is_uuid(aggregate):
             raise BadInput(reason=f'An aggregate is given by its uuid, which “{aggregate}” is not.')
         return Scope(validation.canonical_uuid(aggregate) if aggregate else None, self.traits())
 
     def traits(self) -> frozenset[str]:
-        """The names in ``trait``."""
+        """The names in ``trait``, which are separated by commas."""
         return frozenset(filter(None, (name.strip() for name in self.text('trait').split(','))))
 
     def resources(self) -> dict[str, int] | None:
-        """The amounts by class in ``size``; None when it is not given."""
+        """The amounts by class in ``size``, such as ``VCPU:4,MEMORY_MB:8192``; None when it is not given.
+
+        :raises BadInput: the value has another form.
+        """
         value = self.text('size').replace(' ', '')
         if not value:
             return None

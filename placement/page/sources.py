@@ -1,4 +1,4 @@
-"""What the views look at."""
+"""Where the views get their data."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from placement.observability.recent import Recent
 
 
 @dataclass(frozen=True)
-class Desk:
-    """Where all figures come from.
+class Sources:
+    """The configuration, the database and what else the views read.
 
-    ``log`` is the log file of the service, ``recent`` what it counted lately; None where that is not at hand.
+    ``log`` is the log file of the service and ``recent`` its metrics of the last minutes; None where not available.
     """
 
     conf: cfg.ConfigOpts
@@ -27,5 +27,5 @@ class Desk:
 
 
 def log_file(conf: cfg.ConfigOpts) -> pathlib.Path | None:
-    """The file that the configuration has the service log to, None when it names none."""
+    """The log file of the service by its configuration, None when it logs to no file."""
     return pathlib.Path(conf.log_dir or '', conf.log_file) if conf.log_file else None
