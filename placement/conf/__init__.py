@@ -1,7 +1,7 @@
-"""Configuration: every option of the service, and how a set of values comes together.
+"""Configuration: every option of the service, and how their values are loaded.
 
-Values come, weakest first, from the defaults, the configuration file, the environment (``OS_<GROUP>__<OPTION>``),
-the command line, and the caller of ``load``.
+A value comes from the last of these that has one: the default, the configuration file, the environment
+(``OS_<GROUP>__<OPTION>``), the command line, the caller of ``load``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from placement import exception
 from placement.conf import api, healthcheck, metrics, placement, placement_database, server
 from placement.conf import ignored as ignored_options
 
-#: Where the configuration file is looked for when ``OS_PLACEMENT_CONFIG_DIR`` does not say.
+#: The directory of the configuration file, unless ``OS_PLACEMENT_CONFIG_DIR`` names another one.
 DEFAULT_DIRECTORY = '/etc/placement'
 #: Name of the configuration file in that directory.
 FILE_NAME = 'placement.conf'
@@ -64,11 +64,11 @@ def load(
     """Make a new, independent set of values with every option registered and checked.
 
     :param argv: command line arguments of oslo.config, such as ``--config-file``.
-    :param environ: what to take for the environment; None is the environment of this process.
+    :param environ: environment variables to use; None uses the environment of this process.
     :param config_files: paths of the files to read instead of the default one; empty for none.
-    :param overrides: group to option to value; these win over everything else.
-    :raises ConfigurationInvalid: a file cannot be read, the directory of the configuration does not exist, or a value
-        is not of its option's type. The message is one line that says which.
+    :param overrides: values by group and option, which override all others.
+    :raises ConfigurationInvalid: a file cannot be read, ``OS_PLACEMENT_CONFIG_DIR`` does not name a directory, or a
+        value is invalid. The message is one line that says which.
     """
     variables = os.environ if environ is None else environ
     directory = pathlib.Path(variables.get('OS_PLACEMENT_CONFIG_DIR') or DEFAULT_DIRECTORY)
@@ -99,7 +99,7 @@ def load(
 
 def _default_files(directory: pathlib.Path, environ: Mapping[str, str]) -> list[str]:
     """The file in the directory of the configuration, if there is one."""
-    # The usual directory may be missing: the environment may say everything.
+    # The default directory may be missing, because all options can be set in the environment.
     if environ.get('OS_PLACEMENT_CONFIG_DIR') and not directory.is_dir():
         reason = f'OS_PLACEMENT_CONFIG_DIR names {directory}, which is not a directory.'
         raise exception.ConfigurationInvalid(reason=reason)
@@ -121,9 +121,9 @@ def list_opts() -> list[tuple[str | None, list[cfg.Opt]]]:
 
 
 def ignored(conf: cfg.ConfigOpts) -> list[str]:
-    """Options that the files of ``conf`` or the environment set and nobody reads, each with the place that sets it.
+    """Options that are set in the files of ``conf`` or the environment but do not exist, each with where it is set.
 
-    Those of [keystone_authtoken] are left to keystonemiddleware.
+    Options of [keystone_authtoken] are not checked, because they depend on the auth plugin.
     """
     ours = [(str(module.GROUP), module.OPTS) for module in _MODULES]
     return ignored_options.find(conf, [*ours, ('cors', cors.OPTS), *_library_opts()], os.environ)
@@ -141,7 +141,7 @@ def _log_opts() -> list[tuple[str | None, list[cfg.Opt]]]:
 
 def _register(conf: cfg.ConfigOpts) -> None:
     for module in _MODULES:
-        # oslo.config keeps the options and their values inside the group, also when several ConfigOpts share it.
+        # A copy, because oslo.config stores registered options in the group, and every ConfigOpts needs its own.
         conf.register_opts(module.OPTS, group=copy.deepcopy(module.GROUP))
     for group, opts in policy_opts.list_opts():
         conf.register_opts(opts, group=group)
@@ -150,14 +150,14 @@ def _register(conf: cfg.ConfigOpts) -> None:
     for name, default in _CORS_DEFAULTS.items():
         conf.set_default(name, default, group='cors')
     log.register_options(conf)
-    # Alembic reports each of its plug-ins.
+    # Alembic logs a line for each of its plug-ins.
     conf.set_default('default_log_levels', [*log.get_default_log_levels(), 'alembic=WARN'])
 
 
 def _options(conf: cfg.ConfigOpts) -> Iterator[tuple[str, str]]:
     """Group and name of every option."""
     for name in conf:
-        # Groups and options without a group share a namespace, and telling which is which reads the option.
+        # ``conf`` has groups and the options of DEFAULT in one namespace. Telling them apart reads the option's value.
         with _naming('DEFAULT', name, os.environ):
             member = conf[name]
         if isinstance(member, Mapping):
@@ -167,7 +167,7 @@ def _options(conf: cfg.ConfigOpts) -> Iterator[tuple[str, str]]:
 
 
 def _check(conf: cfg.ConfigOpts, environ: Mapping[str, str]) -> None:
-    """Read every value, which is when oslo.config looks at what environment and files say."""
+    """Read every value, because oslo.config validates a value of a file or the environment only when it is read."""
     for group, name in _options(conf):
         with _naming(group, name, environ):
             _ = conf[name] if group == 'DEFAULT' else conf[group][name]
@@ -175,14 +175,16 @@ def _check(conf: cfg.ConfigOpts, environ: Mapping[str, str]) -> None:
 
 @contextlib.contextmanager
 def _naming(group: str, name: str, environ: Mapping[str, str] | None = None) -> Iterator[None]:
-    """Say which option has a bad value and where it is set.
+    """Make errors in the block say which option has an invalid value and where it is set.
 
-    :param environ: where oslo.config finds what wins over files; it blames a file that sets the same option.
+    :param environ: the variables that override files. oslo.config's own message names the file even if the invalid
+        value is that of a variable.
+    :raises ValueError: with such a message, which does not contain secrets.
     """
     try:
         yield
     except (cfg.NoSuchOptError, cfg.NoSuchGroupError, cfg.TemplateSubstitutionError) as error:
-        # What stands behind the dollar sign is not repeated: it may be a part of a password.
+        # The name after the dollar sign is not repeated, because it may be part of a password.
         reason = 'a dollar sign refers to an option that does not exist; $$ is a dollar sign'
         raise ValueError(f'[{group}] {name}: {reason}') from error
     except ValueError as error:
@@ -202,7 +204,7 @@ def _variable(group: str, name: str) -> str:
 
 
 def _from_environment(conf: cfg.ConfigOpts, environ: Mapping[str, str]) -> dict[str, dict[str, str]]:
-    """What ``environ`` says, named as oslo.config names the variables of the process's own environment."""
+    """The options that ``environ`` sets, by group, with the variable names that oslo.config uses."""
     found: dict[str, dict[str, str]] = {}
     for group, name in _options(conf) if environ else ():
         variable = _variable(group, name)

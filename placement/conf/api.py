@@ -1,4 +1,4 @@
-"""Options of the HTTP side: who may ask, and how much may be sent."""
+"""[api]: authentication, and the size of request bodies."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ OPTS = [
                 'For tests and development: the token is USER or USER:PROJECT, and user admin has the role admin.',
             ),
         ],
-        help='How callers are authenticated. With noauth2 anybody who can reach the service is whoever they say.',
+        help='How callers are authenticated. With noauth2 the service believes any name, so whoever can reach it can do'
+        ' anything.',
     ),
     cfg.IntOpt(
         'max_request_body_size',

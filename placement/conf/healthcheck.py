@@ -1,4 +1,4 @@
-"""[healthcheck]: paths that load balancers ask whether this process can serve."""
+"""[healthcheck]: the paths of the health checks for load balancers."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ OPTS = [
         type=types.String(regex=r'^(/[A-Za-z0-9_.-]+)+$'),
         sample_default='/healthcheck',
         help='Path, below the mount prefix, that answers 200 while the process is alive; followed by /ready, it answers'
-        ' 200 while the database can be used and 503 while it cannot. Neither needs a token. Unset: neither exists.',
+        ' 200 while the process can serve requests from the database and 503 while it cannot. Neither needs a token. If'
+        ' unset, neither path exists.',
     ),
 ]

@@ -1,4 +1,4 @@
-"""Options that somebody set and nobody reads: misspelled ones, and those of other services of this API."""
+"""Finds options that are set but do not exist: misspelled ones, and those of other implementations of this API."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from oslo_config import cfg
 
-#: Its options depend on the plugin that it names; the plugin itself refuses what is missing.
+#: A group whose options depend on its auth plugin, so it is not checked; the plugin itself reports missing options.
 _KEYSTONE = 'keystone_authtoken'
-#: What oslo.config itself reads.
+#: Options that oslo.config itself reads.
 _READ_BY_PARSER = {'config_file', 'config_dir', 'config_source'}
 _VARIABLE = re.compile(r'OS_(?P<group>[A-Z0-9_]+?)__(?P<name>[A-Z0-9_]+)')
 
@@ -18,11 +18,11 @@ _VARIABLE = re.compile(r'OS_(?P<group>[A-Z0-9_]+?)__(?P<name>[A-Z0-9_]+)')
 def find(
     conf: cfg.ConfigOpts, known: Iterable[tuple[str | None, list[cfg.Opt]]], environ: Mapping[str, str]
 ) -> list[str]:
-    """Options that are set and that nobody reads, as ``[group] name in FILE`` or ``the variable OS_...``.
+    """Return the options that are set but not known, as ``[group] name in FILE`` or ``the variable OS_...``.
 
     :param conf: made by ``placement.conf.load``.
-    :param known: every option that is read, by group.
-    :param environ: the environment.
+    :param known: every option that exists, by group.
+    :param environ: the environment variables.
     """
     names: dict[str, set[str]] = {'DEFAULT': set(_READ_BY_PARSER)}
     for group, options in known:
@@ -46,7 +46,7 @@ def find(
 
 
 def _names(group: str, option: cfg.Opt) -> Iterator[tuple[str, str]]:
-    """The groups and names under which an option is read, former ones included."""
+    """The groups and names under which an option can be set, deprecated ones included."""
     yield group, _plain(option.dest)
     yield group, _plain(option.name)
     for former in option.deprecated_opts:
@@ -54,7 +54,7 @@ def _names(group: str, option: cfg.Opt) -> Iterator[tuple[str, str]]:
 
 
 def _keystone_section(conf: cfg.ConfigOpts) -> str | None:
-    """The section that [keystone_authtoken] refers to for its credentials."""
+    """The value of [keystone_authtoken] auth_section: another section for the options of the auth plugin."""
     for path in _files(conf):
         for group, name in (settings := _settings(path)):
             if (group, name) == (_KEYSTONE, 'auth_section'):
@@ -69,7 +69,7 @@ def _files(conf: cfg.ConfigOpts) -> list[str]:
 
 
 def _settings(path: str) -> dict[tuple[str, str], str]:
-    """Group, name and last value of everything that a file sets."""
+    """The last value of each option that a file sets, by group and name."""
     sections: dict[str, dict[str, list[str]]] = {}
     cfg.ConfigParser(path, sections).parse()
     return {(group, name): values[-1] for group, options in sections.items() for name, values in options.items()}

@@ -1,4 +1,4 @@
-"""[metrics]: whether the service counts what it does, and where Prometheus can read it."""
+"""[metrics]: the address on which Prometheus reads the metrics of the service, and what they include."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ OPTS = [
         type=types.List(types.String(regex=r'^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$')),
         default=[],
         sample_default='7d2c5d6a-0f6b-4a1e-9b7e-6f0c7a3b1d55',
-        help='UUIDs of aggregates of which the metrics shall also tell apart how much there is and how full it is. Each'
-        ' is several time series for each resource class.',
+        help='UUIDs of aggregates for each of which there are also metrics of inventories, usage, resource providers,'
+        ' trees, consumers and allocations. Each aggregate adds several time series for each resource class.',
     ),
     cfg.IntOpt(
         'cloud_interval',
@@ -36,13 +36,14 @@ OPTS = [
         'allocations_interval',
         default=600,
         min=-1,
-        help='Seconds for which the number of wrong usages, and what is allocated in each aggregate, are kept. All'
-        ' allocations are read for it. -1 is never.',
+        help='Seconds for which the number of wrong usages, and the numbers of consumers and allocations in each'
+        ' aggregate, are kept before a scrape reads them from the database again, which reads all allocations. -1:'
+        ' they are never read.',
     ),
     cfg.BoolOpt(
         'page',
         default=False,
-        help='Whether the page of placement-manage page is served there too, at /page. It only reads, but shows every'
-        ' provider, allocation and owner to whoever reaches the address.',
+        help='Whether the web page of "placement-manage page" is also served on this address, at /page. It changes'
+        ' nothing, but shows every provider, allocation, project and user to whoever can reach the address.',
     ),
 ]

@@ -1,4 +1,4 @@
-"""Options of the service itself: answers, limits, and the policy file."""
+"""[placement]: defaults for consumers, limits of requests and searches, and the policy file."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ OPTS = [
     cfg.BoolOpt(
         'randomize_allocation_candidates',
         default=False,
-        help='Whether allocation candidates are visited and answered in random order. Then a limit takes a uniform'
-        ' sample of the candidates, which spreads load over hosts. Otherwise the order is the same each time, which'
-        ' fills one host after the other.',
+        help='Whether allocation candidates are returned in random order. Then a limit takes a uniform sample of the'
+        ' candidates, which spreads load over hosts. Otherwise the order is the same each time, which fills one host'
+        ' after the other.',
     ),
     cfg.StrOpt(
         'incomplete_consumer_project_id',
@@ -39,30 +39,31 @@ OPTS = [
         'max_allocation_candidates_size',
         default=400000,
         min=1000,
-        help='Most that one answer to GET /allocation_candidates holds: one for each resource class of each provider of'
-        ' each candidate, and one for each provider that is summarized. Reaching it is logged.',
+        help='Largest response to one GET /allocation_candidates, in entries: one for each resource class of each'
+        ' provider of each candidate, and one for each provider summary. Reaching it is logged.',
     ),
     cfg.IntOpt(
         'max_search_steps',
         default=3000000,
         min=1000,
-        help='Most steps of the search in one GET /allocation_candidates: one class of one provider looked at for one'
-        ' part of the request is a step. A step takes about half a microsecond. What was found by then is the answer,'
-        ' and it is logged. Counted rather than timed, so that equal requests get equal answers.',
+        help='Most steps of the search in one GET /allocation_candidates. Checking one class of one provider for one'
+        ' part of the request is a step, which takes about half a microsecond. When the limit is reached, the'
+        ' candidates found so far are returned, and that is logged. Steps are counted, and not time, so that equal'
+        ' requests get equal responses.',
     ),
     cfg.IntOpt(
         'max_search_steps_per_tree',
         default=200000,
         min=100,
-        help='Most steps of the search in one provider tree without finding a candidate, or a further one. Then the'
-        ' search goes on with the other trees, and it is logged.',
+        help='Most steps of the search in one provider tree without finding a candidate, or another one. When the limit'
+        ' is reached, the search goes on with the other trees, and that is logged.',
     ),
     cfg.IntOpt(
         'max_request_groups',
         default=256,
         min=1,
         help='Most groups of resources (resources, resources1, resources2, ...) in one GET /allocation_candidates.'
-        ' More is answered with 400.',
+        ' A request with more is answered with 400.',
     ),
     cfg.IntOpt(
         'max_query_length',

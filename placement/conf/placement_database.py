@@ -1,4 +1,4 @@
-"""Options of the database connection, its pool and its transactions."""
+"""[placement_database]: the connection to the database, its pool and its transactions."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ OPTS = [
     cfg.StrOpt(
         'connection_parameters',
         secret=True,
-        help='Parameters that are added to the URL, as NAME=VALUE&NAME=VALUE; they win over those of the same name in'
-        ' it. For example those that turn TLS on: ssl_ca=/etc/ssl/db-ca.pem (MariaDB, MySQL), or'
+        help='Parameters that are added to the URL, as NAME=VALUE&NAME=VALUE; they replace those of the same name in'
+        ' it. For example, to turn TLS on: ssl_ca=/etc/ssl/db-ca.pem (MariaDB, MySQL), or'
         ' sslmode=verify-full&sslrootcert=/etc/ssl/db-ca.pem (PostgreSQL).',
     ),
     cfg.BoolOpt(
@@ -31,14 +31,14 @@ OPTS = [
         'max_pool_size',
         default=5,
         min=1,
-        help='Most connections that one process keeps open. One thread needs one, so the number of threads is a good'
+        help='Most connections that one process keeps open. Each thread needs one, so the number of threads is a good'
         ' value.',
     ),
     cfg.IntOpt(
         'max_overflow',
         default=50,
         min=0,
-        help='Connections that one process may open beyond max_pool_size for a moment.',
+        help='Most connections that one process may open in addition to max_pool_size; they are closed after use.',
     ),
     cfg.IntOpt(
         'pool_timeout',
@@ -50,17 +50,17 @@ OPTS = [
         'connection_recycle_time',
         default=3600,
         min=1,
-        help='Seconds after which a connection is replaced by a new one when it is next used. Keep it below the idle'
-        " timeouts of the database and of what stands before it (MariaDB's wait_timeout, HAProxy's timeouts).",
+        help='Age in seconds from which on a connection is replaced by a new one before it is used. Keep it below the'
+        " idle timeouts of the database and of proxies before it (MariaDB's wait_timeout, HAProxy's timeouts).",
     ),
     cfg.IntOpt(
         'network_timeout',
         default=60,
         min=0,
-        help='Seconds without an answer after which a connection to a database server is given up and the request is'
-        ' answered with 503; 0 is never. Keep it above the time that a statement may wait for a lock'
-        ' (innodb_lock_wait_timeout). Timeouts in the URL win. placement-manage waits without end, as a change of the'
-        ' schema may take long.',
+        help='Seconds without an answer after which a connection to a database server is closed and the request is'
+        ' answered with 503; 0 for no timeout. Keep it above the time that a statement may wait for a lock'
+        ' (innodb_lock_wait_timeout). Timeouts in the URL take precedence. The commands of placement-manage except page'
+        ' have no timeout, as a change of the schema may take long.',
     ),
     cfg.IntOpt(
         'connection_debug',

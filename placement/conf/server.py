@@ -1,4 +1,4 @@
-"""[server]: what the clients of placement-api may take. Other WSGI servers have settings of their own."""
+"""[server]: limits and timeouts of placement-api for its clients. Other WSGI servers have settings of their own."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ OPTS = [
         'client_timeout',
         default=30,
         min=1,
-        help='Seconds within which a request must have come whole, from its first byte to its last; else the answer is'
-        ' 408. Also the seconds after which a client is given up that takes nothing of its answer, or says nothing'
-        ' after it has connected.',
+        help='Seconds within which a request must arrive, from its first byte to its last; otherwise it is answered'
+        ' with 408. A connection is also closed when for so many seconds its client receives nothing of a response, or'
+        ' sends nothing after it has connected.',
     ),
     cfg.IntOpt(
         'keepalive_timeout',
         default=60,
         min=1,
-        help='Seconds that a connection may be idle after an answer. Longer than the clients and proxies in front keep'
-        ' theirs, so that none sends a request on a connection that is being closed.',
+        help='Seconds that a connection may be idle after a response. Keep it above the idle timeouts of clients and of'
+        ' proxies in front, so that none sends a request on a connection that is being closed.',
     ),
     cfg.IntOpt(
         'max_connections',
         default=2000,
         min=100,
-        help='Most connections that one worker process keeps open. At this number a new connection is let in and those'
-        ' that have waited longest, idle ones or clients that are slow, are closed instead. No connection takes a'
-        ' thread before its request is there whole.',
+        help='Most connections that one worker process keeps open. When there is one more, those that have waited'
+        ' longest, because they are idle or their clients are slow, are closed. A connection occupies no thread before'
+        ' all of its request has arrived.',
     ),
     cfg.IntOpt(
         'graceful_timeout',
         default=30,
         min=2,
         help='Seconds that requests in flight have to finish when the service is stopped or reads its configuration'
-        ' again. What takes longer is cut off.',
+        ' again. Requests that take longer are aborted.',
     ),
 ]

@@ -1,4 +1,4 @@
-"""Policy rules, one module per resource: who may do what unless an operator says otherwise."""
+"""The default policy rules, one module per resource. Operators can override them in the policy file."""
 
 from __future__ import annotations
 
@@ -32,5 +32,5 @@ _MODULES = (
 
 
 def list_rules() -> list[policy.RuleDefault]:
-    """Every rule, for the service and for ``oslopolicy-sample-generator --namespace placement``."""
+    """Return every rule, for the service and for ``oslopolicy-sample-generator --namespace placement``."""
     return list(itertools.chain.from_iterable(module.RULES for module in _MODULES))

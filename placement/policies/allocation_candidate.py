@@ -7,5 +7,5 @@ from placement.policies import base
 LIST = 'placement:allocation_candidates:list'
 
 RULES = [
-    base.rule(LIST, 'Ask which resource providers could serve a request.', ('GET', '/allocation_candidates')),
+    base.rule(LIST, 'List the allocation candidates for a request.', ('GET', '/allocation_candidates')),
 ]

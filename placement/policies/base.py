@@ -1,4 +1,4 @@
-"""Policy rules that the others are made of, and how a rule of an operation is declared."""
+"""The policy rules to which those of the operations refer, and the function that declares a rule of an operation."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ RULES = [
     policy.RuleDefault(
         ADMIN_API,
         'role:admin or role:service',
-        description='What every operation that changes something asks for unless its own rule says otherwise. The role'
-        ' service is that of the users of other services.',
+        description='The default for every operation that changes something. The role service is that of the users of'
+        ' other OpenStack services.',
         scope_types=['system'],
     ),
     policy.RuleDefault(
         READER_API,
         f'rule:{ADMIN_API}',
-        description='What every operation that only reads asks for unless its own rule says otherwise.',
+        description='The default for every operation that only reads.',
         scope_types=['system'],
     ),
     policy.RuleDefault(
         'placement',
         'role:admin',
-        description='What every operation asked for before each had a rule of its own.',
+        description='The rule of every operation before each had a rule of its own.',
         scope_types=['system'],
         deprecated_for_removal=True,
         deprecated_reason='No operation refers to it. Override admin_api or the rules of the operations instead.',
@@ -34,9 +34,9 @@ RULES = [
 
 
 def rule(name: str, description: str, *operations: tuple[str, str]) -> policy.DocumentedRuleDefault:
-    """Declare the rule of one or more operations: for readers when all of them are GET.
+    """Declare the rule of one or more operations. It refers to ``reader_api`` if all are GET, else to ``admin_api``.
 
-    :param name: the rule's name, which a refusal names to the caller.
+    :param name: the rule's name, which the error for a caller without permission contains.
     :param operations: pairs of method and path.
     """
     reads = all(method == 'GET' for method, _path in operations)

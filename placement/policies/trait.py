@@ -15,9 +15,11 @@ DELETE = 'placement:traits:delete'
 RULES = [
     base.rule(RP_LIST, 'List the traits of a resource provider.', ('GET', '/resource_providers/{uuid}/traits')),
     base.rule(RP_UPDATE, 'Replace the traits of a resource provider.', ('PUT', '/resource_providers/{uuid}/traits')),
-    base.rule(RP_DELETE, 'Take all traits from a resource provider.', ('DELETE', '/resource_providers/{uuid}/traits')),
+    base.rule(
+        RP_DELETE, 'Remove all traits from a resource provider.', ('DELETE', '/resource_providers/{uuid}/traits')
+    ),
     base.rule(LIST, 'List traits.', ('GET', '/traits')),
-    base.rule(SHOW, 'Say whether a trait exists.', ('GET', '/traits/{name}')),
+    base.rule(SHOW, 'Check whether a trait exists.', ('GET', '/traits/{name}')),
     base.rule(UPDATE, 'Create a custom trait.', ('PUT', '/traits/{name}')),
     base.rule(DELETE, 'Delete a custom trait.', ('DELETE', '/traits/{name}')),
 ]

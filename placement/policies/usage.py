@@ -8,8 +8,6 @@ PROVIDER_USAGES = 'placement:resource_providers:usages'
 TOTAL_USAGES = 'placement:usages'
 
 RULES = [
-    base.rule(
-        PROVIDER_USAGES, 'Show what is used of a resource provider.', ('GET', '/resource_providers/{uuid}/usages')
-    ),
-    base.rule(TOTAL_USAGES, 'Show what a project or one of its users uses.', ('GET', '/usages')),
+    base.rule(PROVIDER_USAGES, 'Show the usages of a resource provider.', ('GET', '/resource_providers/{uuid}/usages')),
+    base.rule(TOTAL_USAGES, 'Show the usages of a project, or of a user in it.', ('GET', '/usages')),
 ]
