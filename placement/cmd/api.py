@@ -1,4 +1,4 @@
-"""placement-api: serves the API with gunicorn, from a configuration or, with --dev, from nothing."""
+"""``placement-api``: serves the API with gunicorn; with ``--dev`` it needs no configuration."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ LOG = log.getLogger(__name__)
 
 DEFAULT_BIND = '127.0.0.1:8778'
 
-#: Connections that the kernel holds until a worker takes them.
+#: Most connections that the kernel queues until a worker accepts them.
 BACKLOG = 2048
 
-#: Host and port, with IPv6 flow and scope; None for a Unix socket.
+#: Host and port of a listening socket, for IPv6 also flow and scope; None for a Unix socket.
 _Address = Optional[tuple[Any, ...]]  # noqa: UP045
 
 _DESCRIPTION = """\
-Serves the Placement API. The configuration is placement.conf in the directory that OS_PLACEMENT_CONFIG_DIR names
-(/etc/placement), and the environment: OS_<GROUP>__<OPTION>, such as OS_PLACEMENT_DATABASE__CONNECTION.
-SIGTERM stops it when the requests in flight are answered; SIGHUP makes it read its configuration again."""
+Serves the Placement API. The configuration is placement.conf in the directory OS_PLACEMENT_CONFIG_DIR (by default
+/etc/placement), and the environment: OS_<GROUP>__<OPTION>, such as OS_PLACEMENT_DATABASE__CONNECTION.
+SIGTERM stops it after the requests in flight; SIGHUP makes it read its configuration again."""
 
 _DEV_LOG = '%(asctime)s %(levelname)s %(message)s'
 
@@ -75,12 +75,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         '--config-dir',
         metavar='DIR',
-        help='directory whose *.conf files are read too, in the order of their names; what they say wins',
+        help='directory whose *.conf files are read after the configuration file, in the order of their names; a later'
+        ' value replaces an earlier one',
     )
     parser.add_argument(
         '--dev',
         action='store_true',
-        help='need no configuration and read no file: data in SQLite, no authentication, this machine only',
+        help='run without a configuration file: data in SQLite, no authentication, reachable from this machine only',
     )
     parser.add_argument(
         '--database',
@@ -96,22 +97,25 @@ def _parser() -> argparse.ArgumentParser:
         ' is used instead',
     )
     parser.add_argument(
-        '--workers', metavar='N', type=_positive, help='processes (default: 1 with --dev, else one per processor)'
+        '--workers',
+        metavar='N',
+        type=_positive,
+        help='worker processes (default: 1 with --dev, else one per processor)',
     )
-    parser.add_argument('--threads', metavar='N', type=_positive, default=8, help='threads of each (default: 8)')
+    parser.add_argument('--threads', metavar='N', type=_positive, default=8, help='threads per process (default: 8)')
     parser.add_argument(
         '--allow-insecure-noauth',
         action='store_true',
-        help='serve with auth_strategy noauth2 (or --dev) on an address that other machines reach: anybody who can'
-        ' connect is administrator',
+        help='with auth_strategy noauth2 or --dev: serve also on an address that other machines can reach, although'
+        ' anybody who can connect is administrator',
     )
     return parser
 
 
 def _configuration_arguments(arguments: argparse.Namespace) -> list[str]:
-    """What oslo.config is told of the files that were named."""
-    named = {'--config-file': arguments.config_file, '--config-dir': arguments.config_dir}
-    return [word for option, value in named.items() if value for word in (option, value)]
+    """The arguments for oslo.config: the configuration file and directory, if given."""
+    options = {'--config-file': arguments.config_file, '--config-dir': arguments.config_dir}
+    return [word for option, value in options.items() if value for word in (option, value)]
 
 
 def _positive(text: str) -> int:
@@ -124,8 +128,9 @@ def _positive(text: str) -> int:
 class _Server(BaseApplication):
     """gunicorn with our settings.
 
-    The master builds an application once, which checks the configuration and brings the schema up to date, and lets go
-    of it. Each worker builds its own, so no connection is shared between processes.
+    The master process builds an application once and closes it, which checks the configuration and, with
+    sync_on_startup, brings the schema up to date. Each worker builds its own application, so that processes share no
+    database connections.
     """
 
     def __init__(self, arguments: argparse.Namespace) -> None:
@@ -135,7 +140,7 @@ class _Server(BaseApplication):
             raise exception.ConfigurationInvalid(reason='--dev reads no configuration file.')
         self._arguments = arguments
         self._inherited = _inherited_sockets()
-        self._addresses = [_name_of(fd) for fd in self._inherited] or _resolve(arguments.bind)
+        self._addresses = [_address_of(fd) for fd in self._inherited] or _resolve(arguments.bind)
         self._conf = self._load()
         log.setup(self._conf, 'placement')
         if trouble := installation.trouble():
@@ -143,11 +148,11 @@ class _Server(BaseApplication):
         self._bind = self._url = arguments.bind
         if not self._inherited:
             self._listen()
-        self._companion = exporter.Companion() if self._conf.metrics.bind else None
+        self._exporter = exporter.ExporterProcess() if self._conf.metrics.bind else None
         try:
-            self._try_out(self._conf)
+            self._check(self._conf)
         except exception.PlacementError:
-            self._leave()
+            self._on_exit()
             raise
         super().__init__(prog='placement-api')
 
@@ -164,20 +169,20 @@ class _Server(BaseApplication):
 
     @property
     def clients(self) -> Clients:
-        """What the clients of one worker may take."""
+        """The limits for the clients of one worker."""
         server = self._conf.server
         return Clients(server.max_connections, server.client_timeout, server.keepalive_timeout)
 
     @property
     def max_body(self) -> int:
-        """Bytes of the longest request body."""
+        """Most bytes of a request body."""
         return int(self._conf.api.max_request_body_size)
 
     def reload(self) -> None:
-        """Take over a changed configuration; one that makes no sense is reported and changes nothing."""
+        """Read the configuration again and restart the workers with it; if it is invalid, with the previous one."""
         try:
             conf = self._load()
-            self._try_out(conf)
+            self._check(conf)
         except exception.PlacementError as error:
             LOG.error('The configuration stays as it was: %s', error.for_operators)
         else:
@@ -195,11 +200,11 @@ class _Server(BaseApplication):
             'loglevel': 'warning' if dev else 'info',
             'logger_class': 'placement.serving.gunicorn_log.Log',
             'proc_name': 'placement-api',
-            # By then it has killed what has not ended by itself, and a second is left for the rest.
+            # After that time gunicorn kills the workers that have not ended. One second is left for gunicorn itself.
             'graceful_timeout': self._conf.server.graceful_timeout - 1,
             'control_socket_disable': True,
-            'when_ready': self._greet,
-            'on_exit': self._leave,
+            'when_ready': self._when_ready,
+            'on_exit': self._on_exit,
         }
 
     def _load(self) -> cfg.ConfigOpts:
@@ -221,7 +226,7 @@ class _Server(BaseApplication):
             'placement_database': {'connection': dev_database.url(self._database()), 'sync_on_startup': True},
             'api': {'auth_strategy': 'noauth2'},
             'metrics': {'bind': None},
-            # Somebody reads it on a terminal as it comes.
+            # Short lines, for a terminal.
             'DEFAULT': {
                 'log_date_format': '%H:%M:%S',
                 'logging_context_format_string': _DEV_LOG,
@@ -233,11 +238,11 @@ class _Server(BaseApplication):
         return (self._arguments.database or pathlib.Path(dev_database.FILE_NAME)).absolute()
 
     def _listen(self) -> None:
-        """Listen on the address and leave the socket to gunicorn.
+        """Bind the address, unless it is a Unix socket, and pass the socket to gunicorn.
 
-        gunicorn would try five times, a second apart, and write ten lines about it.
+        gunicorn itself would try to bind five times, a second apart, and log ten lines if it fails.
 
-        :raises ConfigurationInvalid: the address cannot be had, such as a port that another process has.
+        :raises ConfigurationInvalid: the address cannot be bound, for example because another process uses the port.
         """
         if (address := self._addresses[0]) is None:
             return
@@ -253,37 +258,41 @@ class _Server(BaseApplication):
         self._bind = f'fd://{listener.detach()}'
 
     @staticmethod
-    def _try_out(conf: cfg.ConfigOpts) -> None:
+    def _check(conf: cfg.ConfigOpts) -> None:
+        """Build an application with ``conf`` and close it. The workers need not bring the schema up to date again."""
         deploy.loadapp(conf).db.dispose()
         conf.set_override('sync_on_startup', False, group='placement_database')
 
-    def _leave(self, _arbiter: object = None) -> None:
-        if self._companion is not None:
-            self._companion.stop()
+    def _on_exit(self, _arbiter: object = None) -> None:
+        if self._exporter is not None:
+            self._exporter.stop()
 
-    def _greet(self, _arbiter: object) -> None:
-        if self._companion is not None:
-            self._companion.start()
+    def _when_ready(self, _arbiter: object) -> None:
+        if self._exporter is not None:
+            self._exporter.start()
         if not self._arguments.dev:
             return
         print(_DEV_GREETING.format(url=self._url, database=self._database()), flush=True)
 
 
 def _inherited_sockets() -> list[int]:
-    """Listening sockets that systemd or an earlier gunicorn passed on; gunicorn takes them instead of binding."""
+    """The listening sockets from systemd or a previous gunicorn process, which gunicorn uses instead of binding."""
     if os.environ.get('LISTEN_PID') == str(os.getpid()):
         return list(range(SD_LISTEN_FDS_START, SD_LISTEN_FDS_START + int(os.environ.get('LISTEN_FDS', '0'))))
     return [int(fd) for fd in os.environ.get('GUNICORN_FD', '').split(',') if fd]
 
 
-def _name_of(fd: int) -> _Address:
+def _address_of(fd: int) -> _Address:
     with socket.socket(fileno=os.dup(fd)) as inherited:
-        name = inherited.getsockname()
-    return name if isinstance(name, tuple) else None
+        address = inherited.getsockname()
+    return address if isinstance(address, tuple) else None
 
 
 def _parse(bind: str) -> _Address:
-    """Host and port of an address to listen on; None for the path of a Unix socket."""
+    """Host and port of an address to listen on; None for the path of a Unix socket.
+
+    :raises ConfigurationInvalid: it is not an address.
+    """
     try:
         parsed = gunicorn_util.parse_address(bind, default_port='8778')
     except RuntimeError as error:
@@ -296,7 +305,10 @@ def _parse(bind: str) -> _Address:
 
 
 def _resolve(bind: str) -> list[_Address]:
-    """What ``bind`` stands for: addresses and ports, or None for the path of a Unix socket."""
+    """The addresses and ports that ``bind`` resolves to; ``[None]`` for the path of a Unix socket.
+
+    :raises ConfigurationInvalid: it is not an address, or the name cannot be resolved.
+    """
     address = _parse(bind)
     if address is None:
         return [None]

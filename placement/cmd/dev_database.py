@@ -1,4 +1,4 @@
-"""The database of ``placement-api --dev``: a file that is found again from the directory that it was made in."""
+"""The database of ``placement-api --dev``: an SQLite file, by default in the current directory."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pathlib
 
 import sqlalchemy as sa
 
-#: Its name, unless ``--database`` says otherwise.
+#: The name of the file, unless ``--database`` gives another path.
 FILE_NAME = 'placement-dev.sqlite'
 
 
@@ -15,7 +15,7 @@ def url(path: pathlib.Path) -> str:
     return sa.URL.create('sqlite', database=str(path.absolute())).render_as_string()
 
 
-def here() -> pathlib.Path | None:
-    """Return the file in the current directory, None when there is none."""
+def find() -> pathlib.Path | None:
+    """Return the absolute path of the file in the current directory, None when there is none."""
     path = pathlib.Path(FILE_NAME)
     return path.absolute() if path.is_file() else None

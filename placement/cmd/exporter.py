@@ -1,4 +1,4 @@
-"""Serves the metrics and health of a placement service on ``[metrics] bind``: ``python -m placement.cmd.exporter``."""
+"""``python -m placement.cmd.exporter``: serves the metrics and health of a service on ``[metrics] bind``."""
 
 from __future__ import annotations
 
@@ -31,7 +31,11 @@ and the same PROMETHEUS_MULTIPROC_DIR. It ends when the process that started it 
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Serve until the parent process is gone. Exit code 1, after one line on stderr, when that cannot be done."""
+    """Serve until the parent process has ended.
+
+    :param argv: arguments; None takes those of the process.
+    :returns: the exit status, 1 when the metrics cannot be served; the reason is one line on standard error.
+    """
     parser = argparse.ArgumentParser(prog=f'python -m {PROGRAM}', description=DESCRIPTION)
     parser.parse_args(argv)
     try:
@@ -54,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _serve(conf: cfg.ConfigOpts) -> None:
-    # Not at the top: the library chooses how to store values when it is imported, by PROMETHEUS_MULTIPROC_DIR.
+    # Not imported at the top, because prometheus_client reads PROMETHEUS_MULTIPROC_DIR when it is imported.
     from placement.observability import shared
     from placement.serving import collectors, metrics_listener
 
@@ -87,10 +91,10 @@ def _page(conf: cfg.ConfigOpts, database: Database, recent: Recent) -> WSGIAppli
     return Page(Sources(conf, database, Mirror(database), log_file(conf), recent), hosts.names(host))
 
 
-class Companion:
-    """The exporter as a process beside a server, and the directory in which the server's processes keep their counts.
+class ExporterProcess:
+    """The exporter as a child process of a server, and the directory for the metrics of the server's processes.
 
-    Make it before anything is counted: the directory is told by the environment.
+    Make it before prometheus_client is imported, because it sets ``PROMETHEUS_MULTIPROC_DIR``.
     """
 
     def __init__(self) -> None:
@@ -99,13 +103,13 @@ class Companion:
         os.environ[VARIABLE] = self._directory
 
     def start(self) -> None:
-        """Run it. What it has to say, such as that its port is taken, it says on standard error."""
+        """Start the process. It reports errors, such as a port that is in use, on standard error."""
         command = [sys.executable, '-m', PROGRAM]
-        # A session of its own, so that Ctrl-C is for the server to act on.
+        # In a session of its own it does not get the SIGINT of Ctrl-C; the server stops it.
         self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)  # noqa: S603
 
     def stop(self) -> None:
-        """End it and forget the counts. Its port is free when this returns."""
+        """Stop the process, wait until it has ended, and delete the directory."""
         if self._process is not None:
             self._process.terminate()
             self._process.wait()

@@ -1,4 +1,4 @@
-"""``placement-manage``: what an operator does to the database and its contents."""
+"""``placement-manage``: the commands for operators."""
 
 from __future__ import annotations
 
@@ -23,13 +23,15 @@ from placement.cmd import (
 )
 from placement.db.api import Database
 
-#: Exit code of a command that could not do what it was asked.
+#: Exit code of a command that failed.
 FAILED = 127
 
-#: One module for each command; each has ``add_parser(subparsers)``, which sets ``run(args, conf, db) -> exit code``,
-#: and ``needs_schema=False`` if it works on a database without our schema, or ``needs_database=False`` if it needs
-#: neither configuration nor database: ``run(args) -> exit code``. ``patient=False`` if it gives up on a server that
-#: does not answer as soon as the service does.
+#: One module for each command. Each has ``add_parser(subparsers)``, which sets these defaults on its parser:
+#:
+#: * ``run(args, conf, db) -> exit code``, or ``run(args) -> exit code`` with ``needs_database=False``.
+#: * ``needs_database=False`` if it needs neither configuration nor database.
+#: * ``needs_schema=False`` if it works on a database without our schema.
+#: * ``patient=False`` if ``[placement_database] network_timeout`` applies to it as it does to the service.
 _COMMANDS = (manage_db, manage_audit, manage_tree, manage_capacity, manage_explain, manage_page, manage_openapi)
 
 
@@ -37,7 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command.
 
     :param argv: the arguments after the program's name; None for those of this process.
-    :returns: the exit code, 0 when all is well, 127 when the command failed; others belong to the commands.
+    :returns: the exit code: 0 for success, 127 when the command failed; the commands define others.
     """
     args = _parser().parse_args(argv)
     output.warn_of_installation('placement-manage')
@@ -46,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         conf = _configuration(args.config_file)
         if args.patient:
-            # A change of the schema may keep the server busy for longer than a request may take.
+            # A statement that changes the schema may take longer than the timeout for requests.
             conf.set_override('network_timeout', 0, 'placement_database')
         db = Database(conf)
         try:
@@ -62,21 +64,21 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _configuration(file: str | None) -> cfg.ConfigOpts:
-    """Load the configuration; where there is none, take the database of ``placement-api --dev`` in this directory.
+    """Load the configuration; without one, use the database of ``placement-api --dev`` in the current directory.
 
-    :raises ConfigurationInvalid: it cannot be read, or names no database.
+    :raises ConfigurationInvalid: the configuration is invalid, or there is no database to use.
     """
     conf = placement_conf.load(argv=['--config-file', file] if file else [])
     if conf.placement_database.connection or conf.config_file:
         return conf
-    path = dev_database.here()
+    path = dev_database.find()
     if path is None:
         raise exception.ConfigurationInvalid(
             reason='[placement_database] connection is not set. Pass --config-file FILE, set'
             ' OS_PLACEMENT_DATABASE__CONNECTION, or go to the directory in which placement-api --dev made'
             f' {dev_database.FILE_NAME}.'
         )
-    print(f'placement-manage: no database is configured, so this is about {path}', file=sys.stderr)
+    print(f'placement-manage: no database is configured, so {path} is used', file=sys.stderr)
     conf.set_override('connection', dev_database.url(path), 'placement_database')
     return conf
 
@@ -84,7 +86,7 @@ def _configuration(file: str | None) -> cfg.ConfigOpts:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog='placement-manage',
-        description='Manage the database of the placement service and look at what is in it.',
+        description='Manage the database of the placement service and show what is in it.',
         epilog='The database is the one of [placement_database] connection in the configuration file, or of the'
         ' environment variable OS_PLACEMENT_DATABASE__CONNECTION; without either, that of placement-api --dev in the'
         ' current directory.',

@@ -1,4 +1,4 @@
-"""``placement-manage db adopt`` and ``db leave``: take over the database of another deployment, and give it back."""
+"""``placement-manage db adopt`` and ``db leave``: take over the database of another placement service; give it back."""
 
 from __future__ import annotations
 
@@ -18,38 +18,38 @@ from placement.db.api import Database
 DOUBTFUL = 127
 
 _DESCRIPTION = """\
-Take over, in place and without losing anything, a database that another deployment of the placement service made: the
-same tables, under names of their own and without the columns that this service adds. Without --yes only the plan is
-printed. When anything in the database is not as expected, or others are connected to it, that is printed instead and
-nothing is changed. Other tables and columns are left alone. Stop the other service and make a backup first; once the
-tables are renamed it cannot write any more. db leave undoes that."""
+Take over, in place and without losing anything, a database that another deployment of the placement service made. It
+has the same tables under other names and without the columns that this service adds. Without --yes only the plan is
+printed. When anything in the database is not as expected, or there are other connections to it, that is printed instead
+and nothing is changed. Other tables and columns are not changed. Stop the other service and make a backup first; once
+the tables are renamed it cannot write any more. db leave undoes that."""
 _EPILOG = """\
-Exit code: 0 planned or adopted, 3 adopted and the audit that follows found something, 127 there are doubts or the
-command failed. On SQLite and PostgreSQL a failure changes nothing; on MySQL and MariaDB run the command again."""
-_LEAVING = """\
+Exit code: 0 planned or adopted, 3 adopted and the audit that follows found something, 127 not everything is as
+expected, or the command failed. On SQLite and PostgreSQL a failure changes nothing; on MySQL and MariaDB run the
+command again."""
+_LEAVE_DESCRIPTION = """\
 Give a database back to the deployment that it was taken over from: the tables get the names that the other service
 knows, and no process of this service can use them any more. Without --yes only the plan is printed. Stop this service
-first. Nothing of what either service wrote is lost; to come again: db adopt."""
-_LEFT = """\
-Exit code: 0 planned or done, 127 there are doubts or the command failed. On SQLite and PostgreSQL a failure changes
-nothing; on MySQL and MariaDB run the command again."""
+first. Nothing that either service wrote is lost. To take the database over again, run db adopt."""
+_LEAVE_EPILOG = """\
+Exit code: 0 planned or done, 127 not everything is as expected, or the command failed. On SQLite and PostgreSQL a
+failure changes nothing; on MySQL and MariaDB run the command again."""
 
 
 def add_actions(actions: Any) -> None:
     """Add ``adopt`` and ``leave`` to the parser of ``placement-manage db``."""
     _add(actions, 'adopt', 'take over the database of another deployment', _DESCRIPTION, _EPILOG, _adopt)
-    _add(
-        actions, 'leave', 'give a database back to the deployment that it was taken over from', _LEAVING, _LEFT, _leave
-    )
+    summary = 'give a database back to the deployment that it was taken over from'
+    _add(actions, 'leave', summary, _LEAVE_DESCRIPTION, _LEAVE_EPILOG, _leave)
 
 
 def _add(actions: Any, name: str, summary: str, description: str, epilog: str, run: Any) -> None:
     parser = actions.add_parser(name, help=summary, description=description, epilog=epilog)
-    parser.add_argument('--yes', action='store_true', help='carry the plan out (default: only print it)')
+    parser.add_argument('--yes', action='store_true', help='carry out the plan (default: only print it)')
     parser.add_argument(
         '--others-are-stopped',
         action='store_true',
-        help='with --yes, although there are other connections to the database: they are of nothing that writes',
+        help='with --yes: go on although there are other connections to the database, because none of them writes',
     )
     parser.set_defaults(run=run)
 
@@ -69,7 +69,7 @@ def _adopt(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
 
 
 def _adopted_already(error: adopt.AdoptedAlready, conf: cfg.ConfigOpts, db: Database) -> int:
-    """Say so, and whether somebody wrote to it in another way since."""
+    """Print that the database is adopted already, and whether another program has written to it since."""
     wrong = checks.find(db, conf, 'wrong_usage') if error.version == migration.head() else []
     advice = ''
     if wrong:
@@ -87,7 +87,7 @@ def _leave(args: argparse.Namespace, _conf: cfg.ConfigOpts, db: Database) -> int
     plan = leave.carry_out(db.engine, _print, args.others_are_stopped)
     if plan.doubts:
         return _print_doubts(plan.doubts)
-    print('The database is given back. To come again: placement-manage db adopt')
+    print('The database is given back. To take it over again: placement-manage db adopt')
     return 0
 
 
@@ -110,7 +110,7 @@ def _print_plan(plan: Plan, command: str) -> int:
 def _print_doubts(doubts: list[str]) -> int:
     print('Nothing was changed, because not everything is as expected:')
     for doubt in doubts:
-        # Doubts quote what is in the database.
+        # Doubts quote names from the database, which may have any character.
         print(f'- {output.printable(doubt, output.console())}')
     print('Put this right, or ask somebody who knows this database, and run the command again.')
     if any(doubt.startswith('There is a connection') for doubt in doubts):

@@ -1,4 +1,4 @@
-"""``placement-manage audit``: find what is wrong in the database, and put it right."""
+"""``placement-manage audit``: find inconsistent records in the database, and repair them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _PATIENCE = 2.0
 T = TypeVar('T')
 
 _DESCRIPTION = """\
-Compare what the database records with what follows from it: usages with allocations, allocations with inventories,
+Find records in the database that contradict each other: compare usages with allocations, allocations with inventories,
 providers and consumers, roots with parents, allocations with the unit rules. Safe while the service runs."""
 _EPILOG = 'Exit code: 0 nothing wrong, 3 something is wrong, 4 everything that was wrong is repaired, 127 failed.'
 
@@ -36,18 +36,21 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         'audit', help='find what is wrong in the database', description=_DESCRIPTION, epilog=_EPILOG
     )
-    parser.add_argument('--repair', action='store_true', help='put right what needs no decision of a person')
-    parser.add_argument('--dry-run', action='store_true', help='with --repair: only say what would be put right')
+    parser.add_argument('--repair', action='store_true', help='repair what does not need the decision of a person')
+    parser.add_argument('--dry-run', action='store_true', help='with --repair: only print what would be repaired')
     parser.add_argument('--format', choices=('text', 'json'), default='text', help='how to print the findings')
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
-    """Make the audit that ``args`` (repair, dry_run, format) ask for, print it, and return the exit code."""
-    # Usages are looked at after what was before them is repaired, as that changes what they should be.
+    """Audit the database, print the findings, and return the exit code.
+
+    :param args: has ``repair``, ``dry_run`` and ``format``.
+    """
+    # Each kind is repaired before the next one is checked, because repairs change what the usages should be.
     findings: list[tuple[str, checks.Finding]] = []
     repairs = args.repair and not args.dry_run
-    for kind in _with_progress('Looking', list(checks.CHECKS)):
+    for kind in _with_progress('Checking', list(checks.CHECKS)):
         found = checks.find(db, conf, kind)
         if repairs:
             for finding in _with_progress(f'Repairing {kind}', found):
@@ -62,23 +65,24 @@ def run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
     return REPAIRED if all(finding.repaired for _kind, finding in findings) else FOUND
 
 
-def _with_progress(what: str, things: list[T]) -> Iterable[T]:
-    """The same things, with a progress bar on standard error once they have taken a while."""
+def _with_progress(title: str, items: list[T]) -> Iterable[T]:
+    """Yield the items. After ``_PATIENCE`` seconds a terminal shows a progress bar, on standard error."""
     started = time.monotonic()
     console = Console(stderr=True)
     progress = Progress(console=console, transient=True, disable=not console.is_terminal)
-    task = progress.add_task(what, total=len(things))
+    task = progress.add_task(title, total=len(items))
     try:
-        for thing in things:
+        for item in items:
             if not progress.live.is_started and time.monotonic() - started > _PATIENCE:
                 progress.start()
-            yield thing
+            yield item
             progress.advance(task)
     finally:
         progress.stop()
 
 
-def _verdict(finding: checks.Finding, args: argparse.Namespace) -> str:
+def _status(finding: checks.Finding, args: argparse.Namespace) -> str:
+    """What was done, or is to be done, about a finding."""
     if finding.repaired:
         return 'repaired'
     if finding.repair is None:
@@ -113,6 +117,6 @@ def _print_text(findings: list[tuple[str, checks.Finding]], args: argparse.Names
         for _, finding in group:
             subject = ', '.join(f'{name} {value}' for name, value in finding.subject.items())
             console.print(Text(f'  {output.printable(subject, console)}'))
-            console.print(Text(f'    {output.printable(finding.detail, console)} ({_verdict(finding, args)})'))
-    counted = collections.Counter(_verdict(finding, args) for _, finding in findings)
-    console.print(f'{len(findings)} found: ' + ', '.join(f'{number} {verdict}' for verdict, number in counted.items()))
+            console.print(Text(f'    {output.printable(finding.detail, console)} ({_status(finding, args)})'))
+    counts = collections.Counter(_status(finding, args) for _, finding in findings)
+    console.print(f'{len(findings)} found: ' + ', '.join(f'{count} {status}' for status, count in counts.items()))

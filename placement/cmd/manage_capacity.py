@@ -1,4 +1,4 @@
-"""``placement-manage capacity``: how full the cloud is, and how many more of a size fit."""
+"""``placement-manage capacity``: how full the cloud is, and how many more consumers of a size fit."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from placement.reports.how_many import HowMany, Size, how_many
 from placement.web import query, validation
 
 _DESCRIPTION = """\
-Show for each resource class how much there is, how much of it is used, how much is free, the largest piece that one
-request gets from one provider, and how many providers hand out nothing more. Reads one state of the database, changes
-nothing."""
+Show for each resource class the capacity, how much of it is used and how much is free, the largest piece (the most that
+one request can get from one provider), and how many providers are full (no request can get anything from them). Reads
+one state of the database, changes nothing."""
 _EPILOG = (
     'Example: placement-manage capacity --more VCPU:4,MEMORY_MB:8192 --trait HW_CPU_X86_AVX2.'
     ' Exit code: 0, or 127 when a name does not exist or the command failed.'
@@ -30,7 +30,7 @@ _EPILOG = (
 
 
 class BadRequest(exception.PlacementError):
-    """An argument makes no sense."""
+    """An argument is invalid."""
 
     template = '{reason}'
 
@@ -39,7 +39,7 @@ def add_parser(commands: Any) -> None:
     """Add ``capacity`` to the parser of ``placement-manage``."""
     parser = commands.add_parser(
         'capacity',
-        help='how full the cloud is, and how many more of a size fit',
+        help='how full the cloud is, and how many more consumers of a size fit',
         description=_DESCRIPTION,
         epilog=_EPILOG,
     )
@@ -49,25 +49,25 @@ def add_parser(commands: Any) -> None:
         metavar='NAME',
         action='append',
         default=[],
-        help='only trees with a provider that has it; repeatable',
+        help='only trees with a provider that has this trait; may be repeated',
     )
     parser.add_argument(
         '--more',
         metavar='SIZE',
-        help='count how many more consumers of this size fit: CLASS:AMOUNT,CLASS:AMOUNT; with --trait and'
-        ' --aggregate as a search with required and member_of',
+        help='count how many more consumers of this size fit: CLASS:AMOUNT,CLASS:AMOUNT; --trait and --aggregate apply'
+        ' like required and member_of in a request',
     )
     parser.add_argument('--format', choices=('table', 'json'), default='table', help='how to print the figures')
     parser.set_defaults(run=_run)
 
 
-#: Searches that a count may take: minutes.
+#: Most searches for one count. They would take minutes.
 _SEARCHES = 1_000_000
 
 
 def _run(args: argparse.Namespace, _conf: cfg.ConfigOpts, db: Database) -> int:
     try:
-        scope, size = _asked(args)
+        scope, size = _scope_and_size(args)
         state = Mirror(db).current()
         summary = capacity.summary(state, scope)
         more = None
@@ -85,7 +85,8 @@ def _run(args: argparse.Namespace, _conf: cfg.ConfigOpts, db: Database) -> int:
     return 0
 
 
-def _asked(args: argparse.Namespace) -> tuple[capacity.Scope, Size | None]:
+def _scope_and_size(args: argparse.Namespace) -> tuple[capacity.Scope, Size | None]:
+    """Read the arguments: the trees to include, and the size of a consumer if one is given."""
     if args.aggregate is not None and not validation.is_uuid(args.aggregate):
         raise BadRequest(reason=f'An aggregate is given by its uuid, which {args.aggregate!r} is not.')
     aggregate = None if args.aggregate is None else validation.canonical_uuid(args.aggregate)
@@ -95,13 +96,13 @@ def _asked(args: argparse.Namespace) -> tuple[capacity.Scope, Size | None]:
     return scope, Size(query.parse_resources(args.more), scope.traits, aggregate)
 
 
-def _print(summary: capacity.Summary, asked: str | None, more: HowMany | None) -> None:
+def _print(summary: capacity.Summary, size: str | None, more: HowMany | None) -> None:
     console = output.console()
     if summary.classes:
         console.print(_table(summary))
     console.print(f'{summary.providers} resource providers in {summary.trees} trees')
     if more is not None:
-        console.print(Text(_sentence(asked or '', more, console)))
+        console.print(Text(_sentence(size or '', more, console)))
 
 
 def _table(summary: capacity.Summary) -> Table:
@@ -116,7 +117,7 @@ def _table(summary: capacity.Summary) -> Table:
     return table
 
 
-def _sentence(asked: str, more: HowMany, console: Console) -> str:
+def _sentence(size: str, more: HowMany, console: Console) -> str:
     least = '' if more.complete else 'At least '
     most = '' if more.fit == more.at_most else f'; no order of placing fits more than {more.at_most}'
-    return f'{least}{more.fit} more of {output.printable(asked, console)} fit{most}'
+    return f'{least}{more.fit} more of {output.printable(size, console)} fit{most}'

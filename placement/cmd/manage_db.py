@@ -27,8 +27,8 @@ def add_parser(commands: Any) -> None:
     sync.add_argument(
         '--others-are-stopped',
         action='store_true',
-        help='upgrade from version 001 although there are other connections to the database; they are not of'
-        ' processes of this service',
+        help='upgrade from version 001 although there are other connections to the database, because they do not belong'
+        ' to processes of this service',
     )
     sync.set_defaults(run=_sync)
 
@@ -51,8 +51,8 @@ def add_parser(commands: Any) -> None:
     rebuild = actions.add_parser(
         'rebuild-mirrors',
         help='make every process of the service read all tables anew',
-        description='Make every process of the service read all tables anew before its next search. For those who'
-        ' changed tables by hand: the service cannot know of such a change otherwise.',
+        description='Make every process of the service read all tables anew before its next search. Run it after'
+        ' tables were changed by hand, because the service does not notice such changes.',
     )
     rebuild.set_defaults(run=_rebuild_mirrors, needs_schema=True)
 
@@ -61,14 +61,14 @@ def add_parser(commands: Any) -> None:
 
 
 def _add_online_data_migrations(actions: Any) -> None:
-    """Tools that deploy other services of OpenStack run this command for each."""
+    """Add ``online_data_migrations``, which deployment tools run for every OpenStack service."""
     online = actions.add_parser(
         'online_data_migrations',
-        help='nothing, for tools that run it',
-        description='Say that there is nothing to do: all changes of the data are made by db sync and db adopt. For'
-        ' tools that run this command for every service.',
+        help='do nothing; for tools that run this command for every service',
+        description='Print that there is nothing to do: db sync and db adopt make all changes of the data. For tools'
+        ' that run this command for every service.',
     )
-    online.add_argument('--max-count', metavar='N', type=int, help='is ignored')
+    online.add_argument('--max-count', metavar='N', type=int, help='ignored')
     online.set_defaults(run=_online_data_migrations)
 
 
@@ -85,12 +85,14 @@ def _online_data_migrations(_args: argparse.Namespace, _conf: cfg.ConfigOpts, db
 
 
 def _version(_args: argparse.Namespace, _conf: cfg.ConfigOpts, db: Database) -> int:
-    print(db.schema_version() or f'The database has no schema of this service yet: placement-manage {_first(db)}')
+    print(
+        db.schema_version() or f'The database has no schema of this service yet: placement-manage {_to_make_schema(db)}'
+    )
     return 0
 
 
-def _first(db: Database) -> str:
-    """The command that a database without a schema of ours needs."""
+def _to_make_schema(db: Database) -> str:
+    """The command that gives a database without our schema one: ``db adopt`` if it has that of another service."""
     try:
         db.check_schema()
     except migration.ForeignSchema:
@@ -108,5 +110,5 @@ def _rebuild_mirrors(_args: argparse.Namespace, _conf: cfg.ConfigOpts, db: Datab
 
 def _stamp(args: argparse.Namespace, _conf: cfg.ConfigOpts, db: Database) -> int:
     db.stamp(args.revision)
-    print(f'The schema is now said to be at version {db.schema_version()}.')
+    print(f'The schema is now marked as version {db.schema_version()}.')
     return 0

@@ -1,4 +1,4 @@
-"""``placement-manage explain``: why there are, or are not, allocation candidates for a request."""
+"""``placement-manage explain``: why a search for allocation candidates finds something, or nothing."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from placement.reports.rules import in_short
 from placement.web import microversion
 
 _DESCRIPTION = """\
-Run a search for allocation candidates and say in one sentence why it finds nothing, or what it finds. Then show what
-each part of the request left over, in the order in which the parts are applied; how many candidates there would be
-without each part; and which providers lack one thing only. Reads only."""
+Run a search for allocation candidates and print in one sentence why it finds nothing, or what it finds. Then show how
+many providers and trees each part of the request leaves, in the order in which the parts are applied; how many
+candidates there would be without each part; and which providers fail to meet only one part. Changes nothing."""
 _EPILOG = (
     "Example: placement-manage explain 'resources=VCPU:4,MEMORY_MB:8192&required=HW_CPU_X86_AVX2&limit=10'."
     ' Exit code: 0, also when nothing is found; 127 when the query is not valid or the database does not answer.'
@@ -47,15 +47,15 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         'query',
         metavar='QUERY',
-        help='query string of GET /allocation_candidates, or a path, a URL or a line of a log that has it; quoted',
+        help='query string of GET /allocation_candidates, or a path, a URL or a log line with it; in quotes',
     )
     parser.add_argument(
         '--microversion',
         metavar='VERSION',
-        help='microversion of the request, from 1.10 (default: what the line of the log says, or else'
+        help='microversion of the request, from 1.10 (default: the one in the log line, or else'
         f' {microversion.max_version_string()})',
     )
-    parser.add_argument('--format', choices=('table', 'json'), default='table', help='how to print the account')
+    parser.add_argument('--format', choices=('table', 'json'), default='table', help='how to print the explanation')
     parser.set_defaults(run=_run)
 
 
@@ -64,64 +64,64 @@ def _run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
     options = explanation.Options(candidate_bounds.budget(conf.placement))
     try:
         with output.waiting('Reading the resource providers ...'):
-            told = explanation.explain(Mirror(db).current(), pasted.request, options)
+            result = explanation.explain(Mirror(db).current(), pasted.request, options)
     except exception.NotFound as error:
         raise pasted_search.BadSearch(reason=' '.join(str(error).split())) from error
     if args.format == 'json':
-        output.print_json({'query': pasted.query, 'microversion': pasted.microversion, **told.as_data()})
+        output.print_json({'query': pasted.query, 'microversion': pasted.microversion, **result.as_data()})
     else:
-        _print(told, conf)
+        _print(result, conf)
     usage_warning.warn(len(checks.find(db, conf, 'wrong_usage')))
     return 0
 
 
-def _print(told: Explanation, conf: cfg.ConfigOpts) -> None:
+def _print(result: Explanation, conf: cfg.ConfigOpts) -> None:
     console = output.console()
-    _say(console, told.sentence)
-    for obstacle in told.obstacles:
+    _print_line(console, result.sentence)
+    for obstacle in result.obstacles:
         for note in obstacle.notes:
-            _say(console, f'Note: {note}.')
-    console.print(_stages(told, console))
-    cut = '' if told.limit is None else f' (limit={told.limit})'
-    _say(console, f'Candidates: {told.candidates}{cut}')
-    if told.bounds:
-        _say(console, f'Stopped at [placement] {candidate_bounds.in_words(told.bounds, conf.placement)}')
-    for line in _together(told):
-        _say(console, line)
-    if told.what_ifs:
-        console.print(_what_ifs(told, console))
-    for near in told.nearest:
-        _say(console, f'Close: {near.name} ({near.uuid}) {near.lacks}.')
+            _print_line(console, f'Note: {note}.')
+    console.print(_stages(result, console))
+    cut = '' if result.limit is None else f' (limit={result.limit})'
+    _print_line(console, f'Candidates: {result.candidates}{cut}')
+    if result.bounds:
+        _print_line(console, f'Stopped at [placement] {candidate_bounds.in_words(result.bounds, conf.placement)}')
+    for line in _together(result):
+        _print_line(console, line)
+    if result.what_ifs:
+        console.print(_what_ifs(result, console))
+    for near in result.nearest:
+        _print_line(console, f'Close: {near.name} ({near.uuid}) {near.lacks}.')
 
 
-def _say(console: Console, text: str) -> None:
+def _print_line(console: Console, text: str) -> None:
     console.print(Text(output.printable(text, console)))
 
 
-def _together(told: Explanation) -> Iterator[str]:
-    for one in told.together:
+def _together(result: Explanation) -> Iterator[str]:
+    for one in result.together:
         for tree in one.examples:
             yield f'Not together: {tree.name} ({tree.uuid}), one of {one.trees} trees where {tree.detail}'
 
 
-def _stages(told: Explanation, console: Console) -> Table:
+def _stages(result: Explanation, console: Console) -> Table:
     table = Table()
-    rules = [_text(_rule(stage), console) for stage in told.stages]
+    rules = [_text(_rule(stage), console) for stage in result.stages]
     _add_rule_column(table, 'Rule', rules)
     for heading in ('Providers', 'Trees left', 'Have the class, but'):
         table.add_column(heading, overflow='fold')
-    for rule, stage in zip(rules, told.stages, strict=True):
+    for rule, stage in zip(rules, result.stages, strict=True):
         table.add_row(rule, str(stage.providers), str(stage.trees), _refusals(stage))
     return table
 
 
 def _text(rule: str, console: Console) -> Text:
-    # A list of aggregates can be broken between two of them.
+    # A space after each uuid of a list of aggregates, so that a line can be broken there.
     return Text(re.sub('([0-9a-f]{12}),', r'\1, ', output.printable(rule, console)))
 
 
 def _add_rule_column(table: Table, heading: str, rules: Sequence[Text]) -> None:
-    """Add a column that leaves uuids in one piece, and folds what is longer."""
+    """Add a column that does not break uuids; longer words are folded."""
     longest = max((len(word) for rule in rules for word in rule.plain.split()), default=0)
     table.add_column(heading, overflow='fold', min_width=min(longest, _UUID))
 
@@ -135,13 +135,13 @@ def _refusals(stage: Stage) -> Text:
     return Text('\n'.join(f'{count}: {reason.value}' for reason, count in stage.refused.items()))
 
 
-def _what_ifs(told: Explanation, console: Console) -> Table:
+def _what_ifs(result: Explanation, console: Console) -> Table:
     table = Table()
-    rules = [_text(str(one.rule), console) for one in told.what_ifs]
+    rules = [_text(str(one.rule), console) for one in result.what_ifs]
     _add_rule_column(table, 'Without', rules)
     table.add_column('Candidates', overflow='fold')
-    for rule, one in zip(rules, told.what_ifs, strict=True):
+    for rule, one in zip(rules, result.what_ifs, strict=True):
         table.add_row(rule, str(one))
-    if told.left_out:
-        table.add_row(f'{told.left_out} more', 'not tried')
+    if result.left_out:
+        table.add_row(f'{result.left_out} more', 'not tried')
     return table

@@ -1,4 +1,4 @@
-"""``placement-manage openapi``: the API as an OpenAPI document."""
+"""``placement-manage openapi``: print the API as an OpenAPI document."""
 
 from __future__ import annotations
 

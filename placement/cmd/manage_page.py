@@ -1,4 +1,4 @@
-"""``placement-manage page``: a read-only web page for whoever is on call."""
+"""``placement-manage page``: serve a read-only web page for operators."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from placement.mirror.keeper import Mirror
 DEFAULT_BIND = '127.0.0.1:8779'
 
 _DESCRIPTION = """\
-Serve a web page that shows how full the cloud is, the provider trees and who holds what, why a search finds nothing,
-and what an audit finds. It only reads. There is no authentication: it listens on this machine alone unless told
-otherwise."""
+Serve a web page that shows how full the cloud is, the provider trees and their consumers, why a search finds nothing,
+and what an audit finds. It changes nothing. There is no authentication, so without --expose only this machine can reach
+it."""
 _EPILOG = 'It runs until Ctrl-C. Exit code: 0, or 127 when it cannot start; standard error says why.'
 
 
 class CannotServe(exception.PlacementError):
-    """The page cannot be served where it should be."""
+    """The page cannot be served on the address."""
 
     template = '{reason}'
 
@@ -34,7 +34,7 @@ class CannotServe(exception.PlacementError):
 def add_parser(commands: Any) -> None:
     """Add ``page`` to the parser of ``placement-manage``."""
     parser = commands.add_parser(
-        'page', help='serve a read-only web page for whoever is on call', description=_DESCRIPTION, epilog=_EPILOG
+        'page', help='serve a read-only web page for operators', description=_DESCRIPTION, epilog=_EPILOG
     )
     parser.add_argument(
         '--bind', metavar='HOST:PORT', default=DEFAULT_BIND, help='where to listen (default: %(default)s)'
@@ -42,14 +42,14 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         '--expose',
         action='store_true',
-        help='listen on an address that other machines reach, and answer under any name: whoever reaches it sees'
-        ' everything, without a password',
+        help='allow an address that other machines can reach, and requests under any host name: whoever can reach it'
+        ' sees everything, without a password',
     )
     parser.add_argument(
         '--log',
         metavar='FILE',
         type=pathlib.Path,
-        help='log file of the service, for the latest searches without result',
+        help='log file of the service, from which the latest searches without result are shown',
     )
     parser.set_defaults(run=_run, patient=False)
 
@@ -65,7 +65,7 @@ def _run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
         raise CannotServe(
             reason=f'Other machines reach {host}, and the page asks for no password. Say --expose if that is meant.'
         )
-    # It warns whenever a request waits for a thread.
+    # waitress warns whenever a request waits for a thread.
     logging.getLogger('waitress.queue').setLevel(logging.ERROR)
     mirror = Mirror(db)
     with output.waiting('Reading the resource providers ...'):
@@ -77,7 +77,7 @@ def _run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
     except OSError as error:
         raise CannotServe(reason=f'Cannot listen on {args.bind}: {error.strerror}.') from error
     print(f'The page is at http://{args.bind}/ until Ctrl-C.', flush=True)
-    # It ends at Ctrl-C, of its own accord.
+    # Returns after Ctrl-C.
     server.run()
     return 0
 

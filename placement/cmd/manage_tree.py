@@ -1,4 +1,4 @@
-"""``placement-manage tree``: provider trees with what is in them."""
+"""``placement-manage tree``: print provider trees with their inventories, traits and aggregates."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from placement.reports.tree_choice import Choice, summary
 _DESCRIPTION = """\
 Draw provider trees: for each provider its uuid and generation, a bar for each inventory that shows how much of its
 capacity, (total - reserved) * allocation_ratio, is used, its traits and aggregates, and below the root the sharing
-providers of other trees that reach the tree through an aggregate. Options choose among the trees: each condition must
-be met by any provider of a tree, which is then drawn whole. On a terminal, a pager shows what is longer than the
-screen. Reads one state of the database, changes nothing."""
-_EPILOG = 'Exit code: 0 also when nothing is stored, 127 when there is no such provider or the command failed.'
+providers of other trees that share an aggregate with the tree. Options select trees: a tree is drawn, as a whole, if
+for each condition any of its providers meets it. On a terminal, a pager shows what is longer than the screen. Reads one
+state of the database, changes nothing."""
+_EPILOG = 'Exit code: 0, also when there are no trees; 127 when there is no such provider or the command failed.'
 
 _BAR_WIDTH = 20
-#: From this share of the capacity on, a bar is drawn in the colour.
+#: The colour of a bar from each used share of the capacity on.
 _COLOURS = ((1.0, 'red'), (0.8, 'yellow'), (0.0, 'green'))
 
 
 def add_parser(commands: Any) -> None:
     """Add ``tree`` to the parser of ``placement-manage``."""
     parser = commands.add_parser(
-        'tree', help='draw provider trees with what is in them', description=_DESCRIPTION, epilog=_EPILOG
+        'tree', help='draw provider trees with their inventories', description=_DESCRIPTION, epilog=_EPILOG
     )
     parser.add_argument(
         'provider',
@@ -44,7 +44,7 @@ def add_parser(commands: Any) -> None:
         help='uuid or name of a provider; its whole tree is drawn (default: all trees)',
     )
     _add_choice(parser)
-    parser.add_argument('--summary', action='store_true', help='print what the trees hold in all, instead of the trees')
+    parser.add_argument('--summary', action='store_true', help='print the sums over all trees instead of the trees')
     parser.add_argument('--no-pager', action='store_true', help='print everything at once, on a terminal too')
     parser.add_argument('--format', choices=('tree', 'json'), default='tree', help='how to print the trees')
     parser.set_defaults(run=_run)
@@ -81,7 +81,7 @@ def _run(args: argparse.Namespace, _conf: cfg.ConfigOpts, db: Database) -> int:
 
 
 def _wrong(trees: Iterable[forest.Tree]) -> int:
-    """Of how many inventories the usage does not add up."""
+    """The number of inventories whose recorded usage is not the sum of their allocations."""
     stocks = (stock for tree in trees for node in tree.root.walk() for stock in node.inventories)
     return sum(stock.used != stock.held for stock in stocks)
 
@@ -93,7 +93,7 @@ def _draw(trees: Iterable[forest.Tree], pager: bool) -> None:
             console.print(_drawing(tree, console))
 
 
-# In all ---------------------------------------------------------------------------------------------------
+# The summary ----------------------------------------------------------------------------------------------
 
 
 def _summary_as_data(trees: Iterable[forest.Tree]) -> dict[str, Any]:
@@ -102,21 +102,21 @@ def _summary_as_data(trees: Iterable[forest.Tree]) -> dict[str, Any]:
 
 def _print_summary(trees: Iterable[forest.Tree]) -> None:
     console = output.console()
-    told = summary(trees)
-    console.print(Text(f'Trees: {told.trees}, resource providers: {told.providers}'))
-    if not told.classes:
+    sums = summary(trees)
+    console.print(Text(f'Trees: {sums.trees}, resource providers: {sums.providers}'))
+    if not sums.classes:
         return
     table = Table()
     table.add_column('Resource class', overflow='fold')
     for heading in ('Inventories', 'Full', 'Capacity', 'Used', 'Left'):
         table.add_column(heading, justify='right')
-    for one in told.classes:
+    for one in sums.classes:
         figures = (one.inventories, one.full, one.capacity, one.used, one.capacity - one.used)
         table.add_row(Text(one.resource_class), *map(str, figures))
     console.print(table)
 
 
-# As JSON: flat, since JSON readers bound how deep they nest ------------------------------------------------
+# As JSON: a flat list of providers, since JSON parsers limit the depth of nesting ---------------------------
 
 
 def _as_data(tree: forest.Tree) -> dict[str, Any]:
@@ -198,7 +198,7 @@ def _inventory_lines(inventories: Iterable[forest.Stock], console: Console) -> I
 
 
 def _bar(stock: forest.Stock, console: Console) -> Text:
-    """How full an inventory is; the least use shows, and only what is full, or over, fills the bar."""
+    """A bar for the used share of an inventory: not empty if anything is used, and full only if all is used."""
     full, empty = ('#', '.') if console.options.ascii_only else ('█', '░')
     share = stock.used / stock.capacity if stock.capacity else float(stock.used > 0)
     length = min(int(share * _BAR_WIDTH), _BAR_WIDTH)

@@ -1,4 +1,4 @@
-"""How commands print: for people on a terminal, in one piece per line into a pipe, or as JSON; and how they fail."""
+"""The output of commands: text for a terminal or a pipe, JSON, and error messages."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from sqlalchemy import exc as sa_exc
 
 from placement import exception, installation
 
-#: What a command cannot go on after, and says in one line.
+#: The exceptions that end a command with a message of one line.
 FAILURES = (exception.PlacementError, db_exc.DBError, sa_exc.SQLAlchemyError, KeyboardInterrupt)
 
-#: Columns of a line that no terminal breaks; rich leaves no blanks at the end.
+#: The width of output that is not to a terminal: more than any line has, so that rich breaks none.
 _UNBROKEN = 10_000
 
 
 def console() -> Console:
-    """Standard output: as wide as the terminal, or without line breaks of its own when it is not one."""
+    """Make a console for standard output. If that is not a terminal, long lines are not broken."""
     return Console(file=sys.stdout, width=None if sys.stdout.isatty() else _UNBROKEN, highlight=False)
 
 
 @contextlib.contextmanager
 def waiting(what: str) -> Iterator[None]:
-    """Show on a terminal, on standard error, that a command is busy with ``what``."""
+    """Show ``what`` and a spinner on standard error during the block, if that is a terminal."""
     console = Console(stderr=True)
     with console.status(what) if console.is_terminal else contextlib.nullcontext():
         yield
@@ -39,11 +39,11 @@ def waiting(what: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def paged(console: Console, what: str) -> Iterator[None]:
-    """Show what is printed to ``console`` meanwhile in the reader's pager, if standard output is a terminal.
+    """Show what the block prints to ``console`` in a pager, if standard output is a terminal.
 
-    That is $PAGER or less, which is told to leave alone what fits on the screen, unless $LESS says otherwise.
+    The pager is $PAGER, or else less; unless $LESS is set, less exits at once if everything fits on the screen.
 
-    :param what: what the command is busy with until the pager starts.
+    :param what: shown with a spinner until the pager starts.
     """
     if not sys.stdout.isatty():
         yield
@@ -54,19 +54,19 @@ def paged(console: Console, what: str) -> Iterator[None]:
 
 
 class ShowVersion(argparse.Action):
-    """The action of ``--version``: print the release that is installed, and end."""
+    """The action of ``--version``: print the installed release and exit."""
 
     def __init__(self, option_strings: list[str], dest: str) -> None:
         super().__init__(option_strings, dest, nargs=0, help='print the release and exit')
 
     def __call__(self, parser: argparse.ArgumentParser, *_parsed: Any) -> None:
-        """Do it."""
+        """Print the release and exit."""
         print(f'placement {metadata.version("placement")}')
         parser.exit()
 
 
 def add_common_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that every command of ours takes."""
+    """Add the options that all our commands have."""
     parser.add_argument('--version', action=ShowVersion)
     add_configuration_option(parser)
 
@@ -81,13 +81,13 @@ def add_configuration_option(parser: argparse.ArgumentParser) -> None:
 
 
 def warn_of_installation(program: str) -> None:
-    """Say in one line on standard error what is wrong with the installation, if anything."""
+    """Print a line on standard error if something is wrong with the installation."""
     if trouble := installation.trouble():
         print(f'{program}: warning: {trouble}', file=sys.stderr)
 
 
 def failed(program: str, error: BaseException) -> None:
-    """Say in one line on standard error why ``program`` ends; ``error`` is one of ``FAILURES``."""
+    """Print in one line on standard error why ``program`` failed; ``error`` is one of ``FAILURES``."""
     if isinstance(error, exception.PlacementError):
         reason = error.for_operators
     elif isinstance(error, KeyboardInterrupt):
@@ -98,11 +98,11 @@ def failed(program: str, error: BaseException) -> None:
 
 
 def print_json(data: Any) -> None:
-    """Print ``data`` as indented JSON in ASCII; control characters inside texts come out escaped."""
+    """Print ``data`` as indented JSON in ASCII; other characters and control characters are escaped."""
     console().out(json.dumps(data, indent=2), highlight=False)
 
 
 def printable(text: str, to: Console) -> str:
-    """``text`` with what ``to`` cannot show, or should not obey, as escapes: names may hold any character."""
+    """``text`` with all characters escaped that ``to`` cannot show or that could control a terminal."""
     shown = ''.join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
     return shown.encode(to.encoding, 'backslashreplace').decode(to.encoding)

@@ -1,4 +1,4 @@
-"""``placement-status``: whether the database is ready for this release of the service."""
+"""``placement-status``: checks whether the database and the configuration are ready for this release."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from placement.cmd import output
 from placement.db import migration
 from placement.db.api import Database
 
-#: Exit code of a command that could not do what it was asked.
+#: Exit code of a command that failed.
 FAILED = 255
 
 _DESCRIPTION = """\
-Look whether the database is ready for this release: the schema is at its version, every provider has the root that
-follows from its parents, every allocation has the record of its consumer, what is recorded as used is the sum of the
-allocations, and no other service has tables of its own beside; and whether options are set that the service does not
-have. Changes nothing; safe while the service runs."""
-_EPILOG = 'Exit code: 0 ready, 1 something should be looked at, 2 not ready, 255 the check failed.'
+Check whether the database is ready for this release: the schema has its version, every provider has the root that
+follows from its parents, every allocation has a record of its consumer, every recorded usage is the sum of the
+allocations, and there are no tables of another placement service. Also check whether options are set that the service
+does not have. Changes nothing; safe while the service runs."""
+_EPILOG = 'Exit code: 0 ready, 1 ready with warnings, 2 not ready, 255 the check failed.'
 
 _NOT_LOOKED_AT = upgradecheck.Result(upgradecheck.Code.WARNING, 'Not looked at, as the schema is not the right one.')
 
 
 class Checks(upgradecheck.UpgradeCommands):
-    """The checks of ``placement-status upgrade check``, in the frame of oslo.upgradecheck."""
+    """The checks of ``placement-status upgrade check``, run by oslo.upgradecheck."""
 
     def __init__(self, conf: cfg.ConfigOpts, db: Database) -> None:
         self._conf = conf
         self._db = db
 
     def _configuration(self) -> upgradecheck.Result:
-        # What was meant may matter, such as TLS to the database.
+        # A warning, as an ignored option may have been meant to be important, such as one for TLS to the database.
         if ignored := placement_conf.ignored(self._conf):
             details = f'Options that this service does not have are ignored: {", ".join(ignored)}'
             return upgradecheck.Result(upgradecheck.Code.WARNING, details)
@@ -50,14 +50,14 @@ class Checks(upgradecheck.UpgradeCommands):
         return upgradecheck.Result(upgradecheck.Code.SUCCESS)
 
     def _trees(self) -> upgradecheck.Result:
-        # A provider whose root is wrong is missing from the answers to searches.
+        # Searches do not find a provider whose root is wrong.
         return self._audited('broken_tree', upgradecheck.Code.FAILURE)
 
     def _consumers(self) -> upgradecheck.Result:
         return self._audited('allocation_without_consumer', upgradecheck.Code.WARNING)
 
     def _usages(self) -> upgradecheck.Result:
-        # What is recorded too low is claimed twice.
+        # If a recorded usage is too low, more is allocated than there is.
         return self._audited('wrong_usage', upgradecheck.Code.FAILURE)
 
     def _other_tables(self) -> upgradecheck.Result:
@@ -67,13 +67,13 @@ class Checks(upgradecheck.UpgradeCommands):
         if not others:
             return upgradecheck.Result(upgradecheck.Code.SUCCESS)
         details = (
-            f'Beside the tables of this service there are those of another one ({", ".join(others)}). It does not see'
-            ' what this one does, nor the other way round: stop it, and drop them.'
+            f'The database also has tables of another placement service ({", ".join(others)}). Neither service sees'
+            ' what the other one writes: stop the other service, and drop its tables.'
         )
         return upgradecheck.Result(upgradecheck.Code.WARNING, details)
 
-    def _audited(self, kind: str, verdict: upgradecheck.Code) -> upgradecheck.Result:
-        """Success when an audit finds nothing of this kind, else ``verdict`` and what to do."""
+    def _audited(self, kind: str, failure: upgradecheck.Code) -> upgradecheck.Result:
+        """Success when an audit finds nothing of this kind, else ``failure`` with the first finding."""
         if self._schema().code != upgradecheck.Code.SUCCESS:
             return _NOT_LOOKED_AT
         found = checks.find(self._db, self._conf, kind)
@@ -82,7 +82,7 @@ class Checks(upgradecheck.UpgradeCommands):
         first = ', '.join(f'{name} {value}' for name, value in found[0].subject.items())
         more = f' and {len(found) - 1} more' if len(found) > 1 else ''
         details = f'{first}{more}: {found[0].detail}. See: placement-manage audit'
-        return upgradecheck.Result(verdict, details)
+        return upgradecheck.Result(failure, details)
 
     _upgrade_checks = (
         ('Configuration', _configuration),
@@ -106,9 +106,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         conf = placement_conf.load(argv=['--config-file', args.config_file] if args.config_file else [])
         db = Database(conf)
         try:
-            # So that a database that is away is one line, not a trace of the first check that needs it.
+            # Fails here with one line if the database is unavailable; in a check it would be a traceback.
             db.schema_version()
-            # The library takes a command line; ours is the one with help.
+            # oslo.upgradecheck parses a command line itself. It gets one made of ours, whose help is better.
             command = ['upgrade', 'check', *(['--json'] if args.json else [])]
             return int(upgradecheck.main(cfg.ConfigOpts(), 'placement', Checks(conf, db), command, []))
         finally:
@@ -121,16 +121,16 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog='placement-status',
-        description='Tell whether an installation of the placement service is in order.',
+        description='Check an installation of the placement service.',
         epilog='The database is the one of [placement_database] connection in the configuration file, or of the'
         ' environment variable OS_PLACEMENT_DATABASE__CONNECTION.',
     )
     output.add_common_options(parser)
     subjects = parser.add_subparsers(title='commands', metavar='COMMAND', required=True)
-    upgrade = subjects.add_parser('upgrade', help='before and after an upgrade')
+    upgrade = subjects.add_parser('upgrade', help='checks before and after an upgrade')
     actions = upgrade.add_subparsers(title='commands', metavar='COMMAND', required=True)
     check = actions.add_parser(
-        'check', help='look whether the database is ready for this release', description=_DESCRIPTION, epilog=_EPILOG
+        'check', help='check whether the database is ready for this release', description=_DESCRIPTION, epilog=_EPILOG
     )
     check.add_argument('--json', action='store_true', help='print the results as JSON')
     return parser

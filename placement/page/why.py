@@ -22,14 +22,14 @@ def view(sources: Sources, parameters: Parameters) -> View:
     """Explain the search that was pasted, if any, and list the searches that found nothing lately."""
     text = parameters.text('query')
     data: dict[str, Any] = {'query': None, 'microversion': None, 'explanation': None, 'empty_searches': None}
-    extra: dict[str, Any] = {'pasted': text, 'account': None, 'log': sources.log, 'trouble': None}
+    extra: dict[str, Any] = {'pasted': text, 'result': None, 'log': sources.log, 'trouble': None}
     if text:
         pasted = _pasted(text, parameters.text('microversion'), sources.conf)
         state = sources.mirror.current()
-        account = explanation.explain(state, pasted.request, _options(sources.conf))
+        result = explanation.explain(state, pasted.request, _options(sources.conf))
         trees = sum(int(block.whole.sum()) for block in state.blocks)
-        data |= {'query': pasted.query, 'microversion': pasted.microversion, 'explanation': account.as_data()}
-        extra |= {'account': account, 'trees': trees, 'most': max(trees, 1)}
+        data |= {'query': pasted.query, 'microversion': pasted.microversion, 'explanation': result.as_data()}
+        extra |= {'result': result, 'trees': trees, 'most': max(trees, 1)}
     if sources.log is not None:
         try:
             data['empty_searches'] = dataclasses.asdict(searches_in_log.recent(sources.log))

@@ -118,7 +118,7 @@ def test_manage_finds_the_database_of_dev_in_its_directory(
     captured = capsys.readouterr()
     assert captured.out == 'No resource providers are stored.\n'
     assert captured.err == (
-        f'placement-manage: no database is configured, so this is about {tmp_path}/placement-dev.sqlite\n'
+        f'placement-manage: no database is configured, so {tmp_path}/placement-dev.sqlite is used\n'
     )
 
 

@@ -186,7 +186,7 @@ def _on_terminal(things: list[int], monkeypatch: pytest.MonkeyPatch) -> str:
     with io.TextIOWrapper(io.FileIO(theirs, 'w')) as terminal, monkeypatch.context() as patch:
         patch.setattr('sys.stderr', terminal)
         patch.setenv('TERM', 'xterm')
-        assert list(manage_audit._with_progress('Looking', things)) == things
+        assert list(manage_audit._with_progress('Checking', things)) == things
     try:
         return os.read(ours, 65536).decode()
     except OSError:  # Nothing was written.
@@ -198,10 +198,10 @@ def _on_terminal(things: list[int], monkeypatch: pytest.MonkeyPatch) -> str:
 def test_progress_bar_appears_only_when_it_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
     assert _on_terminal([1, 2, 3], monkeypatch) == ''
     monkeypatch.setattr(manage_audit, '_PATIENCE', -1.0)
-    assert 'Looking' in _on_terminal([1, 2, 3], monkeypatch)
+    assert 'Checking' in _on_terminal([1, 2, 3], monkeypatch)
 
 
 def test_no_progress_bar_in_a_log(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(manage_audit, '_PATIENCE', -1.0)
-    assert list(manage_audit._with_progress('Looking', [1, 2])) == [1, 2]
+    assert list(manage_audit._with_progress('Checking', [1, 2])) == [1, 2]
     assert capsys.readouterr().err == ''
