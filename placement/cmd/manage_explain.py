@@ -86,7 +86,7 @@ def _print(result: Explanation, conf: cfg.ConfigOpts) -> None:
     _print_line(console, f'Candidates: {result.candidates}{cut}')
     if result.bounds:
         _print_line(console, f'Stopped at [placement] {candidate_bounds.in_words(result.bounds, conf.placement)}')
-    for line in _together(result):
+    for line in _combination_failures(result):
         _print_line(console, line)
     if result.what_ifs:
         console.print(_what_ifs(result, console))
@@ -98,8 +98,8 @@ def _print_line(console: Console, text: str) -> None:
     console.print(Text(output.printable(text, console)))
 
 
-def _together(result: Explanation) -> Iterator[str]:
-    for one in result.together:
+def _combination_failures(result: Explanation) -> Iterator[str]:
+    for one in result.combination_failures:
         for tree in one.examples:
             yield f'Not together: {tree.name} ({tree.uuid}), one of {one.trees} trees where {tree.detail}'
 

@@ -11,7 +11,7 @@ from placement.observability.recent import Activity
 from placement.page.parameters import Parameters
 from placement.page.rendering import View
 from placement.page.sources import Sources
-from placement.reports import vital_signs
+from placement.reports import database_health
 
 #: Most findings of one kind that are shown.
 _FINDINGS = 20
@@ -25,7 +25,7 @@ def view(sources: Sources, parameters: Parameters) -> View:
     """Show the state of the mirror and of the service, and, with the parameter ``audit``, the findings of an audit."""
     wanted = parameters.choice('audit', ('none', 'all', *checks.CHECKS))
     state = sources.mirror.current()
-    changed = vital_signs.seconds_since_change(sources.db)
+    changed = database_health.seconds_since_change(sources.db)
     activity = sources.recent.activity() if sources.recent else None
     data = {
         'mirror': {'providers': state.providers, 'seconds_since_change': changed, **_checked(activity)},
@@ -60,7 +60,7 @@ def _audit(sources: Sources, wanted: str) -> list[dict[str, Any]]:
 
 
 def _connections(db: Database) -> list[dict[str, Any]] | None:
-    found = vital_signs.connections(db)
+    found = database_health.connections(db)
     return None if found is None else [one._asdict() for one in found[:_CONNECTIONS]]
 
 

@@ -1,1 +1,1 @@
-"""What operators look at, as plain data: trees, sums, why a search finds nothing. Nothing here writes or prints."""
+"""Reports for operators, as plain data: provider trees, sums, why a search finds nothing. Nothing here prints."""

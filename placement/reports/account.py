@@ -1,4 +1,4 @@
-"""What each rule of a request for candidates leaves over, found with the conditions that the search itself uses."""
+"""How many providers and trees each rule of a request for candidates leaves, by the conditions of the search itself."""
 
 from __future__ import annotations
 
@@ -20,26 +20,27 @@ from placement.mirror.block import Block, any_of_tree
 from placement.mirror.matching import Matching, holds
 from placement.mirror.state import State
 from placement.mirror.stock import Flags
+from placement.reports.combination_failures import CombinationFailure, combination_failures
 from placement.reports.rules import in_short
-from placement.reports.together import Together, together
 
-#: How many rules to account for; a query may have thousands.
+#: Most rules that are counted; a query may have thousands.
 MOST_RULES = 50
 
-#: Characters of a subject in a line of text; a list of aggregates may have thousands.
+#: Most characters of a subject in a line of text; a list of aggregates may have thousands.
 _MAX_SUBJECT = 200
 
 
 @dataclass(frozen=True)
 class Stage:
-    """What one rule left, applied after all those before it.
+    """What one rule leaves when it is applied after all rules before it.
 
-    ``suffixes`` are those of the request group and of all that ask for the same, ``rule`` is one of ``resources``,
-    ``required``, ``forbidden``, ``member_of`` and ``same provider``, ``subject`` what it is about (such as ``VCPU:2``).
-    ``serving`` names the class for which the unnumbered group's provider is sought, when the subject does not.
-    ``providers`` counts those that pass the rules of this group so far, ``trees`` those that can still satisfy
-    everything so far, by themselves or through sharing providers. ``refused`` says for ``resources`` how many providers
-    have the inventory and why it does not do.
+    ``suffixes`` are those of the request group and of all groups that ask for the same. ``rule`` is ``resources``,
+    ``required``, ``forbidden``, ``member_of`` or ``same provider``; ``subject`` is what it asks for, such as
+    ``VCPU:2``. In the unnumbered group each class may come from another provider; ``serving`` is the class that the
+    providers of this stage are for, if ``subject`` does not name it. ``providers`` counts the providers that pass the
+    rules of this group so far, ``trees`` the trees that can satisfy all rules so far, with their own or with sharing
+    providers. For ``resources``, ``refused`` counts the inventories of the class that have no room for the amount, by
+    reason.
     """
 
     suffixes: tuple[str, ...]
@@ -51,7 +52,7 @@ class Stage:
     serving: str = ''
 
     def __str__(self) -> str:
-        """The stage as a part of a line."""
+        """The stage as a part of a log line."""
         refused = ''.join(f', {n} {reason.name.lower()}' for reason, n in self.refused.items())
         subject = self.subject if len(self.subject) <= _MAX_SUBJECT else f'{self.subject[:_MAX_SUBJECT]}...'
         serving = f' (for {self.serving})' if self.serving else ''
@@ -59,7 +60,7 @@ class Stage:
         return f'{rule}: {self.trees} trees, {self.providers} providers{refused}'
 
     def as_data(self) -> dict[str, Any]:
-        """It in the types of JSON; ``groups`` are suffixes, empty for the unnumbered group."""
+        """The stage in JSON types; ``groups`` are suffixes, of which that of the unnumbered group is empty."""
         return {
             'rule': self.rule,
             'groups': list(self.suffixes),
@@ -72,35 +73,35 @@ class Stage:
 
 
 def account_of_empty(state: State, request: CandidateRequest, budget: Budget, bounds: Collection[Bound]) -> str:
-    """Tell in one line, for a log, what became of a request that found nothing.
+    """Explain in one line, for the log, why a search found nothing.
 
-    It costs much less than ``explanation.explain``, and tries nothing out.
+    That takes much less time than ``explanation.explain``, as no search with a changed request is made.
 
-    :param request: names classes and traits that exist.
-    :param budget: what looking into trees may spend.
-    :param bounds: those that the search met.
+    :param request: all its classes and traits exist.
+    :param budget: the limits for searching trees again.
+    :param bounds: the limits at which the search stopped.
     """
     counted = stages(state, Matching(state, request, alike=False))
     parts = list(map(str, counted))
     if counted and counted[-1].trees:
-        parts += map(_apart, together(state, request, budget))
+        parts += map(_combination_failure, combination_failures(state, request, budget))
     parts += [f'stopped at a bound: {bound.value}' for bound in Bound if bound in bounds]
     return '; '.join(parts)
 
 
-def _apart(found: Together) -> str:
-    example = found.examples[0]
-    return f'not together in {found.trees} trees: {found.reason.value} ({example.name}: {example.detail})'
+def _combination_failure(failure: CombinationFailure) -> str:
+    example = failure.examples[0]
+    return f'not together in {failure.trees} trees: {failure.reason.value} ({example.name}: {example.detail})'
 
 
 def stages(state: State, matching: Matching) -> list[Stage]:
-    """Apply the first ``MOST_RULES`` rules of a request, one after the other, and count what each leaves."""
+    """Apply the first ``MOST_RULES`` rules of a request one after the other, and count what each leaves."""
     return list(itertools.islice(_stages(state, matching), MOST_RULES))
 
 
 @dataclass(frozen=True)
 class _Rule:
-    """One more condition of a part. ``part`` has all conditions up to this one; ``resource`` is set for an amount."""
+    """One condition of a part. ``part`` has all up to this one; ``resource`` is set if it asks for an amount."""
 
     rule: str
     subject: str
@@ -109,7 +110,7 @@ class _Rule:
 
 
 def _rules(part: Part) -> Iterator[_Rule]:
-    """Take a part apart, in the order in which its conditions are accounted for."""
+    """Split a part into its conditions, in the order in which they are applied."""
     so_far = replace(part, resources=(), required=frozenset(), forbidden=frozenset(), member_of=())
     for name, amount in part.resources:
         so_far = replace(so_far, resources=(*so_far.resources, (name, amount)))
@@ -125,8 +126,8 @@ def _rules(part: Part) -> Iterator[_Rule]:
         yield _Rule('member_of', ','.join(sorted(any_of)), so_far)
 
 
-class _Left:
-    """The trees that can still satisfy all rules so far, by themselves or through sharing providers."""
+class _RemainingTrees:
+    """The trees that can satisfy all rules so far, with their own or with sharing providers."""
 
     def __init__(self, state: State, matching: Matching) -> None:
         self._state = state
@@ -134,7 +135,11 @@ class _Left:
         self._flags = [block.whole for block in state.blocks]
 
     def after(self, takes: Sequence[Flags], shared: Callable[[Provider], bool] | None) -> Sequence[Flags]:
-        """Return which trees also have a provider of ``takes``, or are reached by a sharing one that is ``shared``."""
+        """Return which of these trees also meet another rule.
+
+        :param takes: for each block, which of its providers meet the rule.
+        :param shared: whether a sharing provider meets the rule; None if sharing providers do not count.
+        """
         return [
             left & (any_of_tree(block, own) | self._reached(block, shared))
             for block, left, own in zip(self._state.blocks, self._flags, takes, strict=True)
@@ -148,13 +153,13 @@ class _Left:
         return block.tree_aggregates.where(lambda names: any(map(shared, reaching(names & carrying))))
 
     def keep(self, flags: Sequence[Flags]) -> None:
-        """Go on from what ``after`` returned."""
+        """Reduce the trees to those that ``after`` returned."""
         self._flags = list(flags)
 
 
 def _stages(state: State, matching: Matching) -> Iterator[Stage]:
-    """Apply one rule after the other and count what is left."""
-    left = _Left(state, matching)
+    """Apply one rule after the other and count what each leaves."""
+    left = _RemainingTrees(state, matching)
     for part, suffixes in matching.suffixes.items():
         for rule in _rules(part):
             takes = [matching.takers(block, rule.part) for block in state.blocks]
@@ -188,7 +193,7 @@ def _count(flags: Iterable[Flags]) -> int:
 
 
 def _refused(state: State, name: str, amount: int) -> dict[Reason, int]:
-    """Count the inventories of a class that have no room for an amount, by the first rule that they break."""
+    """Count the inventories of a class that have no room for an amount, by the first reason that applies to each."""
     counted: Counter[Reason] = Counter()
     for _block, stock in state.stocks(name):
         counted.update(stock.refusals(amount))

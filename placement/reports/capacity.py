@@ -16,33 +16,34 @@ from placement.mirror.matching import holds
 from placement.mirror.state import State
 from placement.mirror.stock import Flags, Integers, Stock
 
-#: Capacities and usages beyond this count as this, so that sums over a block fit a column.
+#: Larger capacities and usages count as this, so that the sums over a block fit 64 bits.
 _LARGEST = 2**48
 
 
 @dataclass(frozen=True)
 class Scope:
-    """Which provider trees to look at: those with a provider in ``aggregate``, and for each trait one that has it."""
+    """The provider trees to include: those with a provider in ``aggregate``, and for each of ``traits`` one with it."""
 
     aggregate: str | None = None
     traits: frozenset[str] = frozenset()
 
     def trees(self, block: Block) -> Flags:
-        """Return which trees of a block are meant."""
-        meant = np.ones(len(block.roots), np.bool_)
+        """Return which trees of a block are included."""
+        included = np.ones(len(block.roots), np.bool_)
         if self.aggregate is not None:
-            meant &= any_of_tree(block, block.aggregates.where(functools.partial(holds, self.aggregate)))
+            included &= any_of_tree(block, block.aggregates.where(functools.partial(holds, self.aggregate)))
         for name in self.traits:
-            meant &= any_of_tree(block, block.traits.where(functools.partial(holds, name)))
-        return meant
+            included &= any_of_tree(block, block.traits.where(functools.partial(holds, name)))
+        return included
 
 
 @dataclass(frozen=True)
 class ClassFigures:
-    """One resource class: ``capacity`` is what may be used in all, ``used`` what is.
+    """The sums over the inventories of one resource class.
 
-    ``free`` adds up what each provider has left, ``largest_free`` is the most that one request gets from one provider.
-    ``full`` counts the providers that hand out nothing more.
+    ``free`` is the sum of what each inventory has left; one that is over-committed counts as 0. ``largest_free`` is the
+    largest amount that one allocation can take of one inventory. ``full`` counts the providers of which none can be
+    allocated.
     """
 
     resource_class: str
@@ -56,20 +57,23 @@ class ClassFigures:
 
 @dataclass(frozen=True)
 class Filling:
-    """How much of a capacity is used."""
+    """A capacity and the part of it that is used."""
 
     capacity: int
     used: int
 
     @property
     def share(self) -> float:
-        """The used part of the capacity; 1 when anything is used of nothing."""
+        """The used share of the capacity; without any capacity 1 if anything is used, else 0."""
         return self.used / self.capacity if self.capacity else float(self.used > 0)
 
 
 @dataclass(frozen=True)
 class AggregateRow:
-    """One aggregate: how many trees have a provider in it, and of these the filling of each class that they have."""
+    """One aggregate: how many trees have a provider in it, and how full these trees are, by class.
+
+    ``fillings`` has an entry for each of ``HeatMap.classes``, None for a class that the trees do not have.
+    """
 
     aggregate: str
     trees: int
@@ -78,7 +82,7 @@ class AggregateRow:
 
 @dataclass(frozen=True)
 class HeatMap:
-    """Aggregates, the fullest first, by resource classes. ``aggregates`` is how many there are in all."""
+    """Some of the aggregates, the fullest first, by resource class. ``aggregates`` is the number of all."""
 
     classes: Sequence[str]
     aggregates: int
@@ -86,16 +90,16 @@ class HeatMap:
 
 
 def by_class(state: State, scope: Scope) -> list[ClassFigures]:
-    """The figures of each class that any provider in ``scope`` has inventory of, in order of the class ids.
+    """The figures of each class of which a tree in ``scope`` has inventory, in the order of the class ids.
 
     :raises TraitNotFound: a trait of ``scope`` does not exist.
     """
     state.names.check((), scope.traits)
     parts: defaultdict[int, list[_BlockSums]] = defaultdict(list)
     for block in state.blocks:
-        meant = scope.trees(block)[block.tree_of]
+        included = scope.trees(block)[block.tree_of]
         for class_id, stock in block.stocks.items():
-            within = meant[stock.rows]
+            within = included[stock.rows]
             if within.any():
                 parts[class_id].append(_BlockSums(stock, within))
     return [_figures(state.names.classes[class_id], some) for class_id, some in sorted(parts.items())]
@@ -128,7 +132,7 @@ def _figures(name: str, parts: Sequence[_BlockSums]) -> ClassFigures:
 
 
 def _pieces(stock: Stock) -> Integers:
-    """The largest amount that each provider hands out, by the room rule; 0 for none."""
+    """The largest amount that one allocation can take of each inventory, by ``placement.room``; 0 if none fits."""
     piece = np.clip(stock.headroom, 0, _LARGEST)
     step = np.maximum(stock.step_size, 1)
     piece -= piece % step
@@ -141,10 +145,10 @@ def _bounded(column: Integers) -> Integers:
 
 
 def heat_map(state: State, first: int = 0, count: int | None = None) -> HeatMap:
-    """Aggregates by classes, with what the trees have that any of their providers makes a member.
+    """Sum up capacity and usage by aggregate and class. A tree belongs to the aggregates of all its providers.
 
-    :param first: how many of the fullest aggregates to leave out.
-    :param count: how many rows to return at most.
+    :param first: how many of the fullest aggregates to skip.
+    :param count: most rows to return; None for all.
     """
     sums = _AggregateSums(state)
     order = np.argsort(-sums.fullest(), kind='stable')
@@ -153,7 +157,7 @@ def heat_map(state: State, first: int = 0, count: int | None = None) -> HeatMap:
 
 
 class _AggregateSums:
-    """Capacity and usage by aggregate and class; ``totals`` has a row for each aggregate, ordered by uuid."""
+    """Capacity and usage by aggregate and class. ``totals`` has the axes aggregate (by uuid), class, and these two."""
 
     def __init__(self, state: State) -> None:
         sets = {names for block in state.blocks for names in block.tree_aggregates.values}
@@ -177,19 +181,19 @@ class _AggregateSums:
                     self.totals[self._numbers[uuid]] += by_set[number]
 
     def fullest(self) -> NDArray[np.float64]:
-        """The share of the fullest class of each aggregate."""
+        """For each aggregate the used share of its fullest class."""
         capacity, used = self.totals[:, :, 0], self.totals[:, :, 1]
         return shares(capacity, used).max(axis=1, initial=0)
 
     def row(self, number: int) -> AggregateRow:
         """The figures of one aggregate."""
         fillings = [Filling(int(capacity), int(used)) for capacity, used in self.totals[number].tolist()]
-        shown = [one if one.capacity or one.used else None for one in fillings]
-        return AggregateRow(self.uuids[number], int(self.trees[number]), shown)
+        present = [one if one.capacity or one.used else None for one in fillings]
+        return AggregateRow(self.uuids[number], int(self.trees[number]), present)
 
 
 def _by_set(block: Block, class_id: int) -> NDArray[np.float64]:
-    """Capacity and usage of one class for each set of aggregates that a tree of the block has."""
+    """Capacity and usage of one class, summed up over the trees of the block that have the same set of aggregates."""
     size = len(block.tree_aggregates.values)
     stock = block.stocks.get(class_id)
     if stock is None:
@@ -199,7 +203,7 @@ def _by_set(block: Block, class_id: int) -> NDArray[np.float64]:
 
 
 def of_trees(block: Block, class_id: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Capacity and usage of one class for each tree of a block that has any of it."""
+    """Capacity and usage of one class, which the block has inventory of, for each tree of the block."""
     stock = block.stocks[class_id]
     capacity, used = _sums(block.tree_of[stock.rows], stock, len(block.roots))
     return capacity, used
@@ -212,13 +216,13 @@ def _sums(numbers: NDArray[np.signedinteger[Any]], stock: Stock, size: int) -> I
 
 
 def shares(capacity: NDArray[np.float64], used: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the used parts of some capacities, as ``Filling.share`` does."""
+    """Return the used shares of some capacities, by the rule of ``Filling.share``."""
     return np.divide(used, capacity, out=(used > 0).astype(np.float64), where=capacity > 0)
 
 
 @dataclass(frozen=True)
 class Summary:
-    """The cloud in a few numbers."""
+    """The figures of the trees in a scope."""
 
     providers: int
     trees: int
@@ -226,11 +230,11 @@ class Summary:
 
 
 def summary(state: State, scope: Scope) -> Summary:
-    """Count what is in ``scope``, and give the figures of each class.
+    """Count the trees and providers in ``scope``, and sum up the inventories of each class.
 
     :raises TraitNotFound: a trait of ``scope`` does not exist.
     """
     classes = by_class(state, scope)
-    meant = [(block, scope.trees(block)) for block in state.blocks]
-    providers = sum(int(flags[block.tree_of].sum()) for block, flags in meant)
-    return Summary(providers, sum(int(flags.sum()) for _, flags in meant), classes)
+    included = [(block, scope.trees(block)) for block in state.blocks]
+    providers = sum(int(flags[block.tree_of].sum()) for block, flags in included)
+    return Summary(providers, sum(int(flags.sum()) for _, flags in included), classes)

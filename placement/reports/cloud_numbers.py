@@ -1,6 +1,6 @@
-"""Numbers about the whole cloud: how much there is, how full it is, and whether what is recorded adds up.
+"""Numbers about the whole cloud for the metrics: inventories, usages, counts, and how many usages are wrong.
 
-The number of statements is the same whatever the number of rows.
+The number of statements does not depend on the number of rows.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _members = tables.resource_provider_aggregates
 
 
 class ClassTotals(NamedTuple):
-    """The inventories of one resource class, summed up.
+    """The sums over the inventories of one resource class.
 
-    ``capacity`` is the sum of what may be used of each, cut down to a whole number each, as the API shows it.
-    ``largest_free`` is the largest amount that one allocation could still take of one of them.
+    ``capacity`` is the sum of the capacities, each truncated to a whole number as in the API. ``largest_free`` is the
+    largest amount that one allocation can take of one inventory.
     """
 
     resource_class: str
@@ -34,7 +34,7 @@ class ClassTotals(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """How much there is. A tree is counted by its root."""
+    """The numbers of records. The trees are the providers without a parent."""
 
     resource_providers: int
     trees: int
@@ -43,7 +43,10 @@ class Counts(NamedTuple):
 
 
 class AggregateNumbers(NamedTuple):
-    """The providers of one aggregate: its members, and what is below a member in its tree."""
+    """The numbers of one aggregate: of its members, and of the providers below a member in its tree.
+
+    ``trees`` counts those without a parent among them.
+    """
 
     aggregate: str
     resource_providers: int
@@ -52,7 +55,7 @@ class AggregateNumbers(NamedTuple):
 
 
 class CloudNumbers(NamedTuple):
-    """One look at the cloud."""
+    """The result of ``read_cloud``. ``schema`` is the version of the schema, ``none`` if there is none."""
 
     schema: str
     counts: Counts
@@ -61,7 +64,7 @@ class CloudNumbers(NamedTuple):
 
 
 class Holdings(NamedTuple):
-    """What is allocated of the providers of one aggregate."""
+    """How many consumers and allocations the providers of one aggregate have."""
 
     aggregate: str
     consumers: int
@@ -69,21 +72,20 @@ class Holdings(NamedTuple):
 
 
 class AllocationNumbers(NamedTuple):
-    """One look at all allocations.
+    """The result of ``read_allocations``.
 
-    ``wrong_usages`` is the number of inventories that have something else recorded as used than the sum of their
-    allocations.
+    ``wrong_usages`` is the number of inventories whose recorded usage is not the sum of their allocations.
     """
 
     wrong_usages: int
     aggregates: tuple[Holdings, ...]
 
 
-def look(db: Database, aggregates: Collection[str]) -> CloudNumbers:
-    """All but what takes long, out of one state of the database.
+def read_cloud(db: Database, aggregates: Collection[str]) -> CloudNumbers:
+    """Read everything that does not take long, all but the version of the schema in one transaction.
 
-    :param aggregates: the uuids of those whose numbers are wanted. One that does not exist has nothing in it.
-    :raises TROUBLES: of ``vital_signs``: the database cannot be read.
+    :param aggregates: uuids of the aggregates to report. The numbers of one that does not exist are 0.
+    :raises database_health.TROUBLES: the database cannot be read.
     """
     schema = db.schema_version() or 'none'
     with db.reader() as tx:
@@ -93,11 +95,11 @@ def look(db: Database, aggregates: Collection[str]) -> CloudNumbers:
     return CloudNumbers(schema, counts, classes, of_aggregates)
 
 
-def look_at_allocations(db: Database, aggregates: Collection[str]) -> AllocationNumbers:
-    """What takes long, as all allocations are read for it.
+def read_allocations(db: Database, aggregates: Collection[str]) -> AllocationNumbers:
+    """Read what takes long, because the database has to read all allocations.
 
-    :param aggregates: as for ``look``.
-    :raises TROUBLES: of ``vital_signs``: the database cannot be read.
+    :param aggregates: as for ``read_cloud``.
+    :raises database_health.TROUBLES: the database cannot be read.
     """
     with db.reader() as tx:
         wrong = int(tx.execute(_WRONG_USAGES).scalar_one())
@@ -129,10 +131,10 @@ def _of_aggregates(tx: sa.Connection, aggregates: Collection[str]) -> Iterator[A
 
 
 def _largest_free(inventories: Any, capacity: sa.ColumnElement[float]) -> sa.ColumnElement[int]:
-    """The largest amount that one allocation could take of an inventory (api-ref/capacity.md#room), 0 if none."""
+    """The largest amount that one allocation can take of an inventory (api-ref/capacity.md#room); 0 if none fits."""
     left = capacity - inventories.used
     most = sa.cast(sa.case((left < inventories.max_unit, left), else_=inventories.max_unit), sa.BigInteger)
-    # Not every database divides by 0.
+    # Division by 0 is an error on some databases.
     largest = most - most % sa.func.nullif(inventories.step_size, 0, type_=sa.Integer)
     fits = sa.and_(most > 0, largest >= inventories.min_unit)
     return sa.case((fits, largest), else_=0)
@@ -194,14 +196,7 @@ _AGGREGATE_TOTALS = (
     .order_by(_within.c.uuid, _CLASS)
 )
 
-_HELD = (
-    sa.select(sa.func.coalesce(sa.func.sum(_allocations.c.used), 0))
-    .where(_allocations.c.resource_provider_id == _inventories.c.resource_provider_id)
-    .where(_allocations.c.resource_class_id == _inventories.c.resource_class_id)
-    .correlate(_inventories)
-    .scalar_subquery()
-)
-_WRONG_USAGES = sa.select(sa.func.count()).select_from(_inventories).where(_inventories.c.used != _HELD)
+_WRONG_USAGES = sa.select(sa.func.count()).select_from(_inventories).where(_inventories.c.used != tables.HELD)
 
 _AGGREGATE_HOLDINGS = (
     sa.select(

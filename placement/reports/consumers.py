@@ -1,4 +1,4 @@
-"""Who holds what: the consumers of a provider tree, and all that one consumer holds."""
+"""The consumers of a provider tree, and the allocations of one consumer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _classes, _projects, _users = tables.resource_classes, tables.projects, tables.u
 
 @dataclass(frozen=True)
 class Held:
-    """An amount of one class on one provider. The names of a provider or class that is gone are made of its number."""
+    """One allocation. If the provider or class does not exist any more, its name is a text with its id."""
 
     provider_uuid: str | None
     provider_name: str
@@ -28,7 +28,7 @@ class Held:
 
 @dataclass(frozen=True)
 class Consumer:
-    """One consumer and what it holds. ``project``, ``user`` and ``generation`` are None without a record of it."""
+    """One consumer and its allocations. ``project``, ``user`` and ``generation`` are None if it has no record."""
 
     uuid: str
     project: str | None
@@ -39,14 +39,18 @@ class Consumer:
 
 @dataclass(frozen=True)
 class ConsumerPage:
-    """Some of the consumers that hold anything of a tree, ordered by uuid; ``consumers`` is how many there are."""
+    """Some of the consumers with allocations in a tree, ordered by uuid; ``consumers`` is the number of all."""
 
     consumers: int
     rows: Sequence[Consumer]
 
 
 def of_tree(db: Database, root_id: int, first: int, count: int) -> ConsumerPage:
-    """The consumers that hold anything of the tree with this root, with what they hold there, in three statements."""
+    """The consumers with allocations in the tree with this root, and these allocations, in four statements.
+
+    :param first: how many consumers to skip.
+    :param count: most consumers to return.
+    """
     inside = _providers.c.root_provider_id == root_id
     holders = (
         sa.select(_allocations.c.consumer_id)
@@ -62,7 +66,7 @@ def of_tree(db: Database, root_id: int, first: int, count: int) -> ConsumerPage:
 
 
 def one(db: Database, uuid: str) -> Consumer | None:
-    """What a consumer holds, everywhere; None when nothing is recorded about it."""
+    """A consumer and all its allocations; None when there is neither a record of it nor an allocation."""
     if not statements.storable(uuid):
         return None
     with db.reader() as tx:

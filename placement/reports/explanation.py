@@ -1,4 +1,4 @@
-"""Why a request for candidates finds what it finds: one sentence, and all that is behind it, as plain data."""
+"""The explanation of a search for candidates: one sentence, and the data behind it."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from placement.candidates.sites import Candidate
 from placement.mirror.matching import Matching, TreeSite
 from placement.mirror.state import State
 from placement.reports.account import Stage, stages
-from placement.reports.obstacles import Nearest, Obstacle, called, obstacle
+from placement.reports.combination_failures import CombinationFailure, combination_failures
+from placement.reports.obstacles import Nearest, Obstacle, display_name, obstacle
 from placement.reports.rules import Kind, Rule, rules, without
-from placement.reports.together import Together, together
 
-#: How many parts of a request to leave out one at a time, and how many to name that only help together.
+#: Most rules of a request that are left out one at a time, and most rules that are left out all at once.
 _MOST_RULES, _MOST_TOGETHER = 50, 20
-#: How many candidates all questions "what if" together count.
+#: Most candidates that all searches without a rule count in total.
 _MOST_CANDIDATES = 5000
-#: How many trees to name for each rule.
+#: Most trees that are named for each rule.
 _NAMED = 3
 
 _GIVEN_UP = 'The search stopped at a bound before it found anything, so there may be candidates. As far as it came: '
@@ -30,37 +30,37 @@ _GIVEN_UP = 'The search stopped at a bound before it found anything, so there ma
 
 @dataclass(frozen=True)
 class Options:
-    """The bounds of an explanation.
+    """The limits of an explanation.
 
-    ``budget`` is that of the search itself. All questions "what if" together may spend as many steps again, each of
-    them a tenth. Each counts up to ``most_candidates``, or fewer when there are many questions.
+    ``budget`` is for the search itself. All searches without a rule may spend as many steps again in total, and each of
+    them a tenth of that. Each counts at most ``most_candidates``, and fewer when there are many rules.
     """
 
     budget: Budget = field(default_factory=Budget)
     most_candidates: int = 1000
 
 
-class _Purse:
-    """What the questions "what if" of one explanation may spend together."""
+class _TrialBudgets:
+    """Divides the steps for the searches without a rule among them."""
 
-    def __init__(self, options: Options, questions: int) -> None:
-        self._whole = options.budget
-        self._most = min(options.most_candidates, max(_MOST_CANDIDATES // max(questions, 1), 1))
-        self._given: list[Budget] = []
+    def __init__(self, options: Options, trials: int) -> None:
+        self._total = options.budget
+        self._most = min(options.most_candidates, max(_MOST_CANDIDATES // max(trials, 1), 1))
+        self._budgets: list[Budget] = []
 
-    def budget(self) -> Budget:
-        """What the next question may spend."""
-        left = self._whole.steps - sum(one.spent for one in self._given)
-        given = Budget(self._most, max(min(left, self._whole.steps // 10), 0), self._whole.tree_steps // 10)
-        self._given.append(given)
-        return given
+    def next(self) -> Budget:
+        """The budget of the next search."""
+        left = self._total.steps - sum(one.spent for one in self._budgets)
+        budget = Budget(self._most, max(min(left, self._total.steps // 10), 0), self._total.tree_steps // 10)
+        self._budgets.append(budget)
+        return budget
 
 
 @dataclass(frozen=True)
 class WhatIf:
-    """What a search without one part of the request finds.
+    """The number of candidates that a search without one rule of the request finds.
 
-    ``candidates`` is None when nothing would be asked for any more. ``bounded`` says that there may be more.
+    ``candidates`` is None when the request would be empty without the rule. With ``bounded`` there may be more.
     """
 
     rule: Rule
@@ -75,20 +75,23 @@ class WhatIf:
         return f'{"at least " if self.bounded else ""}{self.candidates}'
 
     def as_data(self) -> dict[str, Any]:
-        """It in the types of JSON."""
+        """It in JSON types."""
         return {**self.rule.as_data(), 'candidates': self.candidates, 'at_least': self.bounded}
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """The account of one request.
+    """The explanation of one request.
 
-    ``sentence`` is for a person in a hurry. ``candidates`` is what the search finds, cut off at ``limit`` or by
-    ``bounds``. ``stages`` say what each part leaves, applied one after the other. The rest is about requests that find
-    nothing: ``blamed`` are the parts without which, together, something would be found; one alone if there is such a
-    one. ``what_ifs`` are in the order of the request; ``left_out`` is how many further parts were not tried.
-    ``obstacles`` say what parts to blame fail at, ``together`` why groups do not go together, and ``nearest`` who lacks
-    one thing only, or what ``blamed`` names.
+    ``sentence`` is a summary. ``candidates`` is the number of candidates that the search finds, up to the ``limit`` of
+    the request and the ``bounds`` at which it stopped. ``stages`` say what each rule leaves, applied one after the
+    other. ``what_ifs`` are the searches without one rule, in the order of the request; ``left_out`` is how many further
+    rules were not tried.
+
+    The rest is for requests that find nothing. Without the rules in ``blamed`` something would be found; that is a
+    single rule if there is one. ``obstacles`` say why rules leave nothing, and ``combination_failures`` why groups that
+    can be served alone cannot be served together. ``nearest`` names providers and trees that would give a candidate
+    without one rule, or without those in ``blamed``, or with a little more room.
     """
 
     sentence: str
@@ -100,11 +103,11 @@ class Explanation:
     left_out: int = 0
     blamed: Sequence[Rule] = ()
     obstacles: Sequence[Obstacle] = ()
-    together: Sequence[Together] = ()
+    combination_failures: Sequence[CombinationFailure] = ()
     nearest: Sequence[Nearest] = ()
 
     def as_data(self) -> dict[str, Any]:
-        """All of it in the types of JSON."""
+        """The explanation in JSON types."""
         return {
             'sentence': self.sentence,
             'candidates': self.candidates,
@@ -115,13 +118,13 @@ class Explanation:
             'rules_not_tried': self.left_out,
             'blamed': [str(rule) for rule in self.blamed],
             'obstacles': [one.as_data() for one in self.obstacles],
-            'together': [one.as_data() for one in self.together],
+            'together': [one.as_data() for one in self.combination_failures],
             'nearest': [asdict(one) for one in self.nearest],
         }
 
 
 def explain(state: State, request: CandidateRequest, options: Options) -> Explanation:
-    """Run a request and tell why it finds what it finds.
+    """Make the search of a request and explain its result.
 
     :raises ResourceClassNotFound: a class of any group does not exist.
     :raises TraitNotFound: a trait of any group does not exist.
@@ -132,16 +135,16 @@ def explain(state: State, request: CandidateRequest, options: Options) -> Explan
     bounds = frozenset(budget.met)
     counted = stages(state, Matching(state, request, alike=False))
     parts = list(rules(request))
-    purse = _Purse(options, min(len(parts), _MOST_RULES))
-    tried = [_Trial(state, request, rule, purse) for rule in parts[:_MOST_RULES]]
-    what_ifs = [trial.told for trial in tried]
-    plain = Explanation('', found, request.limit, bounds, counted, what_ifs, len(parts) - len(tried))
+    budgets = _TrialBudgets(options, min(len(parts), _MOST_RULES))
+    trials = [_Trial(state, request, rule, budgets) for rule in parts[:_MOST_RULES]]
+    what_ifs = [trial.what_if for trial in trials]
+    draft = Explanation('', found, request.limit, bounds, counted, what_ifs, len(parts) - len(trials))
     if found:
-        return replace(plain, sentence=_found(found, request, bounds))
+        return replace(draft, sentence=_found(found, request, bounds))
     if not state.blocks:
-        return replace(plain, sentence='No resource providers are stored.')
-    told = _empty(state, request, purse, plain, tried)
-    return replace(told, sentence=_GIVEN_UP + told.sentence) if bounds else told
+        return replace(draft, sentence='No resource providers are stored.')
+    result = _empty(state, request, budgets, draft, trials)
+    return replace(result, sentence=_GIVEN_UP + result.sentence) if bounds else result
 
 
 def _found(found: int, request: CandidateRequest, bounds: frozenset[Bound]) -> str:
@@ -154,66 +157,67 @@ def _found(found: int, request: CandidateRequest, bounds: frozenset[Bound]) -> s
 class _Trial:
     """A search without one rule."""
 
-    def __init__(self, state: State, request: CandidateRequest, rule: Rule, purse: _Purse) -> None:
+    def __init__(self, state: State, request: CandidateRequest, rule: Rule, budgets: _TrialBudgets) -> None:
         self.rule = rule
         rest = without(request, rule)
         self.found: list[Candidate] = []
-        self.told = WhatIf(rule, None)
+        self.what_if = WhatIf(rule, None)
         if rest is not None:
-            self.found, bounded = _candidates(state, rest, purse)
-            self.told = WhatIf(rule, len(self.found), bounded)
+            self.found, bounded = _candidates(state, rest, budgets)
+            self.what_if = WhatIf(rule, len(self.found), bounded)
 
     def trees(self) -> list[Nearest]:
         """The first trees that have candidates without the rule."""
         return _trees(self.found, f'would do without {self.rule}')
 
 
-def _candidates(state: State, request: CandidateRequest, purse: _Purse) -> tuple[list[Candidate], bool]:
+def _candidates(state: State, request: CandidateRequest, budgets: _TrialBudgets) -> tuple[list[Candidate], bool]:
     """Return the first candidates, whatever the request's limit, and whether there may be more."""
-    budget = purse.budget()
+    budget = budgets.next()
     found = list(search(Matching(state, request).sites(), request, budget))
     return found, bool(budget.met)
 
 
 def _trees(found: Sequence[Candidate], lacks: str) -> list[Nearest]:
     roots = (one.site.block.records[one.site.first] for one in found if isinstance(one.site, TreeSite))
-    named = {root.uuid: Nearest(called(root), root.uuid, lacks) for root in itertools.islice(roots, 20 * _NAMED)}
+    named = {root.uuid: Nearest(display_name(root), root.uuid, lacks) for root in itertools.islice(roots, 20 * _NAMED)}
     return list(named.values())[:_NAMED]
 
 
 # When nothing is found ------------------------------------------------------------------------------------------
 
-#: What to blame first when each part could be served alone.
+#: The rules that are blamed first when each part of the request can be served alone, in this order.
 _BETWEEN_GROUPS = {Kind.GROUP_POLICY: 0, Kind.MICROVERSION: 1, Kind.GROUP: 2}
 
 
 def _empty(
-    state: State, request: CandidateRequest, purse: _Purse, plain: Explanation, tried: Sequence[_Trial]
+    state: State, request: CandidateRequest, budgets: _TrialBudgets, draft: Explanation, trials: Sequence[_Trial]
 ) -> Explanation:
-    emptied = _emptied(plain.stages, [trial.rule for trial in tried])
-    apart = plain.stages[-1].trees > 0 and plain.left_out == 0
-    helping = [trial for trial in tried if trial.found]
-    # The rule that the table shows to leave nothing comes first, then what gives most.
-    helping.sort(key=lambda one: (one.rule != emptied, not one.rule.about_one_provider, -len(one.found)))
-    if apart:
+    """Complete ``draft``, the explanation of a request that finds nothing."""
+    emptying = _emptying_rule(draft.stages, [trial.rule for trial in trials])
+    each_served = draft.stages[-1].trees > 0 and draft.left_out == 0
+    helping = [trial for trial in trials if trial.found]
+    # First the rule after which ``stages`` have no tree left, then those without which most candidates are found.
+    helping.sort(key=lambda one: (one.rule != emptying, not one.rule.about_one_provider, -len(one.found)))
+    if each_served:
         helping.sort(key=lambda one: _BETWEEN_GROUPS.get(one.rule.kind, len(_BETWEEN_GROUPS)))
-        plain = replace(plain, together=together(state, request, purse.budget()))
+        draft = replace(draft, combination_failures=combination_failures(state, request, budgets.next()))
     if not helping:
-        return _several(state, request, purse, plain)
+        return _several(state, request, budgets, draft)
     blamed = helping[0].rule
-    looked_at = [one.rule for one in helping[: 1 if apart else _NAMED] if one.rule.about_one_provider]
-    obstacles = [obstacle(state, request, rule, purse.budget()) for rule in looked_at]
+    single = [one.rule for one in helping[: 1 if each_served else _NAMED] if one.rule.about_one_provider]
+    obstacles = [obstacle(state, request, rule, budgets.next()) for rule in single]
     nearest = [one for each in obstacles for one in each.nearest]
     for trial in helping[:_NAMED]:
-        # Whoever does without resources is not near to anything.
+        # Trees that lack a class or an amount are not named, unless the obstacle names them.
         if trial.rule.kind is not Kind.RESOURCES and (trial.rule == blamed or trial.rule.about_one_provider):
             nearest += trial.trees()
-    sentence = _sentence(plain, blamed, obstacles, apart)
-    return replace(plain, sentence=sentence, blamed=[blamed], obstacles=obstacles, nearest=nearest)
+    sentence = _sentence(draft, blamed, obstacles, each_served)
+    return replace(draft, sentence=sentence, blamed=[blamed], obstacles=obstacles, nearest=nearest)
 
 
-def _emptied(counted: Sequence[Stage], parts: Sequence[Rule]) -> Rule | None:
-    """The rule after which no tree is left."""
+def _emptying_rule(counted: Sequence[Stage], parts: Sequence[Rule]) -> Rule | None:
+    """The rule after which no tree is left; None when some trees are left or it is not one of ``parts``."""
     stage = next((one for one in counted if not one.trees), None)
     if stage is None:
         return None
@@ -227,9 +231,9 @@ def _key(rule: Rule) -> tuple[str, str, str]:
     return rule.kind.value, rule.suffix, rule.subject
 
 
-def _sentence(plain: Explanation, blamed: Rule, obstacles: Sequence[Obstacle], apart: bool) -> str:
-    if apart:
-        return f'{_apart(plain.together)}; there would be candidates without {blamed}.'
+def _sentence(draft: Explanation, blamed: Rule, obstacles: Sequence[Obstacle], each_served: bool) -> str:
+    if each_served:
+        return f'{_not_together(draft.combination_failures)}; there would be candidates without {blamed}.'
     if obstacles and obstacles[0].rule == blamed:
         return _capitalized(f'{obstacles[0].cause}.')
     if blamed.kind is Kind.MICROVERSION:
@@ -237,27 +241,27 @@ def _sentence(plain: Explanation, blamed: Rule, obstacles: Sequence[Obstacle], a
     return f'No tree has, or is reached by, a provider for all that {blamed} asks for; the rest can be served.'
 
 
-def _apart(found: Sequence[Together]) -> str:
-    apart = 'Each part of the request can be served, but not all of them together'
-    if not found:
-        return apart
-    first, example = found[0], found[0].examples[0]
+def _not_together(failures: Sequence[CombinationFailure]) -> str:
+    sentence = 'Each part of the request can be served, but not all of them together'
+    if not failures:
+        return sentence
+    first, example = failures[0], failures[0].examples[0]
     more = f' (and {first.trees - 1} more)' if first.trees > 1 else ''
-    return f'{apart}: in the tree of {example.name}{more} {example.detail}'
+    return f'{sentence}: in the tree of {example.name}{more} {example.detail}'
 
 
 def _capitalized(text: str) -> str:
     return text[0].upper() + text[1:]
 
 
-# When no part alone is to blame -----------------------------------------------------------------------------------
+# When no single rule is to blame ----------------------------------------------------------------------------------
 
 
-def _several(state: State, request: CandidateRequest, purse: _Purse, plain: Explanation) -> Explanation:
-    """Find parts that leave nothing each, of which all have to go."""
-    blamed, found = _blamed_together(state, request, purse)
+def _several(state: State, request: CandidateRequest, budgets: _TrialBudgets, draft: Explanation) -> Explanation:
+    """Complete ``draft`` with several rules of which all must be left out before anything is found."""
+    blamed, found = _blamed_together(state, request, budgets)
     obstacles = [
-        obstacle(state, _without_all(request, [one for one in blamed if one != rule]) or request, rule, purse.budget())
+        obstacle(state, _without_all(request, [one for one in blamed if one != rule]) or request, rule, budgets.next())
         for rule in blamed
         if rule.about_one_provider
     ]
@@ -267,15 +271,15 @@ def _several(state: State, request: CandidateRequest, purse: _Purse, plain: Expl
     if not blamed:
         sentence = 'Nothing was found, nor could it be found out within the bounds of a search which part is to blame.'
     elif not obstacles:
-        sentence = f'{_apart(plain.together)}; there would be candidates without {_all_of(blamed)}.'
+        sentence = f'{_not_together(draft.combination_failures)}; there would be candidates without {_all_of(blamed)}.'
     elif len(blamed) == 1:
         sentence = _capitalized(f'{obstacles[0].cause}.')
     else:
-        known = {one.rule: one.cause for one in obstacles}
-        causes = '; and '.join(known.get(rule, str(rule)) for rule in blamed[:_NAMED])
+        cause_of = {one.rule: one.cause for one in obstacles}
+        causes = '; and '.join(cause_of.get(rule, str(rule)) for rule in blamed[:_NAMED])
         more = '; and others' if len(blamed) > _NAMED else ''
         sentence = f'{len(blamed)} parts of the request stand in the way: {causes}{more}.'
-    return replace(plain, sentence=sentence, blamed=blamed, obstacles=obstacles, nearest=nearest)
+    return replace(draft, sentence=sentence, blamed=blamed, obstacles=obstacles, nearest=nearest)
 
 
 def _all_of(blamed: Sequence[Rule]) -> str:
@@ -284,14 +288,19 @@ def _all_of(blamed: Sequence[Rule]) -> str:
     return ' and without '.join(map(str, blamed))
 
 
-def _blamed_together(state: State, request: CandidateRequest, purse: _Purse) -> tuple[list[Rule], Sequence[Candidate]]:
-    """Leave out one part after the other until something is found; then put back what is not to blame."""
+def _blamed_together(
+    state: State, request: CandidateRequest, budgets: _TrialBudgets
+) -> tuple[list[Rule], Sequence[Candidate]]:
+    """Leave out one rule after the other until something is found, then put back those that make no difference.
+
+    :returns: the rules left out, and the candidates found without them; no rules when nothing was found.
+    """
     blamed: list[Rule] = []
     rest = request
     for _ in range(_MOST_TOGETHER):
         parts = list(itertools.islice(rules(rest), _MOST_RULES))
         counted = stages(state, Matching(state, rest, alike=False))
-        rule = _emptied(counted, parts) or next(
+        rule = _emptying_rule(counted, parts) or next(
             (one for one in reversed(parts) if not one.about_one_provider), parts[0]
         )
         blamed.append(rule)
@@ -299,20 +308,21 @@ def _blamed_together(state: State, request: CandidateRequest, purse: _Purse) -> 
         if left is None:
             return blamed, []
         rest = left
-        found, _bounded = _candidates(state, rest, purse)
+        found, _bounded = _candidates(state, rest, budgets)
         if found:
-            return _minimal(state, request, purse, blamed, found)
+            return _minimal(state, request, budgets, blamed, found)
     return [], []
 
 
 def _minimal(
-    state: State, request: CandidateRequest, purse: _Purse, blamed: Sequence[Rule], found: Sequence[Candidate]
+    state: State, request: CandidateRequest, budgets: _TrialBudgets, blamed: Sequence[Rule], found: Sequence[Candidate]
 ) -> tuple[list[Rule], Sequence[Candidate]]:
+    """Put a rule back into the request if something is still found with it; return the others."""
     kept = list(blamed)
     for rule in blamed[:-1]:
         fewer = [one for one in kept if one != rule]
         rest = _without_all(request, fewer)
-        again = _candidates(state, rest, purse)[0] if rest else []
+        again = _candidates(state, rest, budgets)[0] if rest else []
         if again:
             kept, found = fewer, again
     return kept, found

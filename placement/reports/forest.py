@@ -1,4 +1,4 @@
-"""All provider trees, or one, with everything that hangs on them, for an operator to look at."""
+"""All provider trees, or one, with their inventories, traits, aggregates and sharing providers."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class UnknownProvider(exception.NotFound):
 
 @dataclasses.dataclass(frozen=True)
 class Stock:
-    """One inventory. ``capacity`` is what may be used in all, ``used`` what is recorded as used.
+    """One inventory. ``used`` is the recorded usage.
 
-    ``held`` is the sum of its allocations, which is the same unless somebody wrote past the service.
+    ``held`` is the sum of the allocations, which is the same unless another program has written to the database.
     """
 
     resource_class: str
@@ -54,17 +54,20 @@ class Node:
     children: list[Node] = dataclasses.field(default_factory=list)
 
     def walk(self) -> Iterator[Node]:
-        """This provider and all below it, each before its children. Trees may be deeper than Python's stack."""
-        waiting = [self]
-        while waiting:
-            node = waiting.pop()
+        """This provider and all below it, each before its children.
+
+        Not recursive, because trees may be deeper than Python's stack.
+        """
+        pending = [self]
+        while pending:
+            node = pending.pop()
             yield node
-            waiting += reversed(node.children)
+            pending += reversed(node.children)
 
 
 @dataclasses.dataclass(frozen=True)
 class Sharing:
-    """A sharing provider of another tree, and the aggregates through which it reaches this one."""
+    """A sharing provider of another tree, and the aggregates that it has in common with this tree."""
 
     uuid: str
     name: str
@@ -73,31 +76,31 @@ class Sharing:
 
 @dataclasses.dataclass(frozen=True)
 class Tree:
-    """One tree, and the sharing providers that reach it."""
+    """One tree, and the sharing providers of other trees that it can use."""
 
     root: Node
     sharing: Sequence[Sharing]
 
 
 def load(db: Database, identifier: str | None = None) -> list[Tree]:
-    """The trees, ordered by the name of the root, from one state of the database.
+    """Read the trees, ordered by the name of the root, in one transaction.
 
     The number of statements does not depend on what is stored.
 
-    :param identifier: uuid or name of a provider whose whole tree is wanted; None for all trees.
+    :param identifier: uuid or name of a provider of which to read the tree; None for all trees.
     :raises UnknownProvider: there is no such provider.
     """
     with db.reader() as tx:
         within = sa.true() if identifier is None else _same_tree(_identified(tx, identifier))
         nodes = {row.id: _node(row) for row in tx.execute(sa.select(_providers).where(within))}
-        _hang_on(tx, within, nodes)
+        _add_details(tx, within, nodes)
         sharing = _by_aggregate(tx.execute(_sharing_query()))
-    roots = sorted(_planted(nodes), key=lambda node: (node.name, node.id))
-    return [Tree(root, list(_reaching(root, sharing))) for root in roots]
+    roots = sorted(_roots(nodes), key=lambda node: (node.name, node.id))
+    return [Tree(root, list(_sharing_providers(root, sharing))) for root in roots]
 
 
 def _identified(tx: sa.Connection, identifier: str) -> sa.Row[Any]:
-    """The provider with the uuid, or else the name."""
+    """The provider with this uuid, or else with this name."""
     columns = _providers.c
     wanted = sa.or_(columns.uuid == identifier.lower(), columns.name == identifier)
     found = tx.execute(sa.select(_providers).where(wanted)).all() if statements.storable(identifier) else []
@@ -107,7 +110,7 @@ def _identified(tx: sa.Connection, identifier: str) -> sa.Row[Any]:
 
 
 def _same_tree(row: sa.Row[Any]) -> sa.ColumnElement[bool]:
-    # The root of a root may be missing until an audit repairs it.
+    # root_provider_id of a root may be null until an audit repairs it.
     root_id = row.id if row.root_provider_id is None else row.root_provider_id
     return sa.or_(_providers.c.root_provider_id == root_id, _providers.c.id.in_({root_id, row.id}))
 
@@ -116,7 +119,7 @@ def _node(row: sa.Row[Any]) -> Node:
     return Node(row.id, row.uuid, row.name or '', row.generation, row.parent_provider_id, row.root_provider_id)
 
 
-def _hang_on(tx: sa.Connection, within: sa.ColumnElement[bool], nodes: Mapping[int, Node]) -> None:
+def _add_details(tx: sa.Connection, within: sa.ColumnElement[bool], nodes: Mapping[int, Node]) -> None:
     """Add inventories, traits and aggregates to their providers."""
     for row in tx.execute(_inventory_query(within)):
         nodes[row.resource_provider_id].inventories.append(_stock(row))
@@ -128,7 +131,7 @@ def _hang_on(tx: sa.Connection, within: sa.ColumnElement[bool], nodes: Mapping[i
 
 def _stock(row: sa.Row[Any]) -> Stock:
     capacity = max(room.capacity(row), 0)
-    # An inventory whose class is gone is still there, and nothing else would show it.
+    # The class may not exist any more; its id then stands for the name, so that operators see the inventory.
     name = row.resource_class or f'class {row.resource_class_id}'
     return Stock(name, row.total, row.reserved, row.allocation_ratio, capacity, row.used, int(row.held))
 
@@ -175,10 +178,10 @@ def _sharing_query() -> sa.Select[Any]:
     )
 
 
-def _planted(nodes: Mapping[int, Node]) -> Iterator[Node]:
-    """The roots, with everything else hanging below them.
+def _roots(nodes: Mapping[int, Node]) -> Iterator[Node]:
+    """Add each provider to the children of its parent, and return the roots.
 
-    A parent that is gone makes a root, and so does one provider of each loop: nothing stays out of sight.
+    Every provider is in one of the trees: one whose parent does not exist is a root, and one provider of each loop too.
     """
     for node in sorted(nodes.values(), key=lambda node: (node.name, node.id)):
         if node.parent_id is not None and node.parent_id in nodes:
@@ -186,16 +189,18 @@ def _planted(nodes: Mapping[int, Node]) -> Iterator[Node]:
     rootless = dict(nodes)
     for node in nodes.values():
         if node.parent_id not in nodes:
-            yield _taken(node, rootless)
+            _remove_tree(node, rootless)
+            yield node
     while rootless:
         node = _in_loop(next(iter(rootless.values())), nodes)
         if node.parent_id is not None:
             nodes[node.parent_id].children.remove(node)
-        yield _taken(node, rootless)
+        _remove_tree(node, rootless)
+        yield node
 
 
 def _in_loop(node: Node, nodes: Mapping[int, Node]) -> Node:
-    """The first that comes twice on the way up, which has no end."""
+    """The first provider that is reached twice on the way up from ``node``, which leads into a loop."""
     seen: set[int] = set()
     while node.parent_id is not None and node.id not in seen:
         seen.add(node.id)
@@ -203,10 +208,9 @@ def _in_loop(node: Node, nodes: Mapping[int, Node]) -> Node:
     return node
 
 
-def _taken(root: Node, rootless: dict[int, Node]) -> Node:
+def _remove_tree(root: Node, rootless: dict[int, Node]) -> None:
     for node in root.walk():
         rootless.pop(node.id, None)
-    return root
 
 
 def _by_aggregate(rows: Iterable[sa.Row[Any]]) -> dict[str, list[sa.Row[Any]]]:
@@ -216,12 +220,12 @@ def _by_aggregate(rows: Iterable[sa.Row[Any]]) -> dict[str, list[sa.Row[Any]]]:
     return found
 
 
-def _reaching(root: Node, sharing: Mapping[str, Sequence[sa.Row[Any]]]) -> Iterator[Sharing]:
+def _sharing_providers(root: Node, sharing: Mapping[str, Sequence[sa.Row[Any]]]) -> Iterator[Sharing]:
     """The sharing providers outside of the tree that are in an aggregate of any provider in it."""
     own = {node.id for node in root.walk()}
-    touched = sorted({uuid for node in root.walk() for uuid in node.aggregates})
-    through: dict[tuple[str, str], list[str]] = {}
-    for row in (row for uuid in touched for row in sharing.get(uuid, ())):
+    aggregates = sorted({uuid for node in root.walk() for uuid in node.aggregates})
+    common: dict[tuple[str, str], list[str]] = {}
+    for row in (row for uuid in aggregates for row in sharing.get(uuid, ())):
         if row.id not in own:
-            through.setdefault((row.name or '', row.uuid), []).append(row.aggregate)
-    return (Sharing(uuid, name, aggregates) for (name, uuid), aggregates in sorted(through.items()))
+            common.setdefault((row.name or '', row.uuid), []).append(row.aggregate)
+    return (Sharing(uuid, name, uuids) for (name, uuid), uuids in sorted(common.items()))

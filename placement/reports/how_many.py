@@ -1,4 +1,4 @@
-"""How many more consumers of one size the cloud can take: placed one by one on a copy, and at most."""
+"""How many more consumers of one size fit: counted by placing them on a copy of the inventories, and an upper bound."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from placement.mirror.matching import Matching, MirrorSite, TreeSite, holds
 from placement.mirror.state import State
 from placement.mirror.stock import Flags, Integers
 
-#: No count of one provider goes beyond this, so that sums of them fit a column.
-_PLENTY = 2**40
+#: Most consumers that are counted for one provider, so that sums fit 64 bits.
+_MOST_TIMES = 2**40
 #: Steps of the search for one placement in one tree.
 _STEPS = 20_000
 
 
 @dataclass(frozen=True)
 class Size:
-    """What each consumer takes: amounts by class, and the traits that its providers must have together.
+    """What each consumer takes: amounts by class, and the traits that its providers together must have.
 
-    ``aggregate`` is one that every provider it takes from must be in, or the root of its tree.
+    ``aggregate`` is the uuid of one that each of its providers, or the root of the provider's tree, must be in.
     """
 
     resources: Mapping[str, int]
@@ -36,16 +36,16 @@ class Size:
     aggregate: str | None = None
 
     def request(self) -> CandidateRequest:
-        """The request that a scheduler would make for one of this size, at 1.29."""
+        """The request for candidates of one consumer, at microversion 1.29."""
         member_of = () if self.aggregate is None else (frozenset({self.aggregate}),)
         return CandidateRequest((RequestGroup('', False, self.resources, self.required, member_of=member_of),))
 
 
 @dataclass(frozen=True)
 class HowMany:
-    """``fit`` were placed, one by one, on a copy; ``at_most`` fit in whatever order they come.
+    """``fit`` consumers were placed on a copy; ``at_most`` is an upper bound for any order of placing them.
 
-    ``complete`` is False when the count ended before the cloud was full.
+    ``complete`` is False when the limit of searches ended the count before the cloud was full.
     """
 
     fit: int
@@ -54,28 +54,29 @@ class HowMany:
 
 
 def how_many(state: State, size: Size, most_searches: int) -> HowMany:
-    """Count how many consumers of ``size`` fit beside those that are there.
+    """Count how many more consumers of ``size`` fit.
 
-    Where the parts of a consumer cannot stand in each other's way, the count of a tree is a division. Other trees, and
-    those that share providers, are filled one placement after the other.
+    For a tree without sharing providers, in which the required traits rule out no placement, the count is a division.
+    Other trees are filled with one placement after the other.
 
-    :param most_searches: how many searches for a placement to make; then the count ends.
-    :raises ResourceClassNotFound, TraitNotFound: ``size`` names what does not exist.
+    :param most_searches: most searches for a placement; then the count ends.
+    :raises ResourceClassNotFound: a class of ``size`` does not exist.
+    :raises TraitNotFound: a trait of ``size`` does not exist.
     """
     state.names.check(size.resources, size.required)
     request = size.request()
     matching = Matching(state, request, alike=False)
     counts = {id(block): _Counts(state, matching, block, size.required) for block in state.blocks}
-    plain = sum(one.plain for one in counts.values())
-    at_most = sum(one.apart for one in counts.values())
-    connected = np.sum([one.connected for one in counts.values()], axis=0) if counts else np.zeros(1)
-    at_most += int(connected.min())
-    if at_most == plain:
-        return HowMany(plain, at_most, complete=True)
+    exact = sum(one.exact for one in counts.values())
+    at_most = sum(one.without_sharing for one in counts.values())
+    with_sharing = np.sum([one.with_sharing for one in counts.values()], axis=0) if counts else np.zeros(1)
+    at_most += int(with_sharing.min())
+    if at_most == exact:
+        return HowMany(exact, at_most, complete=True)
     copy = _Copy(request, most_searches)
-    fit = plain
+    fit = exact
     for site in matching.sites():
-        if not (isinstance(site, TreeSite) and counts[id(site.block)].is_plain[site.number]):
+        if not (isinstance(site, TreeSite) and counts[id(site.block)].is_exact[site.number]):
             fit += copy.fill(site)
         if copy.searches == 0:
             return HowMany(fit, at_most, complete=fit == at_most)
@@ -83,11 +84,11 @@ def how_many(state: State, size: Size, most_searches: int) -> HowMany:
 
 
 class _Counts:
-    """How many times the trees of one block could take each class of the request.
+    """How many consumers the trees of one block could take, counted by division.
 
-    ``is_plain`` says which trees have an exact count: ``plain`` is the sum of those. ``apart`` bounds the sum of all
-    trees without sharing providers, the plain ones included; ``connected`` has for each class how often all others
-    together could take it.
+    ``is_exact`` says for which trees that is exact, and ``exact`` is the sum over these. ``without_sharing`` is an
+    upper bound for all trees without sharing providers, the exact ones included. ``with_sharing`` has for each class
+    of the request an upper bound for all other trees together.
     """
 
     def __init__(self, state: State, matching: Matching, block: Block, required: frozenset[str]) -> None:
@@ -101,30 +102,30 @@ class _Counts:
         )
         sharing = _touched_by_sharing(matching, block)
         possible = block.whole & _has_traits(block, np.logical_or.reduce(takers), required)
-        self.is_plain = ~sharing & _cannot_lack(block, takers, required)
+        self.is_exact = ~sharing & _always_has_traits(block, takers, required)
         each = np.where(possible & ~sharing, counts.min(axis=1), 0)
-        self.plain = int(each[self.is_plain].sum())
-        self.apart = int(each.sum())
-        self.connected: Integers = counts[sharing].sum(axis=0)
+        self.exact = int(each[self.is_exact].sum())
+        self.without_sharing = int(each.sum())
+        self.with_sharing: Integers = counts[sharing].sum(axis=0)
 
 
 def _times(block: Block, class_id: int, amount: int, takes: Flags) -> Integers:
-    """How many times the providers of each tree that ``takes`` names can take an amount of a class, together."""
+    """How many times the providers flagged in ``takes`` can take an amount of a class, summed up for each tree."""
     stock = block.stocks.get(class_id)
     times = np.zeros(len(block.records), np.int64)
     if stock is not None:
-        times[stock.rows] = np.clip((stock.ceiling - stock.used) // amount, 0, _PLENTY)
+        times[stock.rows] = np.clip((stock.ceiling - stock.used) // amount, 0, _MOST_TIMES)
     times[~takes] = 0
     summed: Integers = np.add.reduceat(times, block.starts[:-1])
     return summed
 
 
 def _touched_by_sharing(matching: Matching, block: Block) -> Flags:
-    """Which trees have, or are reached by, a sharing provider that could take a part of the request."""
-    carrying = matching.sharing.aggregates
+    """Which trees have, or can use, a sharing provider that could take a part of the request."""
+    aggregates = matching.sharing.aggregates
     ids = {one.root_id for one in matching.sharing.providers}
-    touched: Flags = np.isin(block.roots, list(ids))
-    return touched | block.tree_aggregates.where(lambda names: not carrying.isdisjoint(names))
+    has_sharing: Flags = np.isin(block.roots, list(ids))
+    return has_sharing | block.tree_aggregates.where(lambda names: not aggregates.isdisjoint(names))
 
 
 def _has_traits(block: Block, takes_any: Flags, required: frozenset[str]) -> Flags:
@@ -135,8 +136,8 @@ def _has_traits(block: Block, takes_any: Flags, required: frozenset[str]) -> Fla
     return has
 
 
-def _cannot_lack(block: Block, takers: Sequence[Flags], required: frozenset[str]) -> Flags:
-    """Which trees have, for some part of the request, the required traits wherever that part may go."""
+def _always_has_traits(block: Block, takers: Sequence[Flags], required: frozenset[str]) -> Flags:
+    """Which trees meet the required traits with any placement: for some part, every possible provider has them all."""
     if not required:
         return np.ones(len(block.roots), np.bool_)
     lacking = ~block.traits.where(lambda names: required <= names)
@@ -144,7 +145,7 @@ def _cannot_lack(block: Block, takers: Sequence[Flags], required: frozenset[str]
 
 
 class _Copy:
-    """Providers as they become while consumers are placed on them. ``searches`` is how many may still be made."""
+    """A copy of inventories on which consumers are placed. ``searches`` is how many more searches may be made."""
 
     def __init__(self, request: CandidateRequest, searches: int) -> None:
         self._request = request
@@ -152,7 +153,7 @@ class _Copy:
         self._inventories: dict[int, dict[str, InventoryRecord]] = {}
 
     def fill(self, site: MirrorSite) -> int:
-        """Place consumers at ``site`` until it takes no more, and return how many."""
+        """Place consumers at ``site`` until no more fit, and return how many were placed."""
         tree, sharing = site.anchor()
         anchor = Anchor(tuple(map(self._changeable, tree)), tuple(map(self._changeable, sharing)))
         placed = 0
@@ -172,7 +173,7 @@ class _Copy:
         )
 
     def _take(self, candidate: Candidate) -> int:
-        """Place consumers like ``candidate`` as often as that goes: what came first stays first while it fits."""
+        """Place as many consumers like ``candidate`` as fit: the search would return it first as long as it fits."""
         times = min(self._room(id_, name) // amount for id_, name, amount in candidate.amounts)
         for id_, name, amount in candidate.amounts:
             inventory = self._inventories[id_][name]

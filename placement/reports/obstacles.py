@@ -1,4 +1,4 @@
-"""What a rule of a request for candidates fails at, in numbers and names, where everything else is met."""
+"""Why one rule of a request for candidates leaves nothing, judged by the providers that meet its other rules."""
 
 from __future__ import annotations
 
@@ -23,25 +23,26 @@ from placement.mirror.state import State
 from placement.mirror.stock import Flags, Integers, Stock
 from placement.reports.rules import Kind, Rule, resource_of, without
 
-#: How many values of max_unit, min_unit or step_size to tell apart.
+#: Most different values of max_unit, min_unit or step_size that are listed; of more only the range is given.
 _VALUES = 3
-#: The rules about units, and what they are called in an inventory.
+#: The fields of an inventory for units, and the reason for which each refuses an amount.
 _UNITS = {
     'max_unit': Reason.ABOVE_MAX_UNIT,
     'min_unit': Reason.BELOW_MIN_UNIT,
     'step_size': Reason.WRONG_STEP,
 }
-#: How many providers to name for one rule, and how many to try out for it.
+#: Most providers that are named for one rule, and most that are tried in a search.
 _NAMED, _TRIED = 3, 8
 
 
 @dataclass(frozen=True)
 class Lack:
-    """Providers that meet everything else and have the class, but not like that.
+    """Providers that meet the other rules and have inventory of the class, but cannot give the amount ``asked``.
 
-    ``kind`` is ``max_unit``, ``min_unit`` or ``step_size`` (``value`` is that of these ``providers``, or the least of
-    theirs and ``upto`` the greatest), ``too_small`` (``value`` is the largest capacity of them), ``full`` (``value`` is
-    the most that any of them has left), or ``room``: they would do alone, but not beside the rest of the request.
+    ``kind`` is the reason: ``max_unit``, ``min_unit`` or ``step_size`` (``value`` is that of all these ``providers``,
+    or the least of theirs, with the greatest in ``upto``), ``too_small`` (``value`` is their largest capacity),
+    ``full`` (``value`` is the most that any of them has left), or ``room``: they can give the amount, but not also what
+    other parts of the request need from them.
     """
 
     kind: str
@@ -64,10 +65,10 @@ class Lack:
 
 @dataclass(frozen=True)
 class Nearest:
-    """A provider, or the root of a tree, with what it lacks and nothing else.
+    """A provider, or the root of a tree, that nearly gives a candidate. ``lacks`` says in words what is missing.
 
-    ``wanted`` and ``left`` are amounts of ``resource_class`` where room is what it lacks: there would be a candidate if
-    so much became free. Otherwise there would be one without the rules that ``lacks`` names.
+    If that is room, ``resource_class``, the amount ``wanted`` and the amount ``left`` are set, and there would be a
+    candidate if the difference became free. Otherwise there would be one without the rules that ``lacks`` names.
     """
 
     name: str
@@ -80,9 +81,9 @@ class Nearest:
 
 @dataclass(frozen=True)
 class Obstacle:
-    """Why a rule alone leaves nothing: one clause for people, the numbers behind it, and what explains them.
+    """Why a single rule leaves nothing. ``cause`` is a clause of a sentence; ``notes`` are further sentences.
 
-    ``trees`` counts those that meet the rest as far as can be said without placing the groups together.
+    ``trees`` counts the trees that can serve each other part of the request, each part considered alone.
     """
 
     rule: Rule
@@ -93,7 +94,7 @@ class Obstacle:
     notes: Sequence[str] = ()
 
     def as_data(self) -> dict[str, Any]:
-        """It in the types of JSON, without the nearest."""
+        """The obstacle in JSON types, without ``nearest``."""
         return {
             'rule': str(self.rule),
             'cause': self.cause,
@@ -103,15 +104,16 @@ class Obstacle:
         }
 
 
-def called(record: Record) -> str:
-    """What to call a provider."""
+def display_name(record: Record) -> str:
+    """The name of a provider, or its uuid if it has no name."""
     return record.name or record.uuid
 
 
 def obstacle(state: State, request: CandidateRequest, rule: Rule, budget: Budget) -> Obstacle:
-    """Look at what meets everything that ``request`` asks for but one rule, which is about one provider.
+    """Find out why one rule leaves nothing, among the providers and trees that meet all other rules of ``request``.
 
-    :param budget: what trying out providers may spend.
+    :param rule: one for which ``about_one_provider`` is true.
+    :param budget: the limits for the searches that try providers.
     """
     rest = _Rest(state, without(request, rule), request)
     if rule.kind is Kind.RESOURCES:
@@ -120,10 +122,10 @@ def obstacle(state: State, request: CandidateRequest, rule: Rule, budget: Budget
 
 
 def _cause_of_names(state: State, request: CandidateRequest, rule: Rule, rest: _Rest) -> str:
-    """Say it for traits and aggregates."""
-    nobody = _nobody(state, rule)
-    if nobody:
-        return nobody
+    """The cause for a rule about traits or aggregates."""
+    absent = _absent_everywhere(state, rule)
+    if absent:
+        return absent
     eligible = rest.eligible(rest.parts(rule))
     meeting = _count(_meeting(state, request, rule, rest, eligible))
     count = _count(eligible)
@@ -144,7 +146,7 @@ def _could_serve(rule: Rule, count: int) -> str:
 
 
 def _none(rule: Rule, count: int, each: str) -> str:
-    """Say what is true of each provider that could serve a group."""
+    """The clause that ``each``, such as ``lacks the trait A``, is true of every provider that could serve a group."""
     return (
         f'the one that could otherwise serve {_served(rule)} {each}'
         if count == 1
@@ -155,7 +157,7 @@ def _none(rule: Rule, count: int, each: str) -> str:
 def _meeting(
     state: State, request: CandidateRequest, rule: Rule, rest: _Rest, eligible: Sequence[Flags]
 ) -> Sequence[Flags]:
-    """Return who of those that meet the rest also meets ``rule``."""
+    """Return which of the providers in ``eligible`` also meet ``rule``."""
     if rule.kind is Kind.REQUIRED:
         has = functools.partial(holds, rule.subject)
         return [flags & block.traits.where(has) for block, flags in zip(state.blocks, eligible, strict=True)]
@@ -174,16 +176,16 @@ def _served(rule: Rule) -> str:
     return f'resources{rule.suffix}' if rule.suffix else 'the request'
 
 
-def _nobody(state: State, rule: Rule) -> str:
-    """Say that no provider at all has a trait or is in an aggregate; empty when some are."""
+def _absent_everywhere(state: State, rule: Rule) -> str:
+    """The clause that no provider at all has the trait or is in the aggregates of a rule; empty if some are."""
     if rule.kind is Kind.FORBIDDEN:
         return ''
     if rule.kind is Kind.REQUIRED:
         has = any(rule.subject in names for block in state.blocks for names in _present(block.traits))
         return '' if has else f'no provider has the trait {rule.subject}'
     wanted = rule.subject.split(',')
-    alone = all(names.isdisjoint(wanted) for block in state.blocks for names in _present(block.aggregates))
-    return f'no provider is in {_aggregates(rule)}' if alone else ''
+    absent = all(names.isdisjoint(wanted) for block in state.blocks for names in _present(block.aggregates))
+    return f'no provider is in {_aggregates(rule)}' if absent else ''
 
 
 def _aggregates(rule: Rule) -> str:
@@ -192,12 +194,15 @@ def _aggregates(rule: Rule) -> str:
 
 
 def _present(sets: Sets) -> Iterator[frozenset[str]]:
-    """The sets that any provider has."""
+    """Those of the sets that at least one provider has."""
     return (sets.values[number] for number in np.unique(sets.of).tolist())
 
 
 class _Rest:
-    """The trees that have, or are reached by, a provider for every part of a request but one rule."""
+    """The trees with own or sharing providers for every part of a request without one rule.
+
+    :param rest: the request without the rule; None if nothing else is asked for, and then these are all trees.
+    """
 
     def __init__(self, state: State, rest: CandidateRequest | None, request: CandidateRequest) -> None:
         self._state = state
@@ -210,7 +215,7 @@ class _Rest:
 
     @functools.cached_property
     def touched(self) -> frozenset[str]:
-        """The aggregates that any provider of these trees is in."""
+        """The aggregates that providers of these trees are in."""
         found: set[str] = set()
         for block, trees in zip(self._state.blocks, self.trees, strict=True):
             sets = block.tree_aggregates
@@ -219,13 +224,13 @@ class _Rest:
         return frozenset(found)
 
     def rows(self, block: Block) -> Flags:
-        """Say which providers of a block are in these trees."""
+        """Return which providers of a block are in these trees."""
         number = next(number for number, one in enumerate(self._state.blocks) if one is block)
         flags: Flags = self.trees[number][block.tree_of]
         return flags
 
     def parts(self, rule: Rule) -> list[Part]:
-        """What one provider has to satisfy for the group of ``rule``, but for the rule itself."""
+        """The parts that a provider must satisfy to serve the group of ``rule``, without the rule itself."""
         parts = compile_request(self._rest).parts if self._rest else ()
         found = [part for part in parts if part.group == rule.suffix]
         if rule.kind is not Kind.RESOURCES or (found and found[0].numbered):
@@ -233,7 +238,7 @@ class _Rest:
         return [replace(part, resources=()) for part in found[:1]]
 
     def eligible(self, parts: Sequence[Part]) -> list[Flags]:
-        """Return who satisfies any of ``parts`` in these trees, or reaches one of them and shares."""
+        """Return which providers satisfy any of ``parts``: of these trees, or sharing providers that they can use."""
         found = []
         for block, trees in zip(self._state.blocks, self.trees, strict=True):
             flags = np.zeros(len(block.records), np.bool_)
@@ -263,7 +268,7 @@ def _of_resources(state: State, request: CandidateRequest, rule: Rule, rest: _Re
     if lacks:
         cause = _no_room(rule, others, lacks)
     elif not any(flags.any() for flags in by_block):
-        # Then whoever has the class matters, whatever else they lack.
+        # No provider meets the other rules of the group, so all inventories of the class in these trees are counted.
         lacks = list(_lacks([(block, stock, rest.rows(block)[stock.rows]) for block, stock in stocks], amount))
         cause = '; '.join(absent) or f'no provider meets all that {_served(rule)} asks for besides {rule.subject}'
         if lacks and lacks[0].kind != 'room':
@@ -286,7 +291,7 @@ def _no_room(rule: Rule, others: str, lacks: Sequence[Lack]) -> str:
 
 
 def _none_has(name: str, rule: Rule, rest: _Rest, part: Part, eligible: int) -> str:
-    """Say that nobody who could serve a group has a class that others have."""
+    """The clause that no provider that could serve a group has inventory of the class, although others have."""
     if part.numbered:
         return _none(rule, eligible, f'has no {name} itself')
     do = 'does' if rest.count == 1 else 'do'
@@ -295,32 +300,32 @@ def _none_has(name: str, rule: Rule, rest: _Rest, part: Part, eligible: int) -> 
 
 
 def _absent(state: State, request: CandidateRequest, rule: Rule) -> Iterator[str]:
-    """Name what else a group asks for that nobody has, when ``rule`` is about the only class it asks for."""
+    """Clauses for traits and aggregates of the group that no provider has, if ``rule`` is for its only class."""
     group = next(group for group in request.groups if group.suffix == rule.suffix)
     if len(group.resources) == 1:
         wanted = [Rule(Kind.REQUIRED, rule.suffixes, name) for name in sorted(group.required)]
         wanted += [Rule(Kind.MEMBER_OF, rule.suffixes, ','.join(sorted(any_of))) for any_of in group.member_of]
-        yield from (found for found in (_nobody(state, one) for one in wanted) if found)
+        yield from (clause for clause in (_absent_everywhere(state, one) for one in wanted) if clause)
 
 
 def _bare(request: CandidateRequest, rule: Rule) -> Part:
-    """The part of a group that asks for nothing else, without amounts."""
+    """The first part of the group of a rule, without its amounts."""
     part = next(part for part in compile_request(request).parts if part.group == rule.suffix)
     return replace(part, resources=())
 
 
-#: Inventories of one class in one block, and which of them count.
+#: The inventories of one class in one block, and which of them are of eligible providers.
 _Entry = tuple[Block, Stock, Flags]
 
 
 def _full(stock: Stock, amount: int) -> Flags:
-    """Which inventories have no room for ``amount`` now, and would have if nothing of them was used."""
+    """Which inventories have no room for ``amount`` now, but would have room if nothing of them were used."""
     full: Flags = stock.refused(amount)[Reason.NO_CAPACITY] & (amount <= stock.ceiling)
     return full
 
 
 def _lacks(entries: Sequence[_Entry], amount: int) -> Iterator[Lack]:
-    """Count why inventories have no room, by the first rule that each breaks."""
+    """Count the inventories without room for an amount, by the first reason that applies to each."""
     refused = [stock.refused(amount) for _, stock, _ in entries]
 
     def values(column: str, reason: Reason) -> Integers:
@@ -343,7 +348,7 @@ def _lacks(entries: Sequence[_Entry], amount: int) -> Iterator[Lack]:
 
 
 def _by_value(kind: str, values: Integers, amount: int) -> list[Lack]:
-    """Tell a few values apart; of many, name the range."""
+    """One entry for each value if there are few, else one with the range."""
     units, counts = np.unique(values, return_counts=True)
     if len(units) > _VALUES:
         return [Lack(kind, int(units[0]), amount, len(values), upto=int(units[-1]))]
@@ -353,7 +358,7 @@ def _by_value(kind: str, values: Integers, amount: int) -> list[Lack]:
 def _nearest(
     state: State, request: CandidateRequest, name: str, amount: int, entries: Sequence[_Entry], budget: Budget
 ) -> Iterator[Nearest]:
-    """Name the full providers that lack least, as far as freeing that much gives a candidate."""
+    """The full providers that lack least room, if there would be a candidate with so much room."""
     short = []
     for block, stock, flags in entries:
         for entry in np.flatnonzero(flags & _full(stock, amount)).tolist():
@@ -367,11 +372,11 @@ def _nearest(
             named += 1
             record = block.records[row]
             lacks = f'has {max(left, 0)} of {name} left, {lack} less than the {amount} asked for'
-            yield Nearest(called(record), record.uuid, lacks, name, amount, left)
+            yield Nearest(display_name(record), record.uuid, lacks, name, amount, left)
 
 
 def _freed(state: State, block: Block, row: int, name: str, units: int) -> State:
-    """Return the state after ``units`` of a class were given back to a provider."""
+    """Return the state in which ``units`` less of a class are used on a provider."""
     record = block.records[row]
     class_id = state.names.class_ids[name]
     used = dict(record.inventories)[class_id].used - units
@@ -384,7 +389,11 @@ def _would_do(state: State, request: CandidateRequest, budget: Budget) -> bool:
 
 
 def _notes(state: State, name: str, amount: int, parts: Sequence[Part], rest: _Rest) -> Iterator[str]:
-    """Tell what has room but does not reach the trees that meet the rest."""
+    """Sentences about providers that have room but cannot be used by the trees, and only for want of one thing.
+
+    ``unmarked`` are in an aggregate with these trees but lack the trait for sharing; ``stranded`` have the trait but
+    are in no aggregate with the trees.
+    """
     unmarked: list[str] = []
     stranded: list[str] = []
     meets = rest.touched
@@ -398,7 +407,7 @@ def _notes(state: State, name: str, amount: int, parts: Sequence[Part], rest: _R
                 provider = state.provider(block.records[row])
                 bare = (replace(part, resources=tuple(r for r in part.resources if r[0] != name)) for part in parts)
                 if any(part.rejection(provider, None) is None for part in bare):
-                    found.append(called(block.records[row]))
+                    found.append(display_name(block.records[row]))
     common = 'in common with the trees that meet the rest'
     if unmarked:
         yield (
@@ -410,7 +419,7 @@ def _notes(state: State, name: str, amount: int, parts: Sequence[Part], rest: _R
 
 
 def _named(names: Sequence[str]) -> str:
-    """Name the first few, with the verb."""
+    """The first few names and the number of the others, with the verb."""
     shown = ', '.join(names[:_NAMED])
     if len(names) > _NAMED:
         return f'{shown} and {len(names) - _NAMED} more have'

@@ -1,4 +1,4 @@
-"""Finds the query for candidates in what people have: a query string, a path, a URL, or a line of a log."""
+"""Finds the query string of a search for candidates in a text: a query string, a path, a URL, or a log line."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from placement import exception
 
 
 class NoQuery(exception.PlacementError):
-    """There is no query for candidates in a text, or not the whole of it."""
+    """A text has no query string of a search for candidates, or only a part of one."""
 
     template = '{reason}'
 
 
 class Pasted(NamedTuple):
-    """A query string, and the microversion that the text says it was sent with."""
+    """The query string in a text, and the microversion that the text gives for it."""
 
     query: str
     version: str | None
 
 
 _NOT_IN_A_QUERY = r'[^\s"\'<>]'
-#: Where a query string may stand in a longer text, the best sign first.
+#: Where in a longer text a query string may be; the first pattern that matches counts.
 _PLACES = (
     re.compile(rf'/allocation_candidates\?({_NOT_IN_A_QUERY}+)'),
     re.compile(rf'No allocation candidates for ({_NOT_IN_A_QUERY}+?):? '),
@@ -30,14 +30,14 @@ _PLACES = (
 )
 _OTHER_PATH = re.compile(r'/[a-z_]+[^\s?]*(?=\?)|(?:GET|PUT|POST|DELETE) (/\S*)|https?://\S+')
 _VERSION = re.compile(r'(?:microversion: |OpenStack-API-Version: placement )([0-9]+\.[0-9]+)', re.IGNORECASE)
-#: What the service puts behind a query that is too long for its log.
+#: What the service writes after a query string that it has cut off in its log.
 _CUT_OFF = '...'
 
 
 def read(text: str) -> Pasted:
-    """Find the query in ``text``.
+    """Find the query string and the microversion in ``text``.
 
-    :raises NoQuery: it is something else, or was cut off by the log.
+    :raises NoQuery: there is no query string, or the log has cut it off.
     """
     text = text.strip()
     version = _VERSION.search(text)

@@ -1,4 +1,4 @@
-"""The parts of a request for candidates that can be left out of it one at a time."""
+"""The rules of a request for candidates: the parts that can be left out one at a time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from placement.candidates.request import CandidateRequest, RequestGroup
 
 
 class Kind(enum.Enum):
-    """What a rule is; the value is what it is called in a query, as far as a query has it."""
+    """The kinds of rules; the value is the name of the query parameter, if there is one."""
 
     RESOURCES = 'resources'
     REQUIRED = 'required'
@@ -26,10 +26,9 @@ class Kind(enum.Enum):
 class Rule:
     """One part of a request.
 
-    ``suffixes`` are those of the groups that it belongs to: one, or several that ask for exactly the same, of which
-    none can be blamed more than another. ``subject`` is the class with its amount, the trait, or the aggregates. A
-    ``GROUP`` stands for one group out of ``suffixes``, a ``MICROVERSION`` for the rule below 1.29 that a candidate uses
-    at most one provider of a tree.
+    ``suffixes`` are those of the groups that it belongs to; groups that ask for exactly the same have their rules in
+    common. ``subject`` is the class with its amount, the trait, or the aggregates. A ``GROUP`` stands for one group out
+    of ``suffixes``, a ``MICROVERSION`` for the rule below 1.29 that a candidate uses at most one provider of a tree.
     """
 
     kind: Kind
@@ -43,7 +42,7 @@ class Rule:
 
     @property
     def about_one_provider(self) -> bool:
-        """Whether a provider alone meets it or not."""
+        """Whether it is a condition on a single provider."""
         return self.kind in (Kind.RESOURCES, Kind.REQUIRED, Kind.FORBIDDEN, Kind.MEMBER_OF)
 
     def __str__(self) -> str:
@@ -56,17 +55,17 @@ class Rule:
         return f'{self.kind.value}{in_short(self.suffixes)} {self.subject}'
 
     def as_data(self) -> dict[str, Any]:
-        """It in the types of JSON; ``groups`` are suffixes, empty for the unnumbered group."""
+        """The rule in JSON types; ``groups`` are suffixes, of which that of the unnumbered group is empty."""
         return {'rule': self.kind.value, 'groups': list(self.suffixes), 'subject': self.subject, 'text': str(self)}
 
 
 def in_short(suffixes: Sequence[str]) -> str:
-    """Join the suffixes of groups that ask for the same, leaving out the middle of a long list."""
+    """Join the suffixes of groups, with ``...`` for the middle of a long list."""
     return ','.join(suffixes if len(suffixes) <= 4 else (*suffixes[:2], '...', suffixes[-1]))
 
 
 def rules(request: CandidateRequest) -> Iterator[Rule]:
-    """Take a request apart, in the order in which an account applies its parts."""
+    """Split a request into its rules, in the order in which ``account.stages`` applies them."""
     equal: dict[tuple[object, ...], list[RequestGroup]] = {}
     for group in request.groups:
         asked = frozenset(group.resources.items()), group.required, group.forbidden, group.member_of
@@ -95,9 +94,9 @@ def _of_group(group: RequestGroup, suffixes: tuple[str, ...]) -> Iterator[Rule]:
 
 
 def without(request: CandidateRequest, rule: Rule) -> CandidateRequest | None:
-    """Return the request without one part; None when nothing would be asked for any more.
+    """Return the request without one rule; None when no group would be left.
 
-    A group that asks for no resources any more goes away with all its parts.
+    A group without resources is removed with all its rules.
     """
     if rule.kind is Kind.GROUP_POLICY:
         return replace(request, group_policy='none')
@@ -124,6 +123,6 @@ def _reduced(group: RequestGroup, rule: Rule) -> RequestGroup:
 
 
 def resource_of(rule: Rule) -> tuple[str, int]:
-    """Return the class and the amount of a ``RESOURCES`` rule."""
+    """Return the class and the amount of a rule of the kind ``RESOURCES``."""
     name, _, amount = rule.subject.rpartition(':')
     return name, int(amount)

@@ -1,4 +1,4 @@
-"""The searches that found nothing lately, as the log of the service has them, grouped by what they asked for."""
+"""The searches that found nothing lately, read from the log of the service and grouped by what they asked for."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from urllib import parse
 
 from placement.reports import pasted_query
 
-#: How much of the end of a log is read, in bytes.
+#: Bytes that are read at the end of a log.
 _TAIL = 4 * 1024 * 1024
-_SIGN = 'No allocation candidates for '
-#: How many equal searches a line stands for besides its own.
+_MARKER = 'No allocation candidates for '
+#: The number of further equal searches that a line stands for.
 _MORE = re.compile(r'\(([0-9]{1,9}) more since the last such line\)$')
 _TIME = re.compile(r'[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}:[0-9]{2}')
 
 
 @dataclass
 class EmptyShape:
-    """Searches that asked for the same classes and traits, in whatever amounts and aggregates.
+    """The searches for the same classes and traits; amounts and aggregates may differ.
 
-    ``latest`` is the query of the last one, and ``at`` when that was, as the log writes it.
+    ``latest`` is the query string of the last one, and ``at`` the time in its log line.
     """
 
     shape: str
@@ -35,14 +35,14 @@ class EmptyShape:
 
 @dataclass(frozen=True)
 class SearchesInLog:
-    """What the end of a log holds, the most frequent shape first. ``whole`` says that all of the log was read."""
+    """The searches at the end of a log, the most frequent first. ``whole`` says whether all of the log was read."""
 
     shapes: Sequence[EmptyShape] = field(default_factory=list)
     whole: bool = True
 
 
 def recent(log: pathlib.Path) -> SearchesInLog:
-    """Read the end of a log.
+    """Read the end of a log file.
 
     :raises OSError: it cannot be read.
     """
@@ -51,7 +51,7 @@ def recent(log: pathlib.Path) -> SearchesInLog:
         start = file.seek(max(size - _TAIL, 0))
         lines = file.read(_TAIL).decode('utf-8', 'replace').splitlines()
     found: dict[str, EmptyShape] = {}
-    # A reading that begins inside of the log begins inside of a line.
+    # If the beginning of the log was skipped, the first line is incomplete.
     for query, line in _queries(lines[1:] if start else lines):
         shape = shape_of(query)
         one = found.setdefault(shape, EmptyShape(shape))
@@ -62,15 +62,15 @@ def recent(log: pathlib.Path) -> SearchesInLog:
 
 
 def _queries(lines: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """The queries with the lines that they are in."""
+    """The query strings of empty searches, each with its line."""
     for line in lines:
-        if _SIGN in line:
+        if _MARKER in line:
             with contextlib.suppress(pasted_query.NoQuery):
-                yield pasted_query.read(line[line.index(_SIGN) :]).query, line.rstrip()
+                yield pasted_query.read(line[line.index(_MARKER) :]).query, line.rstrip()
 
 
 def shape_of(query: str) -> str:
-    """Return what a query asks for, without amounts, the uuids of aggregates, and the limit."""
+    """Return what a query string asks for, without amounts, the uuids of aggregates, and the limit."""
     parts = []
     for key, value in parse.parse_qsl(query):
         if key.startswith('resources'):

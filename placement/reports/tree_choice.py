@@ -1,4 +1,4 @@
-"""Which provider trees somebody wants to look at, and what is in them in all."""
+"""Conditions by which provider trees are selected, and the sums over the inventories of trees."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from placement.reports.forest import Node, Stock, Tree
 
 @dataclass(frozen=True)
 class Choice:
-    """Conditions on a tree; each must be met by any provider of it, not all by the same one.
+    """Conditions on a tree. Each must be met by a provider of the tree; these may be different providers.
 
-    ``name`` is a part of the name or a pattern with ``*`` and ``?``. All ``traits``, ``aggregates`` and ``classes``
-    must be there. ``full`` wants an inventory, of one of ``classes`` if given, of which nothing is left.
+    ``name`` is a part of the name, or a pattern with ``*`` and ``?``. The tree must have all of ``traits``,
+    ``aggregates`` and ``classes``. With ``full`` it must have an inventory, of one of ``classes`` if given, that is
+    used up.
     """
 
     name: str | None = None
@@ -30,14 +31,14 @@ class Choice:
         """Whether a tree meets the conditions."""
         nodes = list(tree.root.walk())
         return (
-            (self.name is None or any(self._is_called(node) for node in nodes))
+            (self.name is None or any(self._has_name(node) for node in nodes))
             and {name for node in nodes for name in node.traits}.issuperset(self.traits)
             and {uuid for node in nodes for uuid in node.aggregates}.issuperset(map(str.lower, self.aggregates))
             and {stock.resource_class for node in nodes for stock in node.inventories}.issuperset(self.classes)
             and (not self.full or any(self._is_full(stock) for node in nodes for stock in node.inventories))
         )
 
-    def _is_called(self, node: Node) -> bool:
+    def _has_name(self, node: Node) -> bool:
         wanted = (self.name or '').lower()
         pattern = wanted if set('*?[') & set(wanted) else f'*{wanted}*'
         return fnmatch.fnmatchcase(node.name.lower(), pattern)
@@ -48,7 +49,7 @@ class Choice:
 
 @dataclass
 class ClassSum:
-    """All inventories of one resource class; ``full`` is how many of them have nothing left."""
+    """The sums over the inventories of one resource class; ``full`` is how many of them are used up."""
 
     resource_class: str
     inventories: int = 0
@@ -59,7 +60,7 @@ class ClassSum:
 
 @dataclass(frozen=True)
 class Summary:
-    """What some trees hold together; ``classes`` are in order of name."""
+    """The sums over some trees; ``classes`` are in order of name."""
 
     trees: int
     providers: int
@@ -67,7 +68,7 @@ class Summary:
 
 
 def summary(trees: Iterable[Tree]) -> Summary:
-    """Add up what is in ``trees``."""
+    """Sum up ``trees``."""
     count = providers = 0
     sums: dict[str, ClassSum] = {}
     for tree in trees:

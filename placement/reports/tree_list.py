@@ -1,4 +1,4 @@
-"""Provider trees in a list: those that a search means, the fullest first, some at a time."""
+"""A list of provider trees, in pages: those that match a search."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from placement.reports.capacity import Filling, Scope, of_trees, shares
 
 
 class Order(enum.Enum):
-    """How trees follow one another; the value is the word for it."""
+    """The orders of the list; the value is that of the query parameter."""
 
     FULLEST = 'fullest'
     NAME = 'name'
@@ -25,7 +25,7 @@ class Order(enum.Enum):
 
 @dataclass(frozen=True)
 class ClassFilling:
-    """The filling of one resource class in one tree, all its providers together."""
+    """How full one resource class is in one tree, summed up over its providers."""
 
     resource_class: str
     filling: Filling
@@ -33,7 +33,7 @@ class ClassFilling:
 
 @dataclass(frozen=True)
 class TreeRow:
-    """One tree, called by its root. ``found`` names the provider that the search text found, if it is not the root."""
+    """One tree, with name and uuid of its root. ``found`` names the provider that matches, if it is not the root."""
 
     uuid: str
     name: str
@@ -44,7 +44,7 @@ class TreeRow:
 
 @dataclass(frozen=True)
 class TreePage:
-    """Some of the trees that a search means; ``trees`` is how many it means in all."""
+    """Some of the trees that match a search; ``trees`` is the number of all."""
 
     trees: int
     rows: Sequence[TreeRow] = field(default_factory=list)
@@ -58,15 +58,17 @@ def listing(
     first: int = 0,
     count: int = 25,
 ) -> TreePage:
-    """List the trees in ``scope`` that have a provider called by ``text``.
+    """List the trees in ``scope`` that have a provider that matches ``text``.
 
     :param text: a part of a provider's name, in any case, or the beginning of its uuid; empty for all trees.
-    :param order: ``FULLEST`` goes by the fullest class of a tree.
+    :param order: ``FULLEST`` sorts by the used share of the fullest class of a tree.
+    :param first: how many trees to skip.
+    :param count: most trees to return.
     :raises TraitNotFound: a trait of ``scope`` does not exist.
     """
     scope = scope or Scope()
     state.names.check((), scope.traits)
-    found = [_Found(block, text, scope) for block in state.blocks]
+    found = [_Matches(block, text, scope) for block in state.blocks]
     places = [(block, number) for block in found for number in block.numbers]
     if order is Order.NAME:
         places.sort(key=lambda place: place[0].name(place[1]))
@@ -80,24 +82,24 @@ def listing(
     )
 
 
-class _Found:
-    """The trees of one block that a search means: their numbers in the block."""
+class _Matches:
+    """The trees of one block that match a search; ``numbers`` are their positions in the block."""
 
     def __init__(self, block: Block, text: str, scope: Scope) -> None:
         self._block = block
-        meant = scope.trees(block)
-        self._called = None
+        included = scope.trees(block)
+        self._matching = None
         if text:
-            self._called = _called(block, text)
-            meant &= any_of_tree(block, self._called)
-        self.numbers: list[int] = np.flatnonzero(meant).tolist()
+            self._matching = _matching(block, text)
+            included &= any_of_tree(block, self._matching)
+        self.numbers: list[int] = np.flatnonzero(included).tolist()
 
     def name(self, number: int) -> str:
         root = self._block.records[self._block.starts[number]]
         return root.name or root.uuid
 
     def fullest(self) -> NDArray[np.float64]:
-        """The share of the fullest class of each tree found."""
+        """For each of these trees the used share of its fullest class."""
         fullest = np.zeros(len(self._block.roots))
         for class_id in self._block.stocks:
             np.maximum(fullest, shares(*of_trees(self._block, class_id)), out=fullest)
@@ -112,20 +114,20 @@ class _Found:
         )
 
     def _other(self, number: int) -> str | None:
-        """The name of the first provider that the text found in a tree, None if that is the root."""
-        if self._called is None:
+        """The name of the first provider of a tree that matches the text; None if that is the root."""
+        if self._matching is None:
             return None
         first, last = self._block.starts[number : number + 2].tolist()
-        row = first + int(np.argmax(self._called[first:last]))
+        row = first + int(np.argmax(self._matching[first:last]))
         one = self._block.records[row]
         return None if row == first else one.name or one.uuid
 
 
-def _called(block: Block, text: str) -> Flags:
-    """Which providers a text means."""
+def _matching(block: Block, text: str) -> Flags:
+    """Which providers have a name that contains the text, or a uuid that begins with it."""
     part = text.casefold()
-    called = (part in (one.name or '').casefold() or one.uuid.startswith(part) for one in block.records)
-    return np.fromiter(called, np.bool_, len(block.records))
+    matching = (part in (one.name or '').casefold() or one.uuid.startswith(part) for one in block.records)
+    return np.fromiter(matching, np.bool_, len(block.records))
 
 
 def _fillings(state: State, block: Block, number: int) -> Iterator[ClassFilling]:

@@ -13,7 +13,7 @@ from prometheus_client.registry import Collector
 
 from placement.db import tables
 from placement.db.api import Database
-from placement.reports import cloud_numbers, vital_signs
+from placement.reports import cloud_numbers, database_health
 from placement.reports.cloud_numbers import AllocationNumbers, ClassTotals, CloudNumbers
 from placement.serving.readings import Reading, refresh
 
@@ -81,11 +81,11 @@ class DatabaseCollector(Collector):
 
     def __init__(self, db: Database, options: Any) -> None:
         uuids = {uuid.lower() for uuid in options.aggregates}
-        self._up = Reading('database', functools.partial(vital_signs.trouble, db), 0)
-        self._cloud = Reading('cloud', functools.partial(cloud_numbers.look, db, uuids), options.cloud_interval)
+        self._up = Reading('database', functools.partial(database_health.trouble, db), 0)
+        self._cloud = Reading('cloud', functools.partial(cloud_numbers.read_cloud, db, uuids), options.cloud_interval)
         self._allocations = Reading(
             'allocations',
-            functools.partial(cloud_numbers.look_at_allocations, db, uuids),
+            functools.partial(cloud_numbers.read_allocations, db, uuids),
             options.allocations_interval,
         )
 

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from oslo_log import log
 
-from placement.reports import vital_signs
+from placement.reports import database_health
 
 LOG = log.getLogger(__name__)
 
@@ -24,7 +24,7 @@ class Reading(Generic[T]):
 
     :param name: of the reading, for the log and the thread.
     :param read: returns the value. If it raises an exception there is no value until it is called again; those of
-        ``vital_signs.TROUBLES`` are expected and not logged.
+        ``database_health.TROUBLES`` are expected and not logged.
     :param interval: seconds from one call of ``read`` to the next; below zero for no call at all.
     """
 
@@ -60,7 +60,7 @@ class Reading(Generic[T]):
         try:
             self.value = self._read()
             self.read_at, self.seconds = time.time(), time.monotonic() - started
-        except vital_signs.TROUBLES:
+        except database_health.TROUBLES:
             self.value = None
         except Exception:
             self.value = None

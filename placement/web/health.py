@@ -7,7 +7,7 @@ from typing import Any
 
 from placement.db.api import Database
 from placement.mirror.keeper import Mirror
-from placement.reports import vital_signs
+from placement.reports import database_health
 from placement.web.wsgi_types import WSGIApplication
 
 
@@ -47,7 +47,7 @@ class HealthCheck:
         return [] if environ['REQUEST_METHOD'] == 'HEAD' else [body]
 
     def _ready(self) -> str | None:
-        trouble = vital_signs.trouble(self._db)
+        trouble = database_health.trouble(self._db)
         if trouble is None and self._mirror is not None and not self._mirror.is_built:
             # The mirror could not be built when the process started, as the database was unavailable.
             self._mirror.load()

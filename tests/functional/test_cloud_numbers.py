@@ -25,15 +25,15 @@ def test_counts_trees_aggregates_and_wrong_usages(db: Database) -> None:
 def test_the_number_of_statements_does_not_grow_with_the_cloud(db: Database, queries: Any) -> None:
     cloud.fill(db)
     with queries(at_most=8):
-        cloud_numbers.look(db, [cloud.AGGREGATE, cloud.EMPTY])
+        cloud_numbers.read_cloud(db, [cloud.AGGREGATE, cloud.EMPTY])
     with queries(at_most=2):
-        cloud_numbers.look_at_allocations(db, [cloud.AGGREGATE, cloud.EMPTY])
+        cloud_numbers.read_allocations(db, [cloud.AGGREGATE, cloud.EMPTY])
     with queries(at_most=1):
-        cloud_numbers.look_at_allocations(db, [])
+        cloud_numbers.read_allocations(db, [])
 
 
 def test_an_inventory_with_a_step_size_of_zero_has_no_largest_amount(db: Database) -> None:
     cloud.fill(db)
     with db.engine.begin() as connection:
         connection.execute(sa.update(tables.inventories).values(step_size=0))
-    assert {totals.largest_free for totals in cloud_numbers.look(db, []).classes} == {0}
+    assert {totals.largest_free for totals in cloud_numbers.read_cloud(db, []).classes} == {0}

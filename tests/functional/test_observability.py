@@ -26,7 +26,7 @@ from placement.objects.resource_provider import ResourceProvider
 from placement.observability import metrics
 from placement.observability.prometheus import PrometheusMetrics
 from placement.observability.shared import Processes
-from placement.reports import vital_signs
+from placement.reports import database_health
 from placement.serving import metrics_listener
 from placement.serving.collectors import DatabaseCollector
 from placement.web.context import RequestContext

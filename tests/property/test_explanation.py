@@ -175,8 +175,8 @@ def test_groups_that_compete(case: tuple[list[RP], Query]) -> None:
     told = check(world, query)
     if not told.candidates and told.stages[-1].trees:
         event('together')
-        assert told.together
-        assert told.together[0].examples[0].name == 'root'
+        assert told.combination_failures
+        assert told.combination_failures[0].examples[0].name == 'root'
 
 
 @thorough(200)

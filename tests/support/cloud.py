@@ -87,7 +87,7 @@ def fill(db: Database) -> None:
 def assert_counts(db: Database) -> None:
     """The counts of the small cloud are right."""
     fill(db)
-    found = cloud_numbers.look(db, [AGGREGATE, UNKNOWN])
+    found = cloud_numbers.read_cloud(db, [AGGREGATE, UNKNOWN])
     assert found.schema == tables.VERSION
     assert found.counts == Counts(resource_providers=5, trees=3, consumers=4, allocations=5)
     assert found.classes == (ClassTotals('VCPU', 100, 0, 125.0, 30, 23),)
@@ -96,7 +96,7 @@ def assert_counts(db: Database) -> None:
         AggregateNumbers(UNKNOWN, 0, 0, ()),
     )
     holdings = (Holdings(AGGREGATE, 3, 4), Holdings(UNKNOWN, 0, 0))
-    assert cloud_numbers.look_at_allocations(db, [AGGREGATE, UNKNOWN]) == AllocationNumbers(1, holdings)
+    assert cloud_numbers.read_allocations(db, [AGGREGATE, UNKNOWN]) == AllocationNumbers(1, holdings)
 
 
 def _provider(connection: sa.Connection, number: int, parent: int | None) -> None:

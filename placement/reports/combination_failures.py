@@ -1,4 +1,4 @@
-"""Why the parts of a request do not go together in trees where each of them could be served alone."""
+"""Why trees that could serve each part of a request alone cannot serve all parts together."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from placement.candidates.search import Finder
 from placement.candidates.slots import Matcher, Slot
 from placement.mirror.matching import Matching, TreeSite
 from placement.mirror.state import State
-from placement.reports.obstacles import called
+from placement.reports.obstacles import display_name
 
-#: How many kinds of trees to look into, and how many trees to name for each reason.
+#: Most kinds of trees that are searched, and most trees that are named for each reason.
 _SHAPES, _NAMED = 100, 3
 
-#: These are found for a whole tree at once and need no count of what was tried in it.
+#: Reasons that the search finds for a tree as a whole. They are preferred to the most frequent one of its placements.
 _OF_THE_TREE = (Reason.TOO_FEW_PROVIDERS, Reason.TOO_LITTLE_IN_ALL, Reason.TOO_FEW_WITH_ROOM)
 
 
 @dataclass(frozen=True)
 class TreeFact:
-    """One tree, known by its root, and what is the matter with it, in numbers where there are any."""
+    """One tree, named by its root, and the reason in detail, with numbers if possible."""
 
     name: str
     uuid: str
@@ -35,15 +35,15 @@ class TreeFact:
 
 
 @dataclass
-class Together:
-    """The trees in which the parts do not go together for one reason, with some of them by name."""
+class CombinationFailure:
+    """The trees that cannot serve the parts together for one reason; ``examples`` has some of them."""
 
     reason: Reason
     trees: int = 0
     examples: list[TreeFact] = field(default_factory=list)
 
     def as_data(self) -> dict[str, Any]:
-        """It in the types of JSON."""
+        """The failure in JSON types."""
         return {
             'reason': self.reason.name.lower(),
             'trees': self.trees,
@@ -51,14 +51,12 @@ class Together:
         }
 
 
-def together(state: State, request: CandidateRequest, budget: Budget) -> list[Together]:
-    """Look into the trees where each part could be served, but not all at once; most trees first.
+def combination_failures(state: State, request: CandidateRequest, budget: Budget) -> list[CombinationFailure]:
+    """Return the reasons why trees that could serve each part alone have no candidate; that of most trees first.
 
-    Trees that look alike are looked into once. What is beyond a bound is left out.
-
-    :param budget: what it may spend.
+    Of trees that are alike to the request one is searched. Trees that are not reached within ``budget`` are left out.
     """
-    found: dict[Reason, Together] = {}
+    found: dict[Reason, CombinationFailure] = {}
     known: dict[Hashable, tuple[Reason, str] | None] = {}
     spending = replace(budget, met=set())
     for site in Matching(state, request).sites():
@@ -68,25 +66,25 @@ def together(state: State, request: CandidateRequest, budget: Budget) -> list[To
             if len(known) == _SHAPES or spending.exhausted:
                 break
             known[site.shape] = _reason(request, site.anchor(), spending)
-        verdict = known[site.shape]
-        if verdict is not None:
-            reason, detail = verdict
-            entry = found.setdefault(reason, Together(reason))
+        failure = known[site.shape]
+        if failure is not None:
+            reason, detail = failure
+            entry = found.setdefault(reason, CombinationFailure(reason))
             entry.trees += 1
             if len(entry.examples) < _NAMED:
                 root = site.block.records[site.first]
-                entry.examples.append(TreeFact(called(root), root.uuid, detail))
+                entry.examples.append(TreeFact(display_name(root), root.uuid, detail))
     return sorted(found.values(), key=lambda one: -one.trees)
 
 
 def _reason(request: CandidateRequest, anchor: Anchor, budget: Budget) -> tuple[Reason, str] | None:
-    """Return the reason for one tree; None when there is a candidate or nothing was found out."""
+    """Return the reason for one tree, and its detail; None when there is a candidate or the reason is not known."""
     rejections: Rejections = Counter()
     budget.met.clear()
     if any(placement is not None for placement in Finder(request, budget, rejections).placements(anchor)):
         return None
     if budget.met:
-        # It was given up on.
+        # The search of the tree stopped at a limit.
         return None
     between: Counter[Reason] = Counter()
     for (_, reason), times in rejections.items():
@@ -111,7 +109,7 @@ def _detail(request: CandidateRequest, anchor: Anchor, reason: Reason, budget: B
 
 
 def _too_few(slots: Sequence[Slot]) -> str:
-    """Find groups of which there are more than providers that would do for them."""
+    """Describe groups that need different providers and are more than the providers that could serve them."""
     isolated = [slot for slot in slots if slot.isolated]
     for wide in sorted({slot.options for slot in isolated}, key=len):
         within = [slot for slot in isolated if set(slot.options) <= set(wide)]

@@ -1,4 +1,4 @@
-"""Whether the service can work with its database."""
+"""Whether the database can be used, when it was last changed, and who is connected to it."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from placement.db import other_connections, tables
 from placement.db.api import Database, NoTables
 from placement.mirror import keeper
 
-#: What reading raises when the database is away, or is not ours.
+#: The exceptions that reading raises when the database is unavailable, or does not have our tables.
 TROUBLES = (exception.DatabaseUnavailable, db_exc.DBError, sa_exc.SQLAlchemyError)
 
 
 def trouble(db: Database) -> str | None:
-    """Why the service cannot work with its database at the moment, as one short sentence; None when it can.
+    """Return a sentence that says why the database cannot be used at the moment; None when it can be used.
 
-    The sentence names no host, user or statement: whoever asks need not be an operator.
+    The sentence names no host, user or statement, because health checks show it to anybody.
     """
     try:
         with db.reader() as connection:
@@ -42,7 +42,10 @@ def seconds_since_change(db: Database) -> float | None:
 
 
 class Connections(NamedTuple):
-    """How many connections to the database come from one place. ``own``: with the account that we have."""
+    """How many connections to the database one account has from one address with one program.
+
+    ``own`` says whether it is the account of this service.
+    """
 
     account: str
     address: str
@@ -52,7 +55,7 @@ class Connections(NamedTuple):
 
 
 def connections(db: Database) -> list[Connections] | None:
-    """The other connections to the database, those of other accounts first; None where the server cannot tell."""
+    """The connections to the database besides this one, those of other accounts first; None on SQLite."""
     with db.reader() as connection:
         if connection.dialect.name == 'sqlite':
             return None
@@ -65,6 +68,6 @@ def connections(db: Database) -> list[Connections] | None:
 
 
 def _without_port(address: str) -> str:
-    """MariaDB says ``10.0.0.1:45678`` or ``localhost``."""
+    """Return the host in an address, which MariaDB gives as ``10.0.0.1:45678`` or ``localhost``."""
     host, colon, port = address.rpartition(':')
     return host if colon and port.isdigit() and ':' not in host else address
