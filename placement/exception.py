@@ -1,6 +1,6 @@
 """The expected failures, as exceptions that carry data and know nothing of HTTP.
 
-Every message is a text of api-ref. ``placement/web/answers.py`` maps exceptions to HTTP statuses and error codes;
+Every message is a text of api-ref. ``placement/web/error_mapping.py`` maps exceptions to HTTP statuses and error codes;
 handlers declare what an operation puts before the message.
 """
 

@@ -117,7 +117,7 @@ class PlacementHandler:
         try:
             handler = self._find(environ)
         except exc.HTTPException as error:
-            handler = wsgi_wrapper.answer(error)
+            handler = wsgi_wrapper.for_error(error)
         return handler(environ, start_response)
 
     def _find(self, environ: dict[str, Any]) -> WSGIApplication:

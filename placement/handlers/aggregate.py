@@ -16,8 +16,8 @@ from placement.policies import aggregate as policies
 from placement.schemas import aggregate as schema
 from placement.schemas import responses
 from placement.web import microversion, util
-from placement.web.answers import Answer
 from placement.web.context import RequestContext
+from placement.web.error_mapping import ErrorMapping
 from placement.web.operation import JSON, Accepts, Allowed, Reads, Since, operation
 
 
@@ -44,8 +44,8 @@ def get_aggregates(req: webob.Request, context: RequestContext) -> webob.Respons
     Since('1.1'),
     Allowed(policies.UPDATE),
     failures=(
-        Answer(exception.ProviderGenerationMismatch, "Resource provider's generation already changed."),
-        Answer(exception.ConcurrentUpdate, 'Update conflict: {error}'),
+        ErrorMapping(exception.ProviderGenerationMismatch, "Resource provider's generation already changed."),
+        ErrorMapping(exception.ConcurrentUpdate, 'Update conflict: {error}'),
     ),
     responses={200: responses.AGGREGATES},
 )

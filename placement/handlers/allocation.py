@@ -19,15 +19,15 @@ from placement.policies import allocation as policies
 from placement.schemas import allocation as schema
 from placement.schemas import responses
 from placement.web import microversion, util
-from placement.web.answers import Answer
 from placement.web.context import RequestContext
+from placement.web.error_mapping import ErrorMapping
 from placement.web.operation import JSON, Accepts, Allowed, Reads, Since, operation
 
-_CHANGED = Answer(
+_CHANGED = ErrorMapping(
     exception.ConcurrentUpdate, 'Inventory and/or allocations changed while attempting to allocate: {error}'
 )
 # Nothing is put before the message, because clients look for it at the start of the detail.
-_WRONG_GENERATION = Answer(exception.ConsumerGenerationConflict)
+_WRONG_GENERATION = ErrorMapping(exception.ConsumerGenerationConflict)
 
 
 def _consumer_body(req: webob.Request, consumer: Consumer | None, allocations: Iterable[Allocation]) -> dict[str, Any]:
@@ -94,7 +94,7 @@ def list_for_consumer(req: webob.Request, context: RequestContext) -> webob.Resp
 @operation(
     Accepts(JSON),
     Allowed(policies.RP_LIST),
-    failures=(Answer(exception.ResourceProviderNotFound, "Resource provider '{uuid}' not found: {error}"),),
+    failures=(ErrorMapping(exception.ResourceProviderNotFound, "Resource provider '{uuid}' not found: {error}"),),
     responses={200: responses.PROVIDER_ALLOCATIONS},
 )
 def list_for_resource_provider(req: webob.Request, context: RequestContext) -> webob.Response:
@@ -110,7 +110,7 @@ def list_for_resource_provider(req: webob.Request, context: RequestContext) -> w
     failures=(
         _WRONG_GENERATION,
         _CHANGED,
-        Answer(
+        ErrorMapping(
             exception.ResourceClassNotFound,
             'Unable to allocate inventory for consumer {consumer_uuid}: {error}',
             exc.HTTPBadRequest,
@@ -135,7 +135,7 @@ def set_allocations_for_consumer(req: webob.Request, context: RequestContext) ->
     failures=(
         _WRONG_GENERATION,
         _CHANGED,
-        Answer(exception.ResourceClassNotFound, 'Unable to allocate inventory {error}', exc.HTTPBadRequest),
+        ErrorMapping(exception.ResourceClassNotFound, 'Unable to allocate inventory {error}', exc.HTTPBadRequest),
     ),
     responses={204: None},
 )
@@ -156,7 +156,7 @@ def set_allocations(req: webob.Request, context: RequestContext) -> webob.Respon
 
 @operation(
     Allowed(policies.DELETE),
-    failures=(Answer(exception.AllocationsNotFound, "No allocations for consumer '{consumer_uuid}'"),),
+    failures=(ErrorMapping(exception.AllocationsNotFound, "No allocations for consumer '{consumer_uuid}'"),),
     responses={204: None},
 )
 def delete_allocations(req: webob.Request, context: RequestContext) -> webob.Response:

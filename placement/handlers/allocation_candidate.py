@@ -23,8 +23,8 @@ from placement.reports import account
 from placement.schemas import allocation_candidate as schema
 from placement.schemas import responses
 from placement.web import microversion, request_log, util
-from placement.web.answers import UNKNOWN_CLASS_IN_QUERY, Answer
 from placement.web.context import RequestContext
+from placement.web.error_mapping import UNKNOWN_CLASS_IN_QUERY, ErrorMapping
 from placement.web.operation import JSON, Accepts, Allowed, Since, operation
 
 LOG = log.getLogger(__name__)
@@ -36,7 +36,7 @@ LOG = log.getLogger(__name__)
     Allowed(policies.LIST),
     failures=(
         UNKNOWN_CLASS_IN_QUERY,
-        Answer(exception.TraitNotFound, '{error}', exc.HTTPBadRequest),
+        ErrorMapping(exception.TraitNotFound, '{error}', exc.HTTPBadRequest),
     ),
     query=schema.GET,
     responses={200: responses.CANDIDATES},

@@ -1,4 +1,4 @@
-"""Which parameters a query for candidates may have at a microversion, and which came later than those served."""
+"""Explains query parameters of GET /allocation_candidates that a microversion does not have, for operators."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from urllib import parse
 from placement.handlers.candidate_query import Version
 from placement.schemas import allocation_candidate as schema
 
-#: Keys that are not served, with the microversion that they came with.
+#: Keys that no served microversion has, with the first microversion that has them.
 _LATER: tuple[tuple[re.Pattern[str], Version], ...] = (
     (re.compile(r'in_tree([1-9][0-9]*)?'), (1, 31)),
     (re.compile(r'(resources|required|member_of|in_tree)[a-zA-Z0-9_-]{1,64}'), (1, 33)),
@@ -19,8 +19,9 @@ _LATER: tuple[tuple[re.Pattern[str], Version], ...] = (
 
 
 def unknown(query: str, version: Version, newest: Version) -> str | None:
-    """Say which parameter of ``query`` does not exist at a microversion; None when all do.
+    """Return a sentence about the first parameter of ``query`` that a microversion does not have; None if it has all.
 
+    :param query: a query string.
     :param newest: the newest microversion that is served.
     """
     seen: set[str] = set()
@@ -37,7 +38,7 @@ def unknown(query: str, version: Version, newest: Version) -> str | None:
 
 
 def _needs(key: str, value: str, repeated: bool) -> Iterator[tuple[str, Version | None]]:
-    """The microversions that a parameter, and the form of its value, came with."""
+    """Each feature that a parameter uses, with the first microversion that has it; None for an unknown parameter."""
     yield key, _since(key)
     if key.startswith('member_of'):
         if value.startswith('!'):

@@ -18,8 +18,8 @@ from placement.policies import inventory as policies
 from placement.schemas import inventory as schema
 from placement.schemas import responses
 from placement.web import error_document, microversion, util
-from placement.web.answers import Answer
 from placement.web.context import RequestContext
+from placement.web.error_mapping import ErrorMapping
 from placement.web.operation import JSON, Accepts, Allowed, Reads, Since, operation
 
 _FIELDS = ('total', 'reserved', 'min_unit', 'max_unit', 'step_size', 'allocation_ratio')
@@ -75,14 +75,14 @@ def get_inventories(req: webob.Request, context: RequestContext) -> webob.Respon
     Reads(JSON, schema.POST_ONE),
     Allowed(policies.CREATE),
     failures=(
-        Answer(exception.Invalid, 'Unable to create inventory for resource provider {uuid}: {error}'),
-        Answer(
+        ErrorMapping(exception.Invalid, 'Unable to create inventory for resource provider {uuid}: {error}'),
+        ErrorMapping(
             exception.ResourceClassNotFound,
             'Unable to create inventory for resource provider {uuid}: {error}',
             exc.HTTPBadRequest,
         ),
-        Answer(exception.InventoryExists, 'Update conflict: {error}', code=error_document.CONCURRENT_UPDATE),
-        Answer(exception.ConcurrentUpdate, 'Update conflict: {error}'),
+        ErrorMapping(exception.InventoryExists, 'Update conflict: {error}', code=error_document.CONCURRENT_UPDATE),
+        ErrorMapping(exception.ConcurrentUpdate, 'Update conflict: {error}'),
     ),
     responses={201: responses.INVENTORY},
 )
@@ -101,15 +101,15 @@ def create_inventory(req: webob.Request, context: RequestContext) -> webob.Respo
     Reads(JSON, schema.PUT_ALL),
     Allowed(policies.UPDATE),
     failures=(
-        Answer(exception.Invalid, 'Unable to update inventory for resource provider {uuid}: {error}'),
-        Answer(
+        ErrorMapping(exception.Invalid, 'Unable to update inventory for resource provider {uuid}: {error}'),
+        ErrorMapping(
             exception.ResourceClassNotFound,
             'Unknown resource class in inventory for resource provider {uuid}: {error}',
             exc.HTTPBadRequest,
         ),
-        Answer(exception.InventoryInUse, 'update conflict: {error}'),
-        Answer(exception.ProviderGenerationMismatch),
-        Answer(exception.ConcurrentUpdate, 'update conflict: {error}'),
+        ErrorMapping(exception.InventoryInUse, 'update conflict: {error}'),
+        ErrorMapping(exception.ProviderGenerationMismatch),
+        ErrorMapping(exception.ConcurrentUpdate, 'update conflict: {error}'),
     ),
     responses={200: responses.INVENTORIES},
 )
@@ -126,7 +126,9 @@ def set_inventories(req: webob.Request, context: RequestContext) -> webob.Respon
 @operation(
     Since('1.5', otherwise=405),
     Allowed(policies.DELETE),
-    failures=(Answer(exception.ConcurrentUpdate, 'Unable to delete inventory for resource provider {uuid}: {error}'),),
+    failures=(
+        ErrorMapping(exception.ConcurrentUpdate, 'Unable to delete inventory for resource provider {uuid}: {error}'),
+    ),
     responses={204: None},
 )
 def delete_inventories(req: webob.Request, context: RequestContext) -> webob.Response:
@@ -147,9 +149,9 @@ def get_inventory(req: webob.Request, context: RequestContext) -> webob.Response
     Reads(JSON, schema.PUT_ONE),
     Allowed(policies.UPDATE),
     failures=(
-        Answer(exception.Invalid, 'Unable to update inventory for resource provider {uuid}: {error}'),
-        Answer(exception.ProviderGenerationMismatch),
-        Answer(exception.ConcurrentUpdate, 'update conflict: {error}'),
+        ErrorMapping(exception.Invalid, 'Unable to update inventory for resource provider {uuid}: {error}'),
+        ErrorMapping(exception.ProviderGenerationMismatch),
+        ErrorMapping(exception.ConcurrentUpdate, 'update conflict: {error}'),
     ),
     responses={200: responses.INVENTORY},
 )
@@ -166,15 +168,15 @@ def update_inventory(req: webob.Request, context: RequestContext) -> webob.Respo
 @operation(
     Allowed(policies.DELETE),
     failures=(
-        Answer(exception.ResourceClassNotFound, 'No inventory of class {resource_class} found for delete'),
-        Answer(exception.InventoryNotFound, 'No inventory of class {resource_class} found for delete'),
+        ErrorMapping(exception.ResourceClassNotFound, 'No inventory of class {resource_class} found for delete'),
+        ErrorMapping(exception.InventoryNotFound, 'No inventory of class {resource_class} found for delete'),
         # Clients expect this code, not that of an inventory in use (api-ref/errors.md#codes-that-surprise).
-        Answer(
+        ErrorMapping(
             exception.InventoryInUse,
             'Unable to delete inventory of class {resource_class}: {error}',
             code=error_document.CONCURRENT_UPDATE,
         ),
-        Answer(exception.ConcurrentUpdate, 'Unable to delete inventory of class {resource_class}: {error}'),
+        ErrorMapping(exception.ConcurrentUpdate, 'Unable to delete inventory of class {resource_class}: {error}'),
     ),
     responses={204: None},
 )

@@ -14,8 +14,8 @@ from placement.policies import resource_class as policies
 from placement.schemas import resource_class as schema
 from placement.schemas import responses
 from placement.web import util
-from placement.web.answers import Answer
 from placement.web.context import RequestContext
+from placement.web.error_mapping import ErrorMapping
 from placement.web.operation import JSON, Accepts, Allowed, Reads, Since, Versions, operation
 
 
@@ -39,7 +39,9 @@ def list_resource_classes(req: webob.Request, context: RequestContext) -> webob.
     Since('1.2'),
     Reads(JSON, schema.CUSTOM_CLASS),
     Allowed(policies.CREATE),
-    failures=(Answer(exception.ResourceClassExists, 'Conflicting resource class already exists: {resource_class}'),),
+    failures=(
+        ErrorMapping(exception.ResourceClassExists, 'Conflicting resource class already exists: {resource_class}'),
+    ),
     responses={201: None},
 )
 def create_resource_class(req: webob.Request, context: RequestContext) -> webob.Response:
@@ -88,8 +90,8 @@ update_resource_class = Versions(rename_resource_class, ensure_resource_class)
     Since('1.2'),
     Allowed(policies.DELETE),
     failures=(
-        Answer(exception.CannotDeleteStandardResourceClass, 'Error in delete resource class: {error}'),
-        Answer(exception.ResourceClassInUse, 'Error in delete resource class: {error}'),
+        ErrorMapping(exception.CannotDeleteStandardResourceClass, 'Error in delete resource class: {error}'),
+        ErrorMapping(exception.ResourceClassInUse, 'Error in delete resource class: {error}'),
     ),
     responses={204: None},
 )

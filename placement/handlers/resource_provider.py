@@ -21,9 +21,9 @@ from placement.objects import resource_provider as objects
 from placement.policies import resource_provider as policies
 from placement.schemas import resource_provider as schema
 from placement.schemas import responses
-from placement.web import answers, microversion, query, util
-from placement.web.answers import UNKNOWN_CLASS_IN_QUERY, Answer
+from placement.web import error_mapping, microversion, query, util
 from placement.web.context import RequestContext
+from placement.web.error_mapping import UNKNOWN_CLASS_IN_QUERY, ErrorMapping
 from placement.web.operation import JSON, Accepts, Allowed, Reads, operation
 
 # The name of each link besides ``self``, and the first microversion that has it.
@@ -85,7 +85,7 @@ def _filters(req: webob.Request) -> ProviderFilters:
     Allowed(policies.LIST),
     failures=(
         UNKNOWN_CLASS_IN_QUERY,
-        Answer(exception.TraitNotFound, 'Invalid trait(s) in "required" parameter: {error}', exc.HTTPBadRequest),
+        ErrorMapping(exception.TraitNotFound, 'Invalid trait(s) in "required" parameter: {error}', exc.HTTPBadRequest),
     ),
     query=schema.LIST,
     responses={200: responses.PROVIDERS},
@@ -123,9 +123,9 @@ def create_resource_provider(req: webob.Request, context: RequestContext) -> web
     lead = 'Unable to create resource provider "{name}", {uuid}: '
     if not name:
         raise exc.HTTPBadRequest(lead.format(name=name, uuid=uuid) + 'the name must not be empty')
-    with answers.mapped(
-        Answer(exception.ParentProviderIsSelf, lead + '{error}'),
-        Answer(exception.ParentProviderNotFound, lead + '{error}'),
+    with error_mapping.mapped(
+        ErrorMapping(exception.ParentProviderIsSelf, lead + '{error}'),
+        ErrorMapping(exception.ParentProviderNotFound, lead + '{error}'),
         name=name,
         uuid=uuid,
     ):
@@ -151,9 +151,9 @@ def get_resource_provider(req: webob.Request, context: RequestContext) -> webob.
     Reads(JSON, schema.PUT),
     Allowed(policies.UPDATE),
     failures=(
-        Answer(exception.ParentProviderNotFound, 'Unable to save resource provider {uuid}: {error}'),
-        Answer(exception.Invalid, 'Unable to save resource provider {uuid}: {error}'),
-        Answer(exception.DuplicateProviderName, 'Conflicting resource provider {name} already exists'),
+        ErrorMapping(exception.ParentProviderNotFound, 'Unable to save resource provider {uuid}: {error}'),
+        ErrorMapping(exception.Invalid, 'Unable to save resource provider {uuid}: {error}'),
+        ErrorMapping(exception.DuplicateProviderName, 'Conflicting resource provider {name} already exists'),
     ),
     responses={200: responses.PROVIDER},
 )
@@ -170,7 +170,7 @@ def update_resource_provider(req: webob.Request, context: RequestContext) -> web
 
 @operation(
     Allowed(policies.DELETE),
-    failures=(Answer(exception.ResourceProviderNotFound, '{error} for delete'),),
+    failures=(ErrorMapping(exception.ResourceProviderNotFound, '{error} for delete'),),
     responses={204: None},
 )
 def delete_resource_provider(req: webob.Request, context: RequestContext) -> webob.Response:

@@ -19,8 +19,8 @@ from placement.policies import trait as policies
 from placement.schemas import responses
 from placement.schemas import trait as schema
 from placement.web import util, validation
-from placement.web.answers import Answer
 from placement.web.context import RequestContext
+from placement.web.error_mapping import ErrorMapping
 from placement.web.operation import JSON, Accepts, Allowed, Reads, Since, operation
 
 _INVALID_NAME = (
@@ -49,11 +49,11 @@ def list_traits_for_resource_provider(req: webob.Request, context: RequestContex
     Reads(JSON, schema.PUT_FOR_PROVIDER),
     Allowed(policies.RP_UPDATE),
     failures=(
-        Answer(
+        ErrorMapping(
             exception.ProviderGenerationMismatch,
             "Resource provider's generation already changed. Please update the generation and try again.",
         ),
-        Answer(exception.TraitNotFound, 'No such trait {names}', exc.HTTPBadRequest),
+        ErrorMapping(exception.TraitNotFound, 'No such trait {names}', exc.HTTPBadRequest),
     ),
     responses={200: responses.PROVIDER_TRAITS},
 )

@@ -116,7 +116,7 @@ class _Refusal(task.ErrorTask):
             REMOTE_ADDR=self.channel.addr[0],
         )
         error = exc.status_map[self.request.error.code](self.request.error.body)
-        response = request.get_response(request_id.RequestId(request_log.RequestLog(wsgi_wrapper.answer(error))))
+        response = request.get_response(request_id.RequestId(request_log.RequestLog(wsgi_wrapper.for_error(error))))
         self.status = response.status
         self.response_headers.extend(response.headerlist)
         self.content_length = len(response.body)

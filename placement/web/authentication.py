@@ -53,7 +53,7 @@ class _Authentication:
             try:
                 environ[IDENTITY] = self._identify(environ)
             except exc.HTTPError as error:
-                return request_log.RequestLog(wsgi_wrapper.answer(error))(environ, start_response)
+                return request_log.RequestLog(wsgi_wrapper.for_error(error))(environ, start_response)
         return self._application(environ, start_response)
 
     def _identify(self, environ: dict[str, Any]) -> dict[str, Any]:

@@ -29,7 +29,7 @@ class BodyHeaders:
         """Pass the request on, or answer 400 or 413."""
         error = self._check(environ)
         if error is not None:
-            return wsgi_wrapper.answer(error)(environ, start_response)
+            return wsgi_wrapper.for_error(error)(environ, start_response)
         return self._application(environ, start_response)
 
     def _check(self, environ: dict[str, Any]) -> exc.HTTPError | None:

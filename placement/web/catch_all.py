@@ -34,7 +34,7 @@ class CatchAll:
         try:
             return self._application(environ, start_response)
         except Exception as error:
-            answer = wsgi_wrapper.answer(_http_error(error))
+            answer = wsgi_wrapper.for_error(_http_error(error))
         version = environ.get(microversion.ENVIRON_KEY)
         if version is None:
             return answer(environ, start_response)

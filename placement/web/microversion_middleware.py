@@ -22,7 +22,7 @@ class MicroversionMiddleware:
         try:
             version = microversion.negotiate(environ.get('HTTP_OPENSTACK_API_VERSION'))
         except exc.HTTPException as error:
-            return wsgi_wrapper.answer(error)(environ, start_response)
+            return wsgi_wrapper.for_error(error)(environ, start_response)
         environ[microversion.ENVIRON_KEY] = version
 
         def start(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Any:

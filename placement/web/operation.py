@@ -17,9 +17,9 @@ from webob import exc
 
 from placement import exception
 from placement.schemas import Schema, Windows
-from placement.web import answers, context, error_document, microversion, query
-from placement.web.answers import Answer
+from placement.web import context, error_document, error_mapping, microversion, query
 from placement.web.context import RequestContext
+from placement.web.error_mapping import ErrorMapping
 
 Handler = Callable[[webob.Request, RequestContext], webob.Response]
 
@@ -129,7 +129,7 @@ class Operation:
         self,
         handler: Handler,
         checks: Iterable[Check],
-        failures: Iterable[Answer] = (),
+        failures: Iterable[ErrorMapping] = (),
         query: Described = None,
         responses: Responses | None = None,
     ) -> None:
@@ -153,7 +153,7 @@ class Operation:
         try:
             return self.handler(req, req.environ[context.ENVIRON_KEY])
         except (exception.PlacementError, query.BadQuery) as error:
-            http_error = answers.http_error(error, self.failures, req.environ['wsgiorg.routing_args'][1])
+            http_error = error_mapping.http_error(error, self.failures, req.environ['wsgiorg.routing_args'][1])
             if http_error is None:
                 raise
             raise http_error from error
@@ -190,7 +190,7 @@ class Versions:
 
 
 def operation(
-    *checks: Check, failures: Iterable[Answer] = (), query: Described = None, responses: Responses | None = None
+    *checks: Check, failures: Iterable[ErrorMapping] = (), query: Described = None, responses: Responses | None = None
 ) -> Callable[[Handler], Operation]:
     """Decorate a handler, which is called with the request and its context when all ``checks`` have passed.
 

@@ -31,8 +31,8 @@ class PlacementWsgify(webob.dec.wsgify):
             return error_document.response_for(error, req.environ)
 
 
-def answer(error: exc.HTTPException) -> PlacementWsgify:
-    """Make a WSGI application that answers every request with ``error``."""
+def for_error(error: exc.HTTPException) -> PlacementWsgify:
+    """Make a WSGI application that responds to every request with ``error``."""
 
     def fail(_req: webob.Request) -> webob.Response:
         raise error

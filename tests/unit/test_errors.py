@@ -20,7 +20,7 @@ def _response(
     req.environ['openstack.request_id'] = 'req-1'
     if version:
         req.environ[microversion.ENVIRON_KEY] = microversion.parse_version_string(version)
-    return req.get_response(wsgi_wrapper.answer(error))
+    return req.get_response(wsgi_wrapper.for_error(error))
 
 
 def _document(error: exc.HTTPException, version: str | None = None) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import webob
 
 from placement import exception, handler
 from placement.web import context, microversion
-from placement.web.answers import Answer
+from placement.web.error_mapping import ErrorMapping
 from placement.web.operation import JSON, Accepts, Allowed, Check, Operation, Reads, Since, Versions, operation
 
 

@@ -6,8 +6,8 @@ import pytest
 from webob import exc
 
 from placement import exception
-from placement.web import answers, error_document, query
-from placement.web.answers import Answer
+from placement.web import error_document, error_mapping, query
+from placement.web.error_mapping import ErrorMapping
 
 UUID = '0f2f9ef6-6d4b-4b51-9a5c-0f0a6d9a1b11'
 
@@ -33,7 +33,7 @@ UUID = '0f2f9ef6-6d4b-4b51-9a5c-0f0a6d9a1b11'
     ],
 )
 def test_general_rules(error: exception.PlacementError, status: int, code: str) -> None:
-    with pytest.raises(exc.HTTPError) as caught, answers.mapped():
+    with pytest.raises(exc.HTTPError) as caught, error_mapping.mapped():
         raise error
     assert (caught.value.code, caught.value.comment, caught.value.detail) == (status, code, str(error))
 
@@ -57,7 +57,7 @@ def test_the_first_rule_that_matches_is_used() -> None:
     rules = (Answer(exception.ProviderGenerationMismatch, 'first'), Answer(exception.ConcurrentUpdate, 'second'))
     with pytest.raises(exc.HTTPConflict, match='first'), answers.mapped(*rules):
         raise exception.ProviderGenerationMismatch
-    with pytest.raises(exc.HTTPConflict, match='second'), answers.mapped(*rules):
+    with pytest.raises(exc.HTTPConflict, match='second'), error_mapping.mapped(*rules):
         raise exception.ConcurrentProviderUpdate
 
 

@@ -12,7 +12,7 @@ from placement import exception
 from placement.web import error_document, query
 
 
-class Answer(NamedTuple):
+class ErrorMapping(NamedTuple):
     """The HTTP error for one class of exceptions.
 
     ``when`` is the class; subclasses match too. ``status`` is the class of the WebOb error and ``code`` the value of
@@ -27,31 +27,31 @@ class Answer(NamedTuple):
 
 
 #: For a query string whose ``resources`` name a class that does not exist.
-UNKNOWN_CLASS_IN_QUERY = Answer(
+UNKNOWN_CLASS_IN_QUERY = ErrorMapping(
     exception.ResourceClassNotFound, 'Invalid resource class in resources parameter: {error}', exc.HTTPBadRequest
 )
 
 # The first match counts, so subclasses come before their base classes.
 _GENERAL = (
-    Answer(exception.ParentProviderNotFound, status=exc.HTTPBadRequest),
-    Answer(exception.AllocationProviderNotFound, status=exc.HTTPBadRequest),
-    Answer(exception.InventoryRecordNotFound, status=exc.HTTPBadRequest),
-    Answer(exception.NotFound, status=exc.HTTPNotFound),
-    Answer(exception.Invalid, status=exc.HTTPBadRequest),
-    Answer(exception.ConcurrentUpdate, status=exc.HTTPConflict, code=error_document.CONCURRENT_UPDATE),
-    Answer(exception.DuplicateProviderName, status=exc.HTTPConflict, code=error_document.DUPLICATE_NAME),
-    Answer(exception.DuplicateProviderUuid, status=exc.HTTPConflict, code=error_document.DUPLICATE_NAME),
-    Answer(
+    ErrorMapping(exception.ParentProviderNotFound, status=exc.HTTPBadRequest),
+    ErrorMapping(exception.AllocationProviderNotFound, status=exc.HTTPBadRequest),
+    ErrorMapping(exception.InventoryRecordNotFound, status=exc.HTTPBadRequest),
+    ErrorMapping(exception.NotFound, status=exc.HTTPNotFound),
+    ErrorMapping(exception.Invalid, status=exc.HTTPBadRequest),
+    ErrorMapping(exception.ConcurrentUpdate, status=exc.HTTPConflict, code=error_document.CONCURRENT_UPDATE),
+    ErrorMapping(exception.DuplicateProviderName, status=exc.HTTPConflict, code=error_document.DUPLICATE_NAME),
+    ErrorMapping(exception.DuplicateProviderUuid, status=exc.HTTPConflict, code=error_document.DUPLICATE_NAME),
+    ErrorMapping(
         exception.CannotDeleteParentProvider, status=exc.HTTPConflict, code=error_document.PROVIDER_CANNOT_DELETE_PARENT
     ),
-    Answer(exception.ResourceProviderInUse, status=exc.HTTPConflict, code=error_document.PROVIDER_IN_USE),
-    Answer(exception.InventoryInUse, status=exc.HTTPConflict, code=error_document.INVENTORY_INUSE),
-    Answer(exception.Conflict, status=exc.HTTPConflict),
+    ErrorMapping(exception.ResourceProviderInUse, status=exc.HTTPConflict, code=error_document.PROVIDER_IN_USE),
+    ErrorMapping(exception.InventoryInUse, status=exc.HTTPConflict, code=error_document.INVENTORY_INUSE),
+    ErrorMapping(exception.Conflict, status=exc.HTTPConflict),
 )
 
 
 @contextlib.contextmanager
-def mapped(*special: Answer, **values: str) -> Iterator[None]:
+def mapped(*special: ErrorMapping, **values: str) -> Iterator[None]:
     """Turn each ``PlacementError`` raised in the block into an HTTP error.
 
     :param special: rules that come before the general ones; the first match counts.
@@ -67,7 +67,7 @@ def mapped(*special: Answer, **values: str) -> Iterator[None]:
 
 
 def http_error(
-    error: exception.PlacementError | query.BadQuery, special: Iterable[Answer], values: Mapping[str, str]
+    error: exception.PlacementError | query.BadQuery, special: Iterable[ErrorMapping], values: Mapping[str, str]
 ) -> exc.HTTPError | None:
     """Return the HTTP error for an exception: 400 for a malformed query string, else as the rules say.
 
