@@ -42,8 +42,8 @@ class ClassFigures:
     """The sums over the inventories of one resource class.
 
     ``free`` is the sum of what each inventory has left; one that is over-committed counts as 0. ``largest_free`` is the
-    largest amount that one allocation can take of one inventory. ``full`` counts the providers of which none can be
-    allocated.
+    largest amount that one allocation can take of one inventory. ``full`` counts the providers from which no allocation
+    can take anything.
     """
 
     resource_class: str
