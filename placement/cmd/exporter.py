@@ -85,7 +85,7 @@ def _page(conf: cfg.ConfigOpts, database: Database, recent: Recent) -> WSGIAppli
     # Not at the top: a tenth of the time that placement-api takes to start, and it imports this module for Companion.
     from placement.page import hosts
     from placement.page.application import Page
-    from placement.page.desk import Desk, log_file
+    from placement.page.sources import Sources, log_file
 
     host = conf.metrics.bind.rpartition(':')[0].strip('[]')
     return Page(Sources(conf, database, Mirror(database), log_file(conf), recent), hosts.names(host))

@@ -58,7 +58,7 @@ def _run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
     # Not at the top: the other commands would all wait for it to be imported.
     from placement.page import hosts
     from placement.page.application import Page
-    from placement.page.desk import Desk, log_file
+    from placement.page.sources import Sources, log_file
 
     host, port = _address(args.bind)
     if not args.expose and not hosts.is_loopback(host):

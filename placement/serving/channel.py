@@ -63,7 +63,7 @@ class _Parser(HTTPRequestParser):
             raise ParsingError('transfer-encoding header must be chunked, and nothing else') from error
         except (ParsingError, ValueError) as error:
             # waitress does not expect a ValueError, of a URL that breaks off within an address or of 5000 digits.
-            if not body_limits.INTEGER.fullmatch(self.headers.get('CONTENT_LENGTH', '0')):
+            if not body_limits.CONTENT_LENGTH.fullmatch(self.headers.get('CONTENT_LENGTH', '0')):
                 raise ParsingError('content-length header must be an integer') from error
             raise ParsingError(str(error)) from error
         if self.chunked and 'CONTENT_LENGTH' in self.headers:

@@ -12,7 +12,7 @@ from placement.web import wsgi_wrapper
 from placement.web.wsgi_types import WSGIApplication
 
 #: The form of a valid ``Content-Length``.
-_CONTENT_LENGTH = re.compile(r'[0-9]{1,18}')
+CONTENT_LENGTH = re.compile(r'[0-9]{1,18}')
 
 
 class BodyHeaders:
@@ -43,7 +43,7 @@ class BodyHeaders:
                 # WebOb may have set it for the original stream, for example when a test makes the request.
                 environ['webob.is_body_seekable'] = False
             return None
-        if not _CONTENT_LENGTH.fullmatch(length):
+        if not CONTENT_LENGTH.fullmatch(length):
             return exc.HTTPBadRequest('content-length header must be an integer')
         if int(length) and not environ.get('CONTENT_TYPE'):
             return exc.HTTPBadRequest('content-type header required when content-length > 0')

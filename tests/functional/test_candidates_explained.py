@@ -50,7 +50,7 @@ def test_groups_that_do_not_fit_together(app: Any, context: RequestContext) -> N
     groups = (RequestGroup('1', True, {'VCPU': 1}), RequestGroup('2', True, {'MEMORY_MB': 512}))
     told = _explained(context, *groups, policy='isolate')
     assert [one.trees for one in told.stages] == [2, 2]
-    assert [(one.reason, one.trees) for one in told.together] == [(Reason.TOO_FEW_PROVIDERS, 2)]
+    assert [(one.reason, one.trees) for one in told.combination_failures] == [(Reason.TOO_FEW_PROVIDERS, 2)]
     assert [str(one) for one in told.blamed] == ['group_policy=isolate']
     assert 'resources1, resources2 need 2 different providers, and only 1 provider does' in told.sentence
     assert _explained(context, *groups, policy='none').candidates == 2

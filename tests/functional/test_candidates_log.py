@@ -127,9 +127,9 @@ def test_the_same_empty_search_is_explained_once_per_interval(
 
 
 def test_queries_of_empty_searches_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(empty_searches, '_MOST', 2)
+    monkeypatch.setattr(empty_searches, '_MAX_QUERIES', 2)
     searches = empty_searches.EmptySearches()
-    assert [searches.unsaid(query) for query in ('a', 'b', 'c', 'b', 'a')] == [0, 0, 0, None, 0]
+    assert [searches.count(query) for query in ('a', 'b', 'c', 'b', 'a')] == [0, 0, 0, None, 0]
 
 
 def test_the_explain_command_accepts_lines_of_the_log(app: Any, caplog: pytest.LogCaptureFixture) -> None:

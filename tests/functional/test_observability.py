@@ -258,7 +258,7 @@ def test_not_ready_without_database_or_tables_but_alive(load: Load, tmp_path: Pa
 
 
 def test_ready_with_a_synchronised_database(context: RequestContext) -> None:
-    assert vital_signs.trouble(context.db) is None
+    assert database_health.trouble(context.db) is None
 
 
 def test_the_exporter_reports_bad_settings_in_one_line(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from placement.db.api import Database
 from placement.mirror.keeper import Mirror
 from placement.page import health
 from placement.page.application import Page
-from placement.page.desk import Desk
+from placement.page.sources import Sources
 from tests.support import applications, clouds, damage
 from tests.support.clouds import Cloud, Provider, uuid_of
 from tests.support.fixtures import Counter
@@ -123,7 +123,7 @@ def test_why_shows_the_explanation_and_its_sentence(page: Page) -> None:
     assert told['sentence'] in get(page, '/why?query=resources%3DVCPU:999%26required%3DHW_CPU_X86_AVX2').text
 
 
-def test_searches_without_result_are_read_from_the_log(desk: Desk, tmp_path: Path) -> None:
+def test_searches_without_result_are_read_from_the_log(sources: Sources, tmp_path: Path) -> None:
     log = tmp_path / 'service.log'
     log.write_text(f'2026-01-02 03:04:05.006 7 INFO x [-] No allocation candidates for {EMPTY_QUERY}: resources\n')
     told = json(Page(Sources(sources.conf, sources.db, sources.mirror, log)), '/why')['empty_searches']
@@ -210,7 +210,7 @@ def test_host_headers_of_this_machine_are_answered(page: Page, host: str) -> Non
 @pytest.mark.parametrize(
     'host', ['evil.example', 'localhost.evil.example:80', '10.0.0.1', '', '[::2]:80', 'localhost:x']
 )
-def test_other_host_headers_are_421(page: Page, desk: Desk, host: str) -> None:
+def test_other_host_headers_are_421(page: Page, sources: Sources, host: str) -> None:
     assert get(page, '/', environ={'HTTP_HOST': host}).status_int == 421
     assert get(Page(sources, hosts=None), '/', environ={'HTTP_HOST': host or 'x'}).status_int == 200
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 import pytest
 import sqlalchemy as sa
 
-from placement.reports import vital_signs
+from placement.reports import database_health
 from tests.support import applications, assertions, databases, private, races, servers
 from tests.support.asking import ask
 from tests.support.history.client import Client, Reply
@@ -83,7 +83,7 @@ def test_wrong_account_or_option_is_an_outage(own: private.PrivateServer, mistak
     with applications.application(wrong[mistake], placement_database={'sync_on_startup': False}) as app:
         response = ask(app, 'GET', '/resource_providers')
         assert (response.status_code, response.headers['Retry-After']) == (503, '2')
-        assert vital_signs.trouble(app.db) == 'The database cannot be reached.'
+        assert database_health.trouble(app.db) == 'The database cannot be reached.'
 
 
 @on('postgresql', 'mariadb')

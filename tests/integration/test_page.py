@@ -18,7 +18,7 @@ import webob
 from placement.cmd import manage
 from placement.mirror.keeper import Mirror
 from placement.page.application import Page
-from placement.page.desk import Desk
+from placement.page.sources import Sources
 from tests.support import applications, clouds, databases, servers
 from tests.support.clouds import uuid_of
 from tests.support.operations import services
@@ -33,7 +33,7 @@ def test_every_view_on_every_database(setting: databases.Setting, database: sa.U
     with applications.database(conf.placement_database.connection) as db:
         db.sync()
         clouds.plant(db, clouds.nested())
-        page = Page(Desk(conf, db, Mirror(db)))
+        page = Page(Sources(conf, db, Mirror(db)))
         _look_at_everything(page)
         other = sa.create_engine(database)
         before = _connections(page)

@@ -62,7 +62,7 @@ def assert_numbers(db: Database, inventory: Inventory) -> None:
     with db.engine.begin() as connection:
         _provider(connection, 1, None)
         _inventory(connection, 1, inventory)
-    (totals,) = cloud_numbers.look(db, []).classes
+    (totals,) = cloud_numbers.read_cloud(db, []).classes
     # On SQLite integers end at 2**63.
     capacity = min(room.capacity(inventory), 2**63) if db.engine.dialect.name == 'sqlite' else room.capacity(inventory)
     assert totals.capacity == float(capacity)

@@ -39,37 +39,40 @@ def test_general_rules(error: exception.PlacementError, status: int, code: str) 
 
 
 def test_an_operation_can_change_the_text_only() -> None:
-    lead = Answer(exception.InventoryInUse, 'update conflict: {error}')
-    with pytest.raises(exc.HTTPConflict) as caught, answers.mapped(lead):
+    lead = ErrorMapping(exception.InventoryInUse, 'update conflict: {error}')
+    with pytest.raises(exc.HTTPConflict) as caught, error_mapping.mapped(lead):
         raise exception.InventoryInUse(uuid=UUID, resource_classes='VCPU, DISK_GB')
     assert caught.value.detail == f"update conflict: Inventory for 'VCPU, DISK_GB' on resource provider '{UUID}' in use"
     assert caught.value.comment == error_document.INVENTORY_INUSE
 
 
 def test_an_operation_can_change_status_and_code() -> None:
-    special = Answer(exception.NotFound, '{error}', exc.HTTPBadRequest, error_document.CONCURRENT_UPDATE)
-    with pytest.raises(exc.HTTPBadRequest) as caught, answers.mapped(special):
+    special = ErrorMapping(exception.NotFound, '{error}', exc.HTTPBadRequest, error_document.CONCURRENT_UPDATE)
+    with pytest.raises(exc.HTTPBadRequest) as caught, error_mapping.mapped(special):
         raise exception.TraitNotFound(names='A')
     assert caught.value.comment == error_document.CONCURRENT_UPDATE
 
 
 def test_the_first_rule_that_matches_is_used() -> None:
-    rules = (Answer(exception.ProviderGenerationMismatch, 'first'), Answer(exception.ConcurrentUpdate, 'second'))
-    with pytest.raises(exc.HTTPConflict, match='first'), answers.mapped(*rules):
+    rules = (
+        ErrorMapping(exception.ProviderGenerationMismatch, 'first'),
+        ErrorMapping(exception.ConcurrentUpdate, 'second'),
+    )
+    with pytest.raises(exc.HTTPConflict, match='first'), error_mapping.mapped(*rules):
         raise exception.ProviderGenerationMismatch
     with pytest.raises(exc.HTTPConflict, match='second'), error_mapping.mapped(*rules):
         raise exception.ConcurrentProviderUpdate
 
 
 def test_values_in_texts_are_not_formatted_again() -> None:
-    rule = Answer(exception.DuplicateProviderName, '{name} of {owner}')
-    with pytest.raises(exc.HTTPConflict) as caught, answers.mapped(rule, owner='{0.__class__}'):
+    rule = ErrorMapping(exception.DuplicateProviderName, '{name} of {owner}')
+    with pytest.raises(exc.HTTPConflict) as caught, error_mapping.mapped(rule, owner='{0.__class__}'):
         raise exception.DuplicateProviderName(name='{name!r}')
     assert caught.value.detail == '{name!r} of {0.__class__}'
 
 
 def test_messages_of_bad_queries_are_not_formatted() -> None:
-    told = answers.http_error(query.BadQuery('Got: {x}'), (), {})
+    told = error_mapping.http_error(query.BadQuery('Got: {x}'), (), {})
     assert isinstance(told, exc.HTTPBadRequest)
     assert told.detail == 'Got: {x}'
 
@@ -78,6 +81,6 @@ def test_messages_of_bad_queries_are_not_formatted() -> None:
     'error', [KeyError('x'), exception.PlacementError(), exception.PolicyNotAuthorized(action='x')]
 )
 def test_other_exceptions_pass_through(error: Exception) -> None:
-    with pytest.raises(type(error)) as caught, answers.mapped():
+    with pytest.raises(type(error)) as caught, error_mapping.mapped():
         raise error
     assert caught.value is error

@@ -97,7 +97,7 @@ def test_windows_must_not_overlap() -> None:
 
 
 def test_errors_name_the_variables_of_the_path() -> None:
-    @operation(failures=(Answer(exception.InventoryNotFound, 'no {resource_class} here'),))
+    @operation(failures=(ErrorMapping(exception.InventoryNotFound, 'no {resource_class} here'),))
     def fail(_req: webob.Request, _context: Any) -> webob.Response:
         raise exception.InventoryNotFound(resource_class='other', uuid='u')
 
