@@ -62,7 +62,7 @@ class _Parser(HTTPRequestParser):
             # The text that the application sends under other WSGI servers.
             raise ParsingError('transfer-encoding header must be chunked, and nothing else') from error
         except (ParsingError, ValueError) as error:
-            # waitress does not expect a ValueError, of a URL that breaks off within an address or of 5000 digits.
+            # waitress does not catch ValueError: a URL with an unclosed IPv6 address, or a number of 5000 digits.
             if not body_limits.CONTENT_LENGTH.fullmatch(self.headers.get('CONTENT_LENGTH', '0')):
                 raise ParsingError('content-length header must be an integer') from error
             raise ParsingError(str(error)) from error

@@ -111,10 +111,10 @@ def validate(data: Any, schema: dict[str, Any]) -> None:
 
 
 def refuse_nul(data: Any) -> None:
-    """Refuse the one character of JSON that PostgreSQL cannot store, the same everywhere for every database.
+    """Refuse NUL, the one character of JSON strings that PostgreSQL cannot store, on all databases.
 
-    :param data: JSON values that are to be stored.
-    :raises ValidationError: a string has it, or the name of a member.
+    :param data: a JSON value that is to be stored.
+    :raises ValidationError: a string or the name of a member has a NUL.
     """
     pending = [data]
     while pending:
