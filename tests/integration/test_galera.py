@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.galera
 
-#: What operators are told to set: reads wait until this node has applied what the others have committed.
+#: The recommended setting: reads wait until this node has applied what the others have committed.
 SETTINGS = {'OS_PLACEMENT_DATABASE__MYSQL_WSREP_SYNC_WAIT': '1'}
 
 
@@ -72,7 +72,7 @@ def test_first_starts_on_different_nodes(cluster: galera.Cluster, tmp_path: path
 
 
 def test_adoption_under_a_service_on_other_nodes(cluster: galera.Cluster, point_commands_at: PointCommandsAt) -> None:
-    """Its connections are not seen from here; it is shut out all the same, and what it wrote is counted."""
+    """Its connections are not visible on this node. It is shut out all the same, and what it wrote is counted."""
     with databases.fresh(sa.make_url(cluster.nodes[0].url())) as url:
         connection = url.update_query_dict({'init_command': 'SET SESSION wsrep_sync_wait = 1'})
         point_commands_at(connection)

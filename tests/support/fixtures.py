@@ -47,7 +47,7 @@ def prepare(file: pathlib.Path, *, filled: bool = True) -> None:
 
 @pytest.fixture
 def conf(tmp_path: pathlib.Path) -> cfg.ConfigOpts:
-    """Options for a SQLite file in a directory of the test's own, without authentication, file or environment."""
+    """Options for a SQLite file of the test, without authentication, configuration file or environment."""
     return applications.options(tmp_path / 'placement.sqlite')
 
 

@@ -1,4 +1,4 @@
-"""What is done whenever an engine does something, for a while."""
+"""Calls a function at each event of an engine, as long as a block runs."""
 
 from __future__ import annotations
 

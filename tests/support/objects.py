@@ -15,7 +15,7 @@ from placement.web.context import RequestContext
 def create_provider(
     context: RequestContext, name: str | None = None, parent: str | None = None, /, **totals: int
 ) -> ResourceProvider:
-    """A new provider with that much of each class, called as its uuid unless a name is given."""
+    """A new provider with these amounts by class; its name is its uuid unless given."""
     identity = str(uuid.uuid4())
     made = ResourceProvider.create(context, name=name or identity, uuid=identity, parent_provider_uuid=parent)
     if totals:
@@ -24,7 +24,7 @@ def create_provider(
 
 
 def claim(context: RequestContext, amounts: Mapping[str, Mapping[str, int]], consumer: str | None = None) -> str:
-    """Let a consumer, a new one by default, hold these amounts by provider and class; its uuid."""
+    """Claim these amounts by provider and class for a consumer, a new one by default; returns its uuid."""
     consumer = consumer or str(uuid.uuid4())
     AllocationList.replace_all(context, [ConsumerClaim(consumer, 'project', 'user', amounts)])
     return consumer
