@@ -295,11 +295,26 @@ def other(url: str) -> Iterator[ForeignService]:
     made.close()
 
 
+@pytest.fixture(scope='module')
+def shut_out(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, ForeignService]]:
+    """The URL of a database, and the service that made it and could do all of ``WRITES`` until it was adopted."""
+    directory = tmp_path_factory.mktemp('adopted')
+    url = f'sqlite:///{directory}/placement.sqlite'
+    foreign.build(url)
+    other = ForeignService(url)
+    for write in WRITES:
+        adopted.check_it_writes(other, write)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv('OS_PLACEMENT_CONFIG_DIR', str(directory))
+        patched.setenv('OS_PLACEMENT_DATABASE__CONNECTION', url)
+        assert manage.main(['db', 'adopt', '--yes']) == manage_audit.CLEAN
+    yield url, other
+    other.close()
+
+
 @pytest.mark.parametrize('write', WRITES)
-def test_another_service_cannot_write(url: str, other: ForeignService, write: str) -> None:
-    adopted.check_it_writes(other, write)
-    assert manage.main(['db', 'adopt', '--yes']) == manage_audit.CLEAN
-    adopted.check_it_cannot_write(url, other, write)
+def test_another_service_cannot_write(shut_out: tuple[str, ForeignService], write: str) -> None:
+    adopted.check_it_cannot_write(*shut_out, write)
 
 
 def test_another_service_writes_until_it_is_shut_out(url: str) -> None:
