@@ -72,12 +72,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument('--version', action=output.ShowVersion)
     output.add_configuration_option(parser)
-    parser.add_argument(
-        '--config-dir',
-        metavar='DIR',
-        help='directory whose *.conf files are read after the configuration file, in the order of their names; a later'
-        ' value replaces an earlier one',
-    )
+    output.add_configuration_directory_option(parser)
     parser.add_argument(
         '--dev',
         action='store_true',
@@ -110,12 +105,6 @@ def _parser() -> argparse.ArgumentParser:
         ' anybody who can connect is administrator',
     )
     return parser
-
-
-def _configuration_arguments(arguments: argparse.Namespace) -> list[str]:
-    """The arguments for oslo.config: the configuration file and directory, if given."""
-    options = {'--config-file': arguments.config_file, '--config-dir': arguments.config_dir}
-    return [word for option, value in options.items() if value for word in (option, value)]
 
 
 def _positive(text: str) -> int:
@@ -211,7 +200,7 @@ class _Server(BaseApplication):
         if self._arguments.dev:
             conf = configuration.load(config_files=[], overrides=self._dev_overrides())
         else:
-            conf = configuration.load(_configuration_arguments(self._arguments))
+            conf = configuration.load(output.configuration_arguments(self._arguments))
         insecure = conf.api.auth_strategy == 'noauth2' and not self._arguments.allow_insecure_noauth
         if insecure and not all(map(_is_local, self._addresses)):
             raise exception.ConfigurationInvalid(
@@ -269,7 +258,7 @@ class _Server(BaseApplication):
 
     def _when_ready(self, _arbiter: object) -> None:
         if self._exporter is not None:
-            self._exporter.start()
+            self._exporter.start(output.configuration_arguments(self._arguments))
         if not self._arguments.dev:
             return
         print(_DEV_GREETING.format(url=self._url, database=self._database()), flush=True)

@@ -16,6 +16,7 @@ from oslo_config import cfg
 
 from placement import conf as placement_conf
 from placement import exception
+from placement.cmd import output
 from placement.db.api import Database
 from placement.mirror.keeper import Mirror
 from placement.observability.recent import Recent
@@ -37,9 +38,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     :returns: the exit status, 1 when the metrics cannot be served; the reason is one line on standard error.
     """
     parser = argparse.ArgumentParser(prog=f'python -m {PROGRAM}', description=DESCRIPTION)
-    parser.parse_args(argv)
+    output.add_configuration_option(parser)
+    output.add_configuration_directory_option(parser)
+    arguments = parser.parse_args(argv)
     try:
-        conf = placement_conf.load()
+        conf = placement_conf.load(output.configuration_arguments(arguments))
         bind = conf.metrics.bind
     except exception.ConfigurationInvalid as error:
         return _failed(str(error))
@@ -82,7 +85,7 @@ def _sample(recent: Recent) -> None:
 
 def _page(conf: cfg.ConfigOpts, database: Database, recent: Recent) -> WSGIApplication:
     """The page, under any name unless the address is of this machine alone."""
-    # Not at the top: a tenth of the time that placement-api takes to start, and it imports this module for Companion.
+    # Not at the top: it takes a tenth of the time of a start of placement-api, which imports this module, too.
     from placement.page import hosts
     from placement.page.application import Page
     from placement.page.sources import Sources, log_file
@@ -102,9 +105,12 @@ class ExporterProcess:
         self._process: subprocess.Popen[bytes] | None = None
         os.environ[VARIABLE] = self._directory
 
-    def start(self) -> None:
-        """Start the process. It reports errors, such as a port that is in use, on standard error."""
-        command = [sys.executable, '-m', PROGRAM]
+    def start(self, arguments: Sequence[str]) -> None:
+        """Start the process. It reports errors, such as a port that is in use, on standard error.
+
+        :param arguments: those of the configuration that the server has.
+        """
+        command = [sys.executable, '-m', PROGRAM, *arguments]
         # In a session of its own it does not get the SIGINT of Ctrl-C; the server stops it.
         self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)  # noqa: S603
 

@@ -80,6 +80,22 @@ def add_configuration_option(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_configuration_directory_option(parser: argparse.ArgumentParser) -> None:
+    """Add ``--config-dir``."""
+    parser.add_argument(
+        '--config-dir',
+        metavar='DIR',
+        help='directory whose *.conf files are read after the configuration file, in the order of their names; a later'
+        ' value replaces an earlier one',
+    )
+
+
+def configuration_arguments(arguments: argparse.Namespace) -> list[str]:
+    """The arguments for oslo.config: the configuration file and directory, if given."""
+    options = {'--config-file': arguments.config_file, '--config-dir': arguments.config_dir}
+    return [word for option, value in options.items() if value for word in (option, value)]
+
+
 def warn_of_installation(program: str) -> None:
     """Print a line on standard error if something is wrong with the installation."""
     if trouble := installation.trouble():

@@ -117,7 +117,7 @@ class Mirror:
         try:
             self.current()
         except (exception.DatabaseUnavailable, db_exc.DBError, sa.exc.SQLAlchemyError) as error:
-            reason = self._schema_problem() or str(error).splitlines()[0]
+            reason = self._schema_problem() or str(error).partition('\n')[0]
             LOG.warning('The mirror is built by the first search, for now: %s', reason)
 
     def _schema_problem(self) -> str | None:

@@ -132,11 +132,11 @@ def _running(cwd: pathlib.Path, *arguments: str, **variables: str) -> Iterator[_
             process.terminate()
 
 
-def _wait(service: _Service) -> None:
+def _wait(service: _Service, path: str = '/') -> None:
     deadline = time.monotonic() + SECONDS
     while True:
         with contextlib.suppress(ConnectionRefusedError):
-            if service.get('/').startswith(b'HTTP/1.1 200'):
+            if service.get(path).startswith((b'HTTP/1.0 200', b'HTTP/1.1 200')):
                 return
         assert service.process.poll() is None, service.log.read_text()
         assert time.monotonic() < deadline, service.log.read_text()
@@ -308,12 +308,16 @@ def test_the_configuration_can_be_named_and_unknown_options_are_reported_once(tm
     file, directory = tmp_path / 'any.conf', tmp_path / 'conf.d'
     directory.mkdir()
     file.write_text(f'[placement_database]\nconnection = sqlite:///{tmp_path}/db.sqlite\nmax_retries = 1\n')
+    metrics = servers.free_port()
     (directory / 'more.conf').write_text(
         '[placement_database]\nsync_on_startup = true\n[api]\nauth_strategy = noauth2\n'
+        f'[metrics]\nbind = 127.0.0.1:{metrics}\n'
     )
     named = ['--config-file', str(file), '--config-dir', str(directory)]
     with _running(tmp_path, '--workers', '2', *named, OS_PLACEMENT_CONFIG_DIR='/') as service:
         assert _status(service.send(_request('GET', '/traits', b''))) == 200
+        # The process of the metrics has the same configuration.
+        _wait(_Service(service.process, metrics, service.log), '/healthcheck/ready')
         service.process.send_signal(signal.SIGHUP)
         _wait_for_line(service, 'Handling signal: hup')
         assert _status(service.send(_request('GET', '/traits', b''))) == 200
