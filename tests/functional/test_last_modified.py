@@ -207,7 +207,7 @@ def test_times_that_a_write_updates(service: Service, db: Database, update: str)
             for row in db.ask(query):
                 assert (row.updated_at > day(31)) == (number == 0 and table in updated), table
     added = sa.select(INVENTORIES.c.updated_at).where(INVENTORIES.c.resource_class_id == 1)
-    assert [row.updated_at for row in db.ask(added)] in ([], [None])
+    assert [row.updated_at for row in db.ask(added)] == ([None] if 'MEMORY_MB' in body.get('inventories', ()) else [])
 
 
 def test_a_claim_updates_its_consumer(service: Service, db: Database) -> None:
