@@ -166,16 +166,18 @@ _COUNTS = sa.select(
 
 
 def _within_aggregates() -> sa.CTE:
-    """The id of each provider of the aggregates ``wanted``, with the aggregate's uuid."""
+    """The id of each provider of the aggregates ``wanted``, with its root's and the aggregate's uuid."""
     uuid = tables.placement_aggregates.c.uuid
+    # In an adopted database root_provider_id of a root may be NULL.
+    root_id = sa.func.coalesce(_providers.c.root_provider_id, _providers.c.id).label('root_id')
     members = (
-        sa.select(uuid, _providers.c.id, _providers.c.parent_provider_id)
+        sa.select(uuid, _providers.c.id, root_id)
         .join_from(tables.placement_aggregates, _members, _members.c.aggregate_id == tables.placement_aggregates.c.id)
         .join(_providers, _providers.c.id == _members.c.resource_provider_id)
         .where(uuid.in_(sa.bindparam('wanted', expanding=True)))
         .cte('within', recursive=True)
     )
-    below = sa.select(members.c.uuid, _providers.c.id, _providers.c.parent_provider_id).join_from(
+    below = sa.select(members.c.uuid, _providers.c.id, members.c.root_id).join_from(
         members, _providers, _providers.c.parent_provider_id == members.c.id
     )
     return members.union(below)
@@ -185,7 +187,7 @@ _within = _within_aggregates()
 _AGGREGATE_COUNTS = sa.select(
     _within.c.uuid,
     sa.func.count().label('resource_providers'),
-    (sa.func.count() - sa.func.count(_within.c.parent_provider_id)).label('trees'),
+    sa.func.count(sa.distinct(_within.c.root_id)).label('trees'),
 ).group_by(_within.c.uuid)
 
 _AGGREGATE_TOTALS = (

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
@@ -20,6 +19,7 @@ from placement.schemas import Schema, Windows
 from placement.web import context, error_document, error_mapping, microversion, query
 from placement.web.context import RequestContext
 from placement.web.error_mapping import ErrorMapping
+from placement.web.wsgi_wrapper import Request
 
 Handler = Callable[[webob.Request, RequestContext], webob.Response]
 
@@ -29,12 +29,6 @@ JSON = 'application/json'
 Described = Schema | Windows | None
 #: The body schemas of successful responses by status; or one such mapping for each window, newest first.
 Responses = Mapping[int, Described] | tuple[tuple[tuple[int, int], Mapping[int, Described]], ...]
-
-
-class Request(webob.Request):
-    """A request whose body stays in memory: its size is limited, and WebOb would not close a temporary file."""
-
-    request_body_tempfile_limit = sys.maxsize
 
 
 # Checks -----------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from webob import exc
 from placement.web import error_document
 
 
-class _Request(webob.Request):
+class Request(webob.Request):
     """A request whose body stays in memory: its size is limited, and WebOb would not close a temporary file."""
 
     request_body_tempfile_limit = sys.maxsize
@@ -21,7 +21,7 @@ class _Request(webob.Request):
 class PlacementWsgify(webob.dec.wsgify):
     """``webob.dec.wsgify`` whose WebOb exceptions become error documents (api-ref/errors.md)."""
 
-    RequestClass = _Request
+    RequestClass = Request
 
     def call_func(self, req: webob.Request, *args: Any, **kwargs: Any) -> webob.Response:
         """Call the function; an exception of ``webob.exc`` becomes the response."""

@@ -11,6 +11,7 @@ from placement.db import tables
 from placement.db.api import Database
 from placement.reports import cloud_numbers
 from tests.support import cloud
+from tests.support.asking import create_provider, demand
 
 
 @pytest.mark.parametrize('inventory', cloud.INVENTORIES, ids=str)
@@ -20,6 +21,17 @@ def test_capacity_and_largest_piece_follow_the_room_rule(db: Database, inventory
 
 def test_counts_trees_aggregates_and_wrong_usages(db: Database) -> None:
     cloud.assert_counts(db)
+
+
+def test_a_tree_counts_of_which_only_a_child_is_in_the_aggregate(app: Any, db: Database) -> None:
+    host = create_provider(app)
+    for name in ('cell0', 'cell1'):
+        child = {'name': name, 'parent_provider_uuid': host}
+        made = demand(app, 'POST', '/resource_providers', child).json['uuid']
+        member = {'resource_provider_generation': 0, 'aggregates': [cloud.AGGREGATE]}
+        demand(app, 'PUT', f'/resource_providers/{made}/aggregates', member)
+    (counted,) = cloud_numbers.read_cloud(db, [cloud.AGGREGATE]).aggregates
+    assert (counted.resource_providers, counted.trees) == (2, 1)
 
 
 def test_the_number_of_statements_does_not_grow_with_the_cloud(db: Database, queries: Any) -> None:
