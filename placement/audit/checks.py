@@ -1,7 +1,7 @@
 """The checks of an audit: each finds rows that contradict one another, with the repair where there is one.
 
-Each check is one statement, whatever the number of rows. Each repair is a transaction of its own, which reads again
-under a lock before it changes anything. So both are safe while the service runs.
+Each check is one statement, whatever the number of rows. Each repair is a transaction of its own which, by locks or
+conditions, allows for what was changed since the check. So both are safe while the service runs.
 """
 
 from __future__ import annotations

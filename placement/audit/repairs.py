@@ -1,4 +1,4 @@
-"""The repairs of an audit. Each corrects one thing in one transaction: it reads it again, under a lock, before."""
+"""The repairs of an audit. Each corrects one finding in one transaction, whatever was changed since the check."""
 
 from __future__ import annotations
 

@@ -15,8 +15,8 @@ from sqlalchemy import event
 from placement.db import error_kinds
 from placement.observability.metrics import Metrics
 
-#: So many times an error is ignored that says that the connection is dead or that there was a conflict, and the
-#: statement is run again.
+#: How many times the statement is run again after an error that says that the connection is dead or that there was a
+#: conflict.
 _TRIES = 5
 
 
