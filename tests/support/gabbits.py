@@ -10,6 +10,7 @@ import dataclasses
 import functools
 import pathlib
 import unittest
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -53,11 +54,16 @@ class Suite:
 
     def _load(self, path: pathlib.Path) -> list[case.HTTPTestCase]:
         """The requests of the file as gabbi test cases; nothing is sent yet."""
+        suite = yaml.load(path.read_text(encoding='utf-8'), Loader=_LOADER)
+        # $HISTORY would mean the last of them. A bad merge can leave two, which pytest would run under other names.
+        repeated = [name for name, count in Counter(test['name'] for test in suite['tests']).items() if count > 1]
+        if repeated:
+            raise ValueError(f'{path.name} has several tests of the same name: {", ".join(repeated)}')
         return list(
             suitemaker.test_suite_from_dict(
                 loader=unittest.TestLoader(),
                 test_base_name=path.stem,
-                suite_dict=yaml.load(path.read_text(encoding='utf-8'), Loader=_LOADER),
+                suite_dict=suite,
                 test_directory=str(path.parent),
                 host=HOST,
                 port=80,
