@@ -2,6 +2,9 @@
 
 The fields and amounts can be numbers, numpy vectors, or SQLAlchemy columns and literals. The operators have the same
 meaning for all of them, so the rule is written once for Python, for vectors and for WHERE clauses.
+
+``InventoryRecord.rejection`` and ``mirror.stock.Stock.refused`` compare an amount with the units themselves, because
+they tell which part of the rule is broken. tests/property/test_room.py holds all of them equal.
 """
 
 from __future__ import annotations
