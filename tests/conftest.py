@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Iterator
 
@@ -14,6 +15,10 @@ from tests.support import log_watch
 # Some hundred processes are started: each would compile all modules of ours again if none kept what it compiled.
 os.environ.pop('PYTHONDONTWRITEBYTECODE', None)
 sys.dont_write_bytecode = False
+
+# What a shell starts in the background ignores SIGINT, and so would every command that the tests start and interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 #: The largest number of examples for generated tests: ``pytest --hypothesis-profile thorough``.
 settings.register_profile('thorough')
