@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import re
 import socket
 import time
 from typing import Any
@@ -35,6 +36,9 @@ _CHUNK = 256 * 1024
 _PART = 20
 
 
+_NOT_ASCII = re.compile(rb'[\x80-\xff]')
+
+
 class _Timeout(utilities.Error):
     code = 408
     reason = 'Request Timeout'
@@ -56,8 +60,11 @@ class _Parser(HTTPRequestParser):
 
         :raises ParsingError: they are malformed.
         """
+        line, end, headers = header_plus.partition(b'\r\n')
+        # curl sends what was typed, which is not always ASCII, and waitress takes nothing else.
+        line = _NOT_ASCII.sub(lambda byte: b'%%%02X' % ord(byte[0]), line)
         try:
-            super().parse_header(header_plus)
+            super().parse_header(line + end + headers)
         except TransferEncodingNotImplemented as error:
             # The text that the application sends under other WSGI servers.
             raise ParsingError('transfer-encoding header must be chunked, and nothing else') from error

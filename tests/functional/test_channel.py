@@ -26,7 +26,7 @@ HALF = b'PUT /traits/A HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nhalf'
 
 def application(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
     """Answer with the path; ``/long`` is answered with some megabytes."""
-    body = b'x' * 8_000_000 if environ['PATH_INFO'] == '/long' else environ['PATH_INFO'].encode()
+    body = b'x' * 8_000_000 if environ['PATH_INFO'] == '/long' else environ['PATH_INFO'].encode('latin-1')
     start_response('200 OK', [('Content-Length', str(len(body)))])
     return [body]
 
@@ -224,6 +224,12 @@ def test_after_a_stop_answers_close_their_connections(services: Any, monkeypatch
         asking.sendall(WHOLE)
         assert b'Connection: close' in service.answer(asking)
         assert service.answer(idle) == b''
+
+
+def test_a_url_may_have_bytes_that_should_be_percent_encoded(services: Any) -> None:
+    service = services()
+    with service.connect('GET /traits/é HTTP/1.1\r\nHost: x\r\n\r\n'.encode()) as connection:
+        assert service.answer(connection, until=b'/traits').endswith('\r\n\r\n/traits/é'.encode())
 
 
 @pytest.mark.parametrize(
