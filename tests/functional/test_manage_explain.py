@@ -148,7 +148,7 @@ def test_text_output_is_a_sentence_and_tables(capsys: pytest.CaptureFixture[str]
     )
     assert 'resources VCPU:5' in printed
     assert '2: has not enough left' in printed
-    assert '1: hands out multiples of another step_size' in printed
+    assert '1: allows only multiples of its step_size' in printed
     assert 'Candidates: 0\n' in printed
     assert 'has 2 of VCPU left, 3 less than the 5 asked for.' in printed
 
