@@ -214,8 +214,9 @@ def test_a_body_above_the_limit_is_413(load: Load, chunked: bool) -> None:
 
 
 def test_a_large_body_is_kept_in_memory(load: Load, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
+    app = load()
     monkeypatch.setattr(tempfile, 'tempdir', str(tmp_path / 'missing'))
-    response = _post(load(), b'{"name": "a"}'.ljust(100_000), chunked=True)
+    response = _post(app, b'{"name": "a"}'.ljust(100_000), chunked=True)
     assert response.status_code == 201
 
 
