@@ -254,12 +254,7 @@ def _delete_rows(together: Together, held: holding.Held) -> None:
     """Delete the rows that were read, by id: InnoDB then locks neither rows of other consumers nor gaps."""
     for batch in statements.batches([row.id for row in held.rows]):
         text = f'DELETE FROM placement_allocations WHERE id IN ({statements.marks(len(batch))})'  # noqa: S608
-        together.add(text, *batch, check=functools.partial(_expect, len(batch)))
-
-
-def _expect(expected: int, count: int) -> None:
-    if count != expected:
-        _start_over()
+        together.add(text, *batch, check=functools.partial(consumer_records.expect, len(batch)))
 
 
 def _insert_rows(together: Together, requested: Sequence[RequestedAllocation]) -> None:

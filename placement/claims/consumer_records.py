@@ -44,6 +44,15 @@ class _Updated(NamedTuple):
     owner: tuple[int, int]
 
 
+def expect(expected: int, count: int) -> None:
+    """Compare the number of rows that a statement was to change with the ``count`` that it changed.
+
+    :raises TryAgain: they differ, because another transaction was committed meanwhile.
+    """
+    if count != expected:
+        raise db_api.TryAgain(exception.ConcurrentUpdate())
+
+
 def write(together: Together, wanted: Sequence[Wanted], present: Mapping[str, Present]) -> None:
     """Insert the consumers that begin to hold something, update those that go on, delete those that stop.
 
@@ -83,7 +92,7 @@ def _update(together: Together, updated: Sequence[_Updated]) -> None:
     if len(updated) == 1:
         ((present, owner),) = updated
         values = (*owner, statements.now(tx), present.id, present.generation)
-        together.add(_UPDATE_ONE, *values, check=functools.partial(_expect, 1))
+        together.add(_UPDATE_ONE, *values, check=functools.partial(expect, 1))
         return
     for start in range(0, len(updated), _MOST):
         some = updated[start : start + _MOST]
@@ -100,7 +109,7 @@ def _update(together: Together, updated: Sequence[_Updated]) -> None:
                 user_id=sa.case(users, value=id_),
             )
         )
-        _expect(len(some), tx.execute(update).rowcount)
+        expect(len(some), tx.execute(update).rowcount)
 
 
 def _delete(together: Together, deleted: Sequence[Present]) -> None:
@@ -108,21 +117,16 @@ def _delete(together: Together, deleted: Sequence[Present]) -> None:
     tx = together.tx
     if len(deleted) == 1:
         seen = (deleted[0].id, deleted[0].generation)
-        together.add(_DELETE_ONE, *seen, check=functools.partial(_expect, 1))
+        together.add(_DELETE_ONE, *seen, check=functools.partial(expect, 1))
         return
     for start in range(0, len(deleted), _MOST):
         some = deleted[start : start + _MOST]
         which = statements.locked_in_order(tx, _consumers, _unchanged(some))
-        _expect(len(some), tx.execute(_consumers.delete().where(which)).rowcount)
+        expect(len(some), tx.execute(_consumers.delete().where(which)).rowcount)
 
 
 def _unchanged(present: Sequence[Present]) -> sa.ColumnElement[bool]:
     return sa.or_(*(sa.and_(_consumers.c.id == one.id, _consumers.c.generation == one.generation) for one in present))
-
-
-def _expect(expected: int, count: int) -> None:
-    if count != expected:
-        raise db_api.TryAgain(exception.ConcurrentUpdate())
 
 
 def _insert(together: Together, new: Sequence[tuple[str, tuple[int, int]]]) -> None:

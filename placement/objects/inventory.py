@@ -240,18 +240,19 @@ _KEY = 'resource_provider_id, resource_class_id'
 _COLUMNS = ', '.join((_KEY, 'used', *_WRITABLE))
 _OVERWRITTEN = {**{name: name for name in _WRITABLE}, 'updated_at': 'created_at'}
 
-_JOINED = _providers.outerjoin(_inventories, _inventories.c.resource_provider_id == _providers.c.id).outerjoin(
+#: Providers, each with its inventories and their classes, for ``provider_parts.statement``.
+JOINED = _providers.outerjoin(_inventories, _inventories.c.resource_provider_id == _providers.c.id).outerjoin(
     _classes, _classes.c.id == _inventories.c.resource_class_id
 )
 # Only the columns that are needed, because the driver takes time for each.
 _WITH_PROVIDER = provider_parts.statement(
-    _JOINED,
+    JOINED,
     _classes.c.id,
     *(_inventories.c[name] for name in (*_WRITABLE, 'used', 'created_at', 'updated_at')),
     _classes.c.name.label('resource_class'),
 )
 _TO_CHANGE = provider_parts.statement(
-    _JOINED,
+    JOINED,
     _classes.c.id,
     _inventories.c.id,
     _inventories.c.resource_class_id,

@@ -5,12 +5,11 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 from placement.db import statements, tables
-from placement.objects import base, provider_parts
+from placement.objects import base, inventory, provider_parts
 from placement.objects.base import Context
 
 _allocations, _consumers, _inventories = tables.allocations, tables.consumers, tables.inventories
-_providers, _classes = tables.resource_providers, tables.resource_classes
-_projects, _users = tables.projects, tables.users
+_classes, _projects, _users = tables.resource_classes, tables.projects, tables.users
 
 
 @base.register
@@ -52,9 +51,7 @@ class UsageList(base.ObjectList[Usage]):
 
 
 _WITH_PROVIDER = provider_parts.statement(
-    _providers.outerjoin(_inventories, _inventories.c.resource_provider_id == _providers.c.id).outerjoin(
-        _classes, _classes.c.id == _inventories.c.resource_class_id
-    ),
+    inventory.JOINED,
     _classes.c.id,
     _classes.c.name.label('resource_class'),
     _inventories.c.used.label('usage'),
