@@ -1,10 +1,10 @@
 """A caller in a process of its own, so that several do not share one interpreter: ``python -m bench.caller``.
 
 It reads a job as one line of JSON, writes ``ready``, waits for a line, works, and writes a line of JSON about it.
-A job has ``port``, ``microversion``, ``requests`` (of method, path, body) and ``repeat`` (go on from the start until
-standard input ends). That of a floor also has ``database`` (the driver's module and its arguments), ``row``, and
-``statements``, one number for each request of a cycle: so many statements, in a transaction of the bare
-driver, are run before it.
+A job has ``port``, ``microversion``, ``requests`` (of method, path, body, microversion or null) and ``repeat`` (go on
+from the start until standard input ends). That of a floor also has ``database`` (the driver's module and its
+arguments), ``row``, and ``statements``, one number for each request of a cycle: so many statements, in a transaction of
+the bare driver, are run before it.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from bench.client import Request
 from bench.results import Result, from_samples
 from bench.shapes import Cloud
 
-_NO_LOG = 'not available: no log of changes'
+_NO_LOG = 'not available: no change log'
 _NO_MIRROR = 'not available: no mirror'
 
 #: The number of claims of another process, of their transactions and of repetitions, and the name of the line.
@@ -24,6 +24,10 @@ _CHANGES = (
     (100, 100, 5, '100 claims'),
     (10_000, 100, 2, '10,000 claims in 100 transactions'),
 )
+
+
+#: Numbers of slots of the change log.
+_SLOTS = (5, 500, 2000)
 
 
 class Setting(NamedTuple):
@@ -76,7 +80,7 @@ def measure(setting: Setting, cloud: Cloud, empty: Costs, begin: Callable[[str],
 
 
 def log(url: str, cloud: Cloud) -> Result:
-    """The size of the log of changes."""
+    """The size of the change log."""
     sizes = databases.log_size(url)
     if sizes is None:
         return _result(cloud, 'log-size', 'MB', [], note=_NO_LOG)
@@ -84,6 +88,23 @@ def log(url: str, cloud: Cloud) -> Result:
     if any(size is None for _, size in sizes.values()):
         return _result(cloud, 'log-size', 'MB', [], note=note)
     return _result(cloud, 'log-size', 'MB', [sum(size or 0 for _, size in sizes.values()) / 1e6], note=note)
+
+
+def slots(setting: Setting, cloud: Cloud) -> Iterator[Result]:
+    """Measure a search while the change log has few and many slots, which every search has to check."""
+    search = next(Request('GET', read.path(cloud)) for read in lines.READS if read.name == 'limit-10')
+    encoded = search.encode(setting.microversion)
+    with service.placement(setting.url, 1, setting.directory) as served:
+        connection = client.Connection(served.port)
+        for count in _SLOTS:
+            if not databases.add_slots(setting.url, count):
+                yield _result(cloud, 'slots', 'ms', [], note=_NO_LOG)
+                break
+            for _ in range(20):
+                connection.ask(encoded)
+            samples = [connection.ask(encoded).seconds * 1000 for _ in range(200)]
+            yield _result(cloud, 'slots', 'ms', samples, title=f'candidates, limit=10, with {count:,} slots')
+        connection.close()
 
 
 def _of(served: service.Service, setting: Setting, cloud: Cloud) -> Costs:

@@ -171,16 +171,36 @@ def driver_of(url: str) -> tuple[str, dict[str, Any]]:
     return dialect.driver, plain
 
 
+#: The tables of the change log, and those of earlier releases, which can be measured too.
+_LOGS = (('placement_change_log_slots', 'placement_change_log'), ('writers', 'changes'))
+
+
 def log_size(url: str) -> dict[str, tuple[int, int | None]] | None:
     """Rows and bytes (None where the database does not report them) of each table of the log; None without a log."""
     engine = sa.create_engine(url, poolclass=sa.NullPool)
     with engine.connect() as connection:
-        if not {'writers', 'changes'} <= set(sa.inspect(connection).get_table_names()):
+        present = set(sa.inspect(connection).get_table_names())
+        names = next((names for names in _LOGS if set(names) <= present), None)
+        if names is None:
             return None
         return {
             name: (connection.exec_driver_sql(f'SELECT count(*) FROM {name}').scalar_one(), _bytes(connection, name))
-            for name in ('writers', 'changes')
+            for name in names
         }
+
+
+def add_slots(url: str, count: int) -> bool:
+    """Insert slots of the change log until there are ``count``. Return False if the database has no change log."""
+    table, _ = _LOGS[0]
+    engine = sa.create_engine(url, poolclass=sa.NullPool)
+    with engine.begin() as connection:
+        if table not in sa.inspect(connection).get_table_names():
+            return False
+        first = connection.exec_driver_sql(f'SELECT max(id) FROM {table}').scalar_one() + 1
+        insert = sa.text(f'INSERT INTO {table} (id, sequence, token, owner) VALUES (:id, 0, 0, 1)')
+        if rows := [{'id': number} for number in range(first, count + 1)]:
+            connection.execute(insert, rows)
+    return True
 
 
 def _bytes(connection: sa.Connection, table: str) -> int | None:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import orjson
 
 from bench.client import Request
-from bench.shapes import CPU_TRAITS, Cloud
+from bench.shapes import CPU_TRAITS, DISABLED, Cloud
 
 #: The consumer with allocations on the provider that is read.
 READER = '11111111-1111-4111-8111-111111111111'
@@ -24,6 +24,8 @@ class Read(NamedTuple):
     title: str
     shape: str
     path: Callable[[Cloud], str]
+    #: None for the microversion of the run.
+    version: str | None = None
 
 
 class Script(NamedTuple):
@@ -48,8 +50,13 @@ class Write(NamedTuple):
     unit: str = '/s'
 
 
-def _candidates(name: str, title: str, shape: str, query: str) -> Read:
-    return Read(name, title, shape, lambda _cloud: f'/allocation_candidates?{query}')
+def _candidates(name: str, title: str, shape: str, query: str, version: str | None = None) -> Read:
+    return Read(name, title, shape, lambda _cloud: f'/allocation_candidates?{query}', version)
+
+
+def _with_mappings(line: Read) -> Read:
+    """The same search at 1.36."""
+    return line._replace(name=f'{line.name}-mappings', title=f'{line.title}, at 1.36', version='1.36')
 
 
 def _numbered(groups: list[str], policy: str, limit: int) -> str:
@@ -60,6 +67,15 @@ def _numbered(groups: list[str], policy: str, limit: int) -> str:
 def _traits_and_aggregate(cloud: Cloud) -> str:
     traits = ','.join(CPU_TRAITS[1:])
     return f'/allocation_candidates?{_HOST}&required={traits}&member_of={cloud.aggregates[-1]}'
+
+
+def _any_trait_and_no_aggregate(cloud: Cloud) -> str:
+    traits = ','.join(CPU_TRAITS[1:])
+    return f'/allocation_candidates?{_HOST}&required=in:{traits}&member_of=!{cloud.aggregates[-1]}&limit=350'
+
+
+def _in_tree(cloud: Cloud) -> str:
+    return f'/allocation_candidates?{_HOST}&in_tree={cloud.uuid_of(middle(cloud))}'
 
 
 def _provider(below: str) -> Callable[[Cloud], str]:
@@ -73,6 +89,14 @@ def middle(cloud: Cloud) -> int:
 
 _HOST = 'resources=VCPU:2,MEMORY_MB:2048,DISK_GB:20'
 _NUMA, _NIC = 'VCPU:2,MEMORY_MB:2048', 'SRIOV_NET_VF:1'
+
+#: What the scheduler of compute asks: no host that is disabled, and one trait.
+_SCHEDULER = f'{_HOST}&limit=1000&root_required=!{DISABLED}&required={CPU_TRAITS[0]}'
+#: A port that needs two devices of one NUMA node: the node is a group without resources.
+_PORT = (
+    'resources_A=SRIOV_NET_VF:1&resources_B=CUSTOM_FPGA:1&required_N=HW_NUMA_ROOT&same_subtree=_A,_B,_N'
+    '&group_policy=none&limit=1000'
+)
 
 #: Searches and lists, whose cost depends on the number of providers.
 SEARCHES = [
@@ -125,7 +149,23 @@ SMALL_READS = [
     Read('allocations', 'GET the allocations of a consumer', 'flat', lambda _cloud: f'/allocations/{READER}'),
 ]
 
-READS = [*SEARCHES, *SMALL_READS]
+_REPEATED = (
+    *('limit-10', 'limit-1000', 'nested-limit-10', 'nested-limit-1000', 'nested-none', 'nested-isolate'),
+    *('shared-limit-10', 'shared-limit-1000', 'symmetric-none', 'symmetric-isolate'),
+)
+
+#: Searches with what came after 1.29.
+LATER_SEARCHES = [
+    *(_with_mappings(line) for line in SEARCHES if line.name in _REPEATED),
+    _candidates('scheduler', 'candidates, as a compute scheduler asks, limit=1000', 'flat', _SCHEDULER, '1.36'),
+    Read('in-tree', 'candidates, in_tree of one host', 'flat', _in_tree, '1.36'),
+    Read(
+        'any-trait', 'candidates, required=in: and member_of=!, limit=350', 'flat', _any_trait_and_no_aggregate, '1.39'
+    ),
+    _candidates('port', 'candidates, 3 groups in one same_subtree, limit=1000', 'nested', _PORT, '1.36'),
+]
+
+READS = [*SEARCHES, *LATER_SEARCHES, *SMALL_READS]
 
 
 def claim(consumer: str, *provider_uuids: str, generation: int | None = None, method: str = 'PUT') -> Request:
@@ -219,6 +259,60 @@ def _new_hosts(cloud: Cloud, count: int, round_: str) -> Script:
     return Script(callers, [])
 
 
+#: A reshape of the benchmark: a host moves the processors and memory of its consumers to its children, or back.
+_CELLS, _CONSUMERS = 3, 20
+
+
+def _reshapes(_cloud: Cloud, count: int, round_: str) -> Script:
+    """Each caller has a host with children and consumers, and moves inventory in use down and up again."""
+    setup, callers = [], []
+    for caller in range(4):
+        host, *cells = [consumer('reshaped', round_, caller, number) for number in range(_CELLS + 1)]
+        for number, provider in enumerate((host, *cells)):
+            body = {'name': f'reshaped-{round_}-{caller}-{number}', 'uuid': provider}
+            parent = {'parent_provider_uuid': host} if number else {}
+            setup.append(Request('POST', '/resource_providers', _json(body | parent)))
+        setup.append(_put_inventories(host, 10_000))
+        held = [consumer('reshape', round_, caller, number) for number in range(_CONSUMERS)]
+        setup += [claim(name, host) for name in held]
+        # The generations: the host's inventories and claims came before. A reshape adds 2 to a provider that keeps
+        # inventory and 1 to one that loses all; and 1 to one that receives allocations.
+        generations = dict.fromkeys(cells, 0) | {host: 1 + _CONSUMERS}
+        requests = []
+        for turn in range(max(1, count // 4)):
+            down = turn % 2 == 0
+            requests.append(_reshape(host, cells, held, generations, turn + 1, down=down))
+            generations[host] += 3
+            for cell in cells:
+                generations[cell] += 3 if down else 1
+        callers.append(requests)
+    return Script(callers, setup)
+
+
+def _reshape(
+    host: str, cells: list[str], held: list[str], generations: dict[str, int], generation: int, *, down: bool
+) -> Request:
+    """Move inventory and allocations of all classes but the disk from the host to its cells, or back."""
+    everything = {name: {'total': 100_000} for name in AMOUNTS}
+    moving = {name: record for name, record in everything.items() if name != 'DISK_GB'}
+    disk = {'DISK_GB': everything['DISK_GB']}
+    after = {host: disk if down else everything} | {cell: moving if down else {} for cell in cells}
+    amounts = {name: AMOUNTS[name] for name in moving}
+    allocations = {}
+    for number, name in enumerate(held):
+        of_host = {'DISK_GB': AMOUNTS['DISK_GB']} | ({} if down else amounts)
+        parts = {host: {'resources': of_host}}
+        if down:
+            parts[cells[number % len(cells)]] = {'resources': amounts}
+        owner = {'project_id': 'project', 'user_id': 'user', 'consumer_generation': generation}
+        allocations[name] = {'allocations': parts, **owner}
+    inventories = {
+        provider: {'inventories': records, 'resource_provider_generation': generations[provider]}
+        for provider, records in after.items()
+    }
+    return Request('POST', '/reshaper', _json({'inventories': inventories, 'allocations': allocations}), '1.30')
+
+
 def _put_inventories(host: str, total: int) -> Request:
     inventories = {name: {'total': total * 10} for name in AMOUNTS}
     body = {'resource_provider_generation': 0, 'inventories': inventories}
@@ -243,6 +337,7 @@ WRITES = [
     Write('claim', 'PUT /allocations, 4 callers, distinct consumers', 4, 1, _claims),
     Write('claim-one-host', 'PUT /allocations, 16 callers, one host', 16, 1, _claims_on_one_host),
     Write('move', 'POST /allocations that moves an instance, 4 callers', 4, 1, _moves),
+    Write('reshape', 'POST /reshaper, a host with 3 children and 20 consumers, 4 callers', 4, 2, _reshapes),
     Write('create-hosts', 'creating {count} hosts, 4 calls each, 4 callers', 4, 4, _new_hosts, 's'),
 ]
 
@@ -253,7 +348,8 @@ OTHERS = {
     'memory': "a worker's memory above an empty service",
     'start': 'start to first search, above an empty service',
     'bring-forward': 'the first search after 1, 100, 10,000 claims elsewhere, above one without',
-    'log-size': 'the log of changes after all of the above',
+    'log-size': 'the change log after all of the above',
+    'slots': 'candidates, limit=10, with 5, 500, 2,000 slots of the change log',
 }
 
 NAMES = [*(line.name for line in READS), *(line.name for line in WRITES), *OTHERS]

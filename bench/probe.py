@@ -7,6 +7,7 @@ from typing import Any
 import sqlalchemy as sa
 import webob
 
+from bench import client
 from bench.client import Request
 from placement import conf as placement_conf
 from placement import deploy
@@ -16,11 +17,15 @@ class Probe:
     """An application on a database, whose statements are counted.
 
     :param url: the database.
-    :param microversion: the microversion of requests.
+    :param microversion: the microversion of requests that have none of their own.
     """
 
     def __init__(self, url: str, microversion: str) -> None:
-        overrides = {'placement_database': {'connection': url}, 'api': {'auth_strategy': 'noauth2'}}
+        overrides = {
+            'placement_database': {'connection': url},
+            'api': {'auth_strategy': 'noauth2'},
+            'placement': {'max_microversion': client.MAX_MICROVERSION},
+        }
         self._app = deploy.loadapp(placement_conf.load(environ={}, config_files=[], overrides=overrides))
         self._microversion = microversion
         self._statements = 0
@@ -34,7 +39,7 @@ class Probe:
         self._statements = 0
         asked = webob.Request.blank(request.path, method=request.method)
         asked.headers['X-Auth-Token'] = 'admin'
-        asked.headers['OpenStack-API-Version'] = f'placement {self._microversion}'
+        asked.headers['OpenStack-API-Version'] = f'placement {request.version or self._microversion}'
         if request.body:
             asked.content_type = 'application/json'
             asked.body = request.body.encode()

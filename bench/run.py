@@ -119,6 +119,9 @@ class _Cloud:
             self._connection.close()
         if self._begin('log-size'):
             self._bench.results.append(costs.log(self._url, self._cloud))
+        if self._begin('slots'):
+            setting = costs.Setting(self._url, self._options.microversion, self._bench.directory)
+            self._bench.results.extend(costs.slots(setting, self._cloud))
 
     def _fill(self) -> None:
         self._tell(lines.OTHERS['fill'])
@@ -175,7 +178,7 @@ class _Cloud:
         return answer
 
     def _read(self, read: lines.Read) -> None:
-        request = Request('GET', read.path(self._cloud))
+        request = Request('GET', read.path(self._cloud), version=read.version)
         answer = self._ask(request)
         name = f'{self._cloud.shape}-{self._cloud.size}-{read.name}'
         floor.store(self._bench.answers, name, answer.status, bytes(answer.body))

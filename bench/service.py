@@ -40,7 +40,8 @@ class Service(NamedTuple):
 def placement(url: str, workers: int, directory: pathlib.Path) -> Iterator[Service]:
     """placement-api on a database."""
     started = time.monotonic()
-    server = servers.launch(url, directory, workers=workers, metrics=False)
+    settings = {'OS_PLACEMENT__MAX_MICROVERSION': client.MAX_MICROVERSION}
+    server = servers.launch(url, directory, workers=workers, metrics=False, environment=settings)
     with _up(server):
         connection = client.Connection(Service(server, 0.0).port)
         search = client.Request('GET', '/allocation_candidates?resources=VCPU:1&limit=1')

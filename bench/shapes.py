@@ -11,6 +11,8 @@ DISK = {'DISK_GB': 4000}
 
 #: Five racks hold half of the flat hosts, one host in ten each.
 RACKS = 5
+#: One flat host in thirty has it: the administrator has disabled its compute service.
+DISABLED = 'COMPUTE_STATUS_DISABLED'
 #: Every host has the first; two of three have the second; one of three has the third.
 CPU_TRAITS = ('HW_CPU_X86_SSE42', 'HW_CPU_X86_AVX2', 'HW_CPU_X86_AVX512F')
 
@@ -63,7 +65,8 @@ def flat(hosts: int) -> Cloud:
     cloud = Cloud('flat', hosts)
     racks = [cloud.add_aggregate() for _ in range(RACKS)]
     for number in range(hosts):
-        host = cloud.add(f'host{number}', HOST | DISK, CPU_TRAITS[: number % 3 + 1])
+        disabled = [DISABLED] if number % 30 == 7 else []
+        host = cloud.add(f'host{number}', HOST | DISK, [*CPU_TRAITS[: number % 3 + 1], *disabled])
         if number % 10 >= RACKS:
             cloud.members.append((host, racks[number % 10 - RACKS]))
     return cloud

@@ -66,9 +66,10 @@ def loadapp(conf: cfg.ConfigOpts) -> Application:
     db = Database(conf)
     enforcer = policy.Enforcer(conf)
     mirror = Mirror(db)
-    operations = [(path, method) for path, methods in handler.ROUTE_DECLARATIONS.items() for method in methods]
+    declarations = handler.declarations(conf.placement.max_microversion)
+    operations = [(path, method) for path, methods in declarations.items() for method in methods]
     db.metrics.expect(operations, [bound.value for bound in Bound])
-    application: WSGIApplication = handler.PlacementHandler()
+    application: WSGIApplication = handler.PlacementHandler(declarations)
     for middleware in reversed(_pipeline(conf, db, enforcer, mirror)):
         application = middleware(application)
     # After everything else, so that an invalid configuration is reported before a connection to the database is made.
@@ -109,7 +110,7 @@ def _pipeline(conf: cfg.ConfigOpts, db: Database, enforcer: policy.Enforcer, mir
         functools.partial(context.ContextMiddleware, conf=conf, db=db, enforcer=enforcer, mirror=mirror),
         request_log.RequestLog,
         catch_all.CatchAll,
-        microversion_middleware.MicroversionMiddleware,
+        functools.partial(microversion_middleware.MicroversionMiddleware, newest=conf.placement.max_microversion),
         functools.partial(body_limits.BodyHeaders, max_size=conf.api.max_request_body_size),
     ]
     return [middleware for middleware in pipeline if middleware is not None]

@@ -155,7 +155,7 @@ class ResourceProviderInUse(Conflict):
 class InventoryInUse(Conflict):
     """``resource_classes`` lists class names in the order of their ids, separated by comma and space."""
 
-    template = "Inventory for '{resource_classes}' on resource provider '{uuid}' in use"
+    template = "Inventory for '{resource_classes}' on resource provider '{uuid}' in use."
 
 
 class InventoryExists(Conflict):
@@ -221,7 +221,13 @@ class ConcurrentProviderUpdate(ConcurrentUpdate):
 class ProviderGenerationMismatch(ConcurrentUpdate):
     """The generation that the caller sent is not the stored one."""
 
-    template = 'resource provider generation conflict'
+    template = "Resource provider's generation already changed. Please update the generation and try again."
+
+
+class ReshapeGenerationConflict(ConcurrentUpdate):
+    """A generation that a reshape sent for a provider, ``given``, is not the stored one, ``actual``."""
+
+    template = 'resource provider generation conflict for provider {uuid}: actual: {actual}, given: {given}'
 
 
 class ConsumerGenerationConflict(ConcurrentUpdate):

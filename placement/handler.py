@@ -13,13 +13,14 @@ from placement.handlers import (
     allocation,
     allocation_candidate,
     inventory,
+    reshaper,
     resource_class,
     resource_provider,
     root,
     trait,
     usage,
 )
-from placement.web import wsgi_wrapper
+from placement.web import microversion, wsgi_wrapper
 from placement.web.operation import Operation, Versions
 from placement.web.wsgi_types import WSGIApplication
 
@@ -89,6 +90,9 @@ ROUTE_DECLARATIONS: Declarations = {
         'PUT': allocation.set_allocations_for_consumer,
         'DELETE': allocation.delete_allocations,
     },
+    '/reshaper': {
+        'POST': reshaper.reshape,
+    },
     '/allocation_candidates': {
         'GET': allocation_candidate.list_allocation_candidates,
     },
@@ -98,6 +102,19 @@ ROUTE_DECLARATIONS: Declarations = {
 }
 
 
+def declarations(newest: str) -> Declarations:
+    """Return the part of ``ROUTE_DECLARATIONS`` that exists when ``newest`` is the newest microversion that is served.
+
+    A path all of whose operations came with later microversions is not declared.
+    """
+    version = microversion.parse_version_string(newest)
+    return {
+        path: methods
+        for path, methods in ROUTE_DECLARATIONS.items()
+        if any(one.window.is_since(version) for declared in methods.values() for one in declared.operations)
+    }
+
+
 class PlacementHandler:
     """WSGI application that passes each request to the operation declared for it, or answers 404 or 405.
 
@@ -105,7 +122,7 @@ class PlacementHandler:
     ``environ['wsgiorg.routing_args']``.
     """
 
-    def __init__(self, declarations: Declarations = ROUTE_DECLARATIONS) -> None:
+    def __init__(self, declarations: Declarations) -> None:
         self._declarations = declarations
         self._mapper = routes.Mapper(controller_scan=None, explicit=True)
         for path in declarations:

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from placement import exception
 from placement.claims import owners
-from placement.db import changes, statements, tables
+from placement.db import change_log, statements, tables
 
 _allocations, _consumers, _inventories = tables.allocations, tables.consumers, tables.inventories
 _aggregates, _members, _providers = (
@@ -40,7 +40,7 @@ def usage(inventory_id: int) -> Repair:
             .where(_inventories.c.id == inventory_id)
             .values(used=int(held), updated_at=_inventories.c.updated_at)
         )
-        changes.usage(tx, [row.resource_provider_id])
+        change_log.record_usage(tx, [row.resource_provider_id])
 
     return mend
 
@@ -114,7 +114,7 @@ def root(provider_id: int, root_id: int) -> Repair:
             .where(_providers.c.id == provider_id)
             .values(root_provider_id=root_id, updated_at=_providers.c.updated_at)
         )
-        changes.providers(tx, [provider_id])
+        change_log.record_providers(tx, [provider_id])
 
     return mend
 
@@ -128,6 +128,6 @@ def parent(provider_id: int, gone_parent_id: int) -> Repair:
             .where(_providers.c.id == provider_id, _providers.c.parent_provider_id == gone_parent_id)
             .values(parent_provider_id=None, root_provider_id=provider_id, updated_at=_providers.c.updated_at)
         )
-        changes.providers(tx, [provider_id])
+        change_log.record_providers(tx, [provider_id])
 
     return mend

@@ -4,7 +4,7 @@ The rules are in api-ref/candidate-search.md. In the order in which a search use
 asks for, ``providers`` the data that it is compared with, ``parts`` the request divided into what one provider has to
 take as a whole. ``sharing`` tells which sharing providers reach an anchor, ``sites`` are the places where candidates
 are built. ``slots`` finds the providers that could take each part at one anchor, ``collective`` checks the traits that
-the unnumbered group requires of all its providers together, ``refutation`` shows early that not all parts can be
-placed, and ``walk`` places them. ``search`` is the pipeline of all that, ``budget`` and ``size`` bound it, and
-``reasons`` are the reasons for which providers and combinations are rejected.
+the unsuffixed group requires of all its providers together, ``subtree`` the conditions ``same_subtree``, ``refutation``
+shows early that not all parts can be placed, and ``walk`` places them. ``search`` is the pipeline of all that,
+``budget`` and ``size`` bound it, and ``reasons`` are the reasons for which providers and combinations are rejected.
 """

@@ -1,7 +1,7 @@
 """The traits that the unnumbered group requires of all its providers together.
 
-The rule is api-ref/candidate-search.md#the-unnumbered-group. A set of traits is an integer here, with one bit for each
-trait that the group requires.
+The rule is api-ref/candidate-search.md#the-unsuffixed-group. Each requirement is a set of traits of which one suffices;
+a plain required trait is a set of one. A set of requirements is an integer here, with one bit for each.
 """
 
 from __future__ import annotations
@@ -15,19 +15,23 @@ _MOST = 10000
 
 
 class Traits:
-    """The required traits, each with its bit."""
+    """The requirements of the group, each with its bit: a set of traits of which one suffices."""
 
-    def __init__(self, wanted: Iterable[str]) -> None:
-        self._bits = {name: 1 << number for number, name in enumerate(sorted(wanted))}
-        #: The set of all required traits.
-        self.all = (1 << len(self._bits)) - 1
+    def __init__(self, wanted: Iterable[frozenset[str]]) -> None:
+        requirements = sorted(wanted, key=sorted)
+        self._bits: dict[str, int] = {}
+        for number, any_of in enumerate(requirements):
+            for name in any_of:
+                self._bits[name] = self._bits.get(name, 0) | 1 << number
+        #: The set of all requirements.
+        self.all = (1 << len(requirements)) - 1
 
     def __bool__(self) -> bool:
         return self.all != 0
 
     def of(self, names: Iterable[str]) -> int:
-        """Return the set of those of ``names`` that are required."""
-        return sum([self._bits[name] for name in self._bits.keys() & names])
+        """Return the set of the requirements that a provider with the traits ``names`` meets."""
+        return _union([self._bits[name] for name in self._bits.keys() & names])
 
 
 class Later:

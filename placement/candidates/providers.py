@@ -44,15 +44,14 @@ class InventoryRecord(NamedTuple):
         return None
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Provider:
     """One resource provider.
 
     ``inventories`` is by class name, ``traits`` are names, ``aggregates`` uuids (at least those that the request
-    names). There may be several objects of one provider: compare ``id``.
+    names). There may be several objects of one provider: compare ``id``. ``ancestors`` are the ids of the providers
+    above a sharing provider, as an anchor of another tree does not have these; it is empty for other providers.
     """
-
-    __slots__ = ('aggregates', 'id', 'inventories', 'parent_id', 'root_id', 'traits', 'uuid')
 
     id: int
     uuid: str
@@ -61,6 +60,7 @@ class Provider:
     inventories: Mapping[str, InventoryRecord]
     traits: frozenset[str] | set[str]
     aggregates: frozenset[str] | set[str]
+    ancestors: frozenset[int] = frozenset()
 
 
 class Anchor(NamedTuple):

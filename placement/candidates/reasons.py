@@ -17,8 +17,12 @@ class Reason(enum.Enum):
     MISSING_TRAIT = 'lacks a required trait'
     FORBIDDEN_TRAIT = 'has a forbidden trait'
     NOT_MEMBER = 'is not in the requested aggregates'
+    FORBIDDEN_AGGREGATE = 'is in a forbidden aggregate'
+    NOT_IN_TREE = 'is not in the requested tree'
+    ROOT = 'has a root that is not as requested'
     MERGED = 'has no room for the sum of several groups'
     ISOLATED = 'already serves another numbered group'
+    SUBTREE = 'is not in one subtree with the providers of other groups'
     SAME_TREE = 'is a second provider of its tree (below 1.29)'
     COLLECTIVE_TRAITS = 'no chosen provider has a required trait'
     OTHER_TREE = 'is a sharing provider, and nothing would come from the tree itself'
@@ -42,6 +46,9 @@ _ABOUT_ONE_PROVIDER = frozenset(
         Reason.MISSING_TRAIT,
         Reason.FORBIDDEN_TRAIT,
         Reason.NOT_MEMBER,
+        Reason.FORBIDDEN_AGGREGATE,
+        Reason.NOT_IN_TREE,
+        Reason.ROOT,
     }
 )
 

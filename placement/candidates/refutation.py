@@ -9,11 +9,13 @@ import itertools
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from placement.candidates import subtree
 from placement.candidates.budget import Meter
 from placement.candidates.reasons import Reason
 from placement.candidates.slots import Options, Providers, Slot
+from placement.candidates.subtree import Subtree
 
 #: How many options the tests of one anchor may look at. Then they are ended without a result.
 _MOST = 50000
@@ -51,16 +53,77 @@ def refute(slots: Sequence[Slot], providers: Providers, meter: Meter) -> Reason 
 
     :raises OutOfSteps: the steps of the tree or of the request are used up.
     """
-    names = [name for slot in slots for name, _ in slot.part.resources]
-    if len(set(names)) == len(names) and sum(slot.isolated for slot in slots) < 2:
-        return None
     try:
         return _refute(slots, providers, _Effort(meter))
     except _TooLong:
         return None
 
 
+def refute_subtrees(slots: Sequence[Slot], providers: Providers, meter: Meter) -> Reason | None:
+    """Remove tops below which the slots of a ``same_subtree`` cannot be placed; return a reason if none is left.
+
+    :raises OutOfSteps: the steps of the tree or of the request are used up.
+    """
+    members: defaultdict[Subtree, list[Slot]] = defaultdict(list)
+    for slot in slots:
+        for condition, _ in slot.subtrees:
+            members[condition].append(slot)
+    effort = _Effort(meter)
+    try:
+        for condition, some in members.items():
+            if not _compete(some):
+                continue
+            below = {slot.options: _by_top(slot.options, condition, effort) for slot in some}
+            tops = [top for top in _positions(condition.tops) if _fit_below(top, below, some, providers, effort)]
+            condition.restrict(subtree.bits(tops))
+            if not tops:
+                return Reason.SUBTREE
+    except _TooLong:
+        return None
+    return None
+
+
+def _by_top(options: Options, condition: Subtree, effort: _Effort) -> Mapping[int, Options]:
+    """Return for each top of a condition which of ``options`` are at it or below it."""
+    found: defaultdict[int, list[int]] = defaultdict(list)
+    for position in options:
+        tops = condition.above[position] & condition.tops
+        effort.spend(1 + tops.bit_count())
+        for top in _positions(tops):
+            found[top].append(position)
+    return {top: tuple(positions) for top, positions in found.items()}
+
+
+def _fit_below(
+    top: int,
+    below: Mapping[Options, Mapping[int, Options]],
+    slots: Sequence[Slot],
+    providers: Providers,
+    effort: _Effort,
+) -> bool:
+    """Return whether the slots of a condition can perhaps be placed at ``top`` and below it."""
+    effort.spend(len(slots))
+    within = [replace(slot, options=below[slot.options].get(top, ())) for slot in slots]
+    return all(slot.options for slot in within) and _refute(within, providers, effort) is None
+
+
+def _compete(slots: Sequence[Slot]) -> bool:
+    """Return whether slots may be in the way of one another: they name the same class, or are isolated."""
+    names = [name for slot in slots for name, _ in slot.part.resources]
+    return len(set(names)) < len(names) or sum(slot.isolated for slot in slots) > 1
+
+
+def _positions(bits: int) -> Iterator[int]:
+    """Yield the positions of a set (``candidates.subtree``)."""
+    while bits:
+        lowest = bits & -bits
+        yield lowest.bit_length() - 1
+        bits ^= lowest
+
+
 def _refute(slots: Sequence[Slot], providers: Providers, effort: _Effort) -> Reason | None:
+    if not _compete(slots):
+        return None
     isolated = [slot.options for slot in slots if slot.isolated]
     contested = list(_contested(slots))
     rooms = [_rooms(name, demands, providers, effort) for name, demands in contested]

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 
 #: A provider with this trait shares its inventory with the trees of all providers that are in one of its aggregates.
 SHARING_TRAIT = 'MISC_SHARES_VIA_AGGREGATE'
 
+#: The ``root_id`` of a group whose tree does not exist.
+NO_TREE = -1
+
 
 @dataclass(frozen=True)
 class RequestGroup:
-    """The ``resources``, ``required`` and ``member_of`` parameters of one suffix.
+    """The ``resources``, ``required``, ``member_of`` and ``in_tree`` parameters of one suffix.
 
-    ``suffix`` is empty for the unnumbered group. ``use_same_provider`` is true for numbered groups, which one provider
-    has to serve. ``resources`` maps class name to amount (1 or more). ``required`` and ``forbidden`` are trait names.
-    For each set of ``member_of`` (aggregate uuids) the provider has to be in at least one of the aggregates.
+    ``suffix`` is empty for the unsuffixed group. ``use_same_provider`` is true for suffixed groups, which one provider
+    has to serve. ``resources`` maps class name to amount (1 or more); it is empty for a group without resources, whose
+    provider supplies nothing. ``required`` and ``forbidden`` are trait names, and of each set of ``required_any`` one
+    trait is required. For each set of ``member_of`` (aggregate uuids) the provider has to be in at least one of the
+    aggregates, and it must be in none of ``forbidden_aggregates``. ``in_tree`` is the uuid of any provider of the tree
+    that the provider has to be in; ``root_id`` is the id of the root of that tree (``CandidateRequest.resolved``).
     """
 
     suffix: str
@@ -24,6 +30,15 @@ class RequestGroup:
     required: frozenset[str] = frozenset()
     forbidden: frozenset[str] = frozenset()
     member_of: tuple[frozenset[str], ...] = ()
+    required_any: frozenset[frozenset[str]] = frozenset()
+    forbidden_aggregates: frozenset[str] = frozenset()
+    in_tree: str | None = None
+    root_id: int | None = None
+
+    @property
+    def traits(self) -> frozenset[str]:
+        """Every trait that the group names."""
+        return self.required.union(self.forbidden, *self.required_any)
 
 
 @dataclass(frozen=True)
@@ -32,7 +47,11 @@ class CandidateRequest:
 
     ``nested_aware`` is false below microversion 1.29, where a candidate may not use two different providers of one tree
     (api-ref/candidate-search.md#below-129). ``with_traits`` says whether the answer shows the traits of providers (from
-    1.17 on).
+    1.17 on). With ``with_mappings`` (from 1.34 on) candidates that differ only in which provider serves which group are
+    different ones.
+
+    The root of an anchor must have all traits of ``root_required`` and none of ``root_forbidden``. Each item of
+    ``same_subtree`` has the suffixes of groups whose providers must be below, or be, the provider of one of them.
     """
 
     groups: tuple[RequestGroup, ...]
@@ -40,10 +59,23 @@ class CandidateRequest:
     limit: int | None = None
     nested_aware: bool = True
     with_traits: bool = field(default=True, compare=False)
+    with_mappings: bool = False
+    root_required: frozenset[str] = frozenset()
+    root_forbidden: frozenset[str] = frozenset()
+    same_subtree: tuple[frozenset[str], ...] = ()
+
+    def resolved(self, root_of: Callable[[str], int | None]) -> CandidateRequest:
+        """Return the request with the ``root_id`` of each group that has ``in_tree``.
+
+        :param root_of: returns the id of the root of a provider, by its uuid; None if there is no such provider.
+        """
+        if all(group.in_tree is None for group in self.groups):
+            return self
+        return replace(self, groups=tuple(_resolved(group, root_of) for group in self.groups))
 
     @property
     def isolate(self) -> bool:
-        """Whether no two numbered groups may use the same provider."""
+        """Whether no two suffixed groups may use the same provider."""
         return self.group_policy == 'isolate'
 
     @property
@@ -53,10 +85,17 @@ class CandidateRequest:
 
     @property
     def traits(self) -> frozenset[str]:
-        """Every trait named in any group, required or forbidden."""
-        return frozenset(name for group in self.groups for name in group.required | group.forbidden)
+        """Every trait named in any group or for the root, required or forbidden."""
+        return self.root_required.union(self.root_forbidden, *(group.traits for group in self.groups))
 
     @property
     def aggregates(self) -> frozenset[str]:
         """Every aggregate uuid named in any group."""
-        return frozenset(uuid for group in self.groups for any_of in group.member_of for uuid in any_of)
+        return frozenset().union(*(group.forbidden_aggregates.union(*group.member_of) for group in self.groups))
+
+
+def _resolved(group: RequestGroup, root_of: Callable[[str], int | None]) -> RequestGroup:
+    if group.in_tree is None:
+        return group
+    root_id = root_of(group.in_tree)
+    return replace(group, root_id=NO_TREE if root_id is None else root_id)

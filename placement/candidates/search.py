@@ -20,7 +20,7 @@ from placement.candidates.budget import Bound, Budget, Meter, OutOfSteps
 from placement.candidates.providers import Anchor, Provider
 from placement.candidates.reasons import Rejections
 from placement.candidates.request import CandidateRequest
-from placement.candidates.sites import Amounts, Candidate, Placement, Site
+from placement.candidates.sites import Amounts, Candidate, Mappings, Placement, Site
 from placement.candidates.size import Size, at_most
 
 #: How many candidates are taken before their size is checked.
@@ -113,7 +113,8 @@ class Finder:
         places = self._matcher.slots(anchor, meter)
         if not places:
             return
-        reason = refutation.refute(places, anchor.tree + anchor.sharing, meter)
+        providers = anchor.tree + anchor.sharing
+        reason = refutation.refute(places, providers, meter) or refutation.refute_subtrees(places, providers, meter)
         if reason is None:
             yield from walk.walk(places, walk.Board(self._compiled, anchor, meter), meter, self._rejections)
         elif self._rejections is not None:
@@ -147,7 +148,7 @@ def breadth_first(walks: Iterable[tuple[Site, Walk]]) -> Iterator[Candidate]:
     candidate its walk looks for the next one, so that a site without a next one is dropped at once. Only candidates
     that use nothing but sharing providers can be found at several sites, so only these are remembered.
     """
-    seen: set[Amounts] = set()
+    seen: set[tuple[Amounts, Mappings]] = set()
     index = 0
     while walks:
         going_on: list[tuple[Site, Walk]] = []
@@ -172,9 +173,9 @@ def breadth_first(walks: Iterable[tuple[Site, Walk]]) -> Iterator[Candidate]:
         index += 1
 
 
-def _is_new(candidate: Candidate, seen: set[Amounts]) -> bool:
+def _is_new(candidate: Candidate, seen: set[tuple[Amounts, Mappings]]) -> bool:
     before = len(seen)
-    seen.add(candidate.amounts)
+    seen.add((candidate.amounts, candidate.mappings))
     return len(seen) > before
 
 

@@ -50,15 +50,17 @@ class SharingIndex(Generic[Aggregate]):
             sharing = tuple(provider for provider in sharing if provider.root_id != root_id)
         return Anchor(tree, sharing)
 
-    def bridges(self, met: Iterable[frozenset[Aggregate]]) -> Iterator[Anchor]:
+    def bridges(self, met: Iterable[frozenset[Aggregate]], least: int = 2) -> Iterator[Anchor]:
         """Yield the bridges: an anchor without a tree for each distinct group of sharing providers that reach one root.
 
         :param met: for each tree, those aggregates of its providers that have a sharing provider. A set of one
-            aggregate needs no bridge: its sharing providers also reach the root of each of them, and are found there.
+            aggregate needs no bridge: its sharing providers also reach the root of each of them, and are found there,
+            unless these roots may not be anchors.
+        :param least: how many aggregates a set must have to be looked at.
         """
         seen = set()
         for aggregates in met:
-            sharing = self.reaching(aggregates) if len(aggregates) > 1 else ()
+            sharing = self.reaching(aggregates) if len(aggregates) >= least else ()
             if sharing and sharing not in seen:
                 seen.add(sharing)
                 yield Anchor((), sharing)

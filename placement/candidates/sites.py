@@ -10,6 +10,9 @@ from placement.candidates.providers import Anchor
 #: (position, class name, amount) triples.
 Amounts = tuple[tuple[int, str, int], ...]
 
+#: The positions of the providers that serve each group, in the order of the request.
+Mappings = tuple[tuple[int, ...], ...]
+
 
 class Site(Protocol):
     """A place where candidates are built: one tree and the sharing providers that reach it, or a bridge (``Anchor``).
@@ -23,8 +26,8 @@ class Site(Protocol):
 
         It has the number of providers of the tree and of sharing providers, and for each position which parts of the
         request the provider could take, its headroom of every class that more than one part names, which of the traits
-        it has that the unnumbered group requires, and whether it is a sharing provider, be it one of the tree. Below
-        1.29 also which sharing providers are in the same tree.
+        it has that the unsuffixed group requires, and whether it is a sharing provider, be it one of the tree. Below
+        1.29 also which sharing providers are in the same tree; with ``same_subtree`` which providers are above which.
         """
 
     @property
@@ -58,14 +61,16 @@ class AnchorSite:
 class Placement:
     """What each provider has to give, for every site of a shape.
 
-    ``amounts`` are sorted, each (position, class) once. ``sharing_only`` says that all providers in it are sharing
-    ones, of the tree or of others: then other sites may have the same candidate.
+    ``amounts`` are sorted, each (position, class) once. ``mappings`` is empty for a request without mappings.
+    ``sharing_only`` says that all providers in it are sharing ones, of the tree or of others: then other sites may have
+    the same candidate.
     """
 
-    __slots__ = ('amounts', 'sharing_only')
+    __slots__ = ('amounts', 'mappings', 'sharing_only')
 
-    def __init__(self, amounts: Amounts, sharing_only: bool) -> None:
+    def __init__(self, amounts: Amounts, sharing_only: bool, mappings: Mappings = ()) -> None:
         self.amounts = amounts
+        self.mappings = mappings
         self.sharing_only = sharing_only
 
 
@@ -83,3 +88,9 @@ class Candidate:
         """(Provider id, class name, amount), sorted, so that equal candidates of different sites are equal here."""
         ids = self.site.ids
         return tuple(sorted([(ids[position], name, amount) for position, name, amount in self.placement.amounts]))
+
+    @property
+    def mappings(self) -> Mappings:
+        """The ids of the providers of each group, sorted, in the order of the request; empty without mappings."""
+        ids = self.site.ids
+        return tuple([tuple(sorted([ids[position] for position in one])) for one in self.placement.mappings])

@@ -11,9 +11,9 @@ from placement.candidates.sites import Candidate
 class Size:
     """The size of an answer to ``request``, kept up to date as candidates are added and removed.
 
-    ``total`` is 1 for each (provider, class) of each candidate, and 1 for each provider with a summary: the providers
-    in use and, from 1.29 on, all others of the candidate's tree. Of the tree of a sharing provider from elsewhere only
-    that provider is counted.
+    ``total`` is 1 for each (provider, class) of each candidate, 1 for each provider in its mappings, and 1 for each
+    provider with a summary: the providers in use and, from 1.29 on, all others of the candidate's tree if it uses any
+    of that. Of the tree of a sharing provider from elsewhere only that provider is counted.
     """
 
     def __init__(self, request: CandidateRequest) -> None:
@@ -31,9 +31,9 @@ class Size:
 
     def _change(self, candidate: Candidate, by: int) -> None:
         site, amounts = candidate.site, candidate.placement.amounts
-        self.total += by * len(amounts)
+        self.total += by * (len(amounts) + sum(map(len, candidate.placement.mappings)))
         alone = 0
-        if self._whole_trees:
+        if self._whole_trees and amounts[0][0] < site.shared_from:
             alone = site.shared_from
             self._use(('tree', id(site)), alone, by)
         for position in {position for position, _, _ in amounts if position >= alone}:
@@ -52,5 +52,6 @@ class Size:
 
 def at_most(candidates: Iterable[Candidate], request: CandidateRequest) -> int:
     """Return an upper bound of the size of an answer of ``candidates``, which is much faster than ``Size``."""
-    parts = 2 * sum(len(group.resources) for group in request.groups)
+    mapped = request.with_mappings
+    parts = sum(2 * len(group.resources) + mapped * max(len(group.resources), 1) for group in request.groups)
     return sum([parts + candidate.site.shared_from for candidate in candidates])

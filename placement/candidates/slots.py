@@ -5,14 +5,16 @@ Providers are given by position: the tree, root first, and then the sharing prov
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
+from placement.candidates import subtree
 from placement.candidates.budget import Meter
 from placement.candidates.collective import Later
 from placement.candidates.parts import CompiledRequest, Part
 from placement.candidates.providers import Anchor, Provider
 from placement.candidates.reasons import Reason, Rejections
+from placement.candidates.subtree import Subtree
 
 Providers = tuple[Provider, ...]
 Options = tuple[int, ...]
@@ -28,13 +30,15 @@ class Slot:
     """One part at one anchor, with its ``options``: the positions of the providers that could take it, ascending.
 
     Slots with equal options share one tuple. Slots with the same ``run`` ask for the same amounts from the same
-    providers, so that exchanging their providers gives the same candidate. ``isolated``: no other isolated slot may
-    have the same provider. ``collective``: its provider counts for the traits that the unnumbered group requires.
-    ``brings`` has the set of these traits by option, ``later`` knows what the collective slots after this one can
-    bring, and ``tree_later`` says whether a slot after this one has an option in the anchor's tree.
+    providers, so that exchanging their providers gives the same candidate; there are none if candidates have mappings.
+    ``isolated``: no other isolated slot may have the same provider. ``collective``: its provider counts for the traits
+    that the unsuffixed group requires. ``brings`` has the set of these traits by option, ``later`` knows what the
+    collective slots after this one can bring, and ``tree_later`` says whether a slot after this one has an option in
+    the anchor's tree. ``subtrees`` are its conditions ``same_subtree``, each with the set of the options of the slots
+    of that condition that are placed after this one.
     """
 
-    __slots__ = ('brings', 'collective', 'isolated', 'later', 'options', 'part', 'run', 'tree_later')
+    __slots__ = ('brings', 'collective', 'isolated', 'later', 'options', 'part', 'run', 'subtrees', 'tree_later')
 
     part: Part
     options: Options
@@ -44,6 +48,7 @@ class Slot:
     brings: Mapping[int, int]
     later: Later
     tree_later: bool
+    subtrees: tuple[tuple[Subtree, int], ...]
 
 
 class Matcher:
@@ -62,7 +67,7 @@ class Matcher:
     def slots(self, anchor: Anchor, meter: Meter) -> list[Slot]:
         """Return the slots in the order in which they are placed: fewest options first, then largest amounts.
 
-        Empty if no provider can take one of the parts.
+        Empty if the root may not be an anchor, or no provider can take one of the parts.
 
         :raises OutOfSteps: the steps of the request are used up.
         """
@@ -70,6 +75,9 @@ class Matcher:
         shared_from = len(anchor.tree)
         shared = self._from_sharing(anchor.sharing, meter) if anchor.sharing else None
         root = anchor.tree[0] if anchor.tree else None
+        if root is not None and not self._compiled.admits(root.traits, root.aggregates):
+            self._is_rejected('', Reason.ROOT)
+            return []
         options = []
         for kind, part in enumerate(self._distinct):
             meter.prepare(1 + shared_from)
@@ -78,9 +86,29 @@ class Matcher:
                 fit += tuple([shared_from + index for index in shared[kind]])
             if not fit:
                 return []
-            meter.prepare(len(fit) * len(part.resources))
+            meter.prepare(len(fit) * max(len(part.resources), 1))
             options.append(fit)
-        return _in_order(self._compiled, anchor, [options[kind] for kind in self._kinds])
+        return self._in_order(anchor, [options[kind] for kind in self._kinds], meter)
+
+    def _in_order(self, anchor: Anchor, options: list[Options], meter: Meter) -> list[Slot]:
+        """Make the slots of the options of each part. Empty if no provider can be the top of a ``same_subtree``."""
+        groups = [part.group for part in self._compiled.parts]
+        conditions = subtree.members(self._compiled.same_subtree, groups)
+        if not conditions:
+            return _in_order(self._compiled, anchor, options, [() for _ in groups])
+        above = subtree.above(anchor)
+        meter.prepare(len(above))
+        narrowed = subtree.narrow(conditions, options, above, meter)
+        if narrowed is None:
+            self._is_rejected('', Reason.SUBTREE)
+            return []
+        options, tops = narrowed
+        of_part: list[tuple[Subtree, ...]] = [() for _ in groups]
+        for condition, some in zip(conditions, tops, strict=True):
+            one = Subtree(above, some)
+            for number in condition:
+                of_part[number] = (*of_part[number], one)
+        return _in_order(self._compiled, anchor, options, of_part)
 
     def _from_sharing(self, sharing: Providers, meter: Meter) -> list[Options]:
         found = self._shared.get(sharing)
@@ -95,42 +123,57 @@ class Matcher:
     def _fitting(self, part: Part, providers: Providers, root: Provider | None) -> Options:
         if self._rejections is None:
             return tuple([index for index, one in enumerate(providers) if part.rejection(one, root) is None])
-        return tuple([i for i, one in enumerate(providers) if not self._is_rejected(part, part.rejection(one, root))])
+        return tuple(
+            [i for i, one in enumerate(providers) if not self._is_rejected(part.group, part.rejection(one, root))]
+        )
 
-    def _is_rejected(self, part: Part, reason: Reason | None) -> bool:
+    def _is_rejected(self, group: str, reason: Reason | None) -> bool:
         if reason is not None and self._rejections is not None:
-            self._rejections[part.group, reason] += 1
+            self._rejections[group, reason] += 1
         return reason is not None
 
 
-def _in_order(compiled: CompiledRequest, anchor: Anchor, options: Sequence[Options]) -> list[Slot]:
+def _in_order(
+    compiled: CompiledRequest, anchor: Anchor, options: Sequence[Options], subtrees: Sequence[tuple[Subtree, ...]]
+) -> list[Slot]:
     """Make the slots in the order in which they are placed.
 
     :param options: those of each part of the compiled request.
+    :param subtrees: the conditions ``same_subtree`` of each part.
     """
-    runs: dict[tuple[object, ...], int] = {}
+    runs: dict[Hashable, int] = {}
     same: dict[Options, Options] = {}
-    slots = []
-    for part, found in zip(compiled.parts, options, strict=True):
+    slots: list[Slot] = []
+    for part, found, conditions in zip(compiled.parts, options, subtrees, strict=True):
         fit = same.setdefault(found, found)
         isolated = compiled.isolate and part.numbered
         collective = bool(compiled.traits) and not part.numbered
-        run = runs.setdefault((part.resources, fit, isolated, collective), len(runs))
-        slots.append(Slot(part, fit, run, isolated, collective, {}, _NOTHING, False))
+        # With mappings, candidates of exchanged providers differ.
+        key: Hashable = len(slots) if compiled.with_mappings else (part.resources, fit, isolated, collective)
+        run = runs.setdefault(key, len(runs))
+        slots.append(
+            Slot(part, fit, run, isolated, collective, {}, _NOTHING, False, tuple([(one, 0) for one in conditions]))
+        )
     slots.sort(key=lambda slot: (len(slot.options), -slot.part.size, slot.run))
     _look_ahead(compiled, anchor, slots)
     return slots
 
 
 def _look_ahead(compiled: CompiledRequest, anchor: Anchor, slots: Sequence[Slot]) -> None:
-    """Set what each slot knows of those after it: ``later``, ``tree_later``; and ``brings``."""
+    """Set what each slot knows of those after it: ``later``, ``tree_later``, in ``subtrees``; and ``brings``."""
     tree_later = False
+    options_later: dict[Subtree, int] = {}
     later = _NOTHING
     brings = _brought(compiled, anchor, slots) if compiled.traits else {}
     for slot in reversed(slots):
         slot.tree_later = tree_later
         slot.later = later
         tree_later = tree_later or slot.options[0] < len(anchor.tree)
+        if slot.subtrees:
+            own = subtree.bits(slot.options)
+            slot.subtrees = tuple([(one, options_later.get(one, 0)) for one, _ in slot.subtrees])
+            for one, _ in slot.subtrees:
+                options_later[one] = options_later.get(one, 0) | own
         if slot.collective:
             slot.brings = brings
             later = later.preceded_by(frozenset([brings[position] for position in slot.options]))

@@ -12,7 +12,7 @@ from placement.candidates.parts import CompiledRequest
 from placement.candidates.providers import Anchor
 from placement.candidates.reasons import Reason, Rejections
 from placement.candidates.request import SHARING_TRAIT
-from placement.candidates.sites import Amounts, Placement
+from placement.candidates.sites import Amounts, Mappings, Placement
 from placement.candidates.slots import Slot
 
 _Key = TypeVar('_Key')
@@ -39,6 +39,9 @@ class Board:
         self.isolated: set[int] = set()
         self._by_tree: defaultdict[int, list[int]] = defaultdict(list)
         self._missing = [compiled.traits.all]
+        self.with_mappings = compiled.with_mappings
+        #: The positions of the slots of each group, by suffix.
+        self._by_group: dict[str, list[int]] = {suffix: [] for suffix in compiled.groups}
 
     def rejection(self, slot: Slot, position: int) -> Reason | None:
         """Return the rule that ``slot`` would break at ``position``, given what is placed so far; None if it fits."""
@@ -55,6 +58,9 @@ class Board:
             return Reason.COLLECTIVE_TRAITS
         if self._tree_required and not self._from_tree and not slot.tree_later and position >= self._shared_from:
             return Reason.OTHER_TREE
+        for subtree, later in slot.subtrees:
+            if not subtree.allows(position, later):
+                return Reason.SUBTREE
         return None
 
     def _is_second_of_tree(self, position: int) -> bool:
@@ -67,6 +73,9 @@ class Board:
             key = (position, name)
             self._held[key] = self._held.get(key, 0) + amount
         self._from_tree += position < self._shared_from
+        self._by_group[slot.part.group].append(position)
+        for subtree, _ in slot.subtrees:
+            subtree.put(position)
         if not self._nested_aware:
             self._by_tree[self._providers[position].root_id].append(position)
         if slot.isolated:
@@ -82,6 +91,9 @@ class Board:
             if not self._held[key]:
                 del self._held[key]
         self._from_tree -= position < self._shared_from
+        self._by_group[slot.part.group].pop()
+        for subtree, _ in slot.subtrees:
+            subtree.take_back()
         if not self._nested_aware:
             self._by_tree[self._providers[position].root_id].pop()
         if slot.isolated:
@@ -98,30 +110,39 @@ class Board:
 
     def placement(self) -> Placement:
         """Return what is placed as a complete placement."""
+        mappings: Mappings = ()
+        if self.with_mappings:
+            # A suffixed group has one provider; that of the unsuffixed group may serve several of its classes.
+            mappings = tuple([tuple(one) if len(one) == 1 else tuple(set(one)) for one in self._by_group.values()])
         amounts = self.amounts()
-        for position, _, _ in amounts:
-            if position < self._shared_from and SHARING_TRAIT not in self._providers[position].traits:
-                return Placement(amounts, sharing_only=False)
-        return Placement(amounts, sharing_only=True)
+        first, providers = self._shared_from, self._providers
+        for some in self._by_group.values():
+            for position in some:
+                if position < first and SHARING_TRAIT not in providers[position].traits:
+                    return Placement(amounts, False, mappings)
+        return Placement(amounts, True, mappings)
 
     def state(self) -> tuple[object, ...]:
         """Return all that the rest of a walk depends on: from equal states it finds the same placements."""
-        return frozenset(self._held.items()), frozenset(self.isolated), self._missing[-1]
+        return frozenset(self._held.items()), frozenset(self.isolated), self._missing[-1], self._from_tree > 0
 
 
 def walk(
     slots: Sequence[Slot], board: Board, meter: Meter, rejections: Rejections | None = None
 ) -> Iterator[Placement | None]:
-    """Yield every complete placement of ``slots``, those with the same amounts once, and None after each turn.
+    """Yield every complete placement of ``slots``, those that give equal candidates once, and None after each turn.
 
-    Not recursive, so that the number of groups is not limited by the interpreter's stack. The slots of one run get
-    providers in ascending order of position, so that exchanged ones are not found again. If different runs name the
-    same class, different choices can lead to the same amounts; then a state that was reached before is not continued.
+    Not recursive, so that the number of groups is not limited by the interpreter's stack. Without mappings the slots of
+    one run get providers in ascending order of position, so that exchanged ones are not found again. If different runs
+    name the same class, different choices can lead to the same amounts; then a state that was reached before is not
+    continued. With mappings all choices differ; then a state that was reached before is not continued if it led to
+    nothing.
 
     :param rejections: counts what is rejected and why, if given.
     :raises OutOfSteps: the steps of the tree or of the request are used up.
     """
-    visited = _Visited(meter) if _runs_overlap(slots) else None
+    visited = _Visited(meter) if not board.with_mappings and _runs_overlap(slots) else None
+    dead_ends = _DeadEnds(slots, board, meter)
     chosen = [0] * len(slots)
     last = len(slots) - 1
     depth = index = 0
@@ -129,6 +150,7 @@ def walk(
     while depth >= 0:
         found = _next_fitting(slots[depth], index, board, meter, rejections)
         if found is None:
+            dead_ends.leave(depth)
             depth -= 1
         else:
             slot = slots[depth]
@@ -139,8 +161,9 @@ def walk(
                 if depth == last:
                     meter.spend(len(board))
                     meter.fruitless, turn = 0, TURN
+                    dead_ends.found += 1
                     yield board.placement()
-                elif _may_succeed(slots, depth + 1, board, meter):
+                elif _may_succeed(slots, depth + 1, board, meter) and not dead_ends.enter(depth + 1):
                     depth, index = depth + 1, start
                     continue
         if meter.fruitless > turn:
@@ -162,7 +185,7 @@ def _may_succeed(slots: Sequence[Slot], depth: int, board: Board, meter: Meter) 
 def _next_fitting(slot: Slot, index: int, board: Board, meter: Meter, rejections: Rejections | None) -> int | None:
     """Return the index of the first option from ``index`` on that fits; None if none does."""
     options = slot.options
-    cost = len(slot.part.resources)
+    cost = max(len(slot.part.resources) + len(slot.subtrees), 1)
     while index < len(options):
         meter.spend(cost)
         reason = board.rejection(slot, options[index])
@@ -207,3 +230,38 @@ class _Visited:
         before = len(known)
         known.add(key)
         return len(known) > before
+
+
+class _DeadEnds:
+    """The states of a walk with mappings from which no placement was found, as many as may be remembered.
+
+    They are used only while the walk finds nothing: with mappings the same amounts are placed in many ways, and if they
+    cannot be completed in one way, they cannot in any.
+    """
+
+    def __init__(self, slots: Sequence[Slot], board: Board, meter: Meter) -> None:
+        self._board = board
+        self._meter = meter
+        self._subtrees = tuple(dict.fromkeys(one for slot in slots for one, _ in slot.subtrees))
+        self._known: set[tuple[object, ...]] = set()
+        #: How many placements were found so far.
+        self.found = 0
+        self._found_before = [0] * len(slots)
+
+    def enter(self, depth: int) -> bool:
+        """Return whether the slots from ``depth`` on cannot be placed, as far as is known."""
+        self._found_before[depth] = self.found
+        return self._useful and self._key(depth) in self._known
+
+    def leave(self, depth: int) -> None:
+        """Remember that all options of the slot at ``depth`` were tried."""
+        if self._useful and self._found_before[depth] == self.found and self._meter.remember(len(self._board)):
+            self._known.add(self._key(depth))
+
+    @property
+    def _useful(self) -> bool:
+        return self._board.with_mappings and self._meter.fruitless >= _PATIENCE
+
+    def _key(self, depth: int) -> tuple[object, ...]:
+        self._meter.spend(2 * len(self._board) + len(self._subtrees) + 1)
+        return (depth, *self._board.state(), *[one.state() for one in self._subtrees])

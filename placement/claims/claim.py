@@ -1,7 +1,7 @@
-"""The claim: one transaction that writes allocations and updates ``inventories.used``.
+"""The claim: one transaction that writes allocations and updates ``inventories.used``; a reshape is one, too.
 
-What the request means is in api-ref/allocations.md#what-a-write-means. This docstring is the one place that lists the
-statements of the transaction, its locks, how it ends, and what is tried again.
+What the request means is in api-ref/allocations.md#what-a-write-means and api-ref/reshaper.md#meaning. This docstring
+is the one place that lists the statements of the transaction, its locks, how it ends, and what is tried again.
 
 Order of the statements
 -----------------------
@@ -9,11 +9,14 @@ Order of the statements
 It is also the order of the locks, the same in every claim, so that claims wait for one another instead of deadlocking.
 All locks are held until the transaction ends.
 
-1. Read the consumers, what they hold, and the ids of the providers, projects and users that the request names: one
-   statement, no lock (``holding.read``). Compare the generations of the consumers.
+1. Read the consumers, what they hold, and the ids of the providers, projects, users and types of consumers that the
+   request names: one statement, no lock (``holding.read``). Compare the generations of the consumers.
 2. Custom resource classes: SELECT with a shared lock, in order of id, so that nobody renames or deletes them meanwhile
    (``NameCache.hold``). None for standard classes, whose ids the process remembers.
-3. Projects, then users, that are not in the database yet: one INSERT each, in order of external id (``owners``).
+3. Projects, then users, then types of consumers, that are not in the database yet: one INSERT each, in order of
+   external id or name (``owners``). None is ever removed, so an id that step 1 found needs no lock. The process does
+   not remember ids: step 1 reads them without another statement, and after a failover that lost a type another may
+   have its id.
 4. Consumers: UPDATE those that go on holding something, DELETE those that do not, each by id and guarded by the
    generation that step 1 read, then INSERT new ones in order of uuid (``consumer_records``). If there are some to
    update and some to delete, a SELECT ... FOR UPDATE locks them all in order of id before.
@@ -23,13 +26,24 @@ All locks are held until the transaction ends.
    of room and its row count says whether everything fits. The database evaluates it on what is committed at that
    moment, at every isolation level, so there is no check that could be out of date.
 7. Allocations: DELETE the old rows by id, then INSERT the new ones.
-8. INSERT the entry in the log of changes, under a writer that no other transaction uses (``db.changes``).
+8. Increment a slot of the change log that no other transaction uses, and INSERT the entries (``db.change_log``).
 
 Two kinds of request take fewer steps: DELETE, and a request whose only claim has empty ``allocations``. They delete the
 consumer and then its allocations, with DELETE ... RETURNING; MySQL, which has none, takes step 1 before. Then follow
 steps 5 (not for DELETE), 6 and 8. Allocation rows can be locked this early because whoever writes allocations of a
 consumer has locked the consumer before. As these requests only give back, step 6 does not refuse them; a wrong row
 count there means that they are tried again.
+
+A reshape also replaces inventories (``inventory_replacement``), in these places of the same order:
+
+* Before step 1 it reads the providers of its inventories, and compares their generations with those that were sent.
+* Step 2 locks the classes of the inventories, too.
+* Step 5 increments the generations of all providers in one UPDATE for every 300 (``generation.increment``). For those
+  of the inventories it is guarded by the generation that was sent.
+* Then it locks all inventories of these providers, and of those at which the usage may change, in order of provider
+  and class; overwrites those that are kept, and inserts the new ones. So step 6 judges by the new inventories and by
+  those that are going to be removed.
+* After step 7 it deletes those, if nothing of them is used any more.
 
 How many statements go to the server in one round trip is up to ``db.together``; their order is as above.
 
@@ -47,11 +61,13 @@ What is tried again
 times (doc/database.md#what-is-tried-again-and-what-the-caller-sees), when
 
 * a consumer was changed, created or deleted since step 1: a row count in steps 4 and 7, or a duplicate key;
-* another transaction inserted the same project or user: a duplicate key in step 3;
-* a provider was deleted since step 1: ``refusal`` finds that, or a foreign key;
-* step 6 said that something does not fit, but ``refusal`` finds that the consumers have changed or that it would fit
-  now;
-* the writer of step 8 was removed from the log, or another process uses it (``writers.Forgotten``);
+* another transaction inserted the same project, user or type: a duplicate key in step 3;
+* a provider was deleted since step 1: ``refusal`` finds that, or a foreign key, or in a reshape a row count in step 5;
+* the generation of a provider whose inventories a reshape replaces was moved since it was read: a row count in step 5.
+  The next attempt says which one;
+* step 6 said that something does not fit, or an inventory that a reshape removes is in use, but ``refusal`` finds that
+  the consumers or the generations have changed or that it would fit now;
+* another process uses the slot of step 8, too (``change_log_slots.SlotTaken``);
 * the database reports a conflict, also at COMMIT: deadlock, lock timeout, serialization failure, a lost certification
   on Galera (``error_kinds.is_conflict``).
 
@@ -63,7 +79,7 @@ later.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
 import sqlalchemy as sa
@@ -72,10 +88,10 @@ from oslo_db import exception as db_exc
 from placement import exception
 from placement.absent import Absent
 from placement.claims import consumer_records, holding, owners, refusal, usage_moves
-from placement.claims.request import ConsumerClaim, RequestedAllocation
-from placement.claims.usage_moves import InventoryKey
+from placement.claims.inventory_replacement import InventoryReplacement
+from placement.claims.request import ConsumerClaim, NewInventories, RequestedAllocation, amounts_by_inventory
 from placement.db import api as db_api
-from placement.db import changes, generation, statements, tables
+from placement.db import change_log, generation, statements, tables
 from placement.db.api import Database
 from placement.db.together import Together
 
@@ -96,6 +112,23 @@ def replace_allocations(db: Database, claims: Sequence[ConsumerClaim]) -> None:
         db.write(lambda tx: _replace(db, tx, claims))
 
 
+def reshape(
+    db: Database, inventories: Sequence[NewInventories], claims: Sequence[ConsumerClaim]
+) -> Mapping[str, Mapping[str, int]]:
+    """Replace inventories and allocations in one change that is judged by its outcome. On any failure nothing changes.
+
+    :param inventories: one for each provider, at least one, in the order of the request.
+    :param claims: at most one for each consumer, in the order of the request.
+    :returns: what is used of the new inventories, by provider uuid and class name.
+    :raises ResourceProviderNotFound, ReshapeGenerationConflict, InvalidInventoryCapacity: a provider of ``inventories``
+        does not exist, has another generation, or has a record that may not be stored.
+    :raises InventoryInUse: something would be allocated of a class that is removed from a provider.
+    :raises PlacementError: as for ``replace_allocations``.
+    """
+    with db.metrics.claim():
+        return db.write(lambda tx: _reshape(db, tx, inventories, claims))
+
+
 def delete_allocations(db: Database, consumer_uuid: str) -> None:
     """Delete a consumer and all its allocations, whatever its generation.
 
@@ -113,7 +146,7 @@ def _delete(tx: sa.Connection, consumer_uuid: str) -> None:
         raise exception.AllocationsNotFound(consumer=consumer_uuid)
     together = Together(tx)
     usage_moves.add(together, held.amounts(), {}, _start_over)
-    changes.usage(tx, held.provider_ids())
+    change_log.record_usage(tx, held.provider_ids())
     together.run_last()
 
 
@@ -124,7 +157,7 @@ def _clear(tx: sa.Connection, claim: ConsumerClaim) -> None:
     together = Together(tx)
     generation.bump_all(together, held.provider_ids())
     usage_moves.add(together, held.amounts(), {}, _start_over)
-    changes.usage(tx, held.provider_ids())
+    change_log.record_usage(tx, held.provider_ids())
     together.run_last()
 
 
@@ -143,27 +176,51 @@ def _delete_consumer(tx: sa.Connection, consumer_uuid: str) -> holding.Held:
 def _replace(db: Database, tx: sa.Connection, claims: Sequence[ConsumerClaim]) -> None:
     if len(claims) == 1 and not claims[0].allocations:
         _clear(tx, claims[0])
-        return
+    else:
+        _write(db, tx, claims)
+
+
+def _reshape(
+    db: Database, tx: sa.Connection, inventories: Sequence[NewInventories], claims: Sequence[ConsumerClaim]
+) -> Mapping[str, Mapping[str, int]]:
+    replacement = InventoryReplacement.read(tx, inventories)
+    _write(db, tx, claims, replacement)
+    return replacement.used
+
+
+def _write(
+    db: Database,
+    tx: sa.Connection,
+    claims: Sequence[ConsumerClaim],
+    replacement: InventoryReplacement | None = None,
+) -> None:
     held = _read(tx, claims)
     generations = held.generations()
     for claim in claims:
         _check_generation(claim, generations.get(claim.consumer_uuid))
-    requested = _resolve(db, tx, claims, held)
-    wanted = _with_owners(tx, claims, held)
+    requested = _resolve(db, tx, claims, held, replacement)
+    wanted = _with_ids(tx, claims, held)
     moved = _providers_to_move(claims, requested, held)
+    new_amounts = amounts_by_inventory(requested)
 
-    def refuse() -> None:
+    def refuse() -> NoReturn:
         consumers = [claim.consumer_uuid for claim in claims]
-        raise db_api.Undo(lambda after: refusal.explain(after, requested, consumers, held))
+        raise db_api.Undo(lambda after: refusal.explain(after, requested, consumers, held, replacement))
 
     together = Together(tx)
-    consumer_records.write(together, wanted, held.consumers)
-    generation.bump_all(together, moved)
-    usage_moves.add(together, held.amounts(), _amounts_by_inventory(requested), refuse)
-    _delete_rows(together, held)
-    _insert_rows(together, requested)
-    changes.usage(tx, moved | held.provider_ids())
     try:
+        consumer_records.write(together, wanted, held.consumers)
+        if replacement is None:
+            generation.bump_all(together, moved)
+        else:
+            generation.increment(together, replacement.increments(moved))
+            replacement.write(together, usage_moves.deltas(held.amounts(), new_amounts))
+        usage_moves.add(together, held.amounts(), new_amounts, refuse)
+        _delete_rows(together, held)
+        _insert_rows(together, requested)
+        change_log.record_usage(tx, moved | held.provider_ids())
+        if replacement is not None:
+            replacement.remove(together, refuse)
         together.run_last()
     except (db_exc.DBReferenceError, db_exc.DBDuplicateEntry) as error:
         # Since ``_read`` a consumer or one of its allocations was created, or a provider was deleted.
@@ -185,7 +242,12 @@ def _read(tx: sa.Connection, claims: Sequence[ConsumerClaim]) -> holding.Held:
         list(dict.fromkeys(uuid for claim in claims for uuid in claim.allocations)),
         {claim.project_id for claim in holding_something},
         {claim.user_id for claim in holding_something},
+        _types(holding_something),
     )
+
+
+def _types(claims: Sequence[ConsumerClaim]) -> set[str]:
+    return {claim.consumer_type for claim in claims if not isinstance(claim.consumer_type, Absent)}
 
 
 def _check_generation(claim: ConsumerClaim, present: int | None) -> None:
@@ -196,30 +258,31 @@ def _check_generation(claim: ConsumerClaim, present: int | None) -> None:
 
 
 def _resolve(
-    db: Database, tx: sa.Connection, claims: Sequence[ConsumerClaim], held: holding.Held
+    db: Database,
+    tx: sa.Connection,
+    claims: Sequence[ConsumerClaim],
+    held: holding.Held,
+    replacement: InventoryReplacement | None,
 ) -> list[RequestedAllocation]:
-    """The allocations that ``claims`` ask for, in the order of the request, with the ids of their names."""
+    """The allocations that ``claims`` ask for, in the order of the request, with the ids of their names.
+
+    The classes of ``replacement``, which are looked up before those of the allocations, get their ids, too.
+    """
     for claim in claims:
         for uuid in claim.allocations:
             if uuid not in held.providers:
                 raise exception.AllocationProviderNotFound(uuid=uuid)
-    class_names = list(
-        dict.fromkeys(name for claim in claims for amounts in claim.allocations.values() for name in amounts)
-    )
-    class_ids = db.resource_classes.hold(tx, class_names)
+    class_names = [] if replacement is None else replacement.class_names
+    class_names += [name for claim in claims for amounts in claim.allocations.values() for name in amounts]
+    class_ids = db.resource_classes.hold(tx, list(dict.fromkeys(class_names)))
+    if replacement is not None:
+        replacement.resolve(class_ids)
     return [
         RequestedAllocation(claim.consumer_uuid, uuid, name, (held.providers[uuid], class_ids[name]), amount)
         for claim in claims
         for uuid, amounts in claim.allocations.items()
         for name, amount in amounts.items()
     ]
-
-
-def _amounts_by_inventory(requested: Sequence[RequestedAllocation]) -> dict[InventoryKey, list[int]]:
-    amounts: dict[InventoryKey, list[int]] = {}
-    for one in requested:
-        amounts.setdefault(one.inventory, []).append(one.amount)
-    return amounts
 
 
 def _providers_to_move(
@@ -235,19 +298,22 @@ def _providers_to_move(
 # Writes, in the order of the locks they take -------------------------------------------------------------
 
 
-def _with_owners(
-    tx: sa.Connection, claims: Sequence[ConsumerClaim], held: holding.Held
-) -> list[consumer_records.Wanted]:
-    """Each consumer with the ids of its project and user. Inserts the projects and users that do not exist yet."""
+def _with_ids(tx: sa.Connection, claims: Sequence[ConsumerClaim], held: holding.Held) -> list[consumer_records.Wanted]:
+    """Each consumer with the ids of its project, user and type. Inserts those that do not exist yet."""
     holding_something = [claim for claim in claims if claim.allocations]
-    projects = owners.with_new(tx, tables.projects, {claim.project_id for claim in holding_something}, held.projects)
-    users = owners.with_new(tx, tables.users, {claim.user_id for claim in holding_something}, held.users)
-    return [
-        consumer_records.Wanted(
-            claim.consumer_uuid, (projects[claim.project_id], users[claim.user_id]) if claim.allocations else None
-        )
-        for claim in claims
-    ]
+    wanted = {claim.project_id for claim in holding_something}
+    projects = owners.with_new(tx, tables.projects.c.external_id, wanted, held.projects)
+    wanted = {claim.user_id for claim in holding_something}
+    users = owners.with_new(tx, tables.users.c.external_id, wanted, held.users)
+    types = owners.with_new(tx, tables.consumer_types.c.name, _types(holding_something), held.consumer_types)
+
+    def attributes(claim: ConsumerClaim) -> consumer_records.Attributes | None:
+        if not claim.allocations:
+            return None
+        type_id = None if isinstance(claim.consumer_type, Absent) else types[claim.consumer_type]
+        return consumer_records.Attributes(projects[claim.project_id], users[claim.user_id], type_id)
+
+    return [consumer_records.Wanted(claim.consumer_uuid, attributes(claim)) for claim in claims]
 
 
 def _delete_rows(together: Together, held: holding.Held) -> None:

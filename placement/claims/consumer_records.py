@@ -20,8 +20,8 @@ _consumers = tables.consumers
 _MOST = 300
 
 _UPDATE_ONE = (
-    'UPDATE placement_consumers SET generation = generation + 1, project_id = ?, user_id = ?, updated_at = ?'
-    ' WHERE id = ? AND generation = ?'
+    'UPDATE placement_consumers SET generation = generation + 1, project_id = ?, user_id = ?,'
+    ' consumer_type_id = coalesce(?, consumer_type_id), updated_at = ? WHERE id = ? AND generation = ?'
 )
 _DELETE_ONE = 'DELETE FROM placement_consumers WHERE id = ? AND generation = ?'
 _LOCK = (
@@ -32,16 +32,24 @@ _LOCK = (
 )
 
 
+class Attributes(NamedTuple):
+    """What a claim writes about a consumer. Without ``consumer_type_id`` a consumer that exists keeps its type."""
+
+    project_id: int
+    user_id: int
+    consumer_type_id: int | None
+
+
 class Wanted(NamedTuple):
-    """A consumer as it is to be: ``owner`` is (project id, user id), None if it is to hold nothing."""
+    """A consumer as it is to be: ``attributes`` is None if it is to hold nothing."""
 
     uuid: str
-    owner: tuple[int, int] | None
+    attributes: Attributes | None
 
 
 class _Updated(NamedTuple):
     present: Present
-    owner: tuple[int, int]
+    attributes: Attributes
 
 
 def expect(expected: int, count: int) -> None:
@@ -66,10 +74,10 @@ def write(together: Together, wanted: Sequence[Wanted], present: Mapping[str, Pr
     updated, deleted, new = [], [], []
     for consumer in wanted:
         record = present.get(consumer.uuid)
-        if record is None and consumer.owner is not None:
-            new.append((consumer.uuid, consumer.owner))
-        elif record is not None and consumer.owner is not None:
-            updated.append(_Updated(record, consumer.owner))
+        if record is None and consumer.attributes is not None:
+            new.append((consumer.uuid, consumer.attributes))
+        elif record is not None and consumer.attributes is not None:
+            updated.append(_Updated(record, consumer.attributes))
         elif record is not None:
             deleted.append(record)
     if updated and deleted:
@@ -87,28 +95,32 @@ def _lock(tx: sa.Connection, present: Sequence[Present]) -> None:
 
 
 def _update(together: Together, updated: Sequence[_Updated]) -> None:
-    """Set the owner and move the generation of consumers that still have the generation which was read."""
+    """Set the attributes and move the generation of consumers that still have the generation which was read."""
     tx = together.tx
     if len(updated) == 1:
-        ((present, owner),) = updated
-        values = (*owner, statements.now(tx), present.id, present.generation)
+        ((present, attributes),) = updated
+        values = (*attributes, statements.now(tx), present.id, present.generation)
         together.add(_UPDATE_ONE, *values, check=functools.partial(expect, 1))
         return
     for start in range(0, len(updated), _MOST):
         some = updated[start : start + _MOST]
-        projects = {one.present.id: one.owner[0] for one in some}
-        users = {one.present.id: one.owner[1] for one in some}
+        projects = {one.present.id: one.attributes.project_id for one in some}
+        users = {one.present.id: one.attributes.user_id for one in some}
+        types = {
+            one.present.id: one.attributes.consumer_type_id
+            for one in some
+            if one.attributes.consumer_type_id is not None
+        }
         which = statements.locked_in_order(tx, _consumers, _unchanged([one.present for one in some]))
         id_ = _consumers.c.id
-        update = (
-            _consumers.update()
-            .where(which)
-            .values(
-                generation=_consumers.c.generation + 1,
-                project_id=sa.case(projects, value=id_),
-                user_id=sa.case(users, value=id_),
-            )
-        )
+        values_ = {
+            'generation': _consumers.c.generation + 1,
+            'project_id': sa.case(projects, value=id_),
+            'user_id': sa.case(users, value=id_),
+        }
+        if types:
+            values_['consumer_type_id'] = sa.case(types, value=id_, else_=_consumers.c.consumer_type_id)
+        update = _consumers.update().where(which).values(values_)
         expect(len(some), tx.execute(update).rowcount)
 
 
@@ -129,8 +141,8 @@ def _unchanged(present: Sequence[Present]) -> sa.ColumnElement[bool]:
     return sa.or_(*(sa.and_(_consumers.c.id == one.id, _consumers.c.generation == one.generation) for one in present))
 
 
-def _insert(together: Together, new: Sequence[tuple[str, tuple[int, int]]]) -> None:
-    rows = [(uuid, 1, *owner) for uuid, owner in new]
-    columns = 'uuid, generation, project_id, user_id'
+def _insert(together: Together, new: Sequence[tuple[str, Attributes]]) -> None:
+    rows = [(uuid, 1, *attributes) for uuid, attributes in new]
+    columns = 'uuid, generation, project_id, user_id, consumer_type_id'
     for text, values in statements.insertions(together.tx, 'placement_consumers', columns, rows):
         together.add(text, *values)

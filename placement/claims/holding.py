@@ -24,6 +24,7 @@ class _Kind(enum.IntEnum):
     PROVIDERS = 3
     PROJECTS = 4
     USERS = 5
+    CONSUMER_TYPES = 6
 
 
 class Present(NamedTuple):
@@ -44,6 +45,9 @@ class HeldRow(NamedTuple):
     used: int
 
 
+#: The kinds of which ``Held`` maps names to ids, in the order of its fields.
+_NAMED = (_Kind.PROVIDERS, _Kind.PROJECTS, _Kind.USERS, _Kind.CONSUMER_TYPES)
+
 #: The columns that are read of an allocation, but for that of its consumer.
 _HELD = HeldRow._fields[1:]
 
@@ -53,7 +57,7 @@ class Held:
     """What ``read`` found; names that are not in the database are left out.
 
     ``consumers`` is by uuid, and ``rows`` has all their allocations. The others map names to ids: ``providers`` by
-    uuid, ``projects`` and ``users`` by external id.
+    uuid, ``projects`` and ``users`` by external id, ``consumer_types`` by name.
     """
 
     consumers: Mapping[str, Present]
@@ -61,6 +65,7 @@ class Held:
     providers: Mapping[str, int]
     projects: Mapping[str, int]
     users: Mapping[str, int]
+    consumer_types: Mapping[str, int]
 
     def generations(self) -> dict[str, int]:
         """Generation by consumer uuid; 0 for one whose row is missing, as it may be in an adopted database."""
@@ -86,8 +91,9 @@ def read(
     providers: Sequence[str] = (),
     projects: Collection[str] = (),
     users: Collection[str] = (),
+    consumer_types: Collection[str] = (),
 ) -> Held:
-    """Read what ``consumers`` hold, and the ids of the providers, projects and users. Locks nothing.
+    """Read what ``consumers`` hold, and the ids of the providers, projects, users and types. Locks nothing.
 
     One statement (more for over 900 names of a kind) reads a consumer together with its allocations. So if its row
     still has that generation when it is updated, the allocations are still the same.
@@ -95,35 +101,37 @@ def read(
     :param consumers: canonical uuids.
     :param providers: canonical uuids.
     :param projects: external ids, as are ``users``.
+    :param consumer_types: names.
     """
-    rows = _rows(tx, consumers, providers, sorted(projects), sorted(users))
+    rows = _rows(tx, consumers, providers, sorted(projects), sorted(users), sorted(consumer_types))
     found: dict[int, list[Any]] = {kind: [] for kind in _Kind}
     for row in rows:
         found[row[0]].append(row)
     return Held(
         {row[1]: Present(row[1], row[2], row[3]) for row in found[_Kind.CONSUMERS]},
         [HeldRow(*row[1:]) for row in found[_Kind.ALLOCATIONS]],
-        *({row[1]: row[2] for row in found[kind]} for kind in (_Kind.PROVIDERS, _Kind.PROJECTS, _Kind.USERS)),
+        *({row[1]: row[2] for row in found[kind]} for kind in _NAMED),
     )
 
 
 def _rows(tx: sa.Connection, *wanted: Sequence[str]) -> list[Any]:
     rows: list[Any] = []
     batched = (statements.batches(one) for one in wanted)
-    for consumers, providers, projects, users in itertools.zip_longest(*batched, fillvalue=()):
-        text = _reading(len(consumers), len(providers), len(projects), len(users))
-        rows += statements.run(tx, text, *consumers, *consumers, *projects, *users, *providers)
+    for consumers, providers, projects, users, types in itertools.zip_longest(*batched, fillvalue=()):
+        text = _reading(len(consumers), len(providers), len(projects), len(users), len(types))
+        rows += statements.run(tx, text, *consumers, *consumers, *projects, *users, *types, *providers)
     return rows
 
 
 @functools.lru_cache(maxsize=256)
-def _reading(consumers: int, providers: int, projects: int, users: int) -> str:
-    """The statement that looks for so many consumers, providers, projects and users."""
+def _reading(consumers: int, providers: int, projects: int, users: int, types: int) -> str:
+    """The statement that looks for so many consumers, providers, projects, users and types of consumers."""
     parts = (
         _part(_Kind.CONSUMERS, 'placement_consumers', 'uuid', consumers, 'id', 'generation'),
         _part(_Kind.ALLOCATIONS, 'placement_allocations', 'consumer_id', consumers, *_HELD),
         _part(_Kind.PROJECTS, 'placement_projects', 'external_id', projects, 'id'),
         _part(_Kind.USERS, 'placement_users', 'external_id', users, 'id'),
+        _part(_Kind.CONSUMER_TYPES, 'placement_consumer_types', 'name', types, 'id'),
         _part(_Kind.PROVIDERS, 'placement_resource_providers', 'uuid', providers, 'id'),
     )
     return ' UNION ALL '.join(filter(None, parts))
@@ -161,4 +169,4 @@ def delete_returning(tx: sa.Connection, consumer: str) -> Held:
     # just inserted both, and its row must be deleted, too.
     if rows and not deleted and statements.run(tx, _CONSUMER_ID, consumer).first() is not None:
         raise db_api.TryAgain(exception.ConcurrentUpdate())
-    return Held({one.uuid: one for one in deleted}, rows, {}, {}, {})
+    return Held({one.uuid: one for one in deleted}, rows, {}, {}, {}, {})

@@ -1,4 +1,7 @@
-"""Projects and users, the owners of consumers. The API knows them by an external id, a text of 1 to 255 characters."""
+"""Projects, users and types of consumers: rows that a claim inserts when it is the first to name them.
+
+The API knows projects and users by an external id and types by a name, texts of 1 to 255 characters.
+"""
 
 from __future__ import annotations
 
@@ -36,26 +39,29 @@ def ensure(tx: sa.Connection, projects: Set[str], users: Set[str]) -> tuple[Mapp
     rows = [row for pair in pairs for row in tx.execute(_FIND_OWNERS, {'project': pair[0], 'user': pair[1]})]
     known_projects = {row.external_id: row.id for row in rows if row.kind == 'project'}
     known_users = {row.external_id: row.id for row in rows if row.kind == 'user'}
-    return with_new(tx, _projects, projects, known_projects), with_new(tx, _users, users, known_users)
+    return (
+        with_new(tx, _projects.c.external_id, projects, known_projects),
+        with_new(tx, _users.c.external_id, users, known_users),
+    )
 
 
-def with_new(tx: sa.Connection, table: sa.Table, wanted: Set[str], known: Mapping[str, int]) -> Mapping[str, int]:
-    """Insert the projects or users ``wanted`` that are not ``known``, in order of external id.
+def with_new(
+    tx: sa.Connection, column: sa.Column[str], wanted: Set[str], known: Mapping[str, int]
+) -> Mapping[str, int]:
+    """Insert the projects, users or types ``wanted`` that are not ``known``, in order of their texts.
 
-    :param table: ``tables.projects`` or ``tables.users``.
-    :param known: the ids of those that exist, by external id.
-    :returns: all ids by external id.
+    :param column: the column of the texts: ``external_id`` of projects or users, or ``name`` of consumer types.
+    :param known: the ids of those that exist, by text.
+    :returns: all ids by text.
     :raises TryAgain: another transaction inserted one of them at the same time.
     """
     missing = wanted - known.keys()
-    return {**known, **_create(tx, table, missing)} if missing else known
+    return {**known, **_create(tx, column, missing)} if missing else known
 
 
-def _create(tx: sa.Connection, table: sa.Table, external_ids: Set[str]) -> dict[str, int]:
+def _create(tx: sa.Connection, column: sa.Column[str], texts: Set[str]) -> dict[str, int]:
+    insert = column.table.insert()
     try:
-        return {
-            external_id: statements.new_id(tx.execute(table.insert().values(external_id=external_id)))
-            for external_id in sorted(external_ids)
-        }
+        return {text: statements.new_id(tx.execute(insert.values({column.name: text}))) for text in sorted(texts)}
     except db_exc.DBDuplicateEntry as error:
         raise db_api.TryAgain from error

@@ -11,9 +11,10 @@ from typing import Any
 import sqlalchemy as sa
 
 from placement import exception, room
-from placement.claims import holding
+from placement.claims import holding, usage_moves
 from placement.claims.holding import Held
-from placement.claims.request import RequestedAllocation
+from placement.claims.inventory_replacement import InventoryReplacement
+from placement.claims.request import RequestedAllocation, amounts_by_inventory
 from placement.claims.usage_moves import InventoryKey
 from placement.db import api as db_api
 from placement.db import statements, tables
@@ -22,35 +23,49 @@ _inventories, _providers = tables.inventories, tables.resource_providers
 
 
 def explain(
-    tx: sa.Connection, requested: Sequence[RequestedAllocation], consumers: Sequence[str], held: Held
+    tx: sa.Connection,
+    requested: Sequence[RequestedAllocation],
+    consumers: Sequence[str],
+    held: Held,
+    replacement: InventoryReplacement | None = None,
 ) -> Exception:
     """Return the exception that says which rule the first bad one of the ``requested`` allocations breaks.
+
+    If none does, it says which of the inventories that a reshape removes are in use.
 
     :param tx: a transaction that sees one state of the database, after the claim was rolled back.
     :param consumers: the uuids of all consumers that the request names.
     :param held: what these held when the claim read it.
-    :returns: ``TryAgain`` when they hold something else now, a provider was deleted or no rule is broken any more,
-        because another transaction was committed meanwhile.
+    :param replacement: the new inventories of a reshape.
+    :returns: ``TryAgain`` when they hold something else now, a provider was deleted or changed, or no rule is broken
+        any more, because another transaction was committed meanwhile.
     """
     if set(holding.read(tx, consumers).rows) != set(held.rows):
         return db_api.TryAgain(exception.ConcurrentUpdate())
-    records = _read(tx, requested)
+    if replacement is not None and not replacement.is_current(tx):
+        return db_api.TryAgain(exception.ConcurrentProviderUpdate())
+    records = _read(tx, requested, replacement)
     return (
         _provider_deleted(tx, requested)
         or _provider_without_inventory(requested, records)
         or _first_broken(requested, records, held.amounts())
+        or (replacement and replacement.in_use(tx, usage_moves.deltas(held.amounts(), amounts_by_inventory(requested))))
         or db_api.TryAgain(exception.ConcurrentProviderUpdate())
     )
 
 
-def _read(tx: sa.Connection, requested: Sequence[RequestedAllocation]) -> dict[InventoryKey, sa.Row[Any]]:
-    class_ids = {one.inventory[1] for one in requested}
-    return {
+def _read(
+    tx: sa.Connection, requested: Sequence[RequestedAllocation], replacement: InventoryReplacement | None
+) -> dict[InventoryKey, Any]:
+    """The inventories of the providers and classes that are requested, as ``replacement`` makes them."""
+    stored: dict[InventoryKey, Any] = {
         (row.resource_provider_id, row.resource_class_id): row
         for batch in statements.batches(sorted({one.inventory[0] for one in requested}))
         for row in tx.execute(sa.select(_inventories).where(_inventories.c.resource_provider_id.in_(batch)))
-        if row.resource_class_id in class_ids
     }
+    class_ids = {one.inventory[1] for one in requested}
+    records = stored if replacement is None else replacement.union(stored)
+    return {key: record for key, record in records.items() if key[1] in class_ids}
 
 
 def _provider_deleted(tx: sa.Connection, requested: Sequence[RequestedAllocation]) -> db_api.TryAgain | None:
@@ -64,7 +79,7 @@ def _provider_deleted(tx: sa.Connection, requested: Sequence[RequestedAllocation
 
 
 def _provider_without_inventory(
-    requested: Sequence[RequestedAllocation], records: Mapping[InventoryKey, sa.Row[Any]]
+    requested: Sequence[RequestedAllocation], records: Mapping[InventoryKey, Any]
 ) -> exception.InvalidAllocationInventory | None:
     with_inventory = {provider_id for provider_id, _class_id in records}
     without = dict.fromkeys(one.provider_uuid for one in requested if one.inventory[0] not in with_inventory)
@@ -76,7 +91,7 @@ def _provider_without_inventory(
 
 def _first_broken(
     requested: Sequence[RequestedAllocation],
-    records: Mapping[InventoryKey, sa.Row[Any]],
+    records: Mapping[InventoryKey, Any],
     held: Mapping[InventoryKey, int],
 ) -> exception.Conflict | None:
     so_far: dict[InventoryKey, int] = {}

@@ -62,10 +62,14 @@ def add(
         together.add(_statement(together.tx.dialect, some), check=check)
 
 
+def deltas(old: Mapping[InventoryKey, int], new: Mapping[InventoryKey, Sequence[int]]) -> dict[InventoryKey, int]:
+    """By how much the usage of each inventory changes; parameters as for ``add``."""
+    return {key: sum(new.get(key, ())) - old.get(key, 0) for key in old.keys() | new.keys()}
+
+
 def _moves(old: Mapping[InventoryKey, int], new: Mapping[InventoryKey, Sequence[int]]) -> Iterator[_Move]:
-    for inventory in sorted(old.keys() | new.keys()):
+    for inventory, delta in sorted(deltas(old, new).items()):
         amounts = new.get(inventory, ())
-        delta = sum(amounts) - old.get(inventory, 0)
         if amounts or delta:
             yield _Move(inventory, delta, amounts)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import ipaddress
+import mmap
 import os
 import pathlib
 import socket
@@ -21,6 +22,7 @@ from placement import conf as configuration
 from placement import deploy, exception, installation
 from placement.cmd import dev_database, exporter, output
 from placement.serving.channel import Clients
+from placement.serving.master import Master
 
 LOG = log.getLogger(__name__)
 
@@ -137,6 +139,8 @@ class _Server(BaseApplication):
         self._bind = self._url = arguments.bind
         if not self._inherited:
             self._listen()
+        #: Shared with the workers: 1 when the service stops (``master.Master``).
+        self.stopping = mmap.mmap(-1, 1)
         self._exporter = exporter.ExporterProcess() if self._conf.metrics.bind else None
         try:
             self._check(self._conf)
@@ -144,6 +148,10 @@ class _Server(BaseApplication):
             self._on_exit()
             raise
         super().__init__(prog='placement-api')
+
+    def run(self) -> None:
+        """Serve until told to stop. Exits the process."""
+        Master(self).run()
 
     def load_config(self) -> None:
         """Set gunicorn's options."""

@@ -29,7 +29,7 @@ FAILED = 127
 #: One module for each command. Each has ``add_parser(subparsers)``, which sets these defaults on its parser:
 #:
 #: * ``run(args, conf, db) -> exit code``, or ``run(args) -> exit code`` with ``needs_database=False``.
-#: * ``needs_database=False`` if it needs neither configuration nor database.
+#: * ``needs_database=False`` if it needs no database; it loads the configuration itself, if it needs one.
 #: * ``needs_schema=False`` if it works on a database without our schema.
 #: * ``patient=False`` if ``[placement_database] network_timeout`` applies to it as it does to the service.
 _COMMANDS = (manage_db, manage_audit, manage_tree, manage_capacity, manage_explain, manage_page, manage_openapi)
@@ -43,9 +43,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     args = _parser().parse_args(argv)
     output.warn_of_installation('placement-manage')
-    if not args.needs_database:
-        return int(args.run(args))
     try:
+        if not args.needs_database:
+            return int(args.run(args))
         conf = _configuration(args.config_file)
         if args.patient:
             # A statement that changes the schema may take longer than the timeout for requests.

@@ -52,10 +52,17 @@ def add_parser(commands: Any) -> None:
         help='only trees with a provider that has this trait; may be repeated',
     )
     parser.add_argument(
+        '--root-trait',
+        metavar='NAME',
+        action='append',
+        default=[],
+        help='only trees whose root has this trait, or with ! before the name does not have it; may be repeated',
+    )
+    parser.add_argument(
         '--more',
         metavar='SIZE',
-        help='count how many more consumers of this size fit: CLASS:AMOUNT,CLASS:AMOUNT; --trait and --aggregate apply'
-        ' like required and member_of in a request',
+        help='count how many more consumers of this size fit: CLASS:AMOUNT,CLASS:AMOUNT; --trait, --aggregate'
+        ' and --root-trait apply like required, member_of and root_required in a request',
     )
     parser.add_argument('--format', choices=('table', 'json'), default='table', help='how to print the figures')
     parser.set_defaults(run=_run)
@@ -90,10 +97,11 @@ def _scope_and_size(args: argparse.Namespace) -> tuple[capacity.Scope, Size | No
     if args.aggregate is not None and not validation.is_uuid(args.aggregate):
         raise BadRequest(reason=f'An aggregate is given by its uuid, which {args.aggregate!r} is not.')
     aggregate = None if args.aggregate is None else validation.canonical_uuid(args.aggregate)
-    scope = capacity.Scope(aggregate, frozenset(args.trait))
+    roots = query.parse_traits(','.join(args.root_trait)) if args.root_trait else query.TraitFilter()
+    scope = capacity.Scope(aggregate, frozenset(args.trait), roots.required, roots.forbidden)
     if args.more is None:
         return scope, None
-    return scope, Size(query.parse_resources(args.more), scope.traits, aggregate)
+    return scope, Size(query.parse_resources(args.more), scope.traits, aggregate, roots.required, roots.forbidden)
 
 
 def _print(summary: capacity.Summary, size: str | None, more: HowMany | None) -> None:

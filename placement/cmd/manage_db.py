@@ -8,7 +8,7 @@ from typing import Any
 from oslo_config import cfg
 
 from placement.cmd import manage_adopt
-from placement.db import changes, migration
+from placement.db import change_log, migration
 from placement.db.api import Database
 
 
@@ -103,7 +103,7 @@ def _to_make_schema(db: Database) -> str:
 
 
 def _rebuild_mirrors(_args: argparse.Namespace, _conf: cfg.ConfigOpts, db: Database) -> int:
-    db.write(changes.rebuild)
+    db.write(change_log.record_reload)
     print('Every process of the service reads all tables anew before its next search.')
     return 0
 

@@ -23,7 +23,6 @@ from placement.reports import explanation
 from placement.reports.account import Stage
 from placement.reports.explanation import Explanation
 from placement.reports.rules import in_short
-from placement.web import microversion
 
 _DESCRIPTION = """\
 Run a search for allocation candidates and print in one sentence why it finds nothing, or what it finds. Then show how
@@ -53,7 +52,7 @@ def add_parser(commands: Any) -> None:
         '--microversion',
         metavar='VERSION',
         help='microversion of the request, from 1.10 (default: the one in the log line, or else'
-        f' {microversion.max_version_string()})',
+        ' [placement] max_microversion)',
     )
     parser.add_argument('--format', choices=('table', 'json'), default='table', help='how to print the explanation')
     parser.set_defaults(run=_run)

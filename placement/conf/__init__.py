@@ -32,6 +32,13 @@ POLICY_FILE_NAME = 'placement-policy.yaml'
 
 _MODULES = (api, healthcheck, metrics, placement, placement_database, server)
 
+_ENFORCE_SCOPE = cfg.BoolOpt(
+    'enforce_scope',
+    default=False,
+    help='Whether tokens that are scoped to the system or to a domain are refused with 403. All operations are for'
+    ' tokens of a project.',
+)
+
 #: api-ref/rules.md#pages-of-other-origins.
 _CORS_DEFAULTS: dict[str, Any] = {
     'allow_methods': ['GET', 'PUT', 'POST', 'DELETE', 'PATCH'],
@@ -130,7 +137,15 @@ def ignored(conf: cfg.ConfigOpts) -> list[str]:
 
 
 def _library_opts() -> list[tuple[str | None, list[cfg.Opt]]]:
-    return [('oslo_middleware', list(http_proxy_to_wsgi.OPTS)), *policy_opts.list_opts(), *_log_opts()]
+    return [('oslo_middleware', list(http_proxy_to_wsgi.OPTS)), *_policy_opts(), *_log_opts()]
+
+
+def _policy_opts() -> list[tuple[str | None, list[cfg.Opt]]]:
+    """The options of oslo.policy, with the one that it has no longer since version 6."""
+    found: list[tuple[str | None, list[cfg.Opt]]] = [(group, list(opts)) for group, opts in policy_opts.list_opts()]
+    if not any(option.name == _ENFORCE_SCOPE.name for _, opts in found for option in opts):
+        found.append(('oslo_policy', [_ENFORCE_SCOPE]))
+    return found
 
 
 def _log_opts() -> list[tuple[str | None, list[cfg.Opt]]]:
@@ -143,8 +158,9 @@ def _register(conf: cfg.ConfigOpts) -> None:
     for module in _MODULES:
         # A copy, because oslo.config stores registered options in the group, and every ConfigOpts needs its own.
         conf.register_opts(module.OPTS, group=copy.deepcopy(module.GROUP))
-    for group, opts in policy_opts.list_opts():
+    for group, opts in _policy_opts():
         conf.register_opts(opts, group=group)
+    conf.set_default(_ENFORCE_SCOPE.name, _ENFORCE_SCOPE.default, group='oslo_policy')
     conf.register_opts(http_proxy_to_wsgi.OPTS, group='oslo_middleware')
     conf.register_opts(cors.OPTS, group='cors')
     for name, default in _CORS_DEFAULTS.items():

@@ -8,7 +8,17 @@ GROUP = cfg.OptGroup('placement', title='Answers, limits and policy')
 
 _INCOMPLETE = '00000000-0000-0000-0000-000000000000'
 
+#: The values of ``max_microversion``, the default first.
+MAX_MICROVERSIONS = [f'1.{minor}' for minor in range(29, 40)]
+
 OPTS = [
+    cfg.StrOpt(
+        'max_microversion',
+        default=MAX_MICROVERSIONS[0],
+        choices=MAX_MICROVERSIONS,
+        help='The newest microversion that is served. A request for a newer one is answered with 406. Compute services'
+        ' from release Train on need 1.36 or later. Processes behind one endpoint must have the same value.',
+    ),
     cfg.BoolOpt(
         'randomize_allocation_candidates',
         default=False,
@@ -40,7 +50,8 @@ OPTS = [
         default=400000,
         min=1000,
         help='Largest response to one GET /allocation_candidates, in entries: one for each resource class of each'
-        ' provider of each candidate, and one for each provider summary. Reaching it is logged.',
+        ' provider of each candidate, one for each provider in its mappings, and one for each provider summary.'
+        ' Reaching it is logged.',
     ),
     cfg.IntOpt(
         'max_search_steps',

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -17,11 +16,19 @@ import sqlalchemy as sa
 from oslo_config import cfg
 from oslo_db import api as oslo_db_api
 from oslo_db import exception as db_exc
-from oslo_db.sqlalchemy import enginefacade
-from sqlalchemy import event
 
 from placement import exception, observability
-from placement.db import asking, changes, error_kinds, name_cache, retention, sqlite, tables, together, url, writers
+from placement.db import (
+    change_log,
+    change_log_slots,
+    connections,
+    error_kinds,
+    name_cache,
+    tables,
+    together,
+    url,
+)
+from placement.db.change_log_slots import Outcome
 from placement.observability.metrics import Metrics
 from placement.observability.spending import DATABASE
 
@@ -33,13 +40,10 @@ _LONGEST_PAUSE = 0.25
 #: How often a change of the schema is tried again while another node of a cluster changes it: about once a second.
 _SYNC_RETRIES = 60
 
-#: The name of the pool of connections for transactions in the metrics.
-_POOL = 'transactions'
-
-#: Options of [placement_database] that oslo.db takes under the same name. The second group is for a pool, which oslo.db
-#: does not use for SQLite.
-_ENGINE_OPTIONS = ('connection_recycle_time', 'connection_debug', 'mysql_sql_mode', 'mysql_wsrep_sync_wait')
-_POOL_OPTIONS = ('max_pool_size', 'max_overflow', 'pool_timeout')
+#: The name of the pool of connections in the metrics.
+_POOL = 'database'
+#: How many times a single statement that only reads is retried.
+_READ_RETRIES = 5
 
 
 class TryAgain(db_exc.RetryRequest):
@@ -54,6 +58,10 @@ class TryAgain(db_exc.RetryRequest):
 
 class Dead(exception.DatabaseUnavailable):
     """The connection broke before the database answered the first statement of a transaction: nothing was written."""
+
+
+class CommitUnknown(exception.DatabaseUnavailable):
+    """COMMIT ended with an error, so the transaction may or may not have been committed. The connection is closed."""
 
 
 class NoTables(exception.DatabaseUnavailable):
@@ -89,74 +97,54 @@ class Database:
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         self._options = conf.placement_database
-        self._facade = enginefacade.transaction_context()
-        connection_url = url.engine_url(self._options)
-        passed_on = (
-            _ENGINE_OPTIONS if connection_url.get_backend_name() == 'sqlite' else _ENGINE_OPTIONS + _POOL_OPTIONS
-        )
-        self._facade.configure(
-            connection=connection_url,
-            sqlite_fk=True,
-            # Connecting is not tried again: the caller gets 503 at once, and may retry.
-            max_retries=0,
-            thread_checkin=False,
-            **{name: self._options[name] for name in passed_on},
-        )
+        self._engine = connections.create_engine(url.engine_url(self._options), self._options)
+        change_log.observe(self._engine)
+        together.prepare(self._engine)
         #: Counts retries, claims and searches; does nothing unless metrics are configured.
         self.metrics = observability.create(conf)
-        self._asker = asking.Asker(connection_url, self._options, self.metrics)
-        event.listen(self._asker.engine, 'do_connect', _connect)
-        self._lock = threading.Lock()
-        self._prepared: sa.Engine | None = None
-        #: The process that the connections of ``_prepared`` belong to.
+        self.metrics.watch(_POOL, self._engine, self._options.max_pool_size + self._options.max_overflow)
+        #: The process that the connections belong to.
         self._pid = os.getpid()
-        self._keeper: sqlite.Keeper | None = None
-        self._log_writers = writers.Writers(self._tested_writer)
-        self._housekeeper = retention.Housekeeper(self._tested_writer)
+        self._slots = change_log_slots.ChangeLogSlots(self._tested_writer)
         self.resource_classes = name_cache.NameCache(tables.resource_classes, exception.ResourceClassNotFound)
         self.traits = name_cache.NameCache(tables.traits, exception.TraitNotFound)
         self.aggregates = name_cache.KnownAggregates()
 
     @property
     def engine(self) -> sa.Engine:
-        """The SQLAlchemy engine, made on first use."""
-        if self._prepared is None:
-            with self._lock:
-                if self._prepared is None:
-                    self._prepared = self._prepare()
-                    self._pid = os.getpid()
-        elif self._pid != os.getpid():
+        """The SQLAlchemy engine."""
+        if self._pid != os.getpid():
             # Connections inherited through a fork belong to the parent, so they are dropped without closing them.
-            # oslo.db drops them too, but sends something on them before.
-            self._prepared.dispose(close=False)
+            self._engine.dispose(close=False)
             self._pid = os.getpid()
-        return self._prepared
-
-    def _prepare(self) -> sa.Engine:
-        engine = self._facade.writer.get_engine()
-        event.listen(engine, 'do_connect', _connect)
-        changes.observe(engine)
-        together.prepare(engine)
-        self.metrics.watch(_POOL, engine, self._options.max_pool_size + self._options.max_overflow)
-        if engine.dialect.name == 'sqlite':
-            self._keeper = sqlite.prepare(engine, self._options.sqlite_busy_timeout)
-        else:
-            _spare_round_trips(engine)
-        return engine
-
-    @property
-    def asking_engine(self) -> sa.Engine:
-        """The engine that ``ask`` uses."""
-        return self._asker.engine
+        return self._engine
 
     def ask(self, statement: sa.Executable, parameters: Mapping[str, Any] | None = None) -> Sequence[sa.Row[Any]]:
         """Run one statement that only reads, in one round trip without a transaction, and return its rows.
 
+        It is retried on another connection if the connection is dead or there was a conflict.
+
         :param parameters: values of the statement's bind parameters, by name.
         :raises DatabaseUnavailable: the database cannot be reached.
         """
-        with _errors_of_the_database():
-            return self._asker.all(statement, parameters or {})
+        with _errors_of_the_database(conflicts=True):
+            retries = 0
+            while True:
+                try:
+                    return self._ask_once(statement, parameters or {})
+                except Exception as error:  # noqa: PERF203
+                    retries += 1
+                    temporary = error_kinds.is_lost(error) or error_kinds.is_conflict(error)
+                    if retries > _READ_RETRIES or not temporary:
+                        raise
+
+    def _ask_once(self, statement: sa.Executable, parameters: Mapping[str, Any]) -> Sequence[sa.Row[Any]]:
+        with self._connection(connections.AUTOCOMMIT) as connection:
+            try:
+                return connection.execute(statement, parameters).all()
+            except BaseException:
+                connection.invalidate()
+                raise
 
     @contextlib.contextmanager
     def reader(self) -> Iterator[sa.Connection]:
@@ -164,8 +152,7 @@ class Database:
 
         :raises DatabaseUnavailable: the database cannot be reached.
         """
-        # The statement that sets the isolation level also shows whether the connection is alive.
-        with _errors_of_the_database(), self._tested('SET TRANSACTION ISOLATION LEVEL REPEATABLE READ') as connection:
+        with _errors_of_the_database(conflicts=True), self._tested(connections.SNAPSHOT) as connection:
             yield connection
 
     @contextlib.contextmanager
@@ -180,9 +167,14 @@ class Database:
 
         :raises DatabaseUnavailable: the database cannot be reached.
         """
-        with _errors_of_the_database(), self._connection() as connection:
-            connection.execution_options(**{sqlite.WRITES: True})
-            with _ending(connection, connection.begin(), self.metrics):
+        with _errors_of_the_database(), self._connection(connections.WRITE) as connection:
+            try:
+                transaction = connection.begin()
+            except Exception as error:
+                if error_kinds.is_lost(error):
+                    raise Dead from error
+                raise
+            with _ending(connection, transaction, self.metrics):
                 yield connection
 
     @contextlib.contextmanager
@@ -191,57 +183,65 @@ class Database:
 
         :raises DatabaseUnavailable: the database cannot be reached.
         """
-        with _errors_of_the_database(), self._tested('SELECT 1', **{sqlite.WRITES: True}) as connection:
+        with _errors_of_the_database(), self._tested(connections.WRITE_TESTED) as connection:
             yield connection
 
     @contextlib.contextmanager
-    def _tested(self, first: str, **options: Any) -> Iterator[sa.Connection]:
-        """A transaction that begins with the statement ``first``. If the connection is dead, it is replaced once.
+    def _tested(self, begin: str) -> Iterator[sa.Connection]:
+        """A transaction whose BEGIN is sent at once. If the connection is dead, it is replaced once.
 
-        On SQLite, which has no connections that die, nothing is sent.
+        :param begin: ``connections.SNAPSHOT`` or ``connections.WRITE_TESTED``.
         """
         with contextlib.ExitStack() as stack:
-            for again in (True, False):
-                connection = stack.enter_context(self._connection())
-                connection.execution_options(**options)
+            connection = stack.enter_context(self._connection(begin))
+            try:
                 transaction = connection.begin()
-                try:
-                    if connection.dialect.name != 'sqlite':
-                        connection.exec_driver_sql(first)
-                    break
-                except Exception as error:
-                    if not (again and error_kinds.is_lost(error)):
-                        raise
-                    connection.close()
+            except Exception as error:
+                if not error_kinds.is_lost(error):
+                    raise
+                connection.close()
+                connection = stack.enter_context(self._connection(begin))
+                transaction = connection.begin()
             with _ending(connection, transaction, self.metrics):
                 yield connection
 
-    def _connection(self) -> sa.Connection:
+    def _connection(self, begin: str) -> sa.Connection:
         engine = self.engine
         with self.metrics.connecting(_POOL):
-            return engine.connect()
+            return engine.connect().execution_options(**{connections.BEGIN: begin})
 
     def write(self, work: Callable[[sa.Connection], T]) -> T:
         """Run ``work`` in a transaction, commit, and return what ``work`` returned.
 
-        Everything is written this way but the schema (``migration.locked``) and the upkeep of the log of changes.
+        Everything is written this way but the schema (``migration.locked``) and the upkeep of the change log.
 
-        :param work: takes the connection, and notes what it changes (``placement.db.changes``). It is called again, in
-            a new transaction, after a conflict with another transaction (``error_kinds.is_conflict``) or when it raised
-            ``TryAgain``. So it must not keep anything from one call to the next. It may raise ``Undo``.
+        :param work: takes the connection, and records what it changes (``placement.db.change_log``). It is called
+            again, in a new transaction, after a conflict with another transaction (``error_kinds.is_conflict``), when
+            it raised ``TryAgain``, or when its COMMIT failed and certainly did not happen. So it must not keep anything
+            from one call to the next. It may raise ``Undo``.
         :raises ConcurrentProviderUpdate: there was a conflict each time, ``[placement_database] transaction_retries``
             times in addition to the first. For ``TryAgain``, the error that it was given.
-        :raises DatabaseUnavailable: the database cannot be reached, or the connection broke; then nobody knows whether
-            the transaction was committed.
-        :raises Unlogged: ``work`` changed a table that is mirrored and noted nothing. Nothing is committed.
+        :raises CommitUnknown: COMMIT failed, and the change log could not tell whether the transaction was committed.
+        :raises DatabaseUnavailable: the database cannot be reached, the connection broke, or the server cancelled a
+            statement. Nothing was committed, unless it is ``CommitUnknown``.
+        :raises MissingLogEntry: ``work`` changed a table that searches read, and recorded nothing. Nothing is
+            committed.
         """
 
+        attempts = 0
+
         def attempt() -> T:
+            nonlocal attempts
+            attempts += 1
             try:
                 return self._on_live_connection(work)
             except Exception as error:
-                if isinstance(error, db_exc.RetryRequest) or error_kinds.is_conflict(error):
-                    self.metrics.retried(type(error).__name__)
+                if not (isinstance(error, db_exc.RetryRequest) or error_kinds.is_conflict(error)):
+                    raise
+                self.metrics.retried(type(error).__name__)
+                if attempts > self._options.transaction_retries:
+                    # Here, because oslo.db logs a traceback when the retries are used up.
+                    raise _exhausted(error) from error
                 raise
 
         retrying = oslo_db_api.wrap_db_retry(
@@ -251,12 +251,7 @@ class Database:
             jitter=True,
             exception_checker=error_kinds.is_conflict,
         )
-        try:
-            result: T = retrying(attempt)()
-        except Exception as error:
-            if error_kinds.is_conflict(error):
-                raise exception.ConcurrentProviderUpdate from error
-            raise
+        result: T = retrying(attempt)()
         return result
 
     def _on_live_connection(self, work: Callable[[sa.Connection], T]) -> T:
@@ -274,19 +269,26 @@ class Database:
                 raise undo.explain(tx) from None
 
     def _transaction(self, work: Callable[[sa.Connection], T]) -> T:
-        """One attempt: run ``work``, insert its entry of the log unless ``Together.run_last`` did, and commit."""
-        with self._log_writers.lend() as writer, self._writer() as tx:
-            notes = changes.attach(tx, writer)
-            try:
-                result = work(tx)
-            except Exception as error:
-                if error_kinds.is_lost(error) and not notes.answered:
-                    raise Dead from error
-                raise
-            notes.check()
-            if notes.noted and not notes.entered:
-                writer.enter(tx, notes.noted)
-        self._housekeeper.pass_by()
+        """One attempt: run ``work``, append to the change log unless ``Together.run_last`` did, and commit."""
+        try:
+            with self._slots.lease() as slot, self._writer() as tx:
+                pending = change_log.attach(tx, slot)
+                try:
+                    result = work(tx)
+                except Exception as error:
+                    if error_kinds.is_lost(error) and not pending.answered:
+                        raise Dead from error
+                    raise
+                pending.check()
+                if not pending.appended:
+                    together.Together(tx).run_last()
+                slot.committing = True
+        except change_log_slots.CommitFailed as failed:
+            outcome = self._slots.settle(failed.slot)
+            if outcome is Outcome.UNKNOWN:
+                raise CommitUnknown from failed.__cause__
+            if outcome is Outcome.NOT_COMMITTED:
+                raise TryAgain from failed.__cause__
         return result
 
     def sync(self, *, attended: bool = False, others_are_stopped: bool = False) -> None:
@@ -314,7 +316,7 @@ class Database:
             retrying(migration.sync)(self.engine, others=others)
         with self.reader() as tx:
             complete = standards.are_complete(tx)
-        # A write would insert a new writer into the log at every start.
+        # A write would take a slot of the change log at every start.
         if not complete:
             self.write(_insert_standards)
 
@@ -353,49 +355,27 @@ class Database:
             migration.stamp(self.engine, revision)
 
     def dispose(self) -> None:
-        """Close all pooled connections."""
-        self._asker.engine.dispose()
-        if self._prepared is not None:
-            self._prepared.dispose()
-        if self._keeper is not None:
-            self._keeper.close()
+        """Free the slots of the change log, and close all pooled connections."""
+        self._slots.release()
+        self._engine.dispose()
 
 
 def _insert_standards(tx: sa.Connection) -> None:
     from placement.db import standards
 
-    changes.names(tx)
+    change_log.record_names(tx)
     standards.insert_missing(tx)
-
-
-def _connect(dialect: sa.Dialect, _record: Any, arguments: list[Any], options: dict[str, Any]) -> Any:
-    """Connect as SQLAlchemy does. Every failure, also a wrong password or an unknown option, is an outage (503)."""
-    try:
-        return dialect.connect(*arguments, **options)
-    except Exception as error:
-        raise exception.DatabaseUnavailable from error
-
-
-def _spare_round_trips(engine: sa.Engine) -> None:
-    """Set READ COMMITTED once for each connection, and send nothing when one is taken from the pool or given back.
-
-    A test before use is not needed: the first statement of a transaction shows whether the connection is alive. Neither
-    is a reset after use: every transaction of ours is ended. oslo.db has options for neither.
-    """
-    engine.pool._pre_ping = False  # noqa: SLF001
-    engine.pool._reset_on_return = sa.pool.reset_none  # noqa: SLF001
-
-    @event.listens_for(engine, 'connect')
-    def set_up(dbapi_connection: Any, _record: Any) -> None:
-        engine.dialect.set_isolation_level(dbapi_connection, 'READ COMMITTED')
 
 
 @contextlib.contextmanager
 def _ending(connection: sa.Connection, transaction: sa.RootTransaction, metrics: Metrics) -> Iterator[None]:
     """Commit at the end, roll back on an exception.
 
-    A connection whose COMMIT failed is closed, because it may still be in its transaction and the pool does not reset
-    connections. After a conflict it is kept: the server has rolled the transaction back.
+    A connection whose COMMIT failed is closed, whatever the error, as is one whose ROLLBACK failed
+    (``db.connections``). It may still be in its transaction, which the next COMMIT on it would commit; when it is
+    closed, the server rolls the transaction back.
+
+    :raises CommitUnknown: COMMIT failed, and its error does not tell whether the transaction was committed.
     """
     try:
         yield
@@ -406,19 +386,35 @@ def _ending(connection: sa.Connection, transaction: sa.RootTransaction, metrics:
         with metrics.spending(DATABASE):
             transaction.commit()
     except BaseException as error:
-        if not error_kinds.is_conflict(error):
-            connection.invalidate()
+        connection.invalidate()
+        if isinstance(error, Exception) and not error_kinds.is_rolled_back(error):
+            raise CommitUnknown from error
         raise
 
 
 @contextlib.contextmanager
-def _errors_of_the_database() -> Iterator[None]:
-    """Raise ``DatabaseUnavailable`` for errors that mean that the database is away or lacks a table."""
+def _errors_of_the_database(*, conflicts: bool = False) -> Iterator[None]:
+    """Raise ``DatabaseUnavailable`` for an error that means that the database is unavailable or lacks a table.
+
+    So it does when the server cancelled a statement.
+
+    :param conflicts: also for a conflict with another transaction, which otherwise has the transaction retried.
+    """
     try:
         yield
     except Exception as error:
-        if error_kinds.is_away(error):
+        is_conflict = error_kinds.is_conflict(error)
+        if error_kinds.is_away(error) or (conflicts if is_conflict else error_kinds.is_cancelled(error)):
             raise exception.DatabaseUnavailable from error
         if error_kinds.lacks_a_table(error):
             raise NoTables from error
         raise
+
+
+def _exhausted(error: Exception) -> Exception:
+    """Return what the caller sees of the conflict that was met in the last attempt of a transaction."""
+    if isinstance(error, db_exc.RetryRequest):
+        return error.inner_exc
+    if error_kinds.is_cancelled(error):
+        return exception.DatabaseUnavailable()
+    return exception.ConcurrentProviderUpdate()

@@ -1,4 +1,4 @@
-"""What a database error means: try the transaction again, answer 503, or neither.
+"""What a database error means: retry the transaction, answer 503, or neither.
 
 oslo.db has exceptions for most kinds. The others are recognised by the error number (MySQL, MariaDB) or SQLSTATE
 (PostgreSQL), and not by the message, whose language may vary. Only SQLite before Python 3.11 has nothing but a message.
@@ -9,8 +9,10 @@ from __future__ import annotations
 from oslo_db import exception as db_exc
 from sqlalchemy import exc as sa_exc
 
-#: Query interrupted: so Galera aborts a statement whose transaction lost to one of another node.
+#: Query interrupted: by KILL QUERY, or by Galera, which so aborts a transaction that lost to one of another node.
 _MYSQL_INTERRUPTED = 1317
+#: The above, and the time limits of statements: ``max_statement_time`` of MariaDB, ``max_execution_time`` of MySQL.
+_MYSQL_CANCELLED = frozenset({_MYSQL_INTERRUPTED, 1969, 3024})
 #: Deadlock, or on Galera a failed certification.
 _MYSQL_DEADLOCK = 1213
 #: The two above, lock wait timeout (1205), record has changed since last read (1020).
@@ -29,6 +31,9 @@ _POSTGRESQL_DEADLOCK = '40P01'
 _POSTGRESQL_CONFLICTS = frozenset({'40001', _POSTGRESQL_DEADLOCK, '55P03'})
 #: Connection exceptions (08...), shutting down or starting (57P..), too many connections (53300).
 _POSTGRESQL_AWAY = ('08', '57P', '53300')
+#: ``pg_cancel_backend`` or ``statement_timeout`` (57014), ``idle_in_transaction_session_timeout`` (25P03),
+#: ``transaction_timeout`` (25P04).
+_POSTGRESQL_CANCELLED = frozenset({'57014', '25P03', '25P04'})
 
 
 def is_conflict(error: BaseException) -> bool:
@@ -46,6 +51,17 @@ def is_conflict(error: BaseException) -> bool:
         or getattr(cause, 'sqlstate', None) in _POSTGRESQL_CONFLICTS
         or _is_sqlite_busy(cause)
     )
+
+
+def is_cancelled(error: BaseException) -> bool:
+    """Return whether the server cancelled the statement: an operator asked for that, or a time limit was exceeded.
+
+    On Galera it may also mean a conflict: see ``is_conflict``.
+    """
+    cause = _driver_error(error)
+    if cause is None:
+        return False
+    return _number(cause) in _MYSQL_CANCELLED or getattr(cause, 'sqlstate', None) in _POSTGRESQL_CANCELLED
 
 
 def is_deadlock(error: BaseException) -> bool:

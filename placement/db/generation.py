@@ -1,19 +1,20 @@
 """The generation of a provider: a number that each write which changes something moves up by one.
 
-A write of one provider compares it with the value that was read before (``bump``, ``bump_unread``); a claim does not
-(``bump_all``).
+A write of one provider compares it with the value that was read before (``bump``, ``bump_unread``), a reshape those of
+several (``increment``); a claim does not (``bump_all``).
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
-from typing import Any, Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
 import sqlalchemy as sa
 
 from placement import exception, room
-from placement.db import changes, statements
+from placement.db import api as db_api
+from placement.db import change_log, statements
 from placement.db.together import Together
 
 
@@ -38,7 +39,7 @@ def bump(together: Together, provider: KnownProvider) -> None:
     """
     which = (provider.id, provider.generation)
     together.add(f'{_MOVE} WHERE id = ? AND generation = ?', statements.now(together.tx), *which, check=_expect_one)
-    changes.providers(together.tx, [provider.id])
+    change_log.record_providers(together.tx, [provider.id])
 
 
 def _expect_one(count: int) -> None:
@@ -69,7 +70,7 @@ def bump_unread(tx: sa.Connection, uuid: str, expected: int) -> int | None:
         moved = statements.run(tx, _MOVE_BY_UUID, *values)
         found = statements.run(tx, _ID, uuid).scalar_one() if moved.rowcount else None
     if found is not None:
-        changes.providers(tx, [found])
+        change_log.record_providers(tx, [found])
     return found
 
 
@@ -81,6 +82,55 @@ def bump_all(together: Together, provider_ids: Iterable[int]) -> None:
     """
     for batch in statements.batches(sorted(provider_ids)):
         together.add(_all(together.tx.dialect.name, len(batch)), *_values(together.tx, batch))
+
+
+class Increment(NamedTuple):
+    """By how much a generation is incremented; if ``expected`` is given, only if it still has that value."""
+
+    amount: int
+    expected: int | None = None
+
+
+def increment(together: Together, increments: Mapping[int, Increment]) -> None:
+    """Add the UPDATEs that increment generations by different amounts, locking the rows in order of id.
+
+    When ``together`` is run it raises ``TryAgain`` if a provider was deleted or has not the expected generation. The
+    caller notes the change for the log.
+
+    :param increments: by provider id.
+    """
+    ids = sorted(increments)
+    for start in range(0, len(ids), _MOST):
+        some = ids[start : start + _MOST]
+        text = _incrementing(together.tx.dialect, {id_: increments[id_] for id_ in some})
+        together.add(text, statements.now(together.tx), check=functools.partial(_expect_all, len(some)))
+
+
+#: How many rows one statement changes. SQLite refuses a chain of more than 1,000 conditions.
+_MOST = 300
+
+
+def _expect_all(expected: int, count: int) -> None:
+    if count != expected:
+        raise db_api.TryAgain
+
+
+def _incrementing(dialect: sa.Dialect, increments: Mapping[int, Increment]) -> str:
+    amounts = ' '.join(f'WHEN {id_:d} THEN {one.amount:d}' for id_, one in increments.items())
+    which = ' OR '.join(
+        f'id = {id_:d}' if one.expected is None else f'(id = {id_:d} AND generation = {one.expected:d})'
+        for id_, one in increments.items()
+    )
+    changed = f'SET generation = generation + CASE id {amounts} END, updated_at = ?'
+    if dialect.name == 'postgresql':
+        ids = ', '.join(f'{id_:d}' for id_ in increments)
+        held = f'SELECT id AS held_id FROM placement_resource_providers WHERE id IN ({ids}) ORDER BY id'  # noqa: S608
+        return (
+            f'WITH held AS ({held} FOR NO KEY UPDATE) UPDATE placement_resource_providers {changed}'
+            f' FROM held WHERE id = held_id AND ({which})'
+        )
+    index = ' FORCE INDEX (PRIMARY)' if statements.is_mysql(dialect) else ''
+    return f'UPDATE placement_resource_providers{index} {changed} WHERE {which}'
 
 
 @functools.lru_cache(maxsize=128)

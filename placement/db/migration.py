@@ -17,7 +17,7 @@ from alembic.util import CommandError
 from oslo_db import exception as db_exc
 
 from placement import exception
-from placement.db import other_connections, sqlite, tables
+from placement.db import connections, other_connections, sqlite, tables
 
 VERSION_TABLE = tables.VERSION_TABLE
 _SCRIPTS = pathlib.Path(__file__).parent / 'migrations'
@@ -27,8 +27,8 @@ _LOCK_NAME = 'placement_schema'
 _LOCK_SECONDS = 120
 
 #: Versions to which a database may be upgraded only when no process of an earlier release runs any more: that would not
-#: write the log of changes (002), or would not find the tables (004).
-_OTHERS_STOPPED = frozenset({'002', '004'})
+#: write the change log (002) or not in its present form (005), or would not find the tables (004).
+_OTHERS_STOPPED = frozenset({'002', '004', '005'})
 
 
 class WrongSchema(exception.PlacementError):
@@ -201,7 +201,7 @@ def locked(engine: sa.Engine) -> Iterator[sa.Connection]:
     :raises SchemaLocked: MySQL and MariaDB: another process has had it for two minutes.
     """
     with engine.connect() as connection:
-        connection.execution_options(**{sqlite.WRITES: True})
+        connection.execution_options(**{connections.BEGIN: connections.WRITE_TESTED})
         with _named_lock(connection), sqlite.without_foreign_keys(connection), connection.begin():
             if connection.dialect.name == 'postgresql':
                 connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK_NUMBER)))

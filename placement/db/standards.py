@@ -20,7 +20,7 @@ def insert_missing(tx: sa.Connection) -> None:
     """Insert each standard class and trait that the database lacks; nothing is ever removed or renamed.
 
     Several processes may do this at the same time: a row that exists is left alone. The caller notes the change for the
-    log (``changes.names``).
+    log (``change_log.record_names``).
     """
     for table, rows in _missing(tx):
         if rows:

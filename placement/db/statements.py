@@ -62,7 +62,8 @@ def run(tx: sa.Connection, text: str, *values: Any, options: Mapping[str, Any] |
     :param values: integers, floats, texts, None, or moments as ``now`` and ``as_stored`` make them.
     :param options: execution options.
     """
-    return tx.exec_driver_sql(_spelled(text, tx.dialect.paramstyle), values, execution_options=options)
+    spelled = _spelled(text, tx.dialect.paramstyle) if values else text
+    return tx.exec_driver_sql(spelled, values, execution_options=options)
 
 
 @functools.lru_cache(maxsize=1024)

@@ -2,7 +2,7 @@
 
 Tables and columns have the names that they have in the database of any OpenStack deployment, with ``placement_`` before
 those of the tables. So another Placement service does not find its tables in our database, and cannot write without
-updating ``inventories.used`` and the log of changes (doc/adopt.md).
+updating ``inventories.used`` and the change log (doc/adopt.md).
 
 ``inventories.used`` is a column that only this service has: the sum of ``allocations.used`` of that provider and class.
 A claim updates it in the transaction that writes the allocations; adoption, the migration 004 and repairs of the audit
@@ -21,7 +21,7 @@ from placement.db import types
 metadata = sa.MetaData()
 
 #: The version of the schema that is declared here, and the table in which a database has its version.
-VERSION = '004'
+VERSION = '006'
 VERSION_TABLE = 'placement_alembic_version'
 
 #: The smallest id of a custom resource class. The id of a standard class is its position in os-resource-classes.
@@ -114,15 +114,25 @@ users = _with_unique_ids(
     sa.UniqueConstraint('external_id', name='uniq_users0external_id'),
 )
 
+# Names that clients choose, such as INSTANCE. A write of a consumer inserts the type that it names; none is removed.
+consumer_types = _with_unique_ids(
+    'placement_consumer_types',
+    sa.Column('name', types.Text(255), nullable=False),
+    sa.UniqueConstraint('name', name='uniq_consumer_types0name'),
+)
+
 consumers = _with_unique_ids(
     'placement_consumers',
     sa.Column('uuid', types.Text(36), nullable=False),
     sa.Column('project_id', sa.Integer, sa.ForeignKey('placement_projects.id'), nullable=False),
     sa.Column('user_id', sa.Integer, sa.ForeignKey('placement_users.id'), nullable=False),
     sa.Column('generation', sa.Integer, nullable=False, default=0, server_default='0'),
+    # NULL for a consumer that was never written at microversion 1.38 or later.
+    sa.Column('consumer_type_id', sa.Integer, sa.ForeignKey('placement_consumer_types.id'), nullable=True),
     sa.UniqueConstraint('uuid', name='uniq_consumers0uuid'),
     sa.Index('consumers_project_id_user_id_idx', 'project_id', 'user_id'),
     sa.Index('consumers_user_id_idx', 'user_id'),
+    sa.Index('consumers_consumer_type_id_idx', 'consumer_type_id'),
 )
 
 resource_classes = sa.Table(
@@ -188,29 +198,33 @@ resource_provider_aggregates = _table(
     sa.Index('resource_provider_aggregates_aggregate_id_idx', 'aggregate_id'),
 )
 
-# The log of changes (placement.db.changes). Nothing else refers to it.
+# The change log (placement.db.change_log). Nothing else refers to it.
 
-writers = sa.Table(
-    'writers',
+# One row for each transaction that ever wrote at the same time. Rows are never deleted.
+change_log_slots = sa.Table(
+    'placement_change_log_slots',
     metadata,
-    # A random number. A counter would give an id twice after a restore or a failover that lost transactions.
-    sa.Column('id', sa.BigInteger, primary_key=True, nullable=False, autoincrement=False),
-    sa.Column('created_at', sa.DateTime, nullable=False, server_default=types.UtcNow()),
+    sa.Column('id', sa.Integer, primary_key=True, nullable=False),
+    sa.Column('sequence', sa.BigInteger, nullable=False),
+    # 48 random bits, so that the sum of those of 30,000 slots fits 63 bits, as SQLite needs.
+    sa.Column('token', sa.BigInteger, nullable=False),
+    # A random number that stands for a process; NULL if the slot is free.
+    sa.Column('owner', sa.BigInteger, nullable=True),
+    sa.Column('updated_at', sa.DateTime, nullable=False, server_default=types.UtcNow()),
+    sqlite_autoincrement=True,
     mysql_engine='InnoDB',
     mysql_charset='utf8mb4',
 )
 
-changes = sa.Table(
-    'changes',
+change_log = sa.Table(
+    'placement_change_log',
     metadata,
-    sa.Column(
-        'writer_id', sa.BigInteger, sa.ForeignKey('writers.id'), primary_key=True, nullable=False, autoincrement=False
-    ),
+    sa.Column('slot_id', sa.Integer, primary_key=True, nullable=False, autoincrement=False),
     sa.Column('sequence', sa.BigInteger, primary_key=True, nullable=False, autoincrement=False),
-    # No foreign key, because the provider may have been deleted, and 0 stands for none (changes.NO_PROVIDER).
+    # No foreign key, because the provider may have been deleted, and 0 stands for none (change_log.NO_PROVIDER).
     sa.Column('provider_id', sa.Integer, primary_key=True, nullable=False, autoincrement=False),
-    sa.Column('what', sa.SmallInteger, nullable=False),
-    sa.Column('created_at', sa.DateTime, nullable=False, server_default=types.UtcNow()),
+    sa.Column('kind', sa.SmallInteger, nullable=False),
+    sa.Column('token', sa.BigInteger, nullable=False),
     mysql_engine='InnoDB',
     mysql_charset='utf8mb4',
 )
@@ -232,8 +246,8 @@ def create(connection: sa.Connection) -> None:
         connection.execute(resource_class_ids.insert(), {'id': 1, 'last': FIRST_CUSTOM_CLASS_ID - 1})
 
 
-#: The tables of the log of changes, which only this service has.
-LOG = (writers, changes)
+#: The tables of the change log, which only this service has.
+LOG = (change_log_slots, change_log)
 #: The tables that every Placement service has.
 SHARED = tuple(table for table in metadata.sorted_tables if table not in (*LOG, resource_class_ids))
 #: The names of those in another service. That of ``placement_aggregates`` is the same.

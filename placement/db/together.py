@@ -10,10 +10,9 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
-from oslo_db import exception as db_exc
 from sqlalchemy import event
 
-from placement.db import changes, error_kinds, statements
+from placement.db import change_log, connections, error_kinds, statements
 
 #: Execution option of a text with several statements: the list to which the row count of each is appended.
 _COUNTS = 'placement_counts'
@@ -60,38 +59,30 @@ class Together:
             for one in added:
                 one.check(statements.run(self.tx, one.text, *one.values).rowcount)
         else:
-            self._send(added, [])
+            self._send(added)
 
     def run_last(self) -> None:
-        """As ``run``, for the last statements of a transaction, which has noted all its changes (``db.changes``). Once.
+        """As ``run``, for the last statements of a transaction that has recorded all its changes. Once.
 
-        On MySQL the entry of the log is sent along as the very last statement. On the other databases
-        ``Database.write`` inserts it.
+        The very last ones append the entries of the change log. ``Database.write`` calls this unless ``work`` did.
 
         :raises DBError: as ``run``.
-        :raises Forgotten: the writer of the log cannot be used any more.
+        :raises SlotTaken: another process wrote under the slot of the change log.
         """
-        notes = changes.notes_of(self.tx)
-        notes.ended = True
-        if not statements.is_mysql(self.tx.dialect):
-            self.run()
-            return
-        added, self._statements = self._statements, []
-        counts: list[int] = []
-        entry = [_Statement(text, (), _accept_any) for text in notes.writer.entry(notes.noted)]
-        try:
-            self._send(added + entry, counts)
-        except (db_exc.DBReferenceError, db_exc.DBDuplicateEntry):
-            if len(counts) < len(added):
-                raise
-            # It was the entry that failed: ``entering`` makes the right exception of it.
-            with notes.writer.entering():
-                raise
-        notes.writer.entered = notes.entered = bool(entry)
+        pending = change_log.pending_changes(self.tx)
+        pending.closed = True
+        if pending.changes and not pending.appended:
+            increment, *entries = pending.slot.statements(self.tx.dialect.name, pending.changes)
+            self.add(increment, check=pending.slot.check)
+            for text in entries:
+                self.add(text)
+            pending.appended = True
+        self.run()
 
-    def _send(self, sent: list[_Statement], counts: list[int]) -> None:
+    def _send(self, sent: list[_Statement]) -> None:
         if not sent:
             return
+        counts: list[int] = []
         text = '; '.join(one.text for one in sent)
         values = [value for one in sent for value in one.values]
         try:
@@ -112,13 +103,15 @@ def _check(sent: list[_Statement], counts: list[int]) -> None:
 def prepare(engine: sa.Engine) -> None:
     """Make ``engine`` collect the row count of each statement of a text that has several."""
 
+    is_mysql = statements.is_mysql(engine.dialect)
+
     @event.listens_for(engine, 'do_execute')
     def execute(cursor: Any, statement: str, parameters: Any, context: Any) -> bool:
         counts = context.execution_options.get(_COUNTS)
-        if counts is None:
-            return False
-        cursor.execute(statement, parameters)
-        counts.append(cursor.rowcount)
-        while cursor.nextset():
+        if is_mysql:
+            connections.execute(cursor, statement, parameters, context)
+        if counts is not None:
             counts.append(cursor.rowcount)
-        return True
+            while cursor.nextset():
+                counts.append(cursor.rowcount)
+        return is_mysql

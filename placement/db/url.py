@@ -36,11 +36,13 @@ _KINDS = {
 def engine_url(options: cfg.ConfigOpts.GroupAttr) -> sa.URL:
     """The URL made of [placement_database] ``connection`` and ``connection_parameters``, checked and completed.
 
-    Unless the operator has set them, it gets parameters for full Unicode and several statements in one text (MySQL and
-    MariaDB), and timeouts, without which a thread would wait many minutes for a server that does not answer any more.
+    On MySQL and MariaDB it gets parameters for full Unicode and several statements in one text. Unless the operator has
+    set them, it gets timeouts, without which a thread would wait many minutes for a server that does not answer any
+    more.
 
     :param options: the group ``placement_database``.
-    :raises ConfigurationInvalid: there is no URL, it is invalid, or its driver is not supported or not installed.
+    :raises ConfigurationInvalid: there is no URL, it is invalid or unsafe, or its driver is not supported or not
+        installed.
     """
     url = _parsed(options.connection)
     if options.connection_parameters:
@@ -51,22 +53,51 @@ def engine_url(options: cfg.ConfigOpts.GroupAttr) -> sa.URL:
             reason = '[placement_database] connection_parameters is not of the form NAME=VALUE&NAME=VALUE.'
             raise exception.ConfigurationInvalid(reason=reason) from error
         url = url.update_query_pairs(parameters)
+    _refuse_unsafe(url)
     return _complete(_tried(url), options.network_timeout)
+
+
+#: Parameters of MySQL drivers that the service sets itself: another value would change how text or transactions work.
+_OWN_PARAMETERS = ('autocommit', 'conv', 'cursorclass', 'use_unicode')
+
+
+def _refuse_unsafe(url: sa.URL) -> None:
+    """Refuse parameters that change the character set of connections.
+
+    PyMySQL and mysqlclient escape text before they encode it, so in character sets such as sjis, gbk or latin1 the
+    server may see a quote or a backslash where the driver saw none, and part of a text would be executed as SQL.
+
+    :raises ConfigurationInvalid: there is such a parameter.
+    """
+    if url.get_backend_name() in ('mysql', 'mariadb'):
+        name, wanted = 'charset', 'utf8mb4'
+        accepted: tuple[str, ...] = ('utf8mb4', 'utf8', 'utf8mb3')
+        for own in _OWN_PARAMETERS:
+            if own in url.query:
+                raise _unusable(f'the service sets {own} itself. Remove it.')
+    elif url.get_backend_name() == 'postgresql':
+        name, wanted, accepted = 'client_encoding', 'utf8', ('utf8', 'utf-8')
+    else:
+        return
+    for given in url.normalized_query.get(name, ()):
+        if given.lower() not in accepted:
+            raise _unusable(f'{name}={given} is not safe: the service connects with {wanted}. Remove {name}.')
 
 
 def _complete(url: sa.URL, network_timeout: int) -> sa.URL:
     """``url`` with the parameters that it lacks."""
     wanted: dict[str, str] = {}
-    if url.get_backend_name() in ('mysql', 'mariadb'):
-        wanted['charset'] = 'utf8mb4'
-        if network_timeout:
-            wanted |= {'read_timeout': str(network_timeout), 'write_timeout': str(network_timeout)}
+    if url.get_backend_name() in ('mysql', 'mariadb') and network_timeout:
+        wanted |= {'read_timeout': str(network_timeout), 'write_timeout': str(network_timeout)}
     if url.get_backend_name() == 'postgresql' and network_timeout:
         wanted['tcp_user_timeout'] = str(network_timeout * 1000)
     if url.get_backend_name() != 'sqlite':
         wanted['connect_timeout'] = '10'
+    if url.get_backend_name() == 'postgresql':
+        wanted['client_encoding'] = 'utf8'
     given = {name: value for name, value in wanted.items() if name not in url.query}
     if url.get_backend_name() in ('mysql', 'mariadb'):
+        given['charset'] = 'utf8mb4'
         given['client_flag'] = str(int(str(url.query.get('client_flag', 0))) | together.MULTI_STATEMENTS)
     return url.update_query_dict(given)
 

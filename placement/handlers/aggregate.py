@@ -44,7 +44,7 @@ def get_aggregates(req: webob.Request, context: RequestContext) -> webob.Respons
     Since('1.1'),
     Allowed(policies.UPDATE),
     failures=(
-        ErrorMapping(exception.ProviderGenerationMismatch, "Resource provider's generation already changed."),
+        ErrorMapping(exception.ProviderGenerationMismatch),
         ErrorMapping(exception.ConcurrentUpdate, 'Update conflict: {error}'),
     ),
     responses={200: responses.AGGREGATES},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import webob
@@ -45,6 +45,8 @@ def _consumer_body(req: webob.Request, consumer: Consumer | None, allocations: I
         body['project_id'], body['user_id'] = consumer.project_id, consumer.user_id
     if consumer is not None and version >= (1, 28):
         body['consumer_generation'] = consumer.generation
+    if consumer is not None and version >= (1, 38):
+        body['consumer_type'] = consumer.consumer_type
     return body
 
 
@@ -79,7 +81,25 @@ def _claim(context: RequestContext, consumer_uuid: str, data: dict[str, Any]) ->
         user_id=data.get('user_id', defaults.incomplete_consumer_user_id),
         allocations=_amounts(data['allocations']),
         generation=data.get('consumer_generation', ABSENT),
+        consumer_type=data.get('consumer_type', ABSENT),
     )
+
+
+def claims_of(context: RequestContext, entries: Mapping[str, Any]) -> list[ConsumerClaim]:
+    """Make the claims of several consumers, in the order of ``entries``.
+
+    :param entries: by consumer uuid, as the schema of the operation allows them.
+    :raises HTTPBadRequest: a key is no uuid, or two keys are one consumer in two spellings.
+    """
+    claims: dict[str, ConsumerClaim] = {}
+    for key, entry in entries.items():
+        if not util.is_uuid(key):
+            raise exc.HTTPBadRequest(f"JSON does not validate: '{key}' is not a 'uuid'")
+        consumer = util.canonical_uuid(key)
+        if consumer in claims:
+            raise exc.HTTPBadRequest(f'JSON does not validate: consumer {consumer} is named more than once')
+        claims[consumer] = _claim(context, consumer, entry)
+    return list(claims.values())
 
 
 @operation(Accepts(JSON), Allowed(policies.LIST), responses={200: responses.CONSUMER_ALLOCATIONS})
@@ -142,15 +162,7 @@ def set_allocations_for_consumer(req: webob.Request, context: RequestContext) ->
 def set_allocations(req: webob.Request, context: RequestContext) -> webob.Response:
     """Replace all allocations of every consumer that the body names, together or not at all."""
     data = util.extract_json(req.body, schemas.for_version(schema.POST, microversion.wanted(req)))
-    claims: dict[str, ConsumerClaim] = {}
-    for key, entry in data.items():
-        if not util.is_uuid(key):
-            raise exc.HTTPBadRequest(f"JSON does not validate: '{key}' is not a 'uuid'")
-        consumer = util.canonical_uuid(key)
-        if consumer in claims:
-            raise exc.HTTPBadRequest(f'JSON does not validate: consumer {consumer} is named more than once')
-        claims[consumer] = _claim(context, consumer, entry)
-    AllocationList.replace_all(context, list(claims.values()))
+    AllocationList.replace_all(context, claims_of(context, data))
     return util.empty_response(req, 204)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -79,18 +79,22 @@ def _allocation_requests(found: AllocationCandidates, as_list: bool) -> list[byt
     templates: dict[int, tuple[str, tuple[int, ...]]] = {}
     written = []
     uuids = found.uuids
+    suffixes = [group.suffix for group in found.request.groups]
     for candidate in found.candidates:
         placement = candidate.placement
         template = templates.get(id(placement))
         if template is None:
-            template = templates[id(placement)] = _template(placement, as_list)
+            template = templates[id(placement)] = _template(placement, as_list, suffixes)
         text, positions = template
         written.append(text % uuids(candidate, positions))
     return [','.join(written).encode()]
 
 
-def _template(placement: Placement, as_list: bool) -> tuple[str, tuple[int, ...]]:
-    """Return a candidate as JSON with ``%s`` for the uuid of each provider, and the positions of these providers."""
+def _template(placement: Placement, as_list: bool, suffixes: Sequence[str]) -> tuple[str, tuple[int, ...]]:
+    """Return a candidate as JSON with ``%s`` for each uuid of a provider, and the positions of these providers.
+
+    :param suffixes: those of the groups, in the order of the mappings of ``placement``.
+    """
     by_position: dict[int, dict[str, int]] = {}
     for position, name, amount in placement.amounts:
         by_position.setdefault(position, {})[name] = amount
@@ -102,7 +106,15 @@ def _template(placement: Placement, as_list: bool) -> tuple[str, tuple[int, ...]
         else:
             entries.append(f'"%s":{{"resources":{written}}}')
     inside = ','.join(entries)
-    return f'{{"allocations":{f"[{inside}]" if as_list else f"{{{inside}}}"}}}', tuple(by_position)
+    positions = list(by_position)
+    members = [f'"allocations":{f"[{inside}]" if as_list else f"{{{inside}}}"}']
+    if placement.mappings:
+        mapped, uuid = [], '"%s"'
+        for suffix, some in zip(suffixes, placement.mappings, strict=True):
+            mapped.append(f'"{suffix}":[{",".join([uuid] * len(some))}]')
+            positions += some
+        members.append(f'"mappings":{{{",".join(mapped)}}}')
+    return f'{{{",".join(members)}}}', tuple(positions)
 
 
 def _summaries(found: AllocationCandidates, version: Any) -> list[bytes]:

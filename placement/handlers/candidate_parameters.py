@@ -6,16 +6,8 @@ import re
 from collections.abc import Iterator
 from urllib import parse
 
-from placement.handlers.candidate_query import Version
 from placement.schemas import allocation_candidate as schema
-
-#: Keys that no served microversion has, with the first microversion that has them.
-_LATER: tuple[tuple[re.Pattern[str], Version], ...] = (
-    (re.compile(r'in_tree([1-9][0-9]*)?'), (1, 31)),
-    (re.compile(r'(resources|required|member_of|in_tree)[a-zA-Z0-9_-]{1,64}'), (1, 33)),
-    (re.compile(r'root_required'), (1, 35)),
-    (re.compile(r'same_subtree'), (1, 36)),
-)
+from placement.web.query import Version
 
 
 def unknown(query: str, version: Version, newest: Version) -> str | None:
@@ -58,7 +50,7 @@ def _since(key: str) -> Version | None:
             re.match(form, key) for form in served.get('patternProperties', ())
         ):
             return since
-    return next((since for form, since in _LATER if form.fullmatch(key)), None)
+    return None
 
 
 def _text(version: Version) -> str:

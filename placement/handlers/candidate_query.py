@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from oslo_config import cfg
 
 from placement import schemas
 from placement.candidates.request import CandidateRequest, RequestGroup
 from placement.schemas import allocation_candidate as schema
-from placement.web import query, validation
-from placement.web.query import BadQuery
+from placement.web import error_document, query, validation
+from placement.web.query import BadQuery, TraitFilter, Version
 
 _GROUP_KEY = re.compile(schema.GROUP_KEY)
 
@@ -26,11 +27,17 @@ _NO_RESOURCES_FOR_MEMBER_OF = (
 )
 _CONFLICTING = 'Conflicting required and forbidden traits found in the following traits keys: {keys}'
 _NO_POLICY = 'The "group_policy" parameter is required when specifying more than one "resources{N}" parameter.'
-_NO_GROUP = 'At least one request group (`resources` or `resources{N}`) is required.'
+_NO_GROUP = 'At least one request group (`resources` or `resources{{{suffix}}}`) is required.'
+_NO_RESOURCES = 'There must be at least one resources or resources[$S] parameter.'
+_NOT_IN_SUBTREE = (
+    'Resourceless suffixed group request should be specified in `same_subtree` query param: bad group(s) - {suffixes}.'
+)
+_UNKNOWN_IN_SUBTREE = 'Real suffixes should be specified in `same_subtree`: no group has {suffixes}.'
+_EMPTY_IN_SUBTREE = 'Empty string (unsuffixed group) can not be specified in `same_subtree`.'
+_ROOT_TWICE = "Query parameter 'root_required' may be specified only once."
+_ROOT_CONFLICTING = 'Conflicting required and forbidden traits found in root_required: {traits}'
 
 Values = Mapping[str, Sequence[str]]
-#: A microversion as two numbers.
-Version = tuple[int, int]
 
 
 def parse(text: str, version: Version, conf: cfg.ConfigOpts) -> CandidateRequest:
@@ -42,13 +49,20 @@ def parse(text: str, version: Version, conf: cfg.ConfigOpts) -> CandidateRequest
     :raises BadQuery: with the text of the first check of api-ref/allocation-candidates.md that it fails.
     """
     options = conf.placement
-    values = _values(text, options.max_query_length)
+    pairs = query.pairs(text, options.max_query_length)
+    values = _values(pairs)
     _check_keys(values, version)
     suffixes = _suffixes(values)
     if len(suffixes) > options.max_request_groups:
         raise BadQuery(f'Invalid query string parameters: more than {options.max_request_groups} request groups.')
-    groups = [_group(suffix, values, version) for suffix in suffixes]
-    _check_groups(groups, version)
+    root = _root_traits(values)
+    same_subtree = tuple(dict.fromkeys(map(_suffixes_of_subtree, values.get('same_subtree', ()))))
+    groups = _groups(suffixes, pairs, values, version)
+    if version >= (1, 36):
+        _check_subtrees(groups, same_subtree)
+    else:
+        _check_orphans(groups, version)
+    _check_conflicts(groups, version)
     policy = values.get('group_policy', [None])[0]
     if policy is None and sum(group.use_same_provider for group in groups) > 1:
         raise BadQuery(_NO_POLICY)
@@ -58,13 +72,17 @@ def parse(text: str, version: Version, conf: cfg.ConfigOpts) -> CandidateRequest
         limit=_limit(values),
         nested_aware=version >= (1, 29),
         with_traits=version >= (1, 17),
+        with_mappings=version >= (1, 34),
+        root_required=root.required,
+        root_forbidden=root.forbidden,
+        same_subtree=same_subtree,
     )
 
 
-def _values(text: str, longest: int) -> Values:
+def _values(pairs: Sequence[tuple[str, str]]) -> Values:
     """The values of each key, in the order of the URL."""
     values: dict[str, list[str]] = {}
-    for key, value in query.pairs(text, longest):
+    for key, value in pairs:
         values.setdefault(key, []).append(value)
     return values
 
@@ -86,48 +104,117 @@ def _suffixes(values: Values) -> list[str]:
     return list(dict.fromkeys(key[2] or '' for key in keys if key))
 
 
-def _group(suffix: str, values: Values, version: Version) -> RequestGroup:
-    member_of = query.parse_member_of(values.get(f'member_of{suffix}', ()), repeatable=version >= (1, 24))
-    resources: dict[str, int] = {}
-    for value in values.get(f'resources{suffix}', ()):
-        # The last one counts, but all of them must be well-formed.
-        resources = query.parse_resources(value)
-    traits = query.TraitFilter(frozenset(), frozenset())
-    if f'required{suffix}' in values:
-        traits = query.parse_required(values[f'required{suffix}'][-1], forbidden_allowed=version >= (1, 22))
-    return RequestGroup(
-        suffix=suffix,
-        use_same_provider=bool(suffix),
-        resources=resources,
-        required=traits.required,
-        forbidden=traits.forbidden,
-        member_of=member_of,
-    )
+def _root_traits(values: Values) -> TraitFilter:
+    """Read ``root_required``."""
+    found = values.get('root_required', ())
+    if len(found) > 1:
+        raise BadQuery(_ROOT_TWICE, error_document.QUERY_DUPLICATE_KEY)
+    traits = query.parse_traits(found[0]) if found else TraitFilter()
+    both = ', '.join(sorted(traits.required & traits.forbidden))
+    if both:
+        raise BadQuery(_ROOT_CONFLICTING.format(traits=both), error_document.QUERY_BAD_VALUE)
+    return traits
 
 
-def _check_groups(groups: Sequence[RequestGroup], version: Version) -> None:
-    """Refuse groups that lack ``resources`` or contradict themselves."""
+def _suffixes_of_subtree(value: str) -> frozenset[str]:
+    """Read one value of ``same_subtree``."""
+    suffixes = frozenset(item.strip() for item in value.split(','))
+    if '' in suffixes:
+        raise BadQuery(_EMPTY_IN_SUBTREE, error_document.QUERY_BAD_VALUE)
+    return suffixes
+
+
+def _groups(
+    suffixes: Sequence[str], pairs: Sequence[tuple[str, str]], values: Values, version: Version
+) -> list[RequestGroup]:
+    """Read the parameters of all groups. Which of several malformed values is reported depends on the microversion."""
+    groups = {suffix: RequestGroup(suffix, bool(suffix), {}) for suffix in suffixes}
+    for kind, suffix, found in _readings(suffixes, pairs, values, version):
+        group = groups[suffix]
+        if kind == 'resources':
+            # The last one counts, but all of them must be well-formed.
+            group = replace(group, resources=query.parse_resources(found[-1]))
+        elif kind == 'in_tree':
+            group = replace(group, in_tree=query.parse_in_tree(found[-1]))
+        elif kind == 'member_of':
+            member_of = query.parse_member_of(found, version, suffix)
+            group = replace(group, member_of=member_of.any_of, forbidden_aggregates=member_of.forbidden)
+        else:
+            traits = query.parse_required(found, version)
+            group = replace(group, required=traits.required, forbidden=traits.forbidden, required_any=traits.any_of)
+        groups[suffix] = group
+    return list(groups.values())
+
+
+def _readings(
+    suffixes: Sequence[str], pairs: Sequence[tuple[str, str]], values: Values, version: Version
+) -> Iterator[tuple[str, str, Sequence[str]]]:
+    """Yield the kind of each parameter of a group, its suffix, and the values to be read at once, in order of reading.
+
+    Up to 1.29 that is group by group, from 1.30 on the order of the URL.
+    """
+    if version < (1, 30):
+        for suffix in suffixes:
+            yield 'member_of', suffix, values.get(f'member_of{suffix}', ())
+            for value in values.get(f'resources{suffix}', ()):
+                yield 'resources', suffix, [value]
+            yield 'required', suffix, values.get(f'required{suffix}', ())
+        return
+    seen: set[str] = set()
+    for key, value in pairs:
+        found = _GROUP_KEY.fullmatch(key)
+        if found is None:
+            continue
+        kind, suffix = found[1], found[2] or ''
+        if kind in ('resources', 'in_tree'):
+            yield kind, suffix, [value]
+        elif key not in seen:
+            yield kind, suffix, values[key]
+        seen.add(key)
+
+
+def _check_orphans(groups: Sequence[RequestGroup], version: Version) -> None:
+    """Refuse groups that lack ``resources``, below 1.36."""
     orphans = [group for group in groups if not group.resources]
     traits = ', '.join(f'required{group.suffix}' for group in orphans if group.required)
     if traits:
         raise BadQuery(_NO_RESOURCES_FOR_TRAITS.format(keys=traits))
-    member_of = ', '.join(f'member_of{group.suffix}' for group in orphans if group.member_of)
+    member_of = ', '.join(
+        f'member_of{group.suffix}' for group in orphans if group.member_of or group.forbidden_aggregates
+    )
     if member_of:
         raise BadQuery(_NO_RESOURCES_FOR_MEMBER_OF.format(keys=member_of))
     if orphans:
         raise BadQuery('All request groups must specify resources.')
     if not groups and version >= (1, 25):
-        raise BadQuery(_NO_GROUP)
-    conflicts = ', '.join(_conflicts(groups))
+        raise BadQuery(_NO_GROUP.format(suffix='$S' if version >= (1, 33) else 'N'))
+
+
+def _check_subtrees(groups: Sequence[RequestGroup], same_subtree: Sequence[frozenset[str]]) -> None:
+    """Refuse groups that lack ``resources`` unless a ``same_subtree`` names them, and suffixes without a group."""
+    if not any(group.resources for group in groups):
+        raise BadQuery(_NO_RESOURCES, error_document.QUERY_MISSING_VALUE)
+    named: frozenset[str] = frozenset().union(*same_subtree)
+    orphans = [group.suffix for group in groups if not group.resources and group.suffix not in named]
+    if orphans:
+        raise BadQuery(_NOT_IN_SUBTREE.format(suffixes=orphans), error_document.QUERY_BAD_VALUE)
+    unknown = ', '.join(f"'{suffix}'" for suffix in sorted(named - {group.suffix for group in groups}))
+    if unknown:
+        raise BadQuery(_UNKNOWN_IN_SUBTREE.format(suffixes=unknown), error_document.QUERY_BAD_VALUE)
+
+
+def _check_conflicts(groups: Sequence[RequestGroup], version: Version) -> None:
+    """Refuse groups with a trait that is required and forbidden, or with an ``in:`` whose traits are all forbidden."""
+    conflicts = [text for group in groups for text in _conflicts(group)]
     if conflicts:
-        raise BadQuery(_CONFLICTING.format(keys=conflicts))
+        raise BadQuery(_CONFLICTING.format(keys=', '.join(conflicts if version < (1, 30) else sorted(conflicts))))
 
 
-def _conflicts(groups: Sequence[RequestGroup]) -> Iterator[str]:
-    for group in groups:
-        both = ', '.join(sorted(group.required & group.forbidden))
-        if both:
-            yield f'required{group.suffix}: ({both})'
+def _conflicts(group: RequestGroup) -> Iterator[str]:
+    impossible = [any_of for any_of in group.required_any if any_of <= group.forbidden]
+    for traits in (group.required & group.forbidden, *impossible):
+        if traits:
+            yield f'required{group.suffix}: ({", ".join(sorted(traits))})'
 
 
 def _limit(values: Values) -> int | None:

@@ -52,16 +52,9 @@ def _make(req: webob.Request, provider: ResourceProvider, resource_class: str, r
         (api-ref/capacity.md#capacity-that-may-be-stored).
     """
     inventory = Inventory.from_request(resource_class, record)
-    zero_allowed = microversion.wanted(req) >= (1, 26)
-    if inventory.allocation_ratio < 0:
-        rule = f'Bad inventory {resource_class} for resource provider {provider.uuid}: allocation_ratio is below 0.'
-    elif zero_allowed and inventory.capacity < 0:
-        rule = 'The reserved value is greater than total.'
-    elif not zero_allowed and inventory.capacity <= 0:
-        rule = 'The reserved value is greater than or equal to total.'
-    else:
-        return inventory
-    raise exception.InvalidInventoryCapacity(resource_class=resource_class, uuid=provider.uuid, rule=rule)
+    if error := inventory.capacity_error(provider.uuid, zero_allowed=microversion.wanted(req) >= (1, 26)):
+        raise error
+    return inventory
 
 
 @operation(Accepts(JSON), Allowed(policies.LIST), responses={200: responses.INVENTORIES})
@@ -108,7 +101,7 @@ def create_inventory(req: webob.Request, context: RequestContext) -> webob.Respo
             exc.HTTPBadRequest,
         ),
         ErrorMapping(exception.InventoryInUse, 'update conflict: {error}'),
-        ErrorMapping(exception.ProviderGenerationMismatch),
+        ErrorMapping(exception.ProviderGenerationMismatch, 'resource provider generation conflict: {error}'),
         ErrorMapping(exception.ConcurrentUpdate, 'update conflict: {error}'),
     ),
     responses={200: responses.INVENTORIES},
@@ -150,7 +143,7 @@ def get_inventory(req: webob.Request, context: RequestContext) -> webob.Response
     Allowed(policies.UPDATE),
     failures=(
         ErrorMapping(exception.Invalid, 'Unable to update inventory for resource provider {uuid}: {error}'),
-        ErrorMapping(exception.ProviderGenerationMismatch),
+        ErrorMapping(exception.ProviderGenerationMismatch, 'resource provider generation conflict: {error}'),
         ErrorMapping(exception.ConcurrentUpdate, 'update conflict: {error}'),
     ),
     responses={200: responses.INVENTORY},

@@ -34,14 +34,15 @@ class PastedSearch(NamedTuple):
 def read(text: str, version: str | None, conf: cfg.ConfigOpts) -> PastedSearch:
     """Find the search in ``text``.
 
-    :param version: the microversion; when None or empty, the one in the text, or else the newest.
+    :param version: the microversion; when None or empty, the one in the text, or else the newest that is served.
     :raises NoQuery: the text has no search.
     :raises BadSearch: the API would refuse the search.
     """
     pasted = pasted_query.read(text)
-    version = version or pasted.version or microversion.max_version_string()
-    numbers = _numbers(version)
-    unknown = candidate_parameters.unknown(pasted.query, numbers, _numbers(microversion.max_version_string()))
+    newest = conf.placement.max_microversion
+    version = version or pasted.version or newest
+    numbers = _numbers(version, newest)
+    unknown = candidate_parameters.unknown(pasted.query, numbers, _numbers(newest, newest))
     if unknown:
         raise BadSearch(reason=unknown)
     try:
@@ -51,11 +52,11 @@ def read(text: str, version: str | None, conf: cfg.ConfigOpts) -> PastedSearch:
     return PastedSearch(pasted.query, version, request)
 
 
-def _numbers(version: str) -> tuple[int, int]:
+def _numbers(version: str, newest: str) -> tuple[int, int]:
     major, _dot, minor = version.partition('.')
-    if version not in microversion.VERSIONS or (int(major), int(minor)) < _FIRST:
+    if version not in microversion.served(newest) or (int(major), int(minor)) < _FIRST:
         raise BadSearch(
             reason=f'There is no search for candidates at microversion {version}: it takes'
-            f' {_FIRST[0]}.{_FIRST[1]} to {microversion.max_version_string()}'
+            f' {_FIRST[0]}.{_FIRST[1]} to {newest}'
         )
     return int(major), int(minor)

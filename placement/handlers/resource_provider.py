@@ -64,19 +64,19 @@ def _filters(req: webob.Request) -> ProviderFilters:
     """Read the query string; what it may hold depends on the microversion."""
     version = microversion.wanted(req)
     params = util.validate_query_params(req, schemas.for_version(schema.LIST, version))
-    member_of = query.parse_member_of(params.getall('member_of'), repeatable=version >= (1, 24))
+    member_of = query.parse_member_of(params.getall('member_of'), version)
     resources = query.parse_resources(params['resources']) if 'resources' in params else {}
-    traits = query.TraitFilter(frozenset(), frozenset())
-    if 'required' in params:
-        traits = query.parse_required(params['required'], forbidden_allowed=version >= (1, 22))
+    traits = query.parse_required(params.getall('required'), version)
     return ProviderFilters(
         name=params.get('name') or None,
         uuid=_canonical(params.get('uuid')),
         in_tree=_canonical(params.get('in_tree')),
-        member_of=member_of,
+        member_of=member_of.any_of,
+        forbidden_aggregates=member_of.forbidden,
         resources=resources,
         required=traits.required,
         forbidden=traits.forbidden,
+        required_any=traits.any_of,
     )
 
 
@@ -158,13 +158,17 @@ def get_resource_provider(req: webob.Request, context: RequestContext) -> webob.
     responses={200: responses.PROVIDER},
 )
 def update_resource_provider(req: webob.Request, context: RequestContext) -> webob.Response:
-    """Rename a provider and, from 1.14, give it a parent; without the member for it the parent stays as it is."""
+    """Rename a provider and, from 1.14, give a root a parent, from 1.37 change any parent.
+
+    Without the member for it the parent stays as it is.
+    """
+    version = microversion.wanted(req)
     uuid = util.wsgi_path_item(req.environ, 'uuid')
     with existence.reported_first(context, uuid):
-        data = util.extract_json(req.body, schemas.for_version(schema.PUT, microversion.wanted(req)))
+        data = util.extract_json(req.body, schemas.for_version(schema.PUT, version))
     provider = objects.ResourceProvider.unread(context, uuid)
     parent = _canonical(data['parent_provider_uuid']) if 'parent_provider_uuid' in data else ABSENT
-    provider.update(data['name'], parent=parent)
+    provider.update(data['name'], parent=parent, reparenting=version >= (1, 37))
     return util.json_response(req, _serialize(req, provider), last_modified=provider.modified)
 
 

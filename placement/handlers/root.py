@@ -14,10 +14,11 @@ from placement.web.operation import operation
 @operation(responses={200: responses.VERSIONS})
 def home(req: webob.Request, _context: RequestContext) -> webob.Response:
     """Show which microversions are served. An empty href means the URL of the document, below any mount prefix."""
+    version = microversion.wanted(req)
     document = {
         'id': 'v1.0',
-        'max_version': microversion.max_version_string(),
-        'min_version': microversion.min_version_string(),
+        'max_version': str(version.max_version),
+        'min_version': str(version.min_version),
         'status': 'CURRENT',
         'links': [{'rel': 'self', 'href': ''}],
     }

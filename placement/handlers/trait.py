@@ -48,13 +48,7 @@ def list_traits_for_resource_provider(req: webob.Request, context: RequestContex
     Since('1.6'),
     Reads(JSON, schema.PUT_FOR_PROVIDER),
     Allowed(policies.RP_UPDATE),
-    failures=(
-        ErrorMapping(
-            exception.ProviderGenerationMismatch,
-            "Resource provider's generation already changed. Please update the generation and try again.",
-        ),
-        ErrorMapping(exception.TraitNotFound, 'No such trait {names}', exc.HTTPBadRequest),
-    ),
+    failures=(ErrorMapping(exception.TraitNotFound, 'No such trait {names}', exc.HTTPBadRequest),),
     responses={200: responses.PROVIDER_TRAITS},
 )
 def update_traits_for_resource_provider(req: webob.Request, context: RequestContext) -> webob.Response:

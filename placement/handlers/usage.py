@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import webob
 
+from placement import schemas
 from placement.handlers import modified
-from placement.objects.usage import Usage, UsageList
+from placement.objects.usage import Usage, UsageGroup, UsageList
 from placement.policies import usage as policies
 from placement.schemas import responses
 from placement.schemas import usage as schema
-from placement.web import util
+from placement.web import microversion, util
 from placement.web.context import RequestContext
 from placement.web.operation import JSON, Accepts, Allowed, Since, operation
+from placement.web.query import BadQuery
 
 
 def _by_class(usages: Iterable[Usage]) -> dict[str, int]:
@@ -28,11 +31,34 @@ def list_usages(req: webob.Request, context: RequestContext) -> webob.Response:
     return util.json_response(req, body, last_modified=modified.now())
 
 
+def _project_of_query(req: webob.Request) -> dict[str, str]:
+    """Return the target of the policy rule: the project that the query names; empty if it names none.
+
+    Policy comes before the check of the query, so a caller that the rule does not allow gets 403 for any query.
+    """
+    try:
+        params = util.query_params(req)
+    except BadQuery:
+        return {}
+    return {'project_id': params['project_id']} if 'project_id' in params else {}
+
+
 @operation(
-    Since('1.9'), Accepts(JSON), Allowed(policies.TOTAL_USAGES), query=schema.TOTAL, responses={200: responses.USAGES}
+    Since('1.9'),
+    Accepts(JSON),
+    Allowed(policies.TOTAL_USAGES, _project_of_query),
+    query=schema.TOTAL,
+    responses={200: responses.USAGES},
 )
 def get_total_usages(req: webob.Request, context: RequestContext) -> webob.Response:
     """Show the amount of each class that a project, or one of its users, consumes on all providers."""
-    params = util.validate_query_params(req, schema.TOTAL)
-    usages = UsageList.get_all_by_project_user(context, params['project_id'], params.get('user_id'))
-    return util.json_response(req, {'usages': _by_class(usages)}, last_modified=modified.now())
+    version = microversion.wanted(req)
+    params = util.validate_query_params(req, schemas.for_version(schema.TOTAL, version))
+    project, user = params['project_id'], params.get('user_id')
+    usages: dict[str, Any]
+    if version >= (1, 38):
+        groups = UsageGroup.get_all(context, project, user, params.get('consumer_type'))
+        usages = {one.consumer_type: {'consumer_count': one.consumer_count, **one.usages} for one in groups}
+    else:
+        usages = _by_class(UsageList.get_all_by_project_user(context, project, user))
+    return util.json_response(req, {'usages': usages}, last_modified=modified.now())

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -123,13 +123,38 @@ class Block:
             fits[stock.fitting(amount)] = True
         return fits
 
-    def with_traits(self, required: frozenset[str], forbidden: frozenset[str]) -> Flags:
-        """Return for each provider whether it has all ``required`` traits and none of the ``forbidden``."""
-        return self.traits.where(lambda names: required <= names and forbidden.isdisjoint(names))
+    @functools.cached_property
+    def parents(self) -> Integers:
+        """For each provider the index of its parent within the tree, -1 if its parent is not in it."""
+        found = np.full(len(self.records), -1, np.int64)
+        for first, last in itertools.pairwise(self.starts.tolist()):
+            if last - first > 1:
+                index_of = {one.id: index for index, one in enumerate(self.records[first:last])}
+                found[first:last] = [index_of.get(one.parent_id or 0, -1) for one in self.records[first:last]]
+        return found
+
+    def with_traits(
+        self, required: frozenset[str], forbidden: frozenset[str], any_of: Collection[frozenset[str]] = ()
+    ) -> Flags:
+        """Return for each provider whether its traits are as wanted.
+
+        :param required: it has all of these.
+        :param forbidden: it has none of these.
+        :param any_of: it has at least one of each set.
+        """
+        return self.traits.where(
+            lambda names: (
+                required <= names and forbidden.isdisjoint(names) and not any(one.isdisjoint(names) for one in any_of)
+            )
+        )
 
     def in_aggregates(self, member_of: Sequence[frozenset[str]]) -> Flags:
         """Return for each provider whether it is in at least one aggregate of each set of ``member_of``."""
         return self.aggregates.where(lambda names: all(not any_of.isdisjoint(names) for any_of in member_of))
+
+    def not_in_aggregates(self, forbidden: frozenset[str]) -> Flags:
+        """Return for each provider whether it is in none of the ``forbidden`` aggregates."""
+        return self.aggregates.where(forbidden.isdisjoint)
 
     def fragments(self, form: Hashable, rows: Iterable[int], write: Callable[[Record], bytes]) -> Iterator[bytes]:
         """Yield what ``write`` makes of the records at the positions ``rows``; kept until the record changes.
@@ -220,7 +245,7 @@ class Block:
 
     def _hand_on(self, block: Block, changed: Iterable[int]) -> None:
         """Copy cached values, and the fragments of positions not ``changed``, to ``block`` with the same providers."""
-        for name in ('tree_of', 'root_rows', 'by_uuid', 'by_name', 'sharing', 'tree_aggregates'):
+        for name in ('tree_of', 'root_rows', 'by_uuid', 'by_name', 'sharing', 'tree_aggregates', 'parents'):
             if name in self.__dict__:
                 block.__dict__[name] = self.__dict__[name]
         for form, kept in list(self._fragments.items()):

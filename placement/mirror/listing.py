@@ -18,18 +18,21 @@ from placement.mirror.stock import Flags
 class ProviderFilters:
     """The filters of a list, all of which a provider has to pass; every provider passes an empty one.
 
-    ``member_of``: each set must hold at least one aggregate (uuid) of the provider. ``resources``: class name to
-    amount that the provider itself must have room for. ``required`` and ``forbidden``: trait names. ``in_tree``: the
-    uuid of any provider of the tree.
+    ``member_of``: each set must hold at least one aggregate (uuid) of the provider, and ``forbidden_aggregates`` none.
+    ``resources``: class name to amount that the provider itself must have room for. ``required`` and ``forbidden``:
+    trait names; of each set of ``required_any`` the provider must have at least one. ``in_tree``: the uuid of any
+    provider of the tree.
     """
 
     name: str | None = None
     uuid: str | None = None
     in_tree: str | None = None
     member_of: tuple[frozenset[str], ...] = ()
+    forbidden_aggregates: frozenset[str] = frozenset()
     resources: Mapping[str, int] = dataclasses.field(default_factory=dict)
     required: frozenset[str] = frozenset()
     forbidden: frozenset[str] = frozenset()
+    required_any: frozenset[frozenset[str]] = frozenset()
 
 
 def matching(state: State, filters: ProviderFilters) -> Iterator[tuple[Block, list[int]]]:
@@ -39,7 +42,7 @@ def matching(state: State, filters: ProviderFilters) -> Iterator[tuple[Block, li
     :raises TraitNotFound: some traits do not exist.
     """
     # First: an unknown name is an error even if ``in_tree`` matches nothing.
-    state.names.check(filters.resources, filters.required | filters.forbidden)
+    state.names.check(filters.resources, filters.required.union(filters.forbidden, *filters.required_any))
     root_id = None
     if filters.in_tree:
         member = state.find(filters.in_tree)
@@ -68,8 +71,10 @@ def _passing(names: Names, block: Block, filters: ProviderFilters, root_id: int 
         passing &= block.with_room(names.class_ids[name], amount)
     if filters.member_of:
         passing &= block.in_aggregates(filters.member_of)
-    if filters.required or filters.forbidden:
-        passing &= block.with_traits(filters.required, filters.forbidden)
+    if filters.forbidden_aggregates:
+        passing &= block.not_in_aggregates(filters.forbidden_aggregates)
+    if filters.required or filters.forbidden or filters.required_any:
+        passing &= block.with_traits(filters.required, filters.forbidden, filters.required_any)
     return passing
 
 

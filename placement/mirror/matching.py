@@ -2,11 +2,12 @@
 
 The rules are those of ``placement.candidates``, applied to all providers of a block at once. They are necessary
 conditions: whether a tree has a candidate shows in the walk. Trees of equal *shape* have the same placements: by
-position, their providers and the sharing providers that reach them can take the same parts, have the same of the
-collective traits (those that the unnumbered group requires), and the same headroom of classes that several parts name.
+position, their providers and the sharing providers that reach them can take the same parts, meet the same of the
+collective requirements (of the traits that the unsuffixed group requires), and have the same headroom of classes that
+several parts name. If there is a ``same_subtree``, they have the same parents, too.
 
 *Bits* and *words*: for each provider or tree there is a row of 64-bit words. Bit i, for i below the number of parts,
-says that part i can be taken; the bits after that are for the collective traits.
+says that part i can be taken; the bits after that are for the collective requirements.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import functools
 import itertools
 import random
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,18 +110,18 @@ class Matching:
 
     def __init__(self, state: State, request: CandidateRequest, alike: bool = True) -> None:
         self._state = state
-        self._request = request
+        self.request = request
         self._compiled = compile_request(request)
         self._alike = alike
-        #: The distinct parts and the collective traits, in the order of their bits.
+        #: The distinct parts and the collective requirements, in the order of their bits.
         self.parts = tuple(dict.fromkeys(self._compiled.parts))
-        self.collective = sorted(self._compiled.collective)
+        self.collective = sorted(self._compiled.collective, key=sorted)
         self.nested_aware = self._compiled.nested_aware
         # The number of bits.
         self._bits = len(self.parts) + len(self.collective)
         self._summed = _summed(self._compiled.parts)
         self._numbers: dict[Hashable, int] = {}
-        #: The sharing providers that have inventory of any class of the request.
+        #: The sharing providers that could serve a group: those that have inventory of any class of the request.
         self.sharing: SharingIndex[str] = _sharing(state, request)
 
     def sites(self, rng: random.Random | None = None) -> Iterator[MirrorSite]:
@@ -128,7 +129,7 @@ class Matching:
 
         :param rng: puts the trees in random order; None for the order of their root ids.
         """
-        trees = itertools.chain.from_iterable(map(self._of_block, self._state.blocks))
+        trees = itertools.chain.from_iterable(map(self._of_block, self._blocks()))
         if rng is None:
             yield from trees
         else:
@@ -136,6 +137,21 @@ class Matching:
             rng.shuffle(shuffled)
             yield from shuffled
         yield from self._bridges()
+
+    def _blocks(self) -> Iterable[Block]:
+        """The blocks that may have an anchor: that of one tree, if a group can be served only by providers of it."""
+        for part in self.parts:
+            if part.root_id is None or (part.numbered and self._shared_from(part.root_id)):
+                continue
+            try:
+                return [self._state.locate(part.root_id)[0]]
+            except KeyError:
+                return []
+        return self._state.blocks
+
+    def _shared_from(self, root_id: int) -> bool:
+        """Whether a sharing provider of this tree may serve anchors elsewhere."""
+        return any(one.root_id == root_id for one in self._state.sharing)
 
     def _of_block(self, block: Block) -> Iterator[TreeSite]:
         words = self._words(block)
@@ -173,8 +189,8 @@ class Matching:
             takes = self.takers(block, part)
             takes_any |= takes
             words[takes, number // 64] |= np.uint64(1 << number % 64)
-        for number, name in enumerate(self.collective, start=len(self.parts)):
-            has = block.traits.where(functools.partial(holds, name)) & takes_any
+        for number, any_of in enumerate(self.collective, start=len(self.parts)):
+            has = block.traits.where(functools.partial(meets, any_of)) & takes_any
             words[has, number // 64] |= np.uint64(1 << number % 64)
         return words
 
@@ -183,10 +199,14 @@ class Matching:
         takes = np.ones(len(block.records), np.bool_)
         for name, amount in part.resources:
             takes &= block.with_room(self._state.names.class_ids[name], amount)
-        if part.required or part.forbidden:
-            takes &= block.with_traits(part.required, part.forbidden)
+        if part.required or part.forbidden or part.required_any:
+            takes &= block.with_traits(part.required, part.forbidden, part.required_any)
         if part.member_of:
             takes &= self._members(block, part)
+        if part.forbidden_aggregates:
+            takes &= block.not_in_aggregates(part.forbidden_aggregates)
+        if part.root_id is not None:
+            takes &= (block.roots == part.root_id)[block.tree_of]
         return takes
 
     def _members(self, block: Block, part: Part) -> Flags:
@@ -199,8 +219,18 @@ class Matching:
         """Return for each tree whether every part and collective trait has a provider, in the tree or reaching it."""
         together = any_of_tree(block, self._words(block)) | _Reach(self, block).words
         full = _mask(self._bits)
-        served: Flags = block.whole & (together & full == full).all(axis=1)
+        served: Flags = block.whole & self.admitted(block) & (together & full == full).all(axis=1)
         return served
+
+    def admitted(self, block: Block) -> Flags:
+        """Return for each tree whether its root may be an anchor: ``CompiledRequest.admits`` for a block."""
+        compiled, roots = self._compiled, block.starts[:-1]
+        flags = np.ones(len(block.roots), np.bool_)
+        if compiled.root_required or compiled.root_forbidden:
+            flags &= block.with_traits(compiled.root_required, compiled.root_forbidden)[roots]
+        if compiled.root_forbidden_aggregates:
+            flags &= block.not_in_aggregates(compiled.root_forbidden_aggregates)[roots]
+        return flags
 
     def _alive(self, block: Block, words: Words, shared: Words) -> Flags:
         """As ``served``, but also at least one part has a provider in the tree itself.
@@ -212,6 +242,8 @@ class Matching:
         full, parts = _mask(self._bits), _mask(len(self.parts), words.shape[1])
         alive: Flags = ((trees | shared) & full == full).all(axis=1)
         alive &= (trees & parts != 0).any(axis=1)
+        if self._compiled.selects_roots:
+            alive &= self.admitted(block)
         if not self._compiled.nested_aware:
             # Below 1.29 one provider of the tree has to take all parts that no sharing provider can take.
             alone = ~shared & parts
@@ -222,14 +254,16 @@ class Matching:
     def _keys(self, block: Block, words: Words) -> tuple[bytes, int]:
         """Return all that a walk depends on of each provider, as bytes, and the number of bytes of one provider.
 
-        The columns: the words, whether it is a sharing provider, and its headroom of each class that several parts
-        name.
+        The columns: the words, whether it is a sharing provider, with a ``same_subtree`` its parent, and its headroom
+        of each class that several parts name.
         """
         if not self._alike:
             return b'', 0
         takes_any = words.any(axis=1)
         shares = block.traits.where(functools.partial(holds, SHARING_TRAIT)) & takes_any
         columns = [words.view(np.int64), shares[:, np.newaxis].astype(np.int64)]
+        if self._compiled.same_subtree:
+            columns.append(block.parents[:, np.newaxis])
         for name, most in self._summed.items():
             column = np.zeros((len(words), 1), np.int64)
             stock = block.stocks.get(self._state.names.class_ids[name])
@@ -252,6 +286,8 @@ class Matching:
             # Below 1.29 it also matters which of them are in the same tree.
             roots = [one.root_id for one in sharing]
             alike.append(tuple(map(roots.index, roots)))
+        if self._compiled.same_subtree:
+            alike.append(tuple(tuple(one.id in other.ancestors for one in sharing) for other in sharing))
         return self._numbers.setdefault(tuple(alike), len(self._numbers))
 
     @staticmethod
@@ -279,17 +315,28 @@ class Matching:
             bits = sum(1 << number for number, part in enumerate(self.parts) if part.rejection(provider, None) is None)
             if bits:
                 offset = len(self.parts)
-                bits |= sum(1 << n for n, name in enumerate(self.collective, offset) if name in provider.traits)
+                bits |= sum(1 << n for n, one in enumerate(self.collective, offset) if meets(one, provider.traits))
             self._known_bits[provider.id] = bits
         return bits
 
     def _bridges(self) -> Iterator[MirrorSite]:
-        """Yield the bridges. There are none unless sharing providers alone could serve the whole request."""
+        """Yield the bridges. There are none unless sharing providers alone could serve the whole request.
+
+        If not every root may be an anchor, these are groups of sharing providers that reach one that may: the roots of
+        the sharing providers themselves, at which candidates of a single aggregate are found otherwise, may not.
+        """
         shared = self.sharing.aggregates
-        if len(shared) < 2 or not served_by(self._request, self.sharing.providers):
+        selects_roots = self._compiled.selects_roots
+        if len(shared) < 2 - selects_roots or not served_by(self.request, self.sharing.providers):
             return
-        met = {names & shared for block in self._state.blocks for names in block.tree_aggregates.values}
-        for anchor in self.sharing.bridges(sorted(met, key=sorted)):
+        met: set[frozenset[str]] = set()
+        for block in self._state.blocks:
+            sets = block.tree_aggregates
+            numbers = (
+                np.unique(sets.of[block.whole & self.admitted(block)]) if selects_roots else range(len(sets.values))
+            )
+            met.update(sets.values[number] & shared for number in numbers)
+        for anchor in self.sharing.bridges(sorted(met, key=sorted), least=1 if selects_roots else 2):
             yield BridgeSite(anchor)
 
 
@@ -330,7 +377,12 @@ class _Reach:
 
 def _sharing(state: State, request: CandidateRequest) -> SharingIndex[str]:
     classes = request.classes
-    return SharingIndex({one: names for one, names in state.sharing.items() if not classes.isdisjoint(one.inventories)})
+    if all(group.resources for group in request.groups):
+        carrying = {one: names for one, names in state.sharing.items() if not classes.isdisjoint(one.inventories)}
+    else:
+        # A group without resources may be served by a sharing provider that has nothing of what is asked for.
+        carrying = dict(state.sharing)
+    return SharingIndex(carrying)
 
 
 def _summed(parts: Sequence[Part]) -> Mapping[str, int]:
@@ -340,6 +392,11 @@ def _summed(parts: Sequence[Part]) -> Mapping[str, int]:
     for part in parts:
         total.update(dict(part.resources))
     return {name: min(total[name], 2**62) for name, count in sorted(times.items()) if count > 1}
+
+
+def meets(any_of: Collection[str], names: Collection[str]) -> bool:
+    """Whether one of ``any_of`` is among ``names``."""
+    return any(name in names for name in any_of)
 
 
 def holds(name: str, names: Collection[str]) -> bool:

@@ -89,6 +89,11 @@ class State:
                 return block.records[row]
         return None
 
+    def root_of(self, uuid: str) -> int | None:
+        """Return the root id of the provider with this uuid, None if there is none."""
+        record = self.find(uuid)
+        return None if record is None else record.root_id
+
     def stocks(self, name: str) -> Iterator[tuple[Block, Stock]]:
         """Return the inventories of a resource class, block by block.
 
@@ -131,8 +136,26 @@ class State:
     @functools.cached_property
     def sharing(self) -> Mapping[Provider, frozenset[str]]:
         """The sharing providers that are in an aggregate, each with its aggregates."""
-        records = (block.records[row] for block in self.blocks for row in block.sharing)
-        return {self.provider(record): record.aggregates for record in records}
+        found = {}
+        for block in self.blocks:
+            for row in block.sharing:
+                record = block.records[row]
+                provider = self.provider(record)
+                provider.ancestors = _ancestors(record, block.tree(int(block.tree_of[row])))
+                found[provider] = record.aggregates
+        return found
+
+
+def _ancestors(record: Record, tree: Tree) -> frozenset[int]:
+    """The ids of the providers above one provider of a tree."""
+    parents = {one.id: one.parent_id for one in tree}
+    found: set[int] = set()
+    above = record.parent_id
+    # A damaged database may have a loop.
+    while above is not None and above not in found:
+        found.add(above)
+        above = parents.get(above)
+    return frozenset(found)
 
 
 def trees_of(records: Iterable[Record]) -> dict[int, Tree]:

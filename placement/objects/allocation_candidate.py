@@ -55,6 +55,7 @@ class AllocationCandidates:
         options = context.conf.placement
         state = context.mirror.current()
         _check_names(state.names, request)
+        request = request.resolved(state.root_of)
         rng = random.SystemRandom() if options.randomize_allocation_candidates else None
         budget = candidate_bounds.budget(options)
         found = chosen(search(Matching(state, request).sites(rng), request, budget), request, budget, rng)
@@ -85,8 +86,8 @@ class AllocationCandidates:
         shared: set[int] = set()
         for candidate in self.candidates:
             site, placement = cast('MirrorSite', candidate.site), candidate.placement
-            if isinstance(site, TreeSite):
-                # A candidate at a tree uses at least one provider of it.
+            # A candidate at a tree uses at least one provider of it, but perhaps only for a group without resources.
+            if isinstance(site, TreeSite) and placement.amounts[0][0] < site.shared_from:
                 found[site.block].add(site.number)
             if placement.amounts[-1][0] >= site.shared_from:
                 shared.update(one.root_id for one in _shared(site, placement))

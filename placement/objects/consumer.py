@@ -1,28 +1,30 @@
-"""Consumers: the holders of allocations, each with a project and a user."""
+"""Consumers: the holders of allocations, each with a project, a user and perhaps a type."""
 
 from __future__ import annotations
 
 import sqlalchemy as sa
 
 from placement.db import statements, tables
-from placement.objects import allocation, base
+from placement.objects import allocation, base, consumer_type
 from placement.objects.allocation import AllocationList
 from placement.objects.base import Context
 
 _allocations, _consumers, _providers = tables.allocations, tables.consumers, tables.resource_providers
 _classes, _projects, _users = tables.resource_classes, tables.projects, tables.users
+_types = tables.consumer_types
 
 
 @base.register
 class Consumer(base.PlacementObject):
     """A holder of allocations. It exists as long as it has any; ``AllocationList`` writes both together."""
 
-    VERSION = '1.0'
+    VERSION = '1.1'
 
     uuid: str
     generation: int
     project_id: str
     user_id: str
+    consumer_type: str
 
     @classmethod
     def get_with_allocations(cls, context: Context, uuid: str) -> tuple[Consumer | None, AllocationList]:
@@ -30,6 +32,7 @@ class Consumer(base.PlacementObject):
 
         If an adopted database has allocations but not the row of the consumer, project and user are those of
         ``[placement] incomplete_consumer_project_id`` and ``incomplete_consumer_user_id``, and the generation is 0.
+        ``consumer_type`` is ``consumer_type.UNKNOWN`` for a consumer without a type.
 
         :param uuid: canonical, or any other text.
         :returns: None and an empty list if there is no such consumer.
@@ -55,6 +58,7 @@ _WITH_ALLOCATIONS = (
             'project_id'
         ),
         sa.func.coalesce(_users.c.external_id, sa.bindparam('incomplete_user', type_=sa.String)).label('user_id'),
+        consumer_type.SHOWN_NAME.label('consumer_type'),
     )
     .select_from(
         _allocations.join(_classes, _classes.c.id == _allocations.c.resource_class_id)
@@ -62,6 +66,7 @@ _WITH_ALLOCATIONS = (
         .outerjoin(_consumers, _consumers.c.uuid == _allocations.c.consumer_id)
         .outerjoin(_projects, _projects.c.id == _consumers.c.project_id)
         .outerjoin(_users, _users.c.id == _consumers.c.user_id)
+        .outerjoin(_types, _types.c.id == _consumers.c.consumer_type_id)
     )
     .where(_allocations.c.consumer_id == sa.bindparam('sought'))
     .order_by(_allocations.c.id)

@@ -7,11 +7,10 @@ from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import sqlalchemy as sa
-from oslo_db import exception as db_exc
 
 from placement import exception
 from placement.db import api as db_api
-from placement.db import changes, name_cache, statements
+from placement.db import change_log, name_cache, statements
 from placement.objects import base
 from placement.objects.base import Context
 
@@ -101,12 +100,9 @@ class CustomName(base.Timestamped):
                 raise cls.FAILURES.standard(name)
             if tx.execute(cls.USES, {'sought': found.id}).first() is not None:
                 raise cls.FAILURES.in_use(name)
-            try:
-                cls._delete(tx, found)
-            except db_exc.DBReferenceError as error:
-                # Another transaction has begun to use it since the query above.
-                raise cls.FAILURES.in_use(name) from error
-            changes.names(tx)
+            # If another transaction has begun to use it since, a foreign key fails, and the next attempt finds the use.
+            cls._delete(tx, found)
+            change_log.record_names(tx)
 
         context.db.write(work)
 

@@ -11,7 +11,7 @@ from oslo_log import log
 from oslo_utils import timeutils
 
 from placement import exception, room
-from placement.db import generation, statements, tables
+from placement.db import generation, inventory_rows, statements, tables
 from placement.db.generation import KnownProvider
 from placement.db.name_cache import NameCache
 from placement.db.together import Together
@@ -25,10 +25,6 @@ _classes = tables.resource_classes
 
 #: Defaults of the fields that a request may leave out. A write replaces all fields.
 _DEFAULTS = {'reserved': 0, 'min_unit': 1, 'max_unit': room.LARGEST, 'step_size': 1, 'allocation_ratio': 1.0}
-_WRITABLE = ('total', *_DEFAULTS)
-
-#: How many inventories one statement overwrites.
-_TOGETHER = 100
 
 
 @base.register
@@ -86,6 +82,22 @@ class Inventory(base.Timestamped):
         """How much may be used in all, truncated towards zero (api-ref/capacity.md#capacity-that-is-shown)."""
         return room.capacity(self)
 
+    def capacity_error(self, uuid: str, zero_allowed: bool) -> exception.InvalidInventoryCapacity | None:
+        """Return why this inventory may not be stored (api-ref/capacity.md#capacity-that-may-be-stored), if so.
+
+        :param uuid: of its provider, for the message.
+        :param zero_allowed: whether the capacity may be 0, as it may since microversion 1.26.
+        """
+        if self.allocation_ratio < 0:
+            rule = f'Bad inventory {self.resource_class} for resource provider {uuid}: allocation_ratio is below 0.'
+        elif zero_allowed and self.capacity < 0:
+            rule = 'The reserved value is greater than total.'
+        elif not zero_allowed and self.capacity <= 0:
+            rule = 'The reserved value is greater than or equal to total.'
+        else:
+            return None
+        return exception.InvalidInventoryCapacity(resource_class=self.resource_class, uuid=uuid, rule=rule)
+
 
 @base.register
 class InventoryList(base.ObjectList[Inventory]):
@@ -122,7 +134,7 @@ def add(together: Together, classes: NameCache, provider: KnownProvider, record:
     """Insert an inventory; see ``ResourceProvider.add_inventory``. If there is one it fails with DBDuplicateEntry."""
     class_id = classes.hold(together.tx, [record.resource_class])[record.resource_class]
     generation.bump(together, provider)
-    _insert(together, provider, {class_id: record})
+    inventory_rows.insert(together, {(provider.id, class_id): record})
 
 
 def replace_all(
@@ -144,10 +156,11 @@ def replace_all(
     if removed and kept and added:
         # Inserts and overwrites in one statement. Only here, because on some databases each row takes a new id in it,
         # also a row that exists.
-        _insert(together, provider, wanted, statements.otherwise_overwrite(together.tx, _KEY, _OVERWRITTEN))
+        otherwise = statements.otherwise_overwrite(together.tx, inventory_rows.KEY, _OVERWRITTEN)
+        inventory_rows.insert(together, _by_key(provider, wanted), otherwise)
     else:
-        _overwrite(together, provider, kept)
-        _insert(together, provider, added)
+        inventory_rows.overwrite(together, kept, provider.id)
+        inventory_rows.insert(together, _by_key(provider, added))
 
 
 def update(
@@ -162,7 +175,7 @@ def update(
     if _of_class(present, class_id) is None:
         raise exception.InventoryRecordNotFound(resource_class=record.resource_class)
     generation.bump(together, provider)
-    _overwrite(together, provider, {class_id: record})
+    inventory_rows.overwrite(together, {class_id: record}, provider.id)
 
 
 def delete(
@@ -195,6 +208,10 @@ def _remove(together: Together, provider: KnownProvider, rows: Sequence[sa.Row[A
         together.add(f'DELETE FROM placement_inventories WHERE {unused}', *batch, check=check)  # noqa: S608
 
 
+def _by_key(provider: KnownProvider, records: Mapping[int, Inventory]) -> dict[tuple[int, int], Inventory]:
+    return {(provider.id, class_id): record for class_id, record in records.items()}
+
+
 def _expect(expected: int, count: int) -> None:
     if count != expected:
         raise exception.ConcurrentProviderUpdate
@@ -204,41 +221,8 @@ def _of_class(rows: Iterable[sa.Row[Any]], class_id: int) -> sa.Row[Any] | None:
     return next((row for row in rows if row.resource_class_id == class_id), None)
 
 
-def _insert(together: Together, provider: KnownProvider, records: Mapping[int, Inventory], otherwise: str = '') -> None:
-    """Add the INSERT of ``records``, which are by class id.
-
-    :param otherwise: the end of the statement, from ``statements.otherwise_overwrite``, if some of them exist.
-    """
-    rows = [(provider.id, class_id, 0, *_values(record)) for class_id, record in sorted(records.items())]
-    for text, values in statements.insertions(together.tx, 'placement_inventories', _COLUMNS, rows):
-        together.add(text + otherwise, *values)
-
-
-def _overwrite(together: Together, provider: KnownProvider, records: Mapping[int, Inventory]) -> None:
-    """Add the UPDATE of inventories that exist to ``records``, which are by class id; one for every 100 of them.
-
-    In order of class, as claims lock inventories: a claim that only gives back does not lock the provider before.
-    """
-    ids = sorted(records)
-    for start in range(0, len(ids), _TOGETHER):
-        some = ids[start : start + _TOGETHER]
-        columns = zip(*(_values(records[id_]) for id_ in some), strict=True)
-        cases = [item for values in columns for case in zip(some, values, strict=True) for item in case]
-        together.add(_overwriting(len(some)), *cases, statements.now(together.tx), provider.id, *some)
-
-
-@functools.lru_cache(maxsize=_TOGETHER)
-def _overwriting(count: int) -> str:
-    """The UPDATE of ``count`` inventories."""
-    cases = ' '.join(['WHEN ? THEN ?'] * count)
-    changed = ', '.join(f'{name} = CASE resource_class_id {cases} END' for name in _WRITABLE)
-    mine = f'resource_provider_id = ? AND resource_class_id IN ({statements.marks(count)})'
-    return f'UPDATE placement_inventories SET {changed}, updated_at = ? WHERE {mine}'  # noqa: S608
-
-
-_KEY = 'resource_provider_id, resource_class_id'
-_COLUMNS = ', '.join((_KEY, 'used', *_WRITABLE))
-_OVERWRITTEN = {**{name: name for name in _WRITABLE}, 'updated_at': 'created_at'}
+#: The columns of the table to which an upsert gives a new value, each with the column of the row that it would insert.
+_OVERWRITTEN = {**{name: name for name in inventory_rows.FIELDS}, 'updated_at': 'created_at'}
 
 #: Providers, each with its inventories and their classes, for ``provider_parts.statement``.
 JOINED = _providers.outerjoin(_inventories, _inventories.c.resource_provider_id == _providers.c.id).outerjoin(
@@ -248,7 +232,7 @@ JOINED = _providers.outerjoin(_inventories, _inventories.c.resource_provider_id 
 _WITH_PROVIDER = provider_parts.statement(
     JOINED,
     _classes.c.id,
-    *(_inventories.c[name] for name in (*_WRITABLE, 'used', 'created_at', 'updated_at')),
+    *(_inventories.c[name] for name in (*inventory_rows.FIELDS, 'used', 'created_at', 'updated_at')),
     _classes.c.name.label('resource_class'),
 )
 _TO_CHANGE = provider_parts.statement(
@@ -261,19 +245,16 @@ _TO_CHANGE = provider_parts.statement(
 )
 
 
-def _values(record: Inventory) -> tuple[Any, ...]:
-    return tuple(getattr(record, name) for name in _WRITABLE)
+def warn_of_overcommitment(uuid: str, used: Mapping[str, int], records: Iterable[Inventory]) -> None:
+    """Log which of ``records``, that were just written, have less capacity than is used.
 
-
-def warn_of_overcommitment(
-    provider: KnownProvider, present: Sequence[sa.Row[Any]], records: Iterable[Inventory]
-) -> None:
-    """Log which of ``records``, that were just written, have less capacity than is used."""
-    used = {row.resource_class: row.used for row in present}
+    :param uuid: of their provider.
+    :param used: by class name, 0 for those that are not there.
+    """
     over = [
         f'{record.resource_class} ({used[record.resource_class]} used of {record.capacity})'
         for record in records
         if used.get(record.resource_class, 0) > max(record.capacity, 0)
     ]
     if over:
-        LOG.warning('Resource provider %s is now over-committed: %s', provider.uuid, ', '.join(over))
+        LOG.warning('Resource provider %s is now over-committed: %s', uuid, ', '.join(over))

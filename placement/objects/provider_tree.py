@@ -1,16 +1,19 @@
 """Creates, renames, moves and deletes providers, which form trees.
 
-A transaction that adds a provider below another, or joins two trees, locks the roots first, so that two such
-transactions follow one another. On a Galera cluster a lock holds on one node only; there the foreign keys on parent and
-root protect the trees.
+A transaction that creates a provider below another or moves providers locks the roots of the trees that it changes,
+then checks that the providers are still in those trees. So two such transactions follow one another. All locks are
+taken in order of id, as claims take theirs.
+
+On a Galera cluster a lock is valid on one node only. There the commit of such a transaction fails if another node has
+changed one of the same roots, because each of them writes to the rows of the roots (``_locked``).
 """
 
 from __future__ import annotations
 
 import contextlib
 import datetime as dt
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Collection, Iterable, Iterator
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 from oslo_db import exception as db_exc
@@ -18,7 +21,7 @@ from oslo_utils import timeutils
 
 from placement import exception
 from placement.db import api as db_api
-from placement.db import changes, statements, tables
+from placement.db import change_log, statements, tables
 from placement.db.together import Together
 
 _providers = tables.resource_providers
@@ -34,25 +37,29 @@ def insert(
     :raises DBDuplicateEntry: the name or the uuid is taken.
     :raises TryAgain: the parent, or its root, was deleted or moved meanwhile.
     """
-    parent_id = root_id = None
-    root_uuid = uuid
     if parent_uuid is not None:
-        parent = tx.execute(_PARENT, {'sought': parent_uuid}).first()
-        if parent is None:
-            raise exception.ParentProviderNotFound
-        parent_id, root_id, root_uuid = parent.id, parent.root_id, parent.root_provider_uuid
-        _lock_roots(tx, [parent.root_id])
-    with _parent_may_vanish():
-        own_id = statements.insert_one(
-            tx, 'placement_resource_providers', _COLUMNS, (name, uuid, 0, parent_id, root_id), created_at
-        )
-    changes.providers(tx, [own_id])
-    if root_id is None:
-        together = Together(tx)
-        # Does not set updated_at, as it is part of the creation.
-        together.add('UPDATE placement_resource_providers SET root_provider_id = id WHERE id = ?', own_id)
-        together.run_last()
-    return own_id, root_uuid
+        return _insert_child(tx, (name, uuid, 0), parent_uuid, created_at)
+    own_id = statements.insert_one(tx, _TABLE, _COLUMNS, (name, uuid, 0, None, None), created_at)
+    change_log.record_providers(tx, [own_id])
+    together = Together(tx)
+    # Does not set updated_at, as it is part of the creation.
+    together.add('UPDATE placement_resource_providers SET root_provider_id = id WHERE id = ?', own_id)
+    together.run_last()
+    return own_id, uuid
+
+
+def _insert_child(
+    tx: sa.Connection, values: tuple[str, str, int], parent_uuid: str, created_at: dt.datetime
+) -> tuple[int, str]:
+    parent = tx.execute(_PARENT, {'sought': parent_uuid}).first()
+    if parent is None:
+        raise exception.ParentProviderNotFound
+    is_still_there = _providers.c.parent_provider_id.is_(None) | (_providers.c.root_provider_id == parent.root_id)
+    with _locked(tx, {parent.id, parent.root_id}, [parent.root_id], is_still_there), _parent_may_vanish():
+        row = (*values, parent.id, parent.root_id)
+        own_id = statements.insert_one(tx, _TABLE, _COLUMNS, row, created_at)
+        change_log.record_providers(tx, [own_id])
+    return own_id, parent.root_provider_uuid
 
 
 def rename(tx: sa.Connection, uuid: str, name: str) -> dict[str, Any]:
@@ -66,14 +73,17 @@ def rename(tx: sa.Connection, uuid: str, name: str) -> dict[str, Any]:
     renamed = tx.execute(BY_UUID, {'sought': uuid}).first()
     if renamed is None:
         raise exception.ResourceProviderNotFound(uuid=uuid)
-    changes.providers(tx, [renamed.id])
+    change_log.record_providers(tx, [renamed.id])
     return renamed._asdict()
 
 
-def rename_and_move(tx: sa.Connection, uuid: str, name: str, parent_uuid: str | None) -> dict[str, Any]:
-    """Rename a provider, and give it a parent (api-ref/resource-providers.md#the-rules-of-parents).
+def rename_and_move(
+    tx: sa.Connection, uuid: str, name: str, parent_uuid: str | None, *, reparenting: bool
+) -> dict[str, Any]:
+    """Rename a provider, and change its parent (api-ref/resource-providers.md#the-rules-of-parents).
 
-    :param parent_uuid: None for none, which is allowed only if it has none.
+    :param parent_uuid: None for none.
+    :param reparenting: whether a parent can be changed and removed. If false, only a root can get a parent.
     :returns: as for ``rename``.
     :raises ParentProviderNotFound: no such parent.
     :raises ReparentingNotAllowed: it has another parent.
@@ -81,24 +91,24 @@ def rename_and_move(tx: sa.Connection, uuid: str, name: str, parent_uuid: str | 
     :raises ProviderTreeLoop: the parent is the provider itself or in the tree below it.
     :raises ResourceProviderNotFound: there is no such provider.
     :raises DBDuplicateEntry: another provider has the name.
-    :raises TryAgain: the parent or one of the roots was deleted or moved meanwhile.
+    :raises TryAgain: one of the providers was deleted or moved meanwhile.
     """
     both = {row.uuid: row for row in tx.execute(_OWN_AND_PARENT, {'own': uuid, 'parent': parent_uuid})}
     own = both.get(uuid)
     if own is None:
         raise exception.ResourceProviderNotFound(uuid=uuid)
     if parent_uuid == own.parent_provider_uuid:
-        return rename(tx, uuid, name)
-    if parent_uuid is None:
+        renamed = rename(tx, uuid, name)
+        if renamed['parent_provider_uuid'] != parent_uuid:
+            raise db_api.TryAgain
+        return renamed
+    if parent_uuid is None and not reparenting:
         raise exception.UnparentingNotAllowed
-    parent = both.get(parent_uuid)
-    if parent is None:
+    if parent_uuid is not None and parent_uuid not in both:
         raise exception.ParentProviderNotFound
-    if own.parent_provider_uuid is not None:
+    if own.parent_provider_uuid is not None and not reparenting:
         raise exception.ReparentingNotAllowed
-    if parent.root_id == own.id:
-        raise exception.ProviderTreeLoop
-    return _join(tx, own, parent, name)
+    return _move(tx, uuid, name, parent_uuid)
 
 
 def delete(tx: sa.Connection, uuid: str) -> None:
@@ -124,25 +134,63 @@ def delete(tx: sa.Connection, uuid: str) -> None:
             # Not every database deletes a row that refers to itself.
             tx.execute(_update_without_time(_providers.c.id == found.id).values(root_provider_id=None))
         tx.execute(_providers.delete().where(_providers.c.id == found.id))
-        changes.providers(tx, [found.id])
+        change_log.record_providers(tx, [found.id])
     except db_exc.DBReferenceError as error:
         # A child, an allocation or another part was inserted since the query above.
         raise db_api.TryAgain from error
 
 
-def _join(tx: sa.Connection, own: sa.Row[Any], parent: sa.Row[Any], name: str) -> dict[str, Any]:
-    """Make the root ``own`` a child of ``parent``, which is in another tree, and rename it."""
-    _lock_roots(tx, [own.id, parent.root_id])
-    # While the root is locked nobody can add a provider to its tree.
-    members = {row.id: row for row in tx.execute(_MEMBERS, {'root': own.id})}
-    changes.providers(tx, members)
-    moment = timeutils.utcnow()
-    with _parent_may_vanish():
-        tx.execute(
-            _MOVE, {'root': own.id, 'parent': parent.id, 'new_root': parent.root_id, 'new': name, 'moment': moment}
-        )
-    joined = {'name': name, 'parent_provider_uuid': parent.uuid, 'root_provider_uuid': parent.root_provider_uuid}
-    return {**members[own.id]._asdict(), **joined, 'updated_at': moment}
+class _Place(NamedTuple):
+    """A provider, its new parent, and the ids of the provider and all providers below it.
+
+    ``links``: what a move relies on, which is the id of each of them with those of its parent and root.
+    """
+
+    own: sa.Row[Any]
+    parent: sa.Row[Any] | None
+    subtree: frozenset[int]
+    links: frozenset[tuple[int, int | None, int]]
+
+
+def _read_place(tx: sa.Connection, uuid: str, parent_uuid: str | None) -> _Place:
+    """Read a place, in one statement.
+
+    :raises TryAgain: one of the two providers was deleted.
+    """
+    rows = tx.execute(_PLACE, {'own': uuid, 'parent': parent_uuid}).all()
+    below = {row.uuid: row for row in rows if row.is_below}
+    parent = next((row for row in rows if row.uuid == parent_uuid), None)
+    if uuid not in below or (parent is None and parent_uuid is not None):
+        raise db_api.TryAgain
+    links = frozenset((row.id, row.parent_provider_id, row.root_id) for row in rows)
+    return _Place(below[uuid], parent, frozenset(row.id for row in below.values()), links)
+
+
+def _move(tx: sa.Connection, uuid: str, name: str, parent_uuid: str | None) -> dict[str, Any]:
+    """Move a provider and all providers below it to another parent, or make it a root, and rename it.
+
+    :raises ProviderTreeLoop: the parent is the provider itself or below it.
+    """
+    own, parent, subtree, links = _read_place(tx, uuid, parent_uuid)
+    if parent is not None and parent.id in subtree:
+        raise exception.ProviderTreeLoop
+    root_id = own.id if parent is None else parent.root_id
+    moved = subtree if root_id != own.root_id else {own.id}
+    parent_id = parent and parent.id
+    with _locked(tx, {own.root_id, root_id, parent_id or own.id} | moved, {own.root_id, root_id} - {own.id}):
+        # While the roots are locked, nobody can change the trees.
+        place = _read_place(tx, uuid, parent_uuid)
+        if place.links != links:
+            raise db_api.TryAgain
+        change_log.record_providers(tx, moved)
+        moment = timeutils.utcnow()
+        values = {'own': own.id, 'parent': parent_id, 'root': root_id, 'new': name, 'moment': moment}
+        with _parent_may_vanish():
+            for batch in statements.batches(sorted(moved)):
+                tx.execute(_MOVE, {'moved': batch, **values})
+    root_uuid = uuid if parent is None else parent.root_provider_uuid
+    changed = {'parent_provider_uuid': parent_uuid, 'root_provider_uuid': root_uuid, 'updated_at': moment}
+    return {**place.own._asdict(), **changed, 'name': name}
 
 
 @contextlib.contextmanager
@@ -154,19 +202,37 @@ def _parent_may_vanish() -> Iterator[None]:
         raise db_api.TryAgain(exception.ParentProviderNotFound()) from error
 
 
-def _lock_roots(tx: sa.Connection, root_ids: Sequence[int]) -> None:
-    """Lock roots until the transaction ends, so that no other one moves them below a parent or extends their trees.
+@contextlib.contextmanager
+def _locked(
+    tx: sa.Connection, ids: Iterable[int], root_ids: Collection[int], *conditions: sa.ColumnElement[bool]
+) -> Iterator[None]:
+    """Lock providers until the transaction ends, in order of id, so that transactions do not deadlock.
 
-    In order of id, so that two transactions that join the same two trees do not deadlock. An UPDATE that changes
-    nothing instead of SELECT ... FOR UPDATE: at REPEATABLE READ on PostgreSQL it makes a transaction fail that has an
-    older snapshot and waited for it.
+    An UPDATE that changes nothing instead of SELECT ... FOR UPDATE: it takes the same locks on all databases, and its
+    row count says whether the rows still are as expected.
 
-    :raises TryAgain: one of them is no longer a root.
+    On MySQL and MariaDB the roots are changed, and changed back at the end, because Galera replicates no UPDATE that
+    changes nothing. So of two transactions on two nodes only one can be committed. Foreign keys alone would not do:
+    two moves that together make a loop may change and refer to different rows, and a row that refers to another one
+    may be committed together with a change of that one.
+
+    :param root_ids: those of ``ids`` that are the roots of trees that are changed.
+    :param conditions: what must be true of each of ``ids``.
+    :raises TryAgain: it is not, or one of them was deleted.
     """
-    which = _ROOTS if len(root_ids) == 1 else statements.locked_in_order(tx, _providers, _ROOTS)
-    locked = tx.execute(_update_without_time(which).values(root_provider_id=_providers.c.id), {'roots': root_ids})
-    if locked.rowcount != len(root_ids):
-        raise db_api.TryAgain
+    value: sa.ColumnElement[Any] = _root_id
+    if statements.is_mysql(tx.dialect):
+        value = sa.case((_providers.c.id.in_(root_ids), sa.null()), else_=_root_id)
+    for batch in statements.batches(sorted(ids)):
+        which = sa.and_(_providers.c.id.in_(batch), *conditions)
+        if len(batch) > 1:
+            which = statements.locked_in_order(tx, _providers, which)
+        if tx.execute(_update_without_time(which).values(root_provider_id=value)).rowcount != len(batch):
+            raise db_api.TryAgain
+    yield
+    if statements.is_mysql(tx.dialect):
+        changed = _providers.c.id.in_(root_ids) & _providers.c.root_provider_id.is_(None)
+        tx.execute(_update_without_time(changed).values(root_provider_id=_providers.c.id))
 
 
 def _update_without_time(*conditions: sa.ColumnElement[bool]) -> sa.Update:
@@ -175,8 +241,8 @@ def _update_without_time(*conditions: sa.ColumnElement[bool]) -> sa.Update:
 
 
 _RENAME = 'UPDATE placement_resource_providers SET name = ?, updated_at = ? WHERE uuid = ?'
+_TABLE = 'placement_resource_providers'
 _COLUMNS = 'name, uuid, generation, parent_provider_id, root_provider_id'
-_ROOTS = sa.and_(_providers.c.id.in_(sa.bindparam('roots', expanding=True)), _providers.c.parent_provider_id.is_(None))
 
 _parents = _providers.alias('parent')
 _roots = _providers.alias('root')
@@ -203,19 +269,30 @@ _PARENT = BY_UUID.add_columns(_root_id.label('root_id'))
 _OWN_AND_PARENT = _ALL.add_columns(_root_id.label('root_id')).where(
     _providers.c.uuid.in_([sa.bindparam('own'), sa.bindparam('parent')])
 )
-_MEMBERS = _ALL.where(
-    sa.or_(_providers.c.root_provider_id == sa.bindparam('root'), _providers.c.id == sa.bindparam('root'))
-)
-_is_own = _providers.c.id == sa.bindparam('root')
+_is_own = _providers.c.id == sa.bindparam('own')
 _MOVE = (
     _providers.update()
-    .where(sa.or_(_providers.c.root_provider_id == sa.bindparam('root'), _is_own))
+    .where(_providers.c.id.in_(sa.bindparam('moved', expanding=True)))
     .values(
         parent_provider_id=sa.case((_is_own, sa.bindparam('parent')), else_=_providers.c.parent_provider_id),
         name=sa.case((_is_own, sa.bindparam('new', type_=_providers.c.name.type)), else_=_providers.c.name),
-        root_provider_id=sa.bindparam('new_root'),
+        root_provider_id=sa.bindparam('root'),
         updated_at=sa.bindparam('moment'),
     )
+)
+_top = sa.select(_providers.c.id, sa.true().label('is_below')).where(_providers.c.uuid == sa.bindparam('own'))
+_below = _top.cte('below', recursive=True)
+# UNION instead of UNION ALL, so that it ends even if the tables were damaged and have a loop.
+_below = _below.union(
+    sa.select(_providers.c.id, sa.true()).join(_below, _providers.c.parent_provider_id == _below.c.id)
+)
+_found = sa.union_all(
+    sa.select(_below.c.id, _below.c.is_below),
+    sa.select(_providers.c.id, sa.false()).where(_providers.c.uuid == sa.bindparam('parent')),
+).subquery('found')
+#: The providers of a ``_Place``. A parent that is in the subtree is there twice.
+_PLACE = _ALL.join(_found, _found.c.id == _providers.c.id).add_columns(
+    _providers.c.parent_provider_id, _root_id.label('root_id'), _found.c.is_below
 )
 
 _PARTS = (tables.inventories, tables.resource_provider_traits, tables.resource_provider_aggregates)

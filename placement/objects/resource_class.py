@@ -7,7 +7,7 @@ from oslo_db import exception as db_exc
 
 from placement import exception
 from placement.db import api as db_api
-from placement.db import changes, name_cache, tables
+from placement.db import change_log, name_cache, tables
 from placement.objects import base, custom_name
 from placement.objects.base import Context
 
@@ -46,7 +46,7 @@ class ResourceClass(custom_name.CustomName):
             except db_exc.DBDuplicateEntry as error:
                 # Since the query above a rename took the name, or a transaction on another node of a cluster the id.
                 raise db_api.TryAgain(exception.MaxRetriesExceeded(action=f'create resource class {name}')) from error
-            changes.names(tx)
+            change_log.record_names(tx)
             return cls.read(context, tx, name)
 
         return context.db.write(work)
@@ -66,7 +66,7 @@ class ResourceClass(custom_name.CustomName):
             renamed = tx.execute(_classes.update().where(_classes.c.name == self.name).values(name=new_name))
             if renamed.rowcount != 1:
                 raise exception.ResourceClassNotFound(resource_class=self.name)
-            changes.names(tx)
+            change_log.record_names(tx)
             return self.read(self._context, tx, new_name)
 
         try:

@@ -12,7 +12,7 @@ from oslo_utils import timeutils
 
 from placement import exception
 from placement.absent import ABSENT, Absent
-from placement.db import changes, generation, statements, tables
+from placement.db import change_log, generation, statements, tables
 from placement.db.together import Together
 from placement.objects import aggregate, base, inventory, provider_parts, provider_tree, trait
 from placement.objects.base import Context
@@ -120,12 +120,13 @@ class ResourceProvider(base.Timestamped):
         """
         context.db.write(lambda tx: provider_tree.delete(tx, uuid))
 
-    def update(self, name: str, parent: str | Absent | None = ABSENT) -> None:
-        """Rename the provider and, unless ``parent`` is absent, give it a parent.
+    def update(self, name: str, parent: str | Absent | None = ABSENT, *, reparenting: bool = False) -> None:
+        """Rename the provider and, unless ``parent`` is absent, change its parent.
 
         Needs only the ``uuid`` of the object, and sets all other fields.
 
         :param parent: uuid, or None for no parent.
+        :param reparenting: whether a parent can be changed and removed. If false, only a root can get a parent.
         :raises ParentProviderNotFound, ReparentingNotAllowed, UnparentingNotAllowed, ProviderTreeLoop: as for
             ``provider_tree.rename_and_move``.
         :raises DuplicateProviderName: another provider has the name.
@@ -135,7 +136,7 @@ class ResourceProvider(base.Timestamped):
         def work(tx: sa.Connection) -> dict[str, Any]:
             if isinstance(parent, Absent):
                 return provider_tree.rename(tx, self.uuid, name)
-            return provider_tree.rename_and_move(tx, self.uuid, name, parent)
+            return provider_tree.rename_and_move(tx, self.uuid, name, parent, reparenting=reparenting)
 
         try:
             fresh = self._context.db.write(work)
@@ -177,7 +178,7 @@ class ResourceProvider(base.Timestamped):
         present = self._take_parts(inventory.read)
         classes = self._context.db.resource_classes
         self._change(lambda together: inventory.replace_all(together, classes, self, present, records))
-        inventory.warn_of_overcommitment(self, present, records)
+        inventory.warn_of_overcommitment(self.uuid, {row.resource_class: row.used for row in present}, records)
 
     def update_inventory(self, record: inventory.Inventory) -> None:
         """Overwrite the inventory of one class.
@@ -189,7 +190,7 @@ class ResourceProvider(base.Timestamped):
         present = self._take_parts(inventory.read)
         classes = self._context.db.resource_classes
         self._change(lambda together: inventory.update(together, classes, self, present, record))
-        inventory.warn_of_overcommitment(self, present, [record])
+        inventory.warn_of_overcommitment(self.uuid, {row.resource_class: row.used for row in present}, [record])
 
     def delete_inventory(self, resource_class: str) -> None:
         """Delete the inventory of one class.
@@ -296,7 +297,7 @@ class ResourceProvider(base.Timestamped):
         """Lock the provider's row, note its change for the log, and return its id, None if it does not exist."""
         found = tx.execute(_LOCK, {'sought': self.uuid}).scalar_one_or_none()
         if found is not None:
-            changes.providers(tx, [found])
+            change_log.record_providers(tx, [found])
         return found
 
     @classmethod

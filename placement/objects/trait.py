@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from oslo_db import exception as db_exc
 
 from placement import exception
-from placement.db import changes, generation, name_cache, statements, tables
+from placement.db import change_log, generation, name_cache, statements, tables
 from placement.db.generation import KnownProvider
 from placement.db.together import Together
 from placement.objects import base, custom_name, provider_parts
@@ -41,7 +41,7 @@ class Trait(custom_name.CustomName):
 
         def work(tx: sa.Connection) -> Trait:
             tx.execute(_traits.insert().values(name=name))
-            changes.names(tx)
+            change_log.record_names(tx)
             return cls.read(context, tx, name)
 
         try:

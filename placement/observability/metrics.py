@@ -17,6 +17,8 @@ REFUSALS: tuple[tuple[type[exception.PlacementError], str], ...] = (
     (exception.AllocationProviderNotFound, 'no_provider'),
     (exception.ResourceClassNotFound, 'no_resource_class'),
     (exception.ConsumerGenerationConflict, 'consumer_generation'),
+    (exception.ReshapeGenerationConflict, 'provider_generation'),
+    (exception.InventoryInUse, 'inventory_in_use'),
     (exception.ConcurrentUpdate, 'concurrent_update'),
 )
 
@@ -80,7 +82,7 @@ class Metrics:
         """One search for allocation candidates was stopped at a limit. ``bound`` is the value of a ``Bound``."""
 
     def mirror_checked(self) -> None:
-        """This process compared its mirror with the log of changes in the database."""
+        """This process compared its mirror with the change log in the database."""
 
     def mirrored(self, providers: int, changes: int, seconds: float, rebuilt: bool) -> None:
         """The mirror of this process was updated or built.

@@ -13,7 +13,7 @@ _HELD = 100
 
 
 def view(sources: Sources, parameters: Parameters, uuid: str) -> View:
-    """Show the allocations of a consumer by provider, and its project and user."""
+    """Show the allocations of a consumer by provider, and its project, user and type."""
     if not validation.is_uuid(uuid):
         raise BadInput(reason=f'A consumer is given by its uuid, which “{uuid}” is not.')
     found = consumers.one(sources.db, validation.canonical_uuid(uuid))
@@ -28,6 +28,7 @@ def view(sources: Sources, parameters: Parameters, uuid: str) -> View:
         'project': found.project,
         'user': found.user,
         'generation': found.generation,
+        'type': found.type,
         'totals': totals,
         'held': found.held[pages.first : pages.last],
         **pages.data(),

@@ -25,7 +25,7 @@ def view(sources: Sources, parameters: Parameters) -> View:
     pages = Pages(page, _AGGREGATES, heat.aggregates)
     answer: dict[str, Any] | None = None
     if resources is not None:
-        size = Size(resources, scope.traits, scope.aggregate)
+        size = Size(resources, scope.traits, scope.aggregate, scope.root_required, scope.root_forbidden)
         answer = {'size': size, 'count': how_many(state, size, _SEARCHES)}
     data = {
         'scope': scope,

@@ -74,14 +74,20 @@ class Parameters:
         return int(value)
 
     def scope(self) -> Scope:
-        """The trees to include, by ``aggregate`` (a uuid) and ``trait`` (names separated by commas).
+        """The trees to include, by ``aggregate`` (a uuid), ``trait`` and ``root_trait`` (names separated by commas).
 
-        :raises BadInput: the aggregate is not a uuid.
+        :raises BadInput: the aggregate is not a uuid, or ``root_trait`` has an empty name.
         """
         aggregate = self.text('aggregate')
         if aggregate and not validation.is_uuid(aggregate):
             raise BadInput(reason=f'An aggregate is given by its uuid, which “{aggregate}” is not.')
-        return Scope(validation.canonical_uuid(aggregate) if aggregate else None, self.traits())
+        value = self.text('root_trait')
+        try:
+            roots = query.parse_traits(value) if value else query.TraitFilter()
+        except query.BadQuery as error:
+            raise BadInput(reason=f'Traits of the root have the form A,!B, not “{value}”.') from error
+        uuid = validation.canonical_uuid(aggregate) if aggregate else None
+        return Scope(uuid, self.traits(), roots.required, roots.forbidden)
 
     def traits(self) -> frozenset[str]:
         """The names in ``trait``, which are separated by commas."""

@@ -12,6 +12,7 @@ from placement.policies import (
     allocation_candidate,
     base,
     inventory,
+    reshaper,
     resource_class,
     resource_provider,
     trait,
@@ -28,6 +29,7 @@ _MODULES = (
     usage,
     allocation,
     allocation_candidate,
+    reshaper,
 )
 
 

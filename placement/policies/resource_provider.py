@@ -14,6 +14,6 @@ RULES = [
     base.rule(LIST, 'List resource providers.', ('GET', '/resource_providers')),
     base.rule(CREATE, 'Create a resource provider.', ('POST', '/resource_providers')),
     base.rule(SHOW, 'Show a resource provider.', ('GET', '/resource_providers/{uuid}')),
-    base.rule(UPDATE, 'Rename a resource provider or give it a parent.', ('PUT', '/resource_providers/{uuid}')),
+    base.rule(UPDATE, 'Rename a resource provider or change its parent.', ('PUT', '/resource_providers/{uuid}')),
     base.rule(DELETE, 'Delete a resource provider.', ('DELETE', '/resource_providers/{uuid}')),
 ]

@@ -17,11 +17,11 @@ from placement.candidates.providers import Provider
 from placement.candidates.reasons import Reason
 from placement.candidates.request import CandidateRequest
 from placement.mirror.block import Block, any_of_tree
-from placement.mirror.matching import Matching, holds
+from placement.mirror.matching import Matching, meets
 from placement.mirror.state import State
 from placement.mirror.stock import Flags
 from placement.reports.combination_failures import CombinationFailure, combination_failures
-from placement.reports.rules import in_short
+from placement.reports.rules import alternatives, in_short, same_subtrees, trait_subject
 
 #: Most rules that are counted; a query may have thousands.
 MOST_RULES = 50
@@ -34,13 +34,14 @@ _MAX_SUBJECT = 200
 class Stage:
     """What one rule leaves when it is applied after all rules before it.
 
-    ``suffixes`` are those of the request group and of all groups that ask for the same. ``rule`` is ``resources``,
-    ``required``, ``forbidden``, ``member_of`` or ``same provider``; ``subject`` is what it asks for, such as
+    ``suffixes`` are those of the request group and of all groups that ask for the same, none for a rule of no group.
+    ``rule`` is the query parameter, or ``forbidden`` or ``same provider``; ``subject`` is what it asks for, such as
     ``VCPU:2``. In the unnumbered group each class may come from another provider; ``serving`` is the class that the
-    providers of this stage are for, if ``subject`` does not name it. ``providers`` counts the providers that pass the
-    rules of this group so far, ``trees`` the trees that can satisfy all rules so far, with their own or with sharing
-    providers. For ``resources``, ``refused`` counts the inventories of the class that have no room for the amount, by
-    reason.
+    providers of this stage are for, if ``subject`` does not name it, or ``the root`` if the aggregates of roots count.
+    ``providers`` counts the providers that pass the rules of this group so far (for ``same_subtree`` those that could
+    be the topmost, otherwise the roots for a rule of no group), ``trees`` the trees that can satisfy all rules so far,
+    with their own or with sharing providers. For ``resources``, ``refused`` counts the inventories of the class that
+    have no room for the amount, by reason.
     """
 
     suffixes: tuple[str, ...]
@@ -109,21 +110,32 @@ class _Rule:
     resource: tuple[str, int] | None = None
 
 
-def _rules(part: Part) -> Iterator[_Rule]:
-    """Split a part into its conditions, in the order in which they are applied."""
-    so_far = replace(part, resources=(), required=frozenset(), forbidden=frozenset(), member_of=())
+def _rules(part: Part, in_tree: str) -> Iterator[_Rule]:
+    """Split a part into its conditions, in the order in which they are applied.
+
+    :param in_tree: the uuid in the ``in_tree`` of its group, if any.
+    """
+    so_far = Part(part.group, (), frozenset(), frozenset(), (), part.numbered)
     for name, amount in part.resources:
         so_far = replace(so_far, resources=(*so_far.resources, (name, amount)))
         yield _Rule('resources', f'{name}:{amount}', so_far, (name, amount))
-    for name in sorted(part.required):
-        so_far = replace(so_far, required=so_far.required | {name})
-        yield _Rule('required', name, so_far)
+    for any_traits in alternatives(part.required, part.required_any):
+        so_far = replace(so_far, required_any=so_far.required_any | {any_traits})
+        yield _Rule('required', trait_subject(any_traits), so_far)
     for name in sorted(part.forbidden):
         so_far = replace(so_far, forbidden=so_far.forbidden | {name})
         yield _Rule('forbidden', name, so_far)
-    for any_of in part.member_of:
+    for any_of in dict.fromkeys(part.member_of):
         so_far = replace(so_far, member_of=(*so_far.member_of, any_of))
         yield _Rule('member_of', ','.join(sorted(any_of)), so_far)
+    for uuid in sorted(part.forbidden_aggregates):
+        so_far = replace(so_far, forbidden_aggregates=so_far.forbidden_aggregates | {uuid})
+        yield _Rule('member_of', f'!{uuid}', so_far)
+    if part.root_id is not None:
+        so_far = replace(so_far, root_id=part.root_id)
+        yield _Rule('in_tree', in_tree, so_far)
+    if so_far == Part(part.group, (), frozenset(), frozenset(), (), part.numbered):
+        yield _Rule('same_subtree', 'any provider', so_far)
 
 
 class _RemainingTrees:
@@ -134,23 +146,23 @@ class _RemainingTrees:
         self._matching = matching
         self._flags = [block.whole for block in state.blocks]
 
-    def after(self, takes: Sequence[Flags], shared: Callable[[Provider], bool] | None) -> Sequence[Flags]:
+    def after(self, takes: Sequence[Flags], shared: Callable[[Sequence[Provider]], bool] | None) -> Sequence[Flags]:
         """Return which of these trees also meet another rule.
 
         :param takes: for each block, which of its providers meet the rule.
-        :param shared: whether a sharing provider meets the rule; None if sharing providers do not count.
+        :param shared: whether the sharing providers that reach a tree meet the rule; None if they do not count.
         """
         return [
             left & (any_of_tree(block, own) | self._reached(block, shared))
             for block, left, own in zip(self._state.blocks, self._flags, takes, strict=True)
         ]
 
-    def _reached(self, block: Block, shared: Callable[[Provider], bool] | None) -> Flags:
+    def _reached(self, block: Block, shared: Callable[[Sequence[Provider]], bool] | None) -> Flags:
         carrying = self._matching.sharing.aggregates
         if shared is None or not carrying:
             return np.zeros(len(block.whole), np.bool_)
         reaching = self._matching.sharing.reaching
-        return block.tree_aggregates.where(lambda names: any(map(shared, reaching(names & carrying))))
+        return block.tree_aggregates.where(lambda names: shared(reaching(names & carrying)))
 
     def keep(self, flags: Sequence[Flags]) -> None:
         """Reduce the trees to those that ``after`` returned."""
@@ -160,32 +172,93 @@ class _RemainingTrees:
 def _stages(state: State, matching: Matching) -> Iterator[Stage]:
     """Apply one rule after the other and count what each leaves."""
     left = _RemainingTrees(state, matching)
+    in_tree = {group.suffix: group.in_tree or '' for group in matching.request.groups}
+    yield from _root_stages(state, matching, left)
     for part, suffixes in matching.suffixes.items():
-        for rule in _rules(part):
+        for rule in _rules(part, in_tree[part.group]):
             takes = [matching.takers(block, rule.part) for block in state.blocks]
-            flags = left.after(takes, functools.partial(_takes, rule.part))
+            flags = left.after(takes, functools.partial(_any_takes, rule.part))
             refused = _refused(state, *rule.resource) if rule.resource else {}
             serving = '' if part.numbered or rule.resource else part.resources[0][0]
             yield Stage(suffixes, rule.rule, rule.subject, _count(takes), _count(flags), refused, serving)
         left.keep(flags)
-    for name in matching.collective:
-        takes = [block.traits.where(functools.partial(holds, name)) for block in state.blocks]
-        flags = left.after(takes, functools.partial(_has, name))
-        yield Stage(('',), 'required', name, _count(takes), _count(flags))
+    for any_of in matching.collective:
+        takes = [block.traits.where(functools.partial(meets, any_of)) for block in state.blocks]
+        flags = left.after(takes, functools.partial(_any_has, any_of))
+        yield Stage(('',), 'required', trait_subject(any_of), _count(takes), _count(flags))
         left.keep(flags)
-    own = [part for part in matching.parts if not any(_takes(part, one) for one in matching.sharing.providers)]
+    yield from _subtree_stages(state, matching, left)
+    own = [part for part in matching.parts if not _any_takes(part, matching.sharing.providers)]
     if len(own) > 1 and not matching.nested_aware:
         takes = [np.logical_and.reduce([matching.takers(block, part) for part in own]) for block in state.blocks]
         subject = 'for all of this (below 1.29)'
         yield Stage((), 'same provider', subject, _count(takes), _count(left.after(takes, None)))
 
 
-def _takes(part: Part, provider: Provider) -> bool:
-    return part.rejection(provider, None) is None
+def _any_takes(part: Part, sharing: Sequence[Provider]) -> bool:
+    return any(part.rejection(provider, None) is None for provider in sharing)
 
 
-def _has(name: str, provider: Provider) -> bool:
-    return name in provider.traits
+def _any_has(any_of: Collection[str], sharing: Sequence[Provider]) -> bool:
+    return any(meets(any_of, provider.traits) for provider in sharing)
+
+
+def _root_stages(state: State, matching: Matching, left: _RemainingTrees) -> Iterator[Stage]:
+    """Count the trees whose root may be an anchor, for each rule about roots."""
+    request = matching.request
+    rules = [Stage((), 'root_required', name, 0, 0) for name in sorted(request.root_required)]
+    rules += [Stage((), 'root_required', f'!{name}', 0, 0) for name in sorted(request.root_forbidden)]
+    for group in request.groups:
+        if not group.use_same_provider:
+            uuids = sorted(group.forbidden_aggregates)
+            rules += [Stage(('',), 'member_of', f'!{uuid}', 0, 0, serving='the root') for uuid in uuids]
+    admitted = [block.whole for block in state.blocks]
+    for rule in rules:
+        nothing, one = frozenset[str](), frozenset({rule.subject.removeprefix('!')})
+        for number, block in enumerate(state.blocks):
+            if rule.rule == 'member_of':
+                meeting = block.not_in_aggregates(one)
+            else:
+                meeting = block.with_traits(*((nothing, one) if rule.subject[0] == '!' else (one, nothing)))
+            admitted[number] = admitted[number] & meeting[block.starts[:-1]]
+        # Sharing providers may be used at other anchors, so their own trees do not count here.
+        takes = [flags[block.tree_of] for block, flags in zip(state.blocks, admitted, strict=True)]
+        flags = left.after(takes, None)
+        yield replace(rule, providers=_count(admitted), trees=_count(flags))
+        left.keep(flags)
+
+
+def _subtree_stages(state: State, matching: Matching, left: _RemainingTrees) -> Iterator[Stage]:
+    """Count the providers that could be the topmost of each ``same_subtree``, and the trees that have one."""
+    part_of = {suffix: part for part, suffixes in matching.suffixes.items() for suffix in suffixes}
+    for suffixes in same_subtrees(matching.request):
+        parts = list(dict.fromkeys(part_of[suffix] for suffix in sorted(suffixes) if suffix in part_of))
+        tops = [_tops(block, [matching.takers(block, part) for part in parts]) for block in state.blocks]
+        flags = left.after(tops, functools.partial(_have_top, parts))
+        yield Stage((), 'same_subtree', ','.join(sorted(suffixes)), _count(tops), _count(flags))
+        left.keep(flags)
+
+
+def _tops(block: Block, takers: Sequence[Flags]) -> Flags:
+    """Return which providers take one of some parts and have a provider for each of the others at or below them."""
+    inside = np.flatnonzero(block.parents >= 0)
+    parents = block.parents[inside] + block.starts[:-1][block.tree_of[inside]]
+    tops: Flags = np.logical_or.reduce(takers)
+    for takes in takers:
+        at_or_below, count = takes.copy(), -1
+        while count != (count := int(at_or_below.sum())):
+            at_or_below[parents[at_or_below[inside]]] = True
+        tops = tops & at_or_below
+    return tops
+
+
+def _have_top(parts: Sequence[Part], sharing: Sequence[Provider]) -> bool:
+    """As ``_tops``, for the sharing providers that reach a tree: whether one of them could be the topmost."""
+    takers = [[one for one in sharing if part.rejection(one, None) is None] for part in parts]
+    return any(
+        all(any(top.id in (one.id, *one.ancestors) for one in others) for others in takers)
+        for top in itertools.chain.from_iterable(takers)
+    )
 
 
 def _count(flags: Iterable[Flags]) -> int:

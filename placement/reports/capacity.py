@@ -22,10 +22,20 @@ _LARGEST = 2**48
 
 @dataclass(frozen=True)
 class Scope:
-    """The provider trees to include: those with a provider in ``aggregate``, and for each of ``traits`` one with it."""
+    """The provider trees to include: those with a provider in ``aggregate``, and for each of ``traits`` one with it.
+
+    Their roots have all traits of ``root_required`` and none of ``root_forbidden``.
+    """
 
     aggregate: str | None = None
     traits: frozenset[str] = frozenset()
+    root_required: frozenset[str] = frozenset()
+    root_forbidden: frozenset[str] = frozenset()
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Every trait that is named."""
+        return self.traits | self.root_required | self.root_forbidden
 
     def trees(self, block: Block) -> Flags:
         """Return which trees of a block are included."""
@@ -34,6 +44,8 @@ class Scope:
             included &= any_of_tree(block, block.aggregates.where(functools.partial(holds, self.aggregate)))
         for name in self.traits:
             included &= any_of_tree(block, block.traits.where(functools.partial(holds, name)))
+        if self.root_required or self.root_forbidden:
+            included &= block.with_traits(self.root_required, self.root_forbidden)[block.starts[:-1]]
         return included
 
 
@@ -94,7 +106,7 @@ def by_class(state: State, scope: Scope) -> list[ClassFigures]:
 
     :raises TraitNotFound: a trait of ``scope`` does not exist.
     """
-    state.names.check((), scope.traits)
+    state.names.check((), scope.names)
     parts: defaultdict[int, list[_BlockSums]] = defaultdict(list)
     for block in state.blocks:
         included = scope.trees(block)[block.tree_of]

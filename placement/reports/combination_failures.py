@@ -23,6 +23,8 @@ _SHAPES, _NAMED = 100, 3
 
 #: Reasons that the search finds for a tree as a whole. They are preferred to the most frequent one of its placements.
 _OF_THE_TREE = (Reason.TOO_FEW_PROVIDERS, Reason.TOO_LITTLE_IN_ALL, Reason.TOO_FEW_WITH_ROOM)
+#: Reasons of which the text is a clause; that of others is said of a provider.
+_CLAUSES = (*_OF_THE_TREE, Reason.COLLECTIVE_TRAITS)
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,8 @@ def _reason(request: CandidateRequest, anchor: Anchor, budget: Budget) -> tuple[
 
 
 def _detail(request: CandidateRequest, anchor: Anchor, reason: Reason, budget: Budget) -> str:
+    if reason not in _CLAUSES:
+        return f'a provider {reason.value}'
     try:
         slots = Matcher(compile_request(request)).slots(anchor, Meter(budget))
     except OutOfSteps:
@@ -114,8 +118,9 @@ def _too_few(slots: Sequence[Slot]) -> str:
     for wide in sorted({slot.options for slot in isolated}, key=len):
         within = [slot for slot in isolated if set(slot.options) <= set(wide)]
         if len(within) > len(wide):
-            groups = sorted((slot.part.group for slot in within), key=int)
-            names = ', '.join(f'resources{group}' for group in groups[:4])
+            named = {slot.part.group: 'resources' if slot.part.resources else 'group ' for slot in within}
+            groups = sorted(named, key=lambda suffix: (len(suffix), suffix))
+            names = ', '.join(f'{named[group]}{group}' for group in groups[:4])
             more = f' and {len(groups) - 4} more' if len(groups) > 4 else ''
             have = f'{len(wide)} provider{" does" if len(wide) == 1 else "s do"}'
             return f'{names}{more} need {len(within)} different providers, and only {have}'

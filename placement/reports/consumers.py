@@ -14,6 +14,7 @@ from placement.db.api import Database
 
 _allocations, _consumers, _providers = tables.allocations, tables.consumers, tables.resource_providers
 _classes, _projects, _users = tables.resource_classes, tables.projects, tables.users
+_types = tables.consumer_types
 
 
 @dataclass(frozen=True)
@@ -28,12 +29,16 @@ class Held:
 
 @dataclass(frozen=True)
 class Consumer:
-    """One consumer and its allocations. ``project``, ``user`` and ``generation`` are None if it has no record."""
+    """One consumer and its allocations. ``project``, ``user`` and ``generation`` are None if it has no record.
+
+    ``type`` is also None if no client gave it one.
+    """
 
     uuid: str
     project: str | None
     user: str | None
     generation: int | None
+    type: str | None
     held: Sequence[Held] = field(default_factory=list)
 
 
@@ -86,8 +91,8 @@ def _read(tx: sa.Connection, uuids: Sequence[str], within: sa.ColumnElement[bool
 
 def _consumer(uuid: str, row: Any, held: Sequence[Held]) -> Consumer:
     if row is None:
-        return Consumer(uuid, None, None, None, held)
-    return Consumer(uuid, row.project, row.user, row.generation, held)
+        return Consumer(uuid, None, None, None, None, held)
+    return Consumer(uuid, row.project, row.user, row.generation, row.type, held)
 
 
 def _held(row: Any) -> Held:
@@ -120,7 +125,9 @@ def _owner_query() -> sa.Select[Any]:
             _consumers.c.generation,
             _projects.c.external_id.label('project'),
             _users.c.external_id.label('user'),
+            _types.c.name.label('type'),
         )
         .outerjoin(_projects, _projects.c.id == _consumers.c.project_id)
         .outerjoin(_users, _users.c.id == _consumers.c.user_id)
+        .outerjoin(_types, _types.c.id == _consumers.c.consumer_type_id)
     )

@@ -10,9 +10,8 @@ from oslo_db import exception as db_exc
 from sqlalchemy import exc as sa_exc
 
 from placement import exception
-from placement.db import other_connections, tables
+from placement.db import other_connections, tables, types
 from placement.db.api import Database, NoTables
-from placement.mirror import keeper
 
 #: The exceptions that reading raises when the database is unavailable, or does not have our tables.
 TROUBLES = (exception.DatabaseUnavailable, db_exc.DBError, sa_exc.SQLAlchemyError)
@@ -36,9 +35,12 @@ def trouble(db: Database) -> str | None:
 
 
 def seconds_since_change(db: Database) -> float | None:
-    """How long ago the newest entry of the log of changes was written; None when the log is empty."""
+    """Return how many seconds ago, by the clock of the database, the newest entry was appended to the change log."""
+    slots = tables.change_log_slots.c
+    newest = sa.select(sa.func.max(slots.updated_at).label('at'), types.UtcNow().label('now')).where(slots.sequence > 0)
     with db.reader() as connection:
-        return min(keeper.silent_seconds(connection).values(), default=None)
+        row = connection.execute(newest).one()
+    return None if row.at is None else float((row.now - row.at).total_seconds())
 
 
 class Connections(NamedTuple):

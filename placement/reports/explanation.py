@@ -130,6 +130,7 @@ def explain(state: State, request: CandidateRequest, options: Options) -> Explan
     :raises TraitNotFound: a trait of any group does not exist.
     """
     state.names.check([name for group in request.groups for name in group.resources], request.traits)
+    request = request.resolved(state.root_of)
     budget = replace(options.budget, met=set())
     found = len(chosen(search(Matching(state, request).sites(), request, budget), request, budget))
     bounds = frozenset(budget.met)
@@ -187,7 +188,7 @@ def _trees(found: Sequence[Candidate], lacks: str) -> list[Nearest]:
 # When nothing is found ------------------------------------------------------------------------------------------
 
 #: The rules that are blamed first when each part of the request can be served alone, in this order.
-_BETWEEN_GROUPS = {Kind.GROUP_POLICY: 0, Kind.MICROVERSION: 1, Kind.GROUP: 2}
+_BETWEEN_GROUPS = {Kind.GROUP_POLICY: 0, Kind.SAME_SUBTREE: 1, Kind.MICROVERSION: 2, Kind.GROUP: 3}
 
 
 def _empty(
@@ -221,10 +222,10 @@ def _emptying_rule(counted: Sequence[Stage], parts: Sequence[Rule]) -> Rule | No
     stage = next((one for one in counted if not one.trees), None)
     if stage is None:
         return None
-    if not stage.suffixes:
+    if stage.rule == 'same provider':
         return next((rule for rule in parts if rule.kind is Kind.MICROVERSION), None)
-    wanted = (stage.rule, stage.suffixes[0], stage.subject)
-    return next((one for one in parts if one.about_one_provider and _key(one) == wanted), None)
+    wanted = (stage.rule, stage.suffixes[0] if stage.suffixes else '', stage.subject)
+    return next((one for one in parts if _key(one) == wanted), None)
 
 
 def _key(rule: Rule) -> tuple[str, str, str]:
@@ -238,6 +239,11 @@ def _sentence(draft: Explanation, blamed: Rule, obstacles: Sequence[Obstacle], e
         return _capitalized(f'{obstacles[0].cause}.')
     if blamed.kind is Kind.MICROVERSION:
         return 'The parts would have to come from several providers of one tree, which 1.29 and later allow.'
+    if blamed.kind is Kind.SAME_SUBTREE:
+        return (
+            f'In no tree is a provider for one of the groups {blamed.subject} at or above providers for the others;'
+            f' there would be candidates without {blamed}.'
+        )
     return f'No tree has, or is reached by, a provider for all that {blamed} asks for; the rest can be served.'
 
 
@@ -319,13 +325,17 @@ def _minimal(
 ) -> tuple[list[Rule], Sequence[Candidate]]:
     """Put a rule back into the request if something is still found with it; return the others."""
     kept = list(blamed)
-    for rule in blamed[:-1]:
-        fewer = [one for one in kept if one != rule]
-        rest = _without_all(request, fewer)
-        again = _candidates(state, rest, budgets)[0] if rest else []
-        if again:
-            kept, found = fewer, again
-    return kept, found
+    while True:
+        before = len(kept)
+        for rule in list(kept):
+            fewer = [one for one in kept if one != rule]
+            rest = _without_all(request, fewer) if fewer else None
+            again = _candidates(state, rest, budgets)[0] if rest else []
+            if again:
+                kept, found = fewer, again
+        # Without a group a same_subtree may be harder to meet, so a rule may be put back only after another.
+        if len(kept) == before:
+            return kept, found
 
 
 def _without_all(request: CandidateRequest, some: Sequence[Rule]) -> CandidateRequest | None:

@@ -29,16 +29,23 @@ class Size:
     """What each consumer takes: amounts by class, and the traits that its providers together must have.
 
     ``aggregate`` is the uuid of one that each of its providers, or the root of the provider's tree, must be in.
+    ``root_required`` and ``root_forbidden`` are traits of that root, as in ``CandidateRequest``.
     """
 
     resources: Mapping[str, int]
     required: frozenset[str] = frozenset()
     aggregate: str | None = None
+    root_required: frozenset[str] = frozenset()
+    root_forbidden: frozenset[str] = frozenset()
 
     def request(self) -> CandidateRequest:
-        """The request for candidates of one consumer, at microversion 1.29."""
+        """The request for candidates of one consumer, without mappings."""
         member_of = () if self.aggregate is None else (frozenset({self.aggregate}),)
-        return CandidateRequest((RequestGroup('', False, self.resources, self.required, member_of=member_of),))
+        return CandidateRequest(
+            (RequestGroup('', False, self.resources, self.required, member_of=member_of),),
+            root_required=self.root_required,
+            root_forbidden=self.root_forbidden,
+        )
 
 
 @dataclass(frozen=True)
@@ -63,8 +70,8 @@ def how_many(state: State, size: Size, most_searches: int) -> HowMany:
     :raises ResourceClassNotFound: a class of ``size`` does not exist.
     :raises TraitNotFound: a trait of ``size`` does not exist.
     """
-    state.names.check(size.resources, size.required)
     request = size.request()
+    state.names.check(size.resources, request.traits)
     matching = Matching(state, request, alike=False)
     counts = {id(block): _Counts(state, matching, block, size.required) for block in state.blocks}
     exact = sum(one.exact for one in counts.values())
@@ -101,7 +108,7 @@ class _Counts:
             axis=1,
         )
         sharing = _touched_by_sharing(matching, block)
-        possible = block.whole & _has_traits(block, np.logical_or.reduce(takers), required)
+        possible = block.whole & matching.admitted(block) & _has_traits(block, np.logical_or.reduce(takers), required)
         self.is_exact = ~sharing & _always_has_traits(block, takers, required)
         each = np.where(possible & ~sharing, counts.min(axis=1), 0)
         self.exact = int(each[self.is_exact].sum())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import heapq
 from collections.abc import Iterator, Sequence
@@ -16,12 +17,12 @@ from placement.candidates.reasons import Reason
 from placement.candidates.request import SHARING_TRAIT, CandidateRequest
 from placement.candidates.search import search
 from placement.mirror.block import Block
-from placement.mirror.matching import Matching, holds
+from placement.mirror.matching import Matching, holds, meets
 from placement.mirror.records import Record, Usage
 from placement.mirror.sets import Sets
 from placement.mirror.state import State
 from placement.mirror.stock import Flags, Integers, Stock
-from placement.reports.rules import Kind, Rule, resource_of, without
+from placement.reports.rules import Kind, Rule, resource_of, rules, without
 
 #: Most different values of max_unit, min_unit or step_size that are listed; of more only the range is given.
 _VALUES = 3
@@ -31,6 +32,8 @@ _UNITS = {
     'min_unit': Reason.BELOW_MIN_UNIT,
     'step_size': Reason.WRONG_STEP,
 }
+#: The kinds of rules of a group that name what may not exist.
+_NAMING = (Kind.REQUIRED, Kind.MEMBER_OF, Kind.IN_TREE)
 #: Most providers that are named for one rule, and most that are tried in a search.
 _NAMED, _TRIED = 3, 8
 
@@ -117,8 +120,24 @@ def obstacle(state: State, request: CandidateRequest, rule: Rule, budget: Budget
     """
     rest = _Rest(state, without(request, rule), request)
     if rule.kind is Kind.RESOURCES:
-        return _of_resources(state, request, rule, rest, budget)
+        # The conditions on roots remain, also those of a group that has no resources without the rule.
+        return _of_resources(state, request, rule, rest.at_anchors(request), budget)
+    if rule.kind is Kind.ROOT_REQUIRED:
+        return Obstacle(rule, _cause_of_roots(state, request, rule, rest), rest.count)
     return Obstacle(rule, _cause_of_names(state, request, rule, rest), rest.count)
+
+
+def _cause_of_roots(state: State, request: CandidateRequest, rule: Rule, rest: _Rest) -> str:
+    """The cause for a trait of ``root_required``."""
+    absent = _absent_everywhere(state, rule)
+    if absent:
+        return absent
+    admitted = rest.at_anchors(request).count
+    trees = f'{rest.count} trees that meet the rest' if rest.count != 1 else 'the one tree that meets the rest'
+    if admitted:
+        return f'of the {trees.removeprefix("the ")}, {admitted} meet {rule}, but not beside the rest of the request'
+    each = trees if rest.count == 1 else f'each of the {trees}'
+    return f'the root of {each} {"has the forbidden trait" if rule.forbids else "lacks the trait"} {rule.names[0]}'
 
 
 def _cause_of_names(state: State, request: CandidateRequest, rule: Rule, rest: _Rest) -> str:
@@ -131,14 +150,18 @@ def _cause_of_names(state: State, request: CandidateRequest, rule: Rule, rest: _
     count = _count(eligible)
     if meeting:
         return f'of the {_could_serve(rule, count)}, {meeting} meet {rule}, but not beside the rest of the request'
-    what = {
-        Kind.FORBIDDEN: f'the forbidden trait {rule.subject}',
-        Kind.REQUIRED: f'the trait {rule.subject}',
-        Kind.MEMBER_OF: f'in {_aggregates(rule)}',
-    }[rule.kind]
     if rule.kind is Kind.FORBIDDEN:
-        return f'the {_could_serve(rule, count)} {"has" if count == 1 else "have"} {what}'
-    return _none(rule, count, f'is not {what}' if rule.kind is Kind.MEMBER_OF else f'lacks {what}')
+        return f'the {_could_serve(rule, count)} {"has" if count == 1 else "have"} the forbidden trait {rule.subject}'
+    if rule.forbids:
+        verb = 'is' if count == 1 else 'are'
+        root = '' if rule.suffix else ', or has a root that is,' if count == 1 else ', or have roots that are,'
+        return f'the {_could_serve(rule, count)} {verb}{root} in the forbidden aggregate {rule.names[0]}'
+    if rule.kind is Kind.MEMBER_OF:
+        return _none(rule, count, f'is not in {_aggregates(rule)}')
+    if rule.kind is Kind.IN_TREE:
+        return _none(rule, count, f'is not in the tree of {rule.subject}')
+    lacks = f'lacks the trait {rule.subject}' if len(rule.names) == 1 else f'has none of {_traits(rule)}'
+    return _none(rule, count, lacks)
 
 
 def _could_serve(rule: Rule, count: int) -> str:
@@ -159,9 +182,10 @@ def _meeting(
 ) -> Sequence[Flags]:
     """Return which of the providers in ``eligible`` also meet ``rule``."""
     if rule.kind is Kind.REQUIRED:
-        has = functools.partial(holds, rule.subject)
+        has = functools.partial(meets, rule.names)
         return [flags & block.traits.where(has) for block, flags in zip(state.blocks, eligible, strict=True)]
-    return rest.eligible([part for part in compile_request(request).parts if part.group == rule.suffix])
+    parts = [part for part in compile_request(request).parts if part.group == rule.suffix]
+    return rest.at_anchors(request).eligible(parts)
 
 
 def _count(flags: Sequence[Flags]) -> int:
@@ -173,23 +197,30 @@ def _providers(count: int) -> str:
 
 
 def _served(rule: Rule) -> str:
-    return f'resources{rule.suffix}' if rule.suffix else 'the request'
+    return f'group {rule.suffix}' if rule.suffix else 'the request'
 
 
 def _absent_everywhere(state: State, rule: Rule) -> str:
     """The clause that no provider at all has the trait or is in the aggregates of a rule; empty if some are."""
-    if rule.kind is Kind.FORBIDDEN:
+    if rule.forbids:
         return ''
-    if rule.kind is Kind.REQUIRED:
-        has = any(rule.subject in names for block in state.blocks for names in _present(block.traits))
-        return '' if has else f'no provider has the trait {rule.subject}'
-    wanted = rule.subject.split(',')
-    absent = all(names.isdisjoint(wanted) for block in state.blocks for names in _present(block.aggregates))
-    return f'no provider is in {_aggregates(rule)}' if absent else ''
+    if rule.kind is Kind.IN_TREE:
+        return '' if state.find(rule.subject) else f'there is no provider {rule.subject}, whose tree is wanted'
+    member_of = rule.kind is Kind.MEMBER_OF
+    columns = (block.aggregates if member_of else block.traits for block in state.blocks)
+    if not all(names.isdisjoint(rule.names) for column in columns for names in _present(column)):
+        return ''
+    if member_of:
+        return f'no provider is in {_aggregates(rule)}'
+    return f'no provider has {"the trait " if len(rule.names) == 1 else "any of "}{_traits(rule)}'
+
+
+def _traits(rule: Rule) -> str:
+    return rule.names[0] if len(rule.names) == 1 else f'the traits {", ".join(rule.names)}'
 
 
 def _aggregates(rule: Rule) -> str:
-    wanted = rule.subject.split(',')
+    wanted = rule.names
     return f'aggregate {wanted[0]}' if len(wanted) == 1 else f'any of the {len(wanted)} aggregates wanted'
 
 
@@ -212,6 +243,18 @@ class _Rest:
         self._matching = Matching(state, rest or request, alike=False)
         self.trees: list[Flags] = [self._matching.served(block) if rest else block.whole for block in state.blocks]
         self.count = sum(int(flags.sum()) for flags in self.trees)
+
+    def at_anchors(self, request: CandidateRequest) -> _Rest:
+        """Return a copy with those of the trees whose roots meet the conditions of ``request`` on roots."""
+        matching = Matching(self._state, request, alike=False)
+        found = copy.copy(self)
+        found.__dict__.pop('touched', None)
+        found.trees = [
+            flags & matching.admitted(block) for block, flags in zip(self._state.blocks, self.trees, strict=True)
+        ]
+        found.count = sum(int(flags.sum()) for flags in found.trees)
+        found.asks = self.asks or compile_request(request).selects_roots
+        return found
 
     @functools.cached_property
     def touched(self) -> frozenset[str]:
@@ -295,16 +338,16 @@ def _none_has(name: str, rule: Rule, rest: _Rest, part: Part, eligible: int) -> 
     if part.numbered:
         return _none(rule, eligible, f'has no {name} itself')
     do = 'does' if rest.count == 1 else 'do'
+    limited = part.member_of or part.forbidden or part.forbidden_aggregates or part.root_id is not None
     trees = f'no tree that meets the rest ({rest.count} {do}) has {name}, or is reached by a provider that shares it'
-    return f'{trees}, as far as its aggregates and traits allow' if part.member_of or part.forbidden else trees
+    return f'{trees}, as far as its aggregates and traits allow' if limited else trees
 
 
 def _absent(state: State, request: CandidateRequest, rule: Rule) -> Iterator[str]:
     """Clauses for traits and aggregates of the group that no provider has, if ``rule`` is for its only class."""
     group = next(group for group in request.groups if group.suffix == rule.suffix)
     if len(group.resources) == 1:
-        wanted = [Rule(Kind.REQUIRED, rule.suffixes, name) for name in sorted(group.required)]
-        wanted += [Rule(Kind.MEMBER_OF, rule.suffixes, ','.join(sorted(any_of))) for any_of in group.member_of]
+        wanted = [one for one in rules(replace(request, groups=(group,))) if one.kind in _NAMING and not one.forbids]
         yield from (clause for clause in (_absent_everywhere(state, one) for one in wanted) if clause)
 
 

@@ -70,13 +70,16 @@ def _queries(lines: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def shape_of(query: str) -> str:
-    """Return what a query string asks for, without amounts, the uuids of aggregates, and the limit."""
+    """Return what a query string asks for, without amounts, the uuids of aggregates and providers, and the limit."""
     parts = []
     for key, value in parse.parse_qsl(query):
         if key.startswith('resources'):
             parts.append(f'{key}={",".join(sorted(item.partition(":")[0] for item in value.split(",")))}')
-        elif key.startswith('required'):
-            parts.append(f'{key}={",".join(sorted(value.split(",")))}')
+        elif key.startswith(('required', 'root_required', 'same_subtree')):
+            prefix = 'in:' if value.startswith('in:') else ''
+            parts.append(f'{key}={prefix}{",".join(sorted(value.removeprefix(prefix).split(",")))}')
+        elif key.startswith('member_of'):
+            parts.append(f'{key}=!' if value.startswith('!') else key)
         elif key != 'limit':
-            parts.append(key if key.startswith('member_of') else f'{key}={value}')
+            parts.append(key if key.startswith('in_tree') else f'{key}={value}')
     return ' '.join(sorted(parts))

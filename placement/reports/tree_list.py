@@ -67,7 +67,7 @@ def listing(
     :raises TraitNotFound: a trait of ``scope`` does not exist.
     """
     scope = scope or Scope()
-    state.names.check((), scope.traits)
+    state.names.check((), scope.names)
     found = [_Matches(block, text, scope) for block in state.blocks]
     places = [(block, number) for block in found for number in block.numbers]
     if order is Order.NAME:

@@ -72,21 +72,42 @@ PUT_1_28: Schema = {
     'additionalProperties': False,
 }
 
-PUT: Windows = (((1, 28), PUT_1_28), ((1, 12), PUT_1_12), ((1, 8), PUT_1_8), ((1, 0), PUT_1_0))
+# The request groups that the providers of a candidate serve. Accepted so that an element of ``allocation_requests`` can
+# be sent as it is, and ignored.
+_MAPPINGS: Schema = {
+    'type': 'object',
+    'minProperties': 1,
+    'additionalProperties': {'type': 'array', 'minItems': 1, 'items': common.UUID},
+}
+
+PUT_1_34: Schema = {**PUT_1_28, 'properties': {**PUT_1_28['properties'], 'mappings': _MAPPINGS}}
+
+# The pattern excludes the empty text.
+_CONSUMER_TYPE: Schema = {'type': 'string', 'maxLength': 255, 'pattern': common.CONSUMER_TYPE_PATTERN}
+
+PUT_1_38: Schema = {
+    **PUT_1_34,
+    'properties': {**PUT_1_34['properties'], 'consumer_type': _CONSUMER_TYPE},
+    'required': [*PUT_1_34['required'], 'consumer_type'],
+}
+
+#: What PUT takes, and what POST takes for each consumer. The two differ below 1.28.
+CONSUMER: Windows = (((1, 38), PUT_1_38), ((1, 34), PUT_1_34), ((1, 28), PUT_1_28))
+
+PUT: Windows = (*CONSUMER, ((1, 12), PUT_1_12), ((1, 8), PUT_1_8), ((1, 0), PUT_1_0))
 
 
-def _by_consumer(entry: Schema) -> Schema:
+def by_consumer(entry: Schema, at_least: int = 1) -> Schema:
+    """The schema of an object from consumer uuid to ``entry``, with ``at_least`` so many consumers."""
     return {
         'type': 'object',
-        'minProperties': 1,
+        'minProperties': at_least,
         'patternProperties': {common.UUID_KEY_PATTERN: entry},
         'additionalProperties': False,
     }
 
 
 # Unlike PUT, POST may remove all allocations of a consumer at every microversion.
-POST_1_13: Schema = _by_consumer({**PUT_1_12, 'properties': {'allocations': _EMPTYABLE_OBJECT_FORM, **_OWNER}})
+POST_1_13: Schema = by_consumer({**PUT_1_12, 'properties': {'allocations': _EMPTYABLE_OBJECT_FORM, **_OWNER}})
 
-POST_1_28: Schema = _by_consumer(PUT_1_28)
-
-POST: Windows = (((1, 28), POST_1_28), ((1, 13), POST_1_13))
+POST: Windows = (*((since, by_consumer(entry)) for since, entry in CONSUMER), ((1, 13), POST_1_13))

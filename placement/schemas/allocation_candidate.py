@@ -1,6 +1,6 @@
 """Schemas of the query string of /allocation_candidates: its keys, and the values of ``limit`` and ``group_policy``.
 
-The values of ``resources``, ``required`` and ``member_of`` are parsed by ``placement.web.query``.
+The values of the other parameters are parsed by ``placement.handlers.candidate_query`` and ``placement.web.query``.
 """
 
 from __future__ import annotations
@@ -12,8 +12,12 @@ _POLICIES = ['none', 'isolate']
 # [0-9] and not \d, which matches digits of other scripts; \Z and not $, which also matches before a final newline.
 LIMIT = r'^[1-9][0-9]*\Z'
 GROUP_POLICY = rf'^({"|".join(_POLICIES)})\Z'
-#: A key of a request group: the kind of parameter, and the suffix of the group.
-GROUP_KEY = r'^(resources|required|member_of)([1-9][0-9]*)?\Z'
+# A key of a request group: the parameter, and the suffix of the group.
+_GROUP_KEY_1_25 = r'^(resources|required|member_of)([1-9][0-9]*)?\Z'
+_GROUP_KEY_1_31 = r'^(resources|required|member_of|in_tree)([1-9][0-9]*)?\Z'
+#: The keys of request groups at all microversions, and a few more: the schemas refuse those.
+GROUP_KEY = r'^(resources|required|member_of|in_tree)([1-9][0-9]*|[a-zA-Z0-9_-]{1,64})?\Z'
+_GROUP_KEY_1_33 = r'^(resources|required|member_of|in_tree)([a-zA-Z0-9_-]{1,64})?\Z'
 
 _TEXT: Schema = {'type': 'string'}
 _LIMIT: Schema = {'type': 'string', 'pattern': LIMIT}
@@ -33,17 +37,32 @@ GET_1_17: Schema = {**GET_1_16, 'properties': {**GET_1_16['properties'], 'requir
 
 GET_1_21: Schema = {**GET_1_17, 'properties': {**GET_1_17['properties'], 'member_of': _TEXT}}
 
-GET_1_25: Schema = {
-    'type': 'object',
-    'additionalProperties': False,
-    'patternProperties': {
-        GROUP_KEY: _TEXT,
-        r'^limit\Z': _LIMIT,
-        r'^group_policy\Z': {'type': 'string', 'enum': _POLICIES},
-    },
-}
+
+def _by_pattern(group_key: str, *others: str) -> Schema:
+    """A query string with keys of groups, since 1.25. ``others`` are keys without suffix that later versions added."""
+    return {
+        'type': 'object',
+        'additionalProperties': False,
+        'patternProperties': {
+            group_key: _TEXT,
+            r'^limit\Z': _LIMIT,
+            r'^group_policy\Z': {'type': 'string', 'enum': _POLICIES},
+            **{rf'^{key}\Z': _TEXT for key in others},
+        },
+    }
+
+
+GET_1_25 = _by_pattern(_GROUP_KEY_1_25)
+GET_1_31 = _by_pattern(_GROUP_KEY_1_31)
+GET_1_33 = _by_pattern(_GROUP_KEY_1_33)
+GET_1_35 = _by_pattern(_GROUP_KEY_1_33, 'root_required')
+GET_1_36 = _by_pattern(_GROUP_KEY_1_33, 'root_required', 'same_subtree')
 
 GET: Windows = (
+    ((1, 36), GET_1_36),
+    ((1, 35), GET_1_35),
+    ((1, 33), GET_1_33),
+    ((1, 31), GET_1_31),
     ((1, 25), GET_1_25),
     ((1, 21), GET_1_21),
     ((1, 17), GET_1_17),

@@ -7,6 +7,7 @@ from placement.schemas import Schema
 # Patterns end in \Z because $ would let a trailing newline pass.
 CUSTOM_NAME_PATTERN = r'^CUSTOM_[A-Z0-9_]+\Z'
 RESOURCE_CLASS_PATTERN = r'^[A-Z0-9_]+\Z'
+CONSUMER_TYPE_PATTERN = r'^[A-Z0-9_]+\Z'
 #: A key with the characters and the length of a uuid; handlers check whether it is one.
 UUID_KEY_PATTERN = r'^[0-9a-fA-F-]{36}\Z'
 

@@ -26,7 +26,7 @@ _RECORD_PROPERTIES: Schema = {
     'resource_provider_generation': common.GENERATION,
 }
 
-_RECORD: Schema = {
+RECORD: Schema = {
     'type': 'object',
     'properties': _RECORD_PROPERTIES,
     'required': ['total'],
@@ -56,7 +56,7 @@ PUT_ALL: Schema = {
     'type': 'object',
     'properties': {
         'resource_provider_generation': common.GENERATION,
-        'inventories': {'type': 'object', 'additionalProperties': _RECORD},
+        'inventories': {'type': 'object', 'additionalProperties': RECORD},
     },
     'required': ['resource_provider_generation', 'inventories'],
     'additionalProperties': False,

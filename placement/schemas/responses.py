@@ -65,7 +65,13 @@ _RECORD: Schema = {
 INVENTORY = _object(**_RECORD, resource_provider_generation=_NUMBER)
 INVENTORIES = _object(resource_provider_generation=_NUMBER, inventories=_by_name(_object(**_RECORD)))
 PROVIDER_USAGES = _object(resource_provider_generation=_NUMBER, usages=_AMOUNTS)
-USAGES = _object(usages=_AMOUNTS)
+_GROUP: Schema = {
+    'type': 'object',
+    'properties': {'consumer_count': _NUMBER},
+    'required': ['consumer_count'],
+    'additionalProperties': _NUMBER,
+}
+USAGES: Windows = (((1, 38), _object(usages=_by_name(_GROUP))), ((1, 9), _object(usages=_AMOUNTS)))
 
 # Aggregates -----------------------------------------------------------------------------------------------------
 
@@ -88,7 +94,16 @@ _OF_CONSUMER_1_28: Schema = {
     **_OF_CONSUMER,
     'properties': {**_OF_CONSUMER_1_12['properties'], 'consumer_generation': {'type': ['integer', 'null']}},
 }
-CONSUMER_ALLOCATIONS: Windows = (((1, 28), _OF_CONSUMER_1_28), ((1, 12), _OF_CONSUMER_1_12), ((1, 0), _OF_CONSUMER))
+_OF_CONSUMER_1_38: Schema = {
+    **_OF_CONSUMER,
+    'properties': {**_OF_CONSUMER_1_28['properties'], 'consumer_type': _TEXT},
+}
+CONSUMER_ALLOCATIONS: Windows = (
+    ((1, 38), _OF_CONSUMER_1_38),
+    ((1, 28), _OF_CONSUMER_1_28),
+    ((1, 12), _OF_CONSUMER_1_12),
+    ((1, 0), _OF_CONSUMER),
+)
 
 PROVIDER_ALLOCATIONS: Windows = (
     (
@@ -109,6 +124,7 @@ _AS_LIST = _object(
     allocations=_list_of(_object(resource_provider=_object(uuid=common.UUID), resources=_AMOUNTS)),
 )
 _AS_OBJECT = _object(allocations=_by_name(_object(resources=_AMOUNTS)))
+_WITH_MAPPINGS = _object(allocations=_by_name(_object(resources=_AMOUNTS)), mappings=_by_name(_list_of(common.UUID)))
 
 
 def _candidates(request: Schema, summary: Schema) -> Schema:
@@ -116,6 +132,7 @@ def _candidates(request: Schema, summary: Schema) -> Schema:
 
 
 CANDIDATES: Windows = (
+    ((1, 34), _candidates(_WITH_MAPPINGS, {**_SUMMARY_1_17, **_TREE})),
     ((1, 29), _candidates(_AS_OBJECT, {**_SUMMARY_1_17, **_TREE})),
     ((1, 17), _candidates(_AS_OBJECT, _SUMMARY_1_17)),
     ((1, 12), _candidates(_AS_OBJECT, _SUMMARY)),

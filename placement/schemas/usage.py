@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from placement.schemas import Schema, common
+from placement.schemas import Schema, Windows, common
 
-TOTAL: Schema = {
+TOTAL_1_9: Schema = {
     'type': 'object',
     # Keywords are checked in the order in which they are written here, that of the table in api-ref/usages.md.
     'required': ['project_id'],
@@ -14,3 +14,14 @@ TOTAL: Schema = {
     },
     'additionalProperties': False,
 }
+
+# The name of a type, or ``all`` for all consumers, or ``unknown`` for those without a type.
+_CONSUMER_TYPE: Schema = {
+    'type': 'string',
+    'maxLength': 255,
+    'pattern': rf'{common.CONSUMER_TYPE_PATTERN}|^all\Z|^unknown\Z',
+}
+
+TOTAL_1_38: Schema = {**TOTAL_1_9, 'properties': {**TOTAL_1_9['properties'], 'consumer_type': _CONSUMER_TYPE}}
+
+TOTAL: Windows = (((1, 38), TOTAL_1_38), ((1, 9), TOTAL_1_9))

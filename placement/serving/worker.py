@@ -6,6 +6,7 @@ import functools
 import logging
 import os
 import resource
+import select
 import sys
 import time
 
@@ -41,7 +42,8 @@ _INTERVAL = 1.0
 class WaitressWorker(Worker):
     """A worker of gunicorn that serves with waitress.
 
-    Its gunicorn application (``cmd.api``) has attributes ``clients``, the limits, and ``max_body``, in bytes.
+    Its gunicorn application (``cmd.api``) has attributes ``clients``, the limits, ``max_body``, in bytes, and
+    ``stopping`` (``master.Master``).
     """
 
     def run(self) -> None:
@@ -53,6 +55,7 @@ class WaitressWorker(Worker):
             self._run_once()
         deadline = time.monotonic() + max(self.cfg.graceful_timeout - _MARGIN, self.cfg.graceful_timeout / 2)
         clients.stopped = time.monotonic()
+        self._stop_listening()
         while clients.channels and time.monotonic() < deadline:
             self._run_once()
         if count := sum(len(channel.requests) for channel in clients.channels):
@@ -61,6 +64,7 @@ class WaitressWorker(Worker):
             # A normal exit would let the threads go on while the interpreter is being finalized.
             os._exit(0)
         wasyncore.close_all(clients.sockets)
+        self.wsgi.db.dispose()
 
     def _start(self) -> None:
         # waitress warns whenever a request waits for a thread.
@@ -100,13 +104,38 @@ class WaitressWorker(Worker):
         self._paused = False
         self._checked_at = 0.0
 
+    def _stop_listening(self) -> None:
+        """Close the listening sockets of this process; the last process that has them accepts who has connected first.
+
+        When all processes have closed them, clients are refused and proxies choose another server at once. In a reload
+        the new workers have them too and accept who has connected; in a restart it is the next service, if systemd
+        keeps the sockets.
+        """
+        for server in self._servers:
+            if self.app.stopping[0]:
+                waiting = select.poll()
+                waiting.register(server.socket, select.POLLIN)
+                # A limit, since a connection stays if there is no file descriptor for it.
+                for _ in range(self.cfg.backlog):
+                    if not waiting.poll(0):
+                        break
+                    server.handle_accept()
+            # The server's own method closes what its connections need, too.
+            wasyncore.dispatcher.close(server)
+
     def _run_once(self) -> None:
-        """Wait for sockets, at most a second, and handle those that are ready; check timeouts once a second."""
+        """Wait for sockets, at most a second, and handle those that are ready; check timeouts once a second.
+
+        While all threads are busy, connections are accepted only if no other worker has accepted them during a pause.
+        """
         busy = self._dispatcher.active_count >= self.cfg.threads
         self._paused = busy and not self._paused
         for server in self._servers:
             server.accepting = not self._paused and not self._clients.stopped
-        wasyncore.loop(_PAUSE if busy else _INTERVAL, use_poll=True, map=self._clients.sockets, count=1)
+        wait = _INTERVAL
+        if busy:
+            wait = _PAUSE if self._paused else 0.0
+        wasyncore.loop(wait, use_poll=True, map=self._clients.sockets, count=1)
         now = time.monotonic()
         if now - self._checked_at >= _INTERVAL:
             self._checked_at = now

@@ -1,4 +1,4 @@
-"""Authentication: finds out who the caller is. Identity headers that a client sends are never trusted."""
+"""Authentication: finds out who the caller is. With Keystone, identity headers of a client are never trusted."""
 
 from __future__ import annotations
 
@@ -65,14 +65,26 @@ class _Authentication:
 
 
 class NoAuth(_Authentication):
-    """WSGI middleware that takes the token, ``USER`` or ``USER:PROJECT``, as the identity without validation."""
+    """WSGI middleware that takes the token, ``USER`` or ``USER:PROJECT``, as the identity without validation.
+
+    ``X-Roles`` and ``OpenStack-System-Scope`` give the caller other roles and make it system-scoped, so that policy
+    rules can be tested (api-ref/rules.md#authentication).
+    """
 
     def _identify(self, environ: dict[str, Any]) -> dict[str, Any]:
         token = environ.get('HTTP_X_AUTH_TOKEN')
         if token is None:
             raise exc.HTTPUnauthorized(_UNAUTHORIZED)
         user, _colon, project = token.partition(':')
-        return {'user_id': user, 'project_id': project or user, 'roles': ['admin'] if user == 'admin' else []}
+        roles = ['admin'] if user == 'admin' else []
+        if 'HTTP_X_ROLES' in environ:
+            roles = [role.strip() for role in environ['HTTP_X_ROLES'].split(',') if role.strip()]
+        if environ.get('HTTP_OPENSTACK_SYSTEM_SCOPE'):
+            # A token of Keystone has one scope, so it is of no project.
+            scope = {'project_id': None, 'system_scope': environ['HTTP_OPENSTACK_SYSTEM_SCOPE']}
+        else:
+            scope = {'project_id': project or user}
+        return {'user_id': user, 'roles': roles, **scope}
 
 
 class KeystoneAuth(_Authentication):

@@ -50,7 +50,7 @@ def _http_error(error: Exception) -> exc.HTTPException:
     if isinstance(error, exception.PolicyNotAuthorized):
         return exc.HTTPForbidden(str(error))
     if isinstance(error, exception.DatabaseUnavailable | db_exc.DBConnectionError):
-        LOG.error('The database is not available: %s', error.__cause__ or error)
+        LOG.error('The database is not available: %s', str(error.__cause__ or error).partition('\n')[0])
         return exc.HTTPServiceUnavailable(exception.DatabaseUnavailable.template, {'Retry-After': _RETRY_AFTER})
     if isinstance(error, webob_request.DisconnectionError):
         return exc.HTTPBadRequest('The request body is shorter than its content-length header says.')

@@ -17,8 +17,12 @@ DEFAULT = 'placement.undefined_code'
 CONCURRENT_UPDATE = 'placement.concurrent_update'
 INVENTORY_INUSE = 'placement.inventory.inuse'
 DUPLICATE_NAME = 'placement.duplicate_name'
+PROVIDER_NOT_FOUND = 'placement.resource_provider.not_found'
 PROVIDER_IN_USE = 'placement.resource_provider.inuse'
 PROVIDER_CANNOT_DELETE_PARENT = 'placement.resource_provider.cannot_delete_parent'
+QUERY_DUPLICATE_KEY = 'placement.query.duplicate_key'
+QUERY_BAD_VALUE = 'placement.query.bad_value'
+QUERY_MISSING_VALUE = 'placement.query.missing_value'
 
 #: Most characters of a detail text that are sent. The text may quote input, which may be a megabyte long.
 _MAX_DETAIL = 8192
@@ -83,7 +87,8 @@ def _document(error: exc.HTTPException, detail: str, environ: Mapping[str, Any])
 
 
 def _detail(error: exc.HTTPException, environ: Mapping[str, Any]) -> str:
-    specific = error.detail or ''
+    # Clients print only the last line of a detail, so the whole reason is one line. Its line ends come from input.
+    specific = (error.detail or '').replace('\r', '\\r').replace('\n', '\\n')
     if error.code == exc.HTTPMethodNotAllowed.code:
         general = f'The method {environ["REQUEST_METHOD"]} is not allowed for this resource.'
     elif error.code == exc.HTTPNotFound.code or not specific:

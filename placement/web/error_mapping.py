@@ -77,7 +77,7 @@ def http_error(
     :returns: None when no rule matches.
     """
     if isinstance(error, query.BadQuery):
-        return exc.HTTPBadRequest(str(error))
+        return exc.HTTPBadRequest(str(error), comment=error.code)
     rules = [rule for rule in (*special, *_GENERAL) if isinstance(error, rule.when)]
     status = next((rule.status for rule in rules if rule.status), None)
     if status is None:

@@ -14,8 +14,9 @@ SERVICE_TYPE = 'placement'
 ENVIRON_KEY = 'placement.microversion'
 HEADER = 'OpenStack-API-Version'
 
-#: Every microversion, oldest first. What each changed is in api-ref/microversions.md.
-VERSIONS = [f'1.{minor}' for minor in range(30)]
+#: Every microversion, oldest first. What each changed is in api-ref/microversions.md. An application serves those up to
+#: ``[placement] max_microversion``.
+VERSIONS = [f'1.{minor}' for minor in range(40)]
 
 _WELL_FORMED = re.compile(r'-?[0-9]+\.-?[0-9]+')
 
@@ -23,19 +24,14 @@ _WELL_FORMED = re.compile(r'-?[0-9]+\.-?[0-9]+')
 class UnacceptableVersion(exc.HTTPNotAcceptable):
     """The request asks for a microversion that is not served; the response names the oldest and newest that are."""
 
-    def __init__(self, detail: str) -> None:
+    def __init__(self, detail: str, newest: str) -> None:
         super().__init__(detail)
-        self.members = {'max_version': max_version_string(), 'min_version': min_version_string()}
+        self.members = {'max_version': newest, 'min_version': VERSIONS[0]}
 
 
-def min_version_string() -> str:
-    """The oldest microversion, such as ``1.0``."""
-    return VERSIONS[0]
-
-
-def max_version_string() -> str:
-    """The newest microversion, such as ``1.29``."""
-    return VERSIONS[-1]
+def served(newest: str) -> list[str]:
+    """Return the microversions that are served when ``[placement] max_microversion`` is ``newest``, oldest first."""
+    return VERSIONS[: VERSIONS.index(newest) + 1]
 
 
 def parse_version_string(text: str) -> microversion_parse.Version:
@@ -54,24 +50,25 @@ def wanted(req: webob.Request) -> microversion_parse.Version:
 
 
 @functools.lru_cache(maxsize=256)
-def negotiate(header: str | None) -> microversion_parse.Version:
+def negotiate(header: str | None, newest: str) -> microversion_parse.Version:
     """Return the microversion that a request asks for; without a header that is the oldest.
 
     :param header: value of ``OpenStack-API-Version``, several joined with commas, or None.
+    :param newest: the newest microversion that is served, such as ``1.29``; the result has it as ``max_version``.
     :raises HTTPBadRequest: the header does not name a version.
     :raises UnacceptableVersion: it names a version that is not served.
     """
-    text = microversion_parse.get_version({HEADER.lower(): header or ''}, SERVICE_TYPE) or min_version_string()
+    text = microversion_parse.get_version({HEADER.lower(): header or ''}, SERVICE_TYPE) or VERSIONS[0]
     if text == 'latest':
-        text = max_version_string()
+        text = newest
     try:
         version = parse_version_string(text)
     except TypeError as error:
         raise exc.HTTPBadRequest(str(error)) from error
-    if str(version) not in VERSIONS:
-        raise UnacceptableVersion(f'Unacceptable version header: {text}')
-    version.min_version = parse_version_string(min_version_string())
-    version.max_version = parse_version_string(max_version_string())
+    if str(version) not in served(newest):
+        raise UnacceptableVersion(f'Unacceptable version header: {text}', newest)
+    version.min_version = parse_version_string(VERSIONS[0])
+    version.max_version = parse_version_string(newest)
     return version
 
 

@@ -58,15 +58,19 @@ class Since:
 
     def includes(self, version: microversion_parse.Version) -> bool:
         """Whether the operation exists in ``version``."""
-        return self._first <= version <= self._last
+        return self._first <= version and (self._last is None or version <= self._last)
+
+    def is_since(self, version: microversion_parse.Version) -> bool:
+        """Whether the operation came with ``version`` or before."""
+        return self._first <= version
 
     @functools.cached_property
     def _first(self) -> microversion_parse.Version:
         return microversion.parse_version_string(self.first)
 
     @functools.cached_property
-    def _last(self) -> microversion_parse.Version:
-        return microversion.parse_version_string(self.last or microversion.max_version_string())
+    def _last(self) -> microversion_parse.Version | None:
+        return None if self.last is None else microversion.parse_version_string(self.last)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,12 +102,16 @@ class Accepts:
 
 @dataclasses.dataclass(frozen=True)
 class Allowed:
-    """The policy rule ``rule`` allows the caller the operation; else 403."""
+    """The policy rule ``rule`` allows the caller the operation; else 403.
+
+    ``target`` reads the attributes of the rule's target from the request; None for the caller's own project and user.
+    """
 
     rule: str
+    target: Callable[[webob.Request], Mapping[str, Any]] | None = None
 
     def __call__(self, req: webob.Request) -> None:
-        req.environ[context.ENVIRON_KEY].can(self.rule)
+        req.environ[context.ENVIRON_KEY].can(self.rule, None if self.target is None else self.target(req))
 
 
 # Operations -------------------------------------------------------------------------------------------------

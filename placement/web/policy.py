@@ -44,6 +44,8 @@ class Enforcer:
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         self._conf = conf
+        enforced = policies.list_rules() if conf.oslo_policy.enforce_scope else []
+        self._scopes = {rule.name: frozenset(rule.scope_types or ()) for rule in enforced}
         self._file = _policy_file(conf)
         self._lock = threading.Lock()
         self._signature = self._sign()
@@ -62,6 +64,8 @@ class Enforcer:
         :param credentials: an ``oslo_context`` request context.
         """
         self._reload_if_changed()
+        if rule in self._scopes and _scope(credentials) not in self._scopes[rule]:
+            return False
         in_force = self._in_force
         roles = in_force.roles.get(rule)
         if roles is not None:
@@ -114,15 +118,17 @@ class Enforcer:
                     hint = _hint(other, enforcer.rules)
                     raise self._invalid(f'rule "{name}" refers to "rule:{other}", which does not exist{hint}')
                 referred.add(other)
+        referred_in_force = {other for rule in enforcer.rules.values() for other in _references(rule)}
+        operations = {
+            rule.name for rule in policies.list_rules() if isinstance(rule, oslo_policy.DocumentedRuleDefault)
+        }
         for name in enforcer.file_rules:
             registered = enforcer.registered_rules.get(name)
             if registered is None and name not in referred and name != self._conf.oslo_policy.policy_default_rule:
                 what = f'which no operation of this release asks for{_hint(name, enforcer.registered_rules)}'
                 once.warn(LOG, f'The policy file {self._file} sets the rule "{name}", {what}.')
-            elif registered is not None and registered.deprecated_for_removal:
-                once.warn(
-                    LOG, f'The policy file {self._file} sets the rule "{name}", which nothing refers to any more.'
-                )
+            elif registered is not None and not (name in referred_in_force or name in operations):
+                once.warn(LOG, f'The policy file {self._file} sets the rule "{name}", which no other rule refers to.')
 
     def _invalid(self, reason: str) -> exception.ConfigurationInvalid:
         return exception.ConfigurationInvalid(reason=f'The policy file {self._file} is invalid: {reason}.')
@@ -209,9 +215,16 @@ def _with_directories(path: str, names: list[str]) -> Iterator[str]:
             yield from (entry.path for entry in os.scandir(directory))
 
 
+def _scope(credentials: Any) -> str:
+    """The scope of the caller's token, in the words of ``scope_types``."""
+    if credentials.system_scope:
+        return 'system'
+    return 'domain' if credentials.domain_id else 'project'
+
+
 def _unscoped(rule: oslo_policy.RuleDefault) -> oslo_policy.RuleDefault:
-    # Rules are declared for system scope, but tokens of any scope are accepted. oslo.policy 6 no longer has an option
-    # for that, so the rules are registered without scope types.
+    # The scope is checked by ``Enforcer.allows`` if the option enforce_scope is set. Since version 6 oslo.policy no
+    # longer has that option and always checks it, so the rules are registered without scope types.
     return oslo_policy.RuleDefault(
         rule.name,
         rule.check_str,

@@ -1,7 +1,7 @@
 """Parsing of the value lists in query strings: ``resources``, ``required`` and ``member_of``.
 
-``GET /resource_providers`` and every group of ``GET /allocation_candidates`` share this grammar. Nothing here depends
-on HTTP or microversions: callers pass what a microversion allows as arguments.
+``GET /resource_providers`` and every group of ``GET /allocation_candidates`` share this grammar. What a microversion
+adds to it is decided here, so that both follow the same rules. Nothing here depends on HTTP.
 """
 
 from __future__ import annotations
@@ -21,8 +21,19 @@ _INTEGER = re.compile(r'\s*([+-]?)([0-9]+)\s*')
 _LONGEST_EXACT = len(str(BEYOND_ANY_INVENTORY))
 
 
+#: A microversion as two numbers.
+Version = tuple[int, int]
+
+_INVALID = 'Invalid query string parameters: '
+_ANY_OF_SAMPLE = 'in:HW_CPU_X86_VMX,CUSTOM_MAGIC'
+
+
 class BadQuery(ValueError):
-    """The query string is malformed. The message is the detail text of the response."""
+    """The query string is malformed. The message is the detail text of the response, ``code`` its error code."""
+
+    def __init__(self, text: str, code: str | None = None) -> None:
+        super().__init__(text)
+        self.code = code
 
 
 def pairs(text: str, longest: int) -> list[tuple[str, str]]:
@@ -33,18 +44,38 @@ def pairs(text: str, longest: int) -> list[tuple[str, str]]:
     :raises BadQuery: it is longer, or does not decode to UTF-8.
     """
     if len(text) > longest:
-        raise BadQuery(f'Invalid query string parameters: longer than {longest} bytes.')
+        raise BadQuery(f'{_INVALID}longer than {longest} bytes.')
     try:
         return validation.parse_query(text)
     except UnicodeError as error:
-        raise BadQuery(f'Invalid query string parameters: {error}') from error
+        raise BadQuery(f'{_INVALID}{error}') from error
 
 
 class TraitFilter(NamedTuple):
-    """The names of one ``required`` value: traits that a provider must have, and traits that it must not have."""
+    """All ``required`` values of a filter or a group, as trait names.
 
-    required: frozenset[str]
-    forbidden: frozenset[str]
+    A provider must have all of ``required``, none of ``forbidden``, and at least one of each set of ``any_of``. A set
+    has two names or more: ``in:A`` is the same as ``A``.
+    """
+
+    required: frozenset[str] = frozenset()
+    forbidden: frozenset[str] = frozenset()
+    any_of: frozenset[frozenset[str]] = frozenset()
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Every trait that is named."""
+        return self.required.union(self.forbidden, *self.any_of)
+
+
+class MemberOf(NamedTuple):
+    """All ``member_of`` values of a filter or a group, as canonical uuids of aggregates.
+
+    A provider must be in at least one aggregate of each set of ``any_of``, and in none of ``forbidden``.
+    """
+
+    any_of: tuple[frozenset[str], ...] = ()
+    forbidden: frozenset[str] = frozenset()
 
 
 def parse_resources(value: str) -> dict[str, int]:
@@ -67,39 +98,104 @@ def parse_resources(value: str) -> dict[str, int]:
     return resources
 
 
-def parse_required(value: str, forbidden_allowed: bool) -> TraitFilter:
-    """Read ``TRAIT,!TRAIT`` (api-ref/resource-providers.md#lists-of-traits).
+def parse_required(values: Sequence[str], version: Version) -> TraitFilter:
+    """Read ``required``: ``TRAIT,!TRAIT`` or ``in:TRAIT,TRAIT`` (api-ref/resource-providers.md#lists-of-traits).
 
-    :param value: the decoded value of the parameter.
-    :param forbidden_allowed: whether names with ``!`` are allowed, that is from microversion 1.22.
-    :returns: the required and the forbidden names. One name may be in both. Whether they exist is not checked.
-    :raises BadQuery: the value is blank, has an empty item, or has ``!`` where it is not allowed.
+    :param values: the decoded values, in the order of the URL; may be empty. Below 1.39 only the last one is read.
+    :param version: ``!`` is allowed from 1.22 on, ``in:`` from 1.39 on.
+    :returns: the names of all values. One name may be in several fields. Whether they exist is not checked.
+    :raises BadQuery: a value is blank, has an empty item, or has a form that is not allowed.
     """
+    required: set[str] = set()
+    forbidden: set[str] = set()
+    any_of: set[frozenset[str]] = set()
+    for value in values if version >= (1, 39) else values[-1:]:
+        # Up to 1.29 a value that begins with ``in:`` is a list of names like any other.
+        if value.startswith('in:') and version >= (1, 30):
+            names = _parse_any_of(value, version)
+            required.update(names if len(names) == 1 else ())
+            any_of.update([names] if len(names) > 1 else ())
+        else:
+            plain = _parse_traits(value, version)
+            required |= plain.required
+            forbidden |= plain.forbidden
+    return TraitFilter(frozenset(required), frozenset(forbidden), frozenset(any_of))
+
+
+def parse_traits(value: str) -> TraitFilter:
+    """Read ``TRAIT,!TRAIT``, of which ``in:`` at the beginning is not a part.
+
+    :raises BadQuery: the value is blank, has an empty item, or begins with ``in:``.
+    """
+    if value.startswith('in:'):
+        raise BadQuery(f"{_INVALID}'in:' is not supported in a list of traits of a root. Got: {value}")
+    return _parse_traits(value, (1, 22))
+
+
+def parse_member_of(values: Sequence[str], version: Version, suffix: str = '') -> MemberOf:
+    """Read all of ``member_of``: ``UUID`` or ``in:UUID,UUID``, and ``!`` before either of them.
+
+    The rules are in api-ref/resource-providers.md#lists-of-aggregates.
+
+    :param values: the decoded values, in the order of the URL; may be empty.
+    :param version: more than one value is allowed from 1.24 on, ``!`` from 1.32 on.
+    :param suffix: of the group, for an error text.
+    :raises BadQuery: several values where that is not allowed, a list without ``in:``, an element that is no uuid, or
+        ``!`` where it is not allowed.
+    """
+    if len(values) > 1 and version < (1, 24):
+        raise BadQuery('Multiple member_of parameters are not supported')
+    any_of: list[frozenset[str]] = []
+    forbidden: set[str] = set()
+    # Up to 1.29 ``!`` has no meaning: a value that begins with it has no valid uuid.
+    exclamation = '!' if version >= (1, 30) else ''
+    for value in values:
+        if ',' in value and not value.startswith(('in:', f'{exclamation}in:')):
+            keyword = "'in:' or '!in:' keyword" if version >= (1, 32) else "'in:' keyword"
+            raise BadQuery(f"Multiple values for 'member_of' must be prefixed with the {keyword}. Got: {value}")
+    for value in values:
+        elements = value.removeprefix(exclamation).removeprefix('in:').split(',')
+        uuids = frozenset(map(_canonical_uuid, elements))
+        if exclamation and value.startswith(exclamation):
+            forbidden |= uuids
+        else:
+            any_of.append(uuids)
+    if forbidden and version < (1, 32):
+        raise BadQuery(f'Forbidden member_of{suffix} parameters are not supported in the specified microversion')
+    return MemberOf(tuple(any_of), frozenset(forbidden))
+
+
+def parse_in_tree(value: str) -> str:
+    """Return the canonical uuid of a provider; blanks around it do no harm.
+
+    :raises BadQuery: the value is no uuid.
+    """
+    text = value.strip()
+    if not validation.is_uuid(text):
+        raise BadQuery(f"{_INVALID}Expected 'in_tree' parameter to be a format of uuid. Got: {value}")
+    return validation.canonical_uuid(text)
+
+
+def _parse_traits(value: str, version: Version) -> TraitFilter:
     items = [item.strip() for item in value.split(',')]
     forbidden = frozenset(item.lstrip('!') for item in items if item.startswith('!'))
     required = frozenset(item for item in items if not item.startswith('!'))
+    forbidden_allowed = version >= (1, 22)
     if '' in required | forbidden or ('!' in value and not forbidden_allowed):
         sample = 'HW_CPU_X86_VMX,!CUSTOM_MAGIC' if forbidden_allowed else 'HW_CPU_X86_VMX,CUSTOM_MAGIC'
-        raise BadQuery(
-            f"Invalid query string parameters: Expected 'required' parameter value of the form: {sample}. Got: {value}"
-        )
+        raise BadQuery(f"{_INVALID}Expected 'required' parameter value of the form: {sample}. Got: {value}")
     return TraitFilter(required, forbidden)
 
 
-def parse_member_of(values: Sequence[str], repeatable: bool) -> tuple[frozenset[str], ...]:
-    """Read all of ``member_of``, ``UUID`` or ``in:UUID,UUID`` (api-ref/resource-providers.md#lists-of-aggregates).
-
-    :param values: the decoded values, in the order of the URL; may be empty.
-    :param repeatable: whether more than one value is allowed, that is from microversion 1.24.
-    :returns: one set per value, of canonical uuids. A provider must be in one aggregate of each.
-    :raises BadQuery: several values where that is not allowed, a list without ``in:``, or an element that is no uuid.
-    """
-    if len(values) > 1 and not repeatable:
-        raise BadQuery('Multiple member_of parameters are not supported')
-    for value in values:
-        if ',' in value and not value.startswith('in:'):
-            raise BadQuery(f"Multiple values for 'member_of' must be prefixed with the 'in:' keyword. Got: {value}")
-    return tuple(frozenset(map(_canonical_uuid, value.removeprefix('in:').split(','))) for value in values)
+def _parse_any_of(value: str, version: Version) -> frozenset[str]:
+    names = [item.strip() for item in value.removeprefix('in:').split(',')]
+    if version < (1, 39):
+        raise BadQuery(f"{_INVALID}The format '{_ANY_OF_SAMPLE}' only supported since microversion 1.39. Got: {value}")
+    if '' in names:
+        raise BadQuery(f"{_INVALID}Expected 'required' parameter value of the form: {_ANY_OF_SAMPLE}. Got: {value}")
+    if any(name.startswith('!') for name in names):
+        raise BadQuery(f"{_INVALID}The format '{_ANY_OF_SAMPLE}' does not support forbidden traits. Got: {value}")
+    return frozenset(names)
 
 
 def _parse_amount(name: str, text: str) -> int:

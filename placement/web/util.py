@@ -42,15 +42,23 @@ def extract_json(body: bytes, schema: dict[str, Any]) -> Any:
     return data
 
 
-def validate_query_params(req: webob.Request, schema: dict[str, Any]) -> multidict.MultiDict:
-    """Read the query string, no longer than ``[placement] max_query_length``, and check it.
+def query_params(req: webob.Request) -> multidict.MultiDict:
+    """Read the query string, no longer than ``[placement] max_query_length``.
 
-    :param schema: of an object whose members are strings; the last value of each key is validated.
     :returns: text to text; indexing gives the last value of a key, ``getall`` every one.
-    :raises BadQuery: it is too long, not UTF-8, or does not satisfy ``schema``.
+    :raises BadQuery: it is too long or not UTF-8.
     """
     longest = req.environ['placement.context'].conf.placement.max_query_length
-    params = multidict.MultiDict(query.pairs(req.environ.get('QUERY_STRING', ''), longest))
+    return multidict.MultiDict(query.pairs(req.environ.get('QUERY_STRING', ''), longest))
+
+
+def validate_query_params(req: webob.Request, schema: dict[str, Any]) -> multidict.MultiDict:
+    """Read the query string as ``query_params``, and check it.
+
+    :param schema: of an object whose members are strings; the last value of each key is validated.
+    :raises BadQuery: it is too long, not UTF-8, or does not satisfy ``schema``.
+    """
+    params = query_params(req)
     try:
         validation.validate(dict(params), schema)
     except validation.ValidationError as error:

@@ -130,13 +130,13 @@ def refuse_nul(data: Any) -> None:
 
 
 def _describe(error: jsonschema.ValidationError) -> str:
-    lines = [_shorten(error.message)]
-    if error.validator:
-        # The last element of the path is the keyword, which the text names before the path.
-        path = list(error.relative_schema_path)[:-1]
-        lines += ['', f'Failed validating {error.validator!r} in schema{_shorten(_index(path))}']
-        lines += [f'On instance{_shorten(_index(error.absolute_path))}']
-    return '\n'.join(lines)
+    reason = _shorten(error.message)
+    if not error.validator:
+        return reason
+    # The last element of the path is the keyword, which the text names before the path.
+    schema = f'schema{_shorten(_index(list(error.relative_schema_path)[:-1]))}'
+    instance = f'instance{_shorten(_index(error.absolute_path))}'
+    return f'{reason} (Failed validating {error.validator!r} in {schema}, on {instance})'
 
 
 def _index(path: Iterable[str | int]) -> str:
@@ -152,6 +152,13 @@ def _shorten(text: str) -> str:
 def _is_integer(_checker: Any, value: object) -> bool:
     # jsonschema also accepts 2.0, which would be stored and returned as a float (api-ref/rules.md#json-bodies).
     return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _pattern(_validator: Any, pattern: str, value: Any, _schema: Any) -> Iterator[jsonschema.ValidationError]:
+    if isinstance(value, str) and not re.search(pattern, value):
+        # Clients know the spelling of JSON Schema, whose $ is the \Z of Python.
+        spelled = pattern.replace(r'\Z', '$')
+        yield jsonschema.ValidationError(f'{value!r} does not match {spelled!r}')
 
 
 def _unique_items(_validator: Any, unique: bool, items: Any, _schema: Any) -> Iterator[jsonschema.ValidationError]:
@@ -179,7 +186,7 @@ _FORMATS.checks('uuid')(lambda value: not isinstance(value, str) or is_uuid(valu
 
 _Validator = validators.extend(
     jsonschema.Draft7Validator,
-    validators={'uniqueItems': _unique_items, 'additionalProperties': _additional_properties},
+    validators={'pattern': _pattern, 'uniqueItems': _unique_items, 'additionalProperties': _additional_properties},
     type_checker=jsonschema.Draft7Validator.TYPE_CHECKER.redefine('integer', _is_integer),
 )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import sys
 
 from oslo_config import cfg
@@ -32,3 +33,5 @@ def init_application(conf: cfg.ConfigOpts | None = None) -> deploy.Application:
 
 
 application = init_application()
+# Frees its slots of the change log for other processes.
+atexit.register(application.db.dispose)

@@ -1,10 +1,16 @@
-"""Allocations of an adopted database whose consumer has no record: its generation is 0, in answers and in checks."""
+"""Allocations of an adopted database whose consumer or inventory has no record.
+
+The generation of such a consumer is 0, in answers and in checks.
+"""
 
 from __future__ import annotations
 
+import uuid
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
+from oslo_config import cfg
 
 from placement.db import tables
 from placement.db.api import Database
@@ -49,3 +55,26 @@ def test_another_generation_is_refused(app: Any, generation: int | None, got: st
     assert answer.status_int == 409
     assert answer.json['errors'][0]['code'] == 'placement.concurrent_update'
     assert f'consumer generation conflict - expected 0 but got {got}' in answer.json['errors'][0]['detail']
+
+
+def test_project_and_user_are_those_of_the_options(conf: cfg.ConfigOpts, app: Any) -> None:
+    conf.set_override('incomplete_consumer_project_id', 'a-project', 'placement')
+    conf.set_override('incomplete_consumer_user_id', 'a-user', 'placement')
+    read = ask(app, 'GET', CONSUMER).json
+    assert (read['project_id'], read['user_id']) == ('a-project', 'a-user')
+
+
+def test_what_is_allocated_without_an_inventory_can_be_released(app: Any, db: Database) -> None:
+    other = str(uuid.uuid4())
+    ask(app, 'POST', '/resource_providers', {'name': 'other', 'uuid': other})
+    inventory = {'resource_provider_generation': 0, 'inventories': {'VCPU': {'total': 4}}}
+    ask(app, 'PUT', f'/resource_providers/{other}/inventories', inventory)
+    provider = sa.select(tables.resource_providers.c.id).where(tables.resource_providers.c.uuid == PROVIDER)
+    with db.engine.begin() as connection:
+        lost = tables.inventories.c.resource_provider_id == provider.scalar_subquery()
+        connection.execute(tables.inventories.delete().where(lost))
+    moved = {**claim(1, 0), 'allocations': {other: {'resources': {'VCPU': 1}}}}
+    answer = ask(app, 'PUT', CONSUMER, moved)
+    assert answer.status_int == 204, answer.text
+    assert ask(app, 'GET', f'/resource_providers/{PROVIDER}/allocations').json['allocations'] == {}
+    assert ask(app, 'GET', f'/resource_providers/{other}/usages').json['usages'] == {'VCPU': 1}

@@ -14,12 +14,15 @@ import webob
 from placement import conf as configuration
 from placement import deploy, exception
 from placement.observability.prometheus import PrometheusMetrics
+from placement.web import authentication
 from tests.support.asking import CLAIMS
 from tests.support.keystone import keystone
 
 
 def test_identity_headers_of_a_client_do_not_make_an_administrator(app: Any) -> None:
-    req = webob.Request.blank('/resource_providers', headers={**CLAIMS, 'X-Auth-Token': 'user'})
+    """But for X-Roles, which is for trying rules out."""
+    claims = {name: value for name, value in CLAIMS.items() if name != 'X-Roles'}
+    req = webob.Request.blank('/resource_providers', headers={**claims, 'X-Auth-Token': 'user'})
     assert req.get_response(app).status_code == 403
 
 
@@ -35,7 +38,7 @@ def test_noauth2_does_not_import_keystonemiddleware() -> None:
 
 @pytest.fixture
 def keystone_url() -> Iterator[str]:
-    """The URL of a running Keystone that knows two tokens."""
+    """The URL of a running Keystone."""
     with keystone() as url:
         yield url
 
@@ -117,6 +120,31 @@ def test_keystone_decides_who_is_admitted(tmp_path: pathlib.Path, keystone_url: 
         assert error['request_id'] == response.headers['x-openstack-request-id']
         assert 'OpenStack-API-Version' not in response.headers
     app.db.dispose()
+
+
+def test_a_valid_token_without_a_user_is_401(tmp_path: pathlib.Path, keystone_url: str) -> None:
+    app = _application(tmp_path, keystone_url)
+    assert _ask(app, '/resource_providers', 'without-user').status_code == 401
+    app.db.dispose()
+
+
+def test_policy_can_ask_for_roles_of_the_service_token(tmp_path: pathlib.Path, keystone_url: str) -> None:
+    policy = tmp_path / 'policy.yaml'
+    policy.write_text('"placement:resource_providers:list": "service_roles:auditor"\n')
+    app = _application(tmp_path, keystone_url, OS_OSLO_POLICY__POLICY_FILE=str(policy))
+    assert _ask(app, '/resource_providers', 'good-member').status_code == 403
+    for token, status in (('good-service', 200), ('other-service', 403)):
+        headers = {'X-Service-Token': token}
+        assert _ask(app, '/resource_providers', 'good-member', **headers).status_code == status
+    app.db.dispose()
+
+
+def test_an_identity_that_a_server_in_front_left_is_not_used(app: Any) -> None:
+    for path, status in (('/', 200), ('/resource_providers', 401)):
+        req = webob.Request.blank(path)
+        req.environ[authentication.IDENTITY] = {'user_id': 'root', 'roles': ['admin'], 'unknown': 'attribute'}
+        assert req.get_response(app).status_code == status
+        assert authentication.IDENTITY not in req.environ
 
 
 def test_the_time_for_validating_a_token_is_counted(tmp_path: pathlib.Path, keystone_url: str) -> None:

@@ -19,8 +19,8 @@ _TINY = [
     *('--repeat', '3', '--seconds', '0.1', '--rounds', '1', '--writes', '4'),
 ]
 
-#: Figures that a release without a mirror or a log of changes lacks, and the size of the log, which SQLite lacks.
-_MAY_BE_UNKNOWN = {'bring-forward', 'log-size'}
+#: Figures that a release without a mirror or a change log lacks, and the size of the log, which SQLite lacks.
+_MAY_BE_UNKNOWN = {'bring-forward', 'log-size', 'slots'}
 
 
 def test_every_line_is_measured_once(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -89,7 +89,8 @@ def test_the_largest_cloud_is_compared_with_the_smallest() -> None:
 
 def test_a_database_without_a_log_of_changes_has_no_log_size() -> None:
     with databases.fresh('sqlite', None) as url:
-        databases.execute(url, 'CREATE TABLE writers (id INTEGER PRIMARY KEY)')
+        databases.execute(url, 'CREATE TABLE placement_change_log_slots (id INTEGER PRIMARY KEY)')
         assert databases.log_size(url) is None
-        databases.execute(url, 'CREATE TABLE changes (id INTEGER PRIMARY KEY)', 'INSERT INTO changes VALUES (1), (2)')
-        assert databases.log_size(url) == {'writers': (0, None), 'changes': (2, None)}
+        log = 'placement_change_log'
+        databases.execute(url, f'CREATE TABLE {log} (id INTEGER PRIMARY KEY)', f'INSERT INTO {log} VALUES (1), (2)')
+        assert databases.log_size(url) == {'placement_change_log_slots': (0, None), log: (2, None)}

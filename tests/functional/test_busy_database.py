@@ -1,4 +1,4 @@
-"""Writes that find the database locked by another writer each time that they are tried."""
+"""Requests that find the database locked by another writer."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
+from placement.db import error_kinds
 from tests.support import applications
 from tests.support.asking import ask, create_provider
+from tests.support.listening import listening
 
 CONSUMER = '7f2c2e1c-6f0c-4b5e-9d5f-0a3b1c2d4e5f'
 ALLOCATING = 'Inventory and/or allocations changed while attempting to allocate: Another thread concurrently updated'
@@ -47,7 +50,7 @@ def locked(file: pathlib.Path) -> Iterator[None]:
     ],
 )
 def test_a_write_without_the_lock_is_409_in_the_end(
-    app: Any, tmp_path: pathlib.Path, method: str, path: str, detail: str
+    app: Any, tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture, method: str, path: str, detail: str
 ) -> None:
     host = create_provider(app, VCPU=4)
     claim = {
@@ -68,4 +71,57 @@ def test_a_write_without_the_lock_is_409_in_the_end(
     assert error['code'] == 'placement.concurrent_update'
     assert error['detail'].startswith(detail.format(host=host))
     assert error['detail'].endswith('Please retry your update')
+    # There is no traceback.
+    assert all(record.exc_info is None for record in caplog.records)
     assert ask(app, method, path.format(host=host), bodies.get(path)).status_int < 300
+
+
+def test_a_read_without_the_lock_is_503_in_the_end(app: Any, tmp_path: pathlib.Path) -> None:
+    """Reads wait for nobody in WAL mode, but while another process has the whole file."""
+    app.db.dispose()
+    with contextlib.closing(sqlite3.connect(tmp_path / 'placement.sqlite', isolation_level=None)) as connection:
+        connection.execute('PRAGMA locking_mode = EXCLUSIVE')
+        connection.execute('BEGIN EXCLUSIVE')
+        response = ask(app, 'GET', '/traits')
+    assert (response.status_int, response.headers['Retry-After']) == (503, '2')
+    assert ask(app, 'GET', '/traits').status_int == 200
+
+
+@pytest.mark.parametrize('retries', [1, 5])
+def test_a_read_is_retried_when_the_database_was_locked(app: Any, retries: int) -> None:
+    conflicts: list[int] = []
+
+    def fail(*_arguments: Any) -> None:
+        if len(conflicts) < retries:
+            conflicts.append(1)
+            raise sqlite3.OperationalError('database is locked')
+
+    with listening(app.db.engine, 'do_execute', fail):
+        assert ask(app, 'GET', '/traits').status_int == 200
+    assert len(conflicts) == retries
+
+
+def test_a_table_that_is_locked_in_a_shared_cache_is_a_conflict(tmp_path: pathlib.Path) -> None:
+    """SQLITE_LOCKED, which is not SQLITE_BUSY."""
+    url = f'file:{tmp_path}/shared.sqlite?cache=shared'
+    with contextlib.ExitStack() as stack:
+        writer, reader = (
+            stack.enter_context(contextlib.closing(sqlite3.connect(url, uri=True, isolation_level=None)))
+            for _ in range(2)
+        )
+        writer.execute('CREATE TABLE numbers (number INTEGER)')
+        writer.execute('BEGIN IMMEDIATE')
+        writer.execute('INSERT INTO numbers VALUES (1)')
+        with pytest.raises(sqlite3.OperationalError) as caught:
+            reader.execute('SELECT * FROM numbers').fetchall()
+    assert getattr(caught.value, 'sqlite_errorname', 'SQLITE_LOCKED').startswith('SQLITE_LOCKED')
+    assert error_kinds.is_conflict(sa.exc.OperationalError('SELECT', None, caught.value))
+
+
+@pytest.mark.parametrize('generation', [2**31, 2**63, 2**64, 10**30])
+def test_a_generation_that_no_provider_can_have_is_409(app: Any, generation: int) -> None:
+    host = create_provider(app)
+    body = {'resource_provider_generation': generation, 'aggregates': []}
+    response = ask(app, 'PUT', f'/resource_providers/{host}/aggregates', body)
+    assert response.status_int == 409
+    assert response.json['errors'][0]['code'] == 'placement.concurrent_update'

@@ -23,7 +23,7 @@ MINORS = (10, 11, 12, 16, 17, 21, 22, 24, 25, 26, 27, 28, 29, 29, 29)
 def shared_app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """One application for all tests here, since each replaces all providers."""
     path = tmp_path_factory.mktemp('candidates') / 'placement.sqlite'
-    with applications.application(path) as made:
+    with applications.application(path, placement={'max_microversion': '1.39'}) as made:
         yield made
 
 
@@ -39,7 +39,7 @@ def test_the_application_answers_like_the_oracle(shared_app: Any, world: list[RP
 
 
 @thorough(60)
-@given(worlds(most=5), some_queries((12, 27, 28, 29, 29)))
+@given(worlds(most=5), some_queries((12, 28, 29, 34, 36)))
 def test_every_candidate_can_be_claimed(shared_app: Any, world: list[RP], query: Query) -> None:
     stored = Stored(shared_app, world)
     for candidate in stored.candidates(query)['allocation_requests'][:20]:

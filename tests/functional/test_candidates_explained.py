@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from placement.candidates.budget import Bound, Budget
 from placement.candidates.reasons import Reason
 from placement.candidates.request import CandidateRequest, RequestGroup
+from placement.candidates.search import search
 from placement.handlers import candidate_query
+from placement.reports import explanation
 from placement.reports.explanation import Explanation, Options, explain
 from placement.web.context import RequestContext
+from tests.support.asking import demand
 from tests.support.candidates import hard
 from tests.support.candidates.examples import WORLDS
 from tests.support.candidates.oracle import RP, record, rp
+from tests.support.candidates.query_strings import uuid_of, with_uuids
 from tests.support.candidates.store import Stored, query_string
 from tests.support.fixtures import Counter
 
@@ -79,6 +85,75 @@ def test_a_request_of_thousands_of_rules_is_bounded(app: Any, context: RequestCo
     assert (len(told.stages), len(told.what_ifs)) == (50, 50)
     assert told.left_out > 900
     assert len(told.sentence) < 1000
+
+
+def test_searches_without_a_rule_share_the_steps_of_one_search(
+    app: Any, context: RequestContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world, query = hard.packing(0, classes=3)
+    Stored(app, world)
+    request = candidate_query.parse(query_string(query), (1, 29), context.conf)
+    budgets: list[Budget] = []
+
+    def recording(sites: Any, request: CandidateRequest, budget: Budget) -> Any:
+        budgets.append(budget)
+        return search(sites, request, budget)
+
+    monkeypatch.setattr(explanation, 'search', recording)
+    whole = Budget(steps=2000)
+    told = explain(context.mirror.current(), request, Options(whole))
+    _search, *trials = budgets
+    assert len(trials) >= len(told.what_ifs) > 3
+    assert max(trial.steps for trial in trials) <= 200
+    # A search notices only between two candidates that its steps are spent.
+    assert sum(trial.spent for trial in trials) < 2 * 2000
+
+
+def test_searches_without_a_rule_count_fewer_candidates_when_there_are_many_rules(
+    app: Any, context: RequestContext
+) -> None:
+    Stored(app, [rp(f'host{number}', VCPU={'total': 8}) for number in range(120)])
+    forbidden = [f'CUSTOM_T{number}' for number in range(49)]
+    for name in forbidden:
+        demand(app, 'PUT', f'/traits/{name}')
+    told = _asked(context, f'resources=VCPU:1&required={",".join("!" + name for name in forbidden)}')
+    assert told.candidates == 120
+    assert {str(one) for one in told.what_ifs} == {'nothing else is asked for', 'at least 100'}
+
+
+def test_groups_are_compared_only_when_every_rule_was_counted(app: Any, context: RequestContext) -> None:
+    Stored(app, [rp('host', VCPU={'total': 8})])
+    traits = [f'CUSTOM_T{number}' for number in range(50)]
+    for name in traits:
+        demand(app, 'PUT', f'/traits/{name}')
+
+    def isolated(*forbidden: str) -> Explanation:
+        first = RequestGroup('1', True, {'VCPU': 1}, forbidden=frozenset(forbidden))
+        return _explained(context, first, RequestGroup('2', True, {'VCPU': 1}), policy='isolate')
+
+    assert [one.reason for one in isolated(*traits[:5]).combination_failures] == [Reason.TOO_FEW_PROVIDERS]
+    told = isolated(*traits)
+    assert told.left_out > 0
+    assert told.combination_failures == ()
+
+
+def test_rules_without_which_most_is_found_come_first(app: Any, context: RequestContext) -> None:
+    amounts = {'AB': 2, 'AC': 3, 'BC': 1}
+    Stored(
+        app,
+        [
+            rp(f'{traits}{number}', traits=[f'CUSTOM_{trait}' for trait in traits], VCPU={'total': 8})
+            for traits, amount in amounts.items()
+            for number in range(amount)
+        ],
+    )
+    told = _asked(context, 'resources1=VCPU:1&required1=CUSTOM_A,CUSTOM_B,CUSTOM_C')
+    # The first leaves nothing when the rules are applied in their order.
+    assert [str(one.rule) for one in told.obstacles] == [
+        'required1 CUSTOM_C',
+        'required1 CUSTOM_B',
+        'required1 CUSTOM_A',
+    ]
 
 
 def test_sharing_providers_and_collective_traits(app: Any, context: RequestContext) -> None:
@@ -175,3 +250,187 @@ def test_an_explanation_of_a_search_that_exceeds_its_steps_says_so(app: Any, con
 def test_nothing_is_stored(app: Any, context: RequestContext) -> None:
     Stored(app, [])
     assert _asked(context, 'resources=VCPU:1').sentence == 'No resource providers are stored.'
+
+
+# The parameters of 1.31 and later ------------------------------------------------------------------------------
+
+
+def _ports() -> list[RP]:
+    """Two hosts, each with two network cards of one port each; host2 is disabled, and card1 of host1 is on net1."""
+    world = []
+    for host in ('host1', 'host2'):
+        disabled = ['COMPUTE_STATUS_DISABLED'] if host == 'host2' else []
+        world.append(rp(host, aggregates=f'az-{host}', traits=disabled, VCPU=8))
+        for card in ('card1', 'card2'):
+            world.append(rp(f'{host}-{card}', host, traits=['CUSTOM_NET1'] if card == 'card1' else ['CUSTOM_NET2']))
+            world.append(rp(f'{host}-{card}-port', f'{host}-{card}', SRIOV_NET_VF=4, VCPU=2))
+    return world
+
+
+def _ported(app: Any, context: RequestContext, query: str) -> Explanation:
+    Stored(app, _ports())
+    demand(app, 'PUT', '/traits/CUSTOM_NET3')
+    return _asked(context, with_uuids(query), 39)
+
+
+def _rows(told: Explanation) -> list[tuple[str, str, int, int]]:
+    return [(one.rule, one.subject, one.providers, one.trees) for one in told.stages]
+
+
+def test_each_trait_of_the_root_is_a_rule(app: Any, context: RequestContext) -> None:
+    told = _ported(app, context, f'resources=VCPU:8&root_required=!COMPUTE_STATUS_DISABLED,{AVX2}')
+    assert _rows(told) == [
+        ('root_required', AVX2, 0, 0),
+        ('root_required', '!COMPUTE_STATUS_DISABLED', 0, 0),
+        ('resources', 'VCPU:8', 2, 0),
+    ]
+    assert [(str(one.rule), one.candidates) for one in told.what_ifs] == [
+        (f'root_required {AVX2}', 1),
+        ('root_required !COMPUTE_STATUS_DISABLED', 0),
+        ('resources VCPU:8', None),
+    ]
+    assert told.sentence == f'No provider has the trait {AVX2}.'
+    assert [(one.name, one.lacks) for one in told.nearest] == [('host1', f'would do without root_required {AVX2}')]
+
+
+def test_roots_without_or_with_a_trait_of_root_required(app: Any, context: RequestContext) -> None:
+    told = _ported(app, context, 'resources=VCPU:8&root_required=CUSTOM_NET1')
+    assert told.sentence == 'The root of each of the 2 trees that meet the rest lacks the trait CUSTOM_NET1.'
+    Stored(app, [one for one in _ports() if one.name.startswith('host2')])
+    told = _asked(context, 'resources=VCPU:8&root_required=CUSTOM_NET1', 39)
+    assert told.sentence == 'The root of the one tree that meets the rest lacks the trait CUSTOM_NET1.'
+    told = _asked(context, 'resources=VCPU:8&root_required=!COMPUTE_STATUS_DISABLED', 39)
+    assert told.sentence == (
+        'The root of the one tree that meets the rest has the forbidden trait COMPUTE_STATUS_DISABLED.'
+    )
+
+
+def test_in_tree_is_a_rule(app: Any, context: RequestContext) -> None:
+    query = 'resources_P=SRIOV_NET_VF:1&required_P=!CUSTOM_NET3&in_tree_P='
+    told = _ported(app, context, f'{query}host1-card1')
+    assert told.candidates == 2
+    assert [(str(one.rule), one.candidates) for one in told.what_ifs][-1] == (f'in_tree_P {uuid_of("host1-card1")}', 4)
+    told = _ported(app, context, f'{query}nobody')
+    assert _rows(told)[-1] == ('in_tree', uuid_of('nobody'), 0, 0)
+    assert told.sentence == f'There is no provider {uuid_of("nobody")}, whose tree is wanted.'
+    told = _ported(app, context, 'resources=VCPU:8&required=COMPUTE_STATUS_DISABLED&in_tree=host1')
+    assert [str(one) for one in told.blamed] == ['required COMPUTE_STATUS_DISABLED']
+    told = _ported(app, context, 'resources1=VCPU:8&required1=COMPUTE_STATUS_DISABLED&in_tree1=host1')
+    assert told.obstacles[0].cause == (
+        f'the one that could otherwise serve group 1 is not in the tree of {uuid_of("host1")}'
+    )
+
+
+def test_each_forbidden_aggregate_is_a_rule(app: Any, context: RequestContext) -> None:
+    told = _ported(app, context, 'resources1=VCPU:8&member_of1=!in:az-host1,az-host2')
+    first, second = (f'!{uuid}' for uuid in sorted((uuid_of('az-host1'), uuid_of('az-host2'))))
+    assert _rows(told) == [
+        ('resources', 'VCPU:8', 2, 2),
+        ('member_of', first, 1, 1),
+        ('member_of', second, 0, 0),
+    ]
+    assert [one.candidates for one in told.what_ifs] == [None, 1, 1]
+    assert told.sentence == (
+        f'The 1 provider that could otherwise serve group 1 is in the forbidden aggregate {second[1:]}.'
+    )
+
+
+def test_a_forbidden_aggregate_of_the_unsuffixed_group_excludes_trees(app: Any, context: RequestContext) -> None:
+    told = _ported(app, context, 'resources=SRIOV_NET_VF:1&in_tree=host1&member_of=!az-host1')
+    forbidden = f'!{uuid_of("az-host1")}'
+    assert [(one.rule, one.subject, one.serving, one.providers, one.trees) for one in told.stages] == [
+        ('member_of', forbidden, 'the root', 1, 1),
+        ('resources', 'SRIOV_NET_VF:1', '', 4, 1),
+        ('member_of', forbidden, 'SRIOV_NET_VF', 4, 1),
+        ('in_tree', uuid_of('host1'), 'SRIOV_NET_VF', 2, 0),
+    ]
+    assert [(str(one.rule), one.candidates) for one in told.what_ifs][1:] == [
+        (f'member_of {forbidden}', 2),
+        (f'in_tree {uuid_of("host1")}', 2),
+    ]
+    told = _ported(app, context, 'resources=SRIOV_NET_VF:1&required=CUSTOM_NET1&member_of=!az-host1')
+    assert [str(one) for one in told.blamed] == ['required CUSTOM_NET1']
+    told = _ported(app, context, 'resources=VCPU:8&required=!COMPUTE_STATUS_DISABLED&member_of=!az-host1')
+    assert [one.cause for one in told.obstacles] == [
+        'the 1 provider that could otherwise serve the request has the forbidden trait COMPUTE_STATUS_DISABLED',
+        (
+            'the 1 provider that could otherwise serve the request is, or has a root that is, in the forbidden'
+            f' aggregate {forbidden[1:]}'
+        ),
+    ]
+
+
+def test_each_set_of_traits_of_which_one_is_required_is_a_rule(app: Any, context: RequestContext) -> None:
+    query = 'resources1=SRIOV_NET_VF:1&required1=in:CUSTOM_NET1,CUSTOM_NET3&required1=!CUSTOM_NET2'
+    told = _ported(app, context, query)
+    assert _rows(told) == [
+        ('resources', 'SRIOV_NET_VF:1', 4, 2),
+        ('required', 'in:CUSTOM_NET1,CUSTOM_NET3', 0, 0),
+        ('forbidden', 'CUSTOM_NET2', 0, 0),
+    ]
+    assert told.sentence == (
+        'Each of the 4 providers that could otherwise serve group 1 has none of the traits CUSTOM_NET1, CUSTOM_NET3.'
+    )
+    told = _ported(app, context, f'resources=VCPU:1&required=in:CUSTOM_NET3,{AVX2}')
+    assert told.sentence == f'No provider has any of the traits CUSTOM_NET3, {AVX2}.'
+
+
+def test_each_same_subtree_and_groups_without_resources_are_rules(app: Any, context: RequestContext) -> None:
+    port = 'resources_P=SRIOV_NET_VF:1&required_C=CUSTOM_NET1&group_policy=none'
+    told = _ported(app, context, f'{port}&same_subtree=_P,_C')
+    assert told.candidates == 2
+    assert _rows(told) == [
+        ('resources', 'SRIOV_NET_VF:1', 4, 2),
+        ('required', 'CUSTOM_NET1', 2, 2),
+        ('same_subtree', '_C,_P', 2, 2),
+    ]
+    assert [(str(one.rule), one.candidates) for one in told.what_ifs] == [
+        ('resources_P SRIOV_NET_VF:1', None),
+        # Any provider that is above a port, or is one, twice for that of the host.
+        ('required_C CUSTOM_NET1', 12),
+        ('same_subtree _C,_P', 4),
+        ('resources_P', None),
+        ('group _C without resources', 4),
+    ]
+
+
+def test_providers_that_are_in_no_common_subtree(app: Any, context: RequestContext) -> None:
+    query = (
+        'resources_P=SRIOV_NET_VF:1&required_C=CUSTOM_NET1&required_D=CUSTOM_NET2&group_policy=none'
+        '&same_subtree=_P,_C&same_subtree=_C,_D'
+    )
+    told = _ported(app, context, query)
+    assert [(one.rule, one.subject, one.trees) for one in told.stages][-2:] == [
+        ('same_subtree', '_C,_P', 2),
+        ('same_subtree', '_C,_D', 0),
+    ]
+    assert list(map(str, told.blamed)) == ['same_subtree _C,_D']
+    assert told.sentence == (
+        'In no tree is a provider for one of the groups _C,_D at or above providers for the others; there would be'
+        ' candidates without same_subtree _C,_D.'
+    )
+    assert [one.name for one in told.nearest if one.lacks == 'would do without same_subtree _C,_D'] == [
+        'host1',
+        'host2',
+    ]
+
+
+def test_same_subtrees_that_can_be_met_alone_but_not_together(app: Any, context: RequestContext) -> None:
+    query = (
+        'resources_P=SRIOV_NET_VF:1&required_C=CUSTOM_NET1&required_D=CUSTOM_NET2&group_policy=none'
+        '&same_subtree=_P,_C&same_subtree=_P,_D'
+    )
+    told = _ported(app, context, query)
+    assert [one.trees for one in told.stages] == [2] * 5
+    assert told.sentence == (
+        'Each part of the request can be served, but not all of them together: in the tree of host1 (and 1 more) a'
+        ' provider is not in one subtree with the providers of other groups; there would be candidates without'
+        ' same_subtree _C,_P.'
+    )
+
+
+def test_groups_without_resources_that_need_different_providers(app: Any, context: RequestContext) -> None:
+    query = 'resources_P=SRIOV_NET_VF:1&required_C=CUSTOM_NET1&required_D=CUSTOM_NET1&same_subtree=_P,_C,_D'
+    told = _ported(app, context, f'{query}&group_policy=isolate')
+    assert [str(one) for one in told.blamed] == ['group_policy=isolate']
+    assert 'group _C, group _D need 2 different providers, and only 1 provider does' in told.sentence

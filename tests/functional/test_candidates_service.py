@@ -15,7 +15,8 @@ from placement.objects.allocation_candidate import AllocationCandidates
 from placement.web.context import RequestContext
 from tests.support.candidates.examples import WORLDS
 from tests.support.candidates.oracle import RP, Group, Query, flat, record, rp
-from tests.support.candidates.store import Stored, query_string, uuid_of
+from tests.support.candidates.query_strings import uuid_of
+from tests.support.candidates.store import Stored, query_string
 from tests.support.fixtures import Counter
 
 HOST1, HOST2 = uuid_of('host1'), uuid_of('host2')

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from placement import exception
+from placement.db import tables
 from placement.db.api import Database
 from placement.mirror.keeper import Mirror
 from placement.mirror.state import State
@@ -68,6 +70,24 @@ def test_heat_map_counts_a_tree_for_every_aggregate_of_its_providers(nested: Sta
     assert capacity.heat_map(nested, 1, 1).rows == [other]
 
 
+def test_aggregates_come_in_the_order_of_their_fullest_class(db: Database) -> None:
+    half, most = {'VCPU': {'total': 8}, 'DISK_GB': {'total': 8}}, {'VCPU': {'total': 8}}
+    cloud = Cloud([Provider('half', half, (), ('x',)), Provider('most', most, (), ('y',))])
+    # Both classes of x together have a larger share in use than the one of y.
+    cloud.held = {'one': {'half': {'VCPU': 4, 'DISK_GB': 4}}, 'two': {'most': {'VCPU': 6}}}
+    clouds.plant(db, cloud)
+    rows = capacity.heat_map(Mirror(db).current()).rows
+    assert [row.aggregate for row in rows] == [uuid_of('y'), uuid_of('x')]
+
+
+@pytest.mark.parametrize(('capacity_', 'used', 'share'), [(8, 2, 0.25), (0, 0, 0.0), (0, 2, 1.0)])
+def test_an_inventory_without_capacity_is_full_if_anything_of_it_is_used(
+    capacity_: int, used: int, share: float
+) -> None:
+    assert Filling(capacity_, used).share == share
+    assert capacity.shares(np.array([float(capacity_)]), np.array([float(used)])).tolist() == [share]
+
+
 def test_cells_without_inventory_are_empty(db: Database) -> None:
     members = [Provider('a', {'VCPU': {'total': 1}}, (), ('x',)), Provider('b', {'DISK_GB': {'total': 1}}, (), ('y',))]
     clouds.plant(db, Cloud(members))
@@ -127,3 +147,16 @@ def test_a_consumer_is_shown_with_all_its_allocations(db: Database) -> None:
     assert one is not None
     assert [held.resource_class for held in one.held] == ['SRIOV_NET_VF', 'VCPU', 'MEMORY_MB', 'DISK_GB']
     assert consumers.one(db, uuid_of('nobody')) is None
+
+
+@pytest.mark.usefixtures('nested')
+def test_the_type_of_a_consumer_is_shown(db: Database) -> None:
+    with db.engine.begin() as connection:
+        connection.execute(tables.consumer_types.insert(), {'id': 1, 'name': 'INSTANCE'})
+        which = tables.consumers.c.uuid == uuid_of('machine-3')
+        connection.execute(tables.consumers.update().where(which).values(consumer_type_id=1))
+    (typed, untyped) = (consumers.one(db, uuid_of(name)) for name in ('machine-3', 'machine-4'))
+    assert (typed and typed.type, untyped and untyped.type) == ('INSTANCE', None)
+    shown = {one.uuid: one.type for one in consumers.of_tree(db, 1, 0, 100).rows}
+    assert shown[uuid_of('machine-3')] == 'INSTANCE'
+    assert set(shown.values()) == {'INSTANCE', None}

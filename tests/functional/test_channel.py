@@ -210,6 +210,36 @@ def test_a_connection_with_too_much_unread_answer_is_closed(services: Any, monke
         assert service.clients.channels[0].addr == idle.getsockname()
 
 
+def test_no_more_connections_are_closed_than_the_limit_of_unread_answers_needs(
+    services: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = services(outbuf_overflow=100_000_000)
+    long = b'GET /long HTTP/1.1\r\nHost: x\r\n\r\n'
+    with contextlib.ExitStack() as stack:
+        connections = [stack.enter_context(service.connect(long, SO_RCVBUF=4096)) for _ in range(3)]
+        deadline = time.monotonic() + LONG
+        while any(each.requests or not each.total_outbufs_len for each in service.clients.channels):
+            assert time.monotonic() < deadline
+            service.turn()
+        unread = [each.total_outbufs_len for each in service.clients.channels]
+        assert len(unread) == 3
+        # The one that has waited longest is too much.
+        monkeypatch.setattr(channel, '_MAX_HELD', sum(unread) - 1)
+        service.turn()
+        left = {each.addr for each in service.clients.channels}
+        assert left == {connection.getsockname() for connection in connections[1:]}
+
+
+def test_pipelined_requests_are_not_processed_while_much_is_unread(services: Any) -> None:
+    service = services(outbuf_overflow=100_000_000)
+    long = b'GET /long HTTP/1.1\r\nHost: x\r\n\r\n'
+    with service.connect(long * 4, SO_RCVBUF=262144) as connection:
+        answers = service.answer(connection)
+    # The second is begun when the first one waits to be sent.
+    assert answers.count(b'HTTP/1.1 200 OK') == 2
+    assert answers.count(b'Connection: close') == 1
+
+
 def test_a_long_answer_is_received_whole(services: Any) -> None:
     service = services()
     with service.connect(b'GET /long HTTP/1.0\r\n\r\n') as connection:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import pathlib
 import tempfile
 from collections.abc import Callable, Iterator
@@ -162,7 +163,7 @@ def test_a_trailing_newline_is_part_of_a_name(load: Load) -> None:
 
 @pytest.mark.parametrize('path', list(handler.ROUTE_DECLARATIONS))
 def test_undeclared_methods_are_405_with_an_allow_header(load: Load, path: str) -> None:
-    app = load()
+    app = load(placement={'max_microversion': '1.39'})
     for method in ('HEAD', 'PATCH', 'OPTIONS', 'TRACE'):
         response = _ask(app, path.replace('{', '').replace('}', ''), method)
         assert response.status_code == 405
@@ -336,6 +337,18 @@ def test_two_applications_in_one_process_share_nothing(load: Load, tmp_path: pat
     assert _ask(other, '/resource_providers').json['resource_providers'] == []
 
 
+def test_a_policy_file_replaced_by_one_of_equal_size_and_time_is_read(load: Load, tmp_path: pathlib.Path) -> None:
+    file, other = tmp_path / 'policy.yaml', tmp_path / 'other.yaml'
+    for path, role in ((file, 'role_a'), (other, 'role_b')):
+        path.write_text(f'"placement:resource_providers:list": "role:{role} or user_id:{role}"\n')
+        os.utime(path, ns=(10**18, 10**18))
+    app = load(placement={'policy_file': str(file)})
+    assert _ask(app, '/resource_providers', token='role_a').status_code == 200
+    other.replace(file)
+    assert _ask(app, '/resource_providers', token='role_a').status_code == 403
+    assert _ask(app, '/resource_providers', token='role_b').status_code == 200
+
+
 def test_proxy_headers_count_only_when_enabled(load: Load) -> None:
     headers = {
         'X_Forwarded_Proto': 'https',
@@ -385,7 +398,7 @@ def test_exceptions_of_handlers_are_error_documents(
     load: Load, monkeypatch: pytest.MonkeyPatch, fault: Exception, status: int, title: str
 ) -> None:
     declared = handler.PlacementHandler({'/usages': {'GET': _faulty(fault)}})
-    monkeypatch.setattr(handler, 'PlacementHandler', lambda: declared)
+    monkeypatch.setattr(handler, 'PlacementHandler', lambda _declarations: declared)
     response = _ask(load(), '/usages', **LATEST)
     (error,) = response.json['errors']
     assert (response.status_code, error['status'], error['title']) == (status, status, title)

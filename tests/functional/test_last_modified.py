@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from placement.db import changes, tables
+from placement.db import change_log, tables
 from placement.db.api import Database
 from tests.support.asking import create_provider, demand
 
@@ -53,7 +53,7 @@ class Service:
         def work(tx: sa.Connection) -> None:
             written = None if updated is None else day(updated)
             tx.execute(table.update().where(*only).values(created_at=day(created), updated_at=written))
-            changes.rebuild(tx)
+            change_log.record_reload(tx)
 
         self._db.write(work)
 

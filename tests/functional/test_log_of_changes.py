@@ -1,4 +1,4 @@
-"""The log of changes: what each write notes, how the log is read, and the numbers of writers."""
+"""The change log: what each write records, how the log is read, and the numbers of slots."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ import pytest
 import sqlalchemy as sa
 from oslo_config import cfg
 
+from placement import exception
 from placement.cmd import manage, manage_audit
-from placement.db import changes, generation, tables
+from placement.db import change_log, generation, tables
 from placement.db.api import Database, TryAgain
-from placement.db.changes import NO_PROVIDER, What
+from placement.db.change_log import NO_PROVIDER, ChangeKind, Position, Relation, Sums, VersionVector
 from placement.db.together import Together
 from placement.objects.allocation import AllocationList
 from placement.objects.inventory import Inventory
@@ -20,25 +21,25 @@ from placement.objects.resource_class import ResourceClass
 from placement.objects.resource_provider import ResourceProvider
 from placement.objects.trait import Trait
 from placement.web.context import RequestContext
-from tests.support import damage
-from tests.support.fixtures import PointCommandsAt
+from tests.support import damage, logs
+from tests.support.fixtures import Counter, PointCommandsAt
 from tests.support.objects import claim, create_provider
 
-Logged = Callable[[], dict[int, What]]
+Logged = Callable[[], dict[int, ChangeKind]]
 
 
 @pytest.fixture
 def logged(db: Database) -> Logged:
     """What was logged since the last call."""
 
-    def ask() -> dict[int, What]:
+    def ask() -> dict[int, ChangeKind]:
         with db.reader() as tx:
-            newest = changes.newest(tx)
-            found = changes.since(tx, known[-1], newest)
+            newest = change_log.read_vector(tx)
+            found = change_log.read_since(tx, known[-1], newest)
         known.append(newest)
         return found
 
-    known: list[changes.Vector] = [{}]
+    known = [VersionVector()]
     ask()
     return ask
 
@@ -46,59 +47,59 @@ def logged(db: Database) -> Logged:
 def test_writes_to_providers_and_their_parts_are_logged(context: RequestContext, logged: Logged) -> None:
     one, other = create_provider(context), create_provider(context)
     child = create_provider(context, 'child', other.uuid)
-    assert logged() == {provider.id: What.PROVIDER for provider in (one, other, child)}
+    assert logged() == {provider.id: ChangeKind.PROVIDER for provider in (one, other, child)}
     one.set_inventories([Inventory.from_request('VCPU', {'total': 8})])
     one.set_traits(['HW_CPU_X86_AVX2'])
     one.set_aggregates([str(uuid.uuid4())], bump=True)
-    assert logged() == {one.id: What.PROVIDER}
+    assert logged() == {one.id: ChangeKind.PROVIDER}
     one.set_aggregates([], bump=False)
-    assert logged() == {one.id: What.PROVIDER}
+    assert logged() == {one.id: ChangeKind.PROVIDER}
     one.set_traits(['HW_CPU_X86_AVX2'])
     assert logged() == {}
     other.update('another', parent=one.uuid)
-    assert logged() == {other.id: What.PROVIDER, child.id: What.PROVIDER}
+    assert logged() == {other.id: ChangeKind.PROVIDER, child.id: ChangeKind.PROVIDER}
     ResourceProvider.destroy(context, child.uuid)
-    assert logged() == {child.id: What.PROVIDER}
+    assert logged() == {child.id: ChangeKind.PROVIDER}
 
 
 def test_claims(context: RequestContext, logged: Logged) -> None:
     one, other = create_provider(context, VCPU=8), create_provider(context, VCPU=8)
     logged()
     consumer = claim(context, {one.uuid: {'VCPU': 1}})
-    assert logged() == {one.id: What.USAGE}
+    assert logged() == {one.id: ChangeKind.USAGE}
     claim(context, {other.uuid: {'VCPU': 1}}, consumer)
-    assert logged() == {one.id: What.USAGE, other.id: What.USAGE}
+    assert logged() == {one.id: ChangeKind.USAGE, other.id: ChangeKind.USAGE}
     AllocationList.delete_all_by_consumer(context, consumer)
-    assert logged() == {other.id: What.USAGE}
+    assert logged() == {other.id: ChangeKind.USAGE}
 
 
 def test_names(context: RequestContext, logged: Logged) -> None:
     trait, made = Trait.create(context, 'CUSTOM_ONE'), ResourceClass.create(context, 'CUSTOM_ONE')
-    assert logged() == {NO_PROVIDER: What.NAMES}
+    assert logged() == {NO_PROVIDER: ChangeKind.NAMES}
     made.rename('CUSTOM_OTHER')
-    assert logged() == {NO_PROVIDER: What.NAMES}
+    assert logged() == {NO_PROVIDER: ChangeKind.NAMES}
     Trait.destroy(context, trait.name)
     ResourceClass.destroy(context, 'CUSTOM_OTHER')
-    assert logged() == {NO_PROVIDER: What.NAMES}
+    assert logged() == {NO_PROVIDER: ChangeKind.NAMES}
 
 
 def test_the_note_that_covers_more_wins(db: Database, logged: Logged) -> None:
     def work(tx: sa.Connection) -> None:
-        changes.providers(tx, [1, 2])
-        changes.usage(tx, [2, 3])
-        changes.providers(tx, [3])
-        changes.names(tx)
-        changes.rebuild(tx)
-        changes.names(tx)
+        change_log.record_providers(tx, [1, 2])
+        change_log.record_usage(tx, [2, 3])
+        change_log.record_providers(tx, [3])
+        change_log.record_names(tx)
+        change_log.record_reload(tx)
+        change_log.record_names(tx)
 
     db.write(work)
-    db.write(lambda tx: changes.usage(tx, [1, 4]))
+    db.write(lambda tx: change_log.record_usage(tx, [1, 4]))
     assert logged() == {
-        1: What.PROVIDER,
-        2: What.PROVIDER,
-        3: What.PROVIDER,
-        4: What.USAGE,
-        NO_PROVIDER: What.REBUILD,
+        1: ChangeKind.PROVIDER,
+        2: ChangeKind.PROVIDER,
+        3: ChangeKind.PROVIDER,
+        4: ChangeKind.USAGE,
+        NO_PROVIDER: ChangeKind.RELOAD,
     }
 
 
@@ -108,7 +109,7 @@ def test_rebuild_mirrors_is_logged(
     point_commands_at(conf.placement_database.connection)
     assert manage.main(['db', 'rebuild-mirrors']) == 0
     assert capsys.readouterr().out.endswith('before its next search.\n')
-    assert logged() == {NO_PROVIDER: What.REBUILD}
+    assert logged() == {NO_PROVIDER: ChangeKind.RELOAD}
 
 
 def test_a_repair_is_logged(conf: cfg.ConfigOpts, logged: Logged, point_commands_at: PointCommandsAt) -> None:
@@ -116,20 +117,20 @@ def test_a_repair_is_logged(conf: cfg.ConfigOpts, logged: Logged, point_commands
     damage.plant(url, *damage.SOUND, *damage.ALL['usage too high'].statements, *damage.ALL['wrong root'].statements)
     assert logged() == {}
     assert manage.main(['audit', '--repair']) == manage_audit.REPAIRED
-    assert logged() == {1: What.USAGE, 2: What.PROVIDER}
+    assert logged() == {1: ChangeKind.USAGE, 2: ChangeKind.PROVIDER}
 
 
 def test_a_note_outside_of_a_write_is_an_error(db: Database) -> None:
-    with db.reader() as tx, pytest.raises(changes.Unlogged):
-        changes.names(tx)
+    with db.reader() as tx, pytest.raises(change_log.MissingLogEntry):
+        change_log.record_names(tx)
 
 
 def test_a_write_without_a_note_fails(db: Database, context: RequestContext) -> None:
     provider = create_provider(context, 'host')
     rename = tables.resource_providers.update().values(name='renamed')
-    with pytest.raises(changes.Unlogged, match='resource_providers'):
+    with pytest.raises(change_log.MissingLogEntry, match='resource_providers'):
         db.write(lambda tx: tx.execute(rename))
-    with pytest.raises(changes.Unlogged, match='traits'):
+    with pytest.raises(change_log.MissingLogEntry, match='traits'):
         db.write(lambda tx: tx.execute(tables.traits.insert().values(name='CUSTOM_ONE')))
     assert ResourceProvider.get_by_uuid(context, provider.uuid).name == 'host'
     db.write(lambda tx: tx.execute(rename.where(tables.resource_providers.c.id == -1)))
@@ -145,27 +146,27 @@ def test_nothing_is_noted_after_the_end(db: Database, context: RequestContext) -
             generation.bump(last, provider)
             last.run_last()
 
-    with pytest.raises(changes.Unlogged, match='after the last'):
+    with pytest.raises(change_log.MissingLogEntry, match='after the last'):
         db.write(work)
     assert ResourceProvider.get_by_uuid(context, provider.uuid).generation == 0
 
 
 def newest(db: Database) -> dict[int, int]:
     with db.reader() as tx:
-        return changes.newest(tx)
+        return logs.sequences(tx)
 
 
 def test_numbers_have_no_gaps(db: Database) -> None:
-    """Also when writes are refused or tried again in between."""
+    """Also when writes are rejected or retried in between."""
     before = newest(db)
     attempts: list[int] = []
 
     def refused(tx: sa.Connection) -> None:
-        changes.usage(tx, [1])
+        change_log.record_usage(tx, [1])
         raise ZeroDivisionError
 
     def second_time(tx: sa.Connection) -> None:
-        changes.usage(tx, [1])
+        change_log.record_usage(tx, [1])
         attempts.append(1)
         if len(attempts) < 2:
             raise TryAgain
@@ -174,9 +175,9 @@ def test_numbers_have_no_gaps(db: Database) -> None:
         db.write(refused)
     db.write(second_time)
     db.write(lambda _tx: None)
-    db.write(lambda tx: changes.usage(tx, [1]))
-    ((writer, number),) = before.items()
-    assert newest(db) == {writer: number + 2}
+    db.write(lambda tx: change_log.record_usage(tx, [1]))
+    ((slot, number),) = before.items()
+    assert newest(db) == {slot: number + 2}
 
 
 def test_a_failed_commit_uses_no_number(db: Database, context: RequestContext) -> None:
@@ -187,7 +188,7 @@ def test_a_failed_commit_uses_no_number(db: Database, context: RequestContext) -
     def work(tx: sa.Connection) -> None:
         nonlocal attempts
         attempts += 1
-        changes.providers(tx, [provider.id])
+        change_log.record_providers(tx, [provider.id])
         if attempts < 3:
             # A foreign key error, which SQLite reports only at COMMIT.
             tx.exec_driver_sql('PRAGMA defer_foreign_keys = ON')
@@ -195,55 +196,185 @@ def test_a_failed_commit_uses_no_number(db: Database, context: RequestContext) -
             tx.execute(tables.resource_provider_aggregates.insert(), row)
 
     with db.reader() as tx:
-        before = changes.newest(tx)
+        before = change_log.read_vector(tx)
+        numbers = logs.sequences(tx)
     db.write(work)
     db.write(work)
     assert attempts == 4
     with db.reader() as tx:
-        after = changes.newest(tx)
-        assert changes.since(tx, before, after) == {provider.id: What.PROVIDER}
-    assert after.keys() == before.keys()
-    assert sum(after.values()) == sum(before.values()) + 2
+        after = change_log.read_vector(tx)
+        assert change_log.read_since(tx, before, after) == {provider.id: ChangeKind.PROVIDER}
+        assert logs.sequences(tx) == {slot: number + 2 for slot, number in numbers.items()}
 
 
-def test_missing_entries_are_a_gap(db: Database, logged: Logged) -> None:
-    (writer,) = newest(db)
-    db.write(lambda tx: changes.usage(tx, [1]))
-    number = newest(db)[writer]
-    with db.reader() as tx:
-        upto = changes.newest(tx)
-        assert changes.since(tx, {writer: number - 1}, upto) == {1: What.USAGE}
-        assert changes.since(tx, {writer: number}, upto) == {}
-        with pytest.raises(changes.Gap):
-            changes.since(tx, {writer: number + 1}, upto)
+@pytest.fixture
+def slots(db: Database) -> list[int]:
+    """The ids of slots 1 to 5, which have a transaction each, with an entry of a provider with the id of the slot."""
     with db.engine.begin() as tx:
-        tx.execute(tables.changes.delete().where(tables.changes.c.sequence < number))
-    with db.reader() as tx:
-        for vector in ({writer: number - 1}, {}):
-            with pytest.raises(changes.Gap):
-                changes.since(tx, vector, upto)
+        tx.execute(tables.change_log.delete())
+        tx.execute(tables.change_log_slots.delete())
+        add_slots(tx, 1, 5)
+    return list(range(1, 6))
 
 
-def test_the_log_of_hundreds_of_writers_is_read(db: Database, logged: Logged) -> None:
+def add_slots(tx: sa.Connection, first: int, last: int) -> None:
+    """Insert slots with one transaction each."""
+    rows = [
+        {'slot_id': id_, 'sequence': 1, 'token': id_, 'provider_id': id_, 'kind': 1} for id_ in range(first, last + 1)
+    ]
+    tx.execute(tables.change_log.insert(), rows)
+    slots = [{'id': row['slot_id'], 'sequence': 1, 'token': row['token']} for row in rows]
+    tx.execute(tables.change_log_slots.insert(), slots)
+
+
+def go_on(tx: sa.Connection, slot: int, sequence: int, token: int, provider: int) -> None:
+    """Commit a transaction under a slot, as another process would."""
+    values = {'sequence': sequence, 'token': token}
+    tx.execute(tables.change_log_slots.update().where(tables.change_log_slots.c.id == slot).values(values))
+    tx.execute(tables.change_log.insert(), values | {'slot_id': slot, 'provider_id': provider, 'kind': 2})
+
+
+def vector(positions: dict[int, Position]) -> VersionVector:
+    groups: dict[int, dict[int, Position]] = {}
+    for id_, position in positions.items():
+        groups.setdefault(id_ >> 5, {})[id_] = position
+    return VersionVector().replaced(groups)
+
+
+def test_a_vector_has_the_sums_of_the_database(db: Database, slots: list[int]) -> None:
     with db.engine.begin() as tx:
-        for number in range(1, 251):
-            tx.execute(tables.writers.insert().values(id=number))
-            changes.enter(tx, number, 1, {number: What.USAGE, number + 1: What.PROVIDER})
-    found = logged()
-    assert found == {1: What.USAGE} | dict.fromkeys(range(2, 252), What.PROVIDER)
+        add_slots(tx, 40, 70)
+        go_on(tx, 3, 2, 77, 9)
+    with db.reader() as tx:
+        read = change_log.read_vector(tx)
+    assert read.total == Sums.of(db.ask(change_log.CHECK)[0])
+    assert read.sums == {0: (5, 6, 1 + 2 + 77 + 4 + 5), 1: (24, 24, sum(range(40, 64))), 2: (7, 7, sum(range(64, 71)))}
+    assert read.position(3) == Position(2, 77)
+    assert read.position(39) is None
+
+
+@pytest.mark.parametrize(('more', 'statements'), [(50, 1), (200, 2)])
+def test_of_many_slots_only_the_groups_that_differ_are_read(
+    db: Database, slots: list[int], queries: Counter, more: int, statements: int
+) -> None:
+    with db.engine.begin() as tx:
+        add_slots(tx, 32, 32 + more)
+    with db.reader() as tx:
+        known = change_log.read_vector(tx)
+    with db.engine.begin() as tx:
+        go_on(tx, 3, 2, 77, 9)
+        add_slots(tx, 301, 301)
+        tx.execute(tables.change_log_slots.delete().where(tables.change_log_slots.c.id.between(64, 95)))
+    with db.reader() as tx:
+        expected = change_log.read_vector(tx)
+        with queries(at_most=statements) as seen:
+            found = change_log.read_vector(tx, known)
+    assert found == expected
+    assert found.position(3) == Position(2, 77)
+    assert found.position(64) is None
+    assert 2 not in found.groups
+    assert found.position(301) == Position(1, 301)
+    assert len(seen) == statements
+
+
+def test_entries_that_are_missing_or_of_another_transaction(db: Database, slots: list[int]) -> None:
+    """The known entry has to be there with its token, and every entry after it."""
+    with db.reader() as tx:
+        before = change_log.read_vector(tx)
+    with db.engine.begin() as tx:
+        for number in (2, 3, 4):
+            go_on(tx, 2, number, number * 10, 20 + number)
+    with db.reader() as tx:
+        upto = change_log.read_vector(tx)
+        assert change_log.read_since(tx, before, upto) == dict.fromkeys((22, 23, 24), ChangeKind.PROVIDER)
+        assert change_log.read_since(tx, upto, upto) == {}
+        later = vector({**dict(upto), 2: Position(3, 30)})
+        assert change_log.read_since(tx, later, upto) == {24: ChangeKind.PROVIDER}
+        new = vector({id_: position for id_, position in upto if id_ != 2})
+        assert change_log.read_since(tx, new, upto) == {2: ChangeKind.USAGE} | dict.fromkeys(
+            (22, 23, 24), ChangeKind.PROVIDER
+        )
+        with pytest.raises(change_log.LogTruncated, match='number 3 of slot 2'):
+            change_log.read_since(tx, vector({**dict(upto), 2: Position(3, 31)}), upto)
+    for missing, readable in ((1, Position(2, 20)), (3, Position(4, 40))):
+        with db.engine.begin() as tx:
+            log = tables.change_log.c
+            tx.execute(tables.change_log.delete().where(log.slot_id == 2, log.sequence == missing))
+        with db.reader() as tx:
+            for known in (before, new, *([later] if missing == 3 else [])):
+                with pytest.raises(change_log.LogTruncated):
+                    change_log.read_since(tx, known, upto)
+            change_log.read_since(tx, vector({**dict(upto), 2: readable}), upto)
+
+
+def test_relations() -> None:
+    known = vector({1: Position(5, 50), 2: Position(7, 70), 40: Position(0, 0)})
+
+    def relation(**changed: Position | None) -> Relation:
+        positions = {**dict(known), **{int(name[1:]): position for name, position in changed.items()}}
+        return known.relation(vector({id_: position for id_, position in positions.items() if position}))
+
+    assert relation() is Relation.SAME
+    assert relation(_1=Position(6, 1)) is Relation.NEWER
+    assert relation(_99=Position(0, 0)) is Relation.NEWER
+    assert relation(_40=Position(1, 9), _99=Position(3, 1)) is Relation.NEWER
+    assert relation(_1=Position(4, 41)) is Relation.OLDER
+    assert relation(_1=None) is Relation.OLDER
+    assert relation(_40=None) is Relation.OLDER
+    assert relation(_1=Position(5, 52)) is Relation.DIVERGED
+    assert relation(_1=Position(4, 41), _2=Position(8, 80)) is Relation.DIVERGED
+    assert relation(_1=None, _99=Position(1, 1)) is Relation.DIVERGED
+    # The sums of the numbers are equal.
+    assert relation(_1=Position(6, 51), _2=Position(6, 71)) is Relation.DIVERGED
+
+
+def test_the_log_of_hundreds_of_slots_is_read(db: Database, logged: Logged) -> None:
+    with db.engine.begin() as tx:
+        add_slots(tx, 1000, 1250)
+    assert logged() == dict.fromkeys(range(1000, 1251), ChangeKind.USAGE)
 
 
 def test_a_write_with_more_entries_than_one_statement_takes(db: Database, logged: Logged) -> None:
-    """Every provider is noted once, also where one statement ends and the next begins."""
+    """Every provider is recorded once, also where one statement ends and the next begins."""
     many = range(1, 25_000)
-    db.write(lambda tx: changes.providers(tx, many))
-    assert logged() == dict.fromkeys(many, What.PROVIDER)
+    db.write(lambda tx: change_log.record_providers(tx, many))
+    assert logged() == dict.fromkeys(many, ChangeKind.PROVIDER)
 
 
-def test_a_writer_that_was_removed_is_replaced(db: Database) -> None:
-    db.write(lambda tx: changes.usage(tx, [1]))
+def test_a_slot_that_somebody_deleted_is_replaced(db: Database) -> None:
+    db.write(lambda tx: change_log.record_usage(tx, [1]))
     with db.engine.begin() as tx:
-        tx.execute(tables.changes.delete())
-        tx.execute(tables.writers.delete())
-    db.write(lambda tx: changes.usage(tx, [1]))
+        tx.execute(tables.change_log.delete())
+        tx.execute(tables.change_log_slots.delete())
+    db.write(lambda tx: change_log.record_usage(tx, [1]))
     assert list(newest(db).values()) == [1]
+
+
+def test_a_slot_that_a_restored_database_has_for_another_transaction(db: Database) -> None:
+    """The number is the one that the process knows, the token is not: it writes under another slot."""
+    db.write(lambda tx: change_log.record_usage(tx, [1]))
+    with db.reader() as tx:
+        ((slot, known),) = change_log.read_vector(tx)
+    with db.engine.begin() as connection:
+        connection.execute(tables.change_log_slots.update().values(token=known.token + 1))
+    db.write(lambda tx: change_log.record_usage(tx, [2]))
+    with db.reader() as tx:
+        found = dict(change_log.read_vector(tx))
+    assert found.pop(slot) == (known.sequence, known.token + 1)
+    assert [position.sequence for position in found.values()] == [1]
+
+
+def test_a_slot_whose_transaction_may_still_be_open_is_not_used_again(db: Database) -> None:
+    """When the connection broke before COMMIT was sent, the server may not have noticed and still lock the row."""
+    used: list[int] = []
+
+    def break_down() -> None:
+        with db._slots.lease() as slot:
+            used.append(slot.slot_id)
+            list(slot.statements(db.engine.dialect.name, {1: ChangeKind.USAGE}))
+            raise exception.DatabaseUnavailable
+
+    with pytest.raises(exception.DatabaseUnavailable):
+        break_down()
+    with db._slots.lease() as following:
+        assert following.slot_id not in used

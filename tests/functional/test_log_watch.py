@@ -1,4 +1,4 @@
-"""The fixture that watches the log of changes in every test notices a write that does not note one of its providers."""
+"""The fixture that watches the change log in every test notices a write that does not record one of its providers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import pytest
 import sqlalchemy as sa
 
-from placement.db import changes
+from placement.db import change_log
 from placement.objects.inventory import Inventory
 from placement.objects.resource_provider import ResourceProvider
 from placement.objects.trait import Trait
@@ -37,12 +37,12 @@ def seen(watch: Watch) -> list[str]:
 
 def forget_last(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Make writers leave out the provider with the largest id from now on."""
-    whole = getattr(changes, name)
+    whole = getattr(change_log, name)
 
     def partly(tx: sa.Connection, provider_ids: Iterable[int]) -> None:
         whole(tx, sorted(provider_ids)[:-1])
 
-    monkeypatch.setattr(changes, name, partly)
+    monkeypatch.setattr(change_log, name, partly)
 
 
 def test_a_claim_that_does_not_note_one_provider(
@@ -50,7 +50,7 @@ def test_a_claim_that_does_not_note_one_provider(
 ) -> None:
     claim_of_both(context, hosts)
     assert seen(watch) == []
-    forget_last(monkeypatch, 'usage')
+    forget_last(monkeypatch, 'record_usage')
     claim_of_both(context, hosts)
     assert seen(watch) == [f'provider {hosts[1].id} changed (USAGE)']
 
@@ -58,7 +58,7 @@ def test_a_claim_that_does_not_note_one_provider(
 def test_a_join_that_does_not_note_a_member_of_the_tree(
     watch: Watch, context: RequestContext, hosts: list[ResourceProvider], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    forget_last(monkeypatch, 'providers')
+    forget_last(monkeypatch, 'record_providers')
     hosts[1].update('other', parent=hosts[0].uuid)
     assert seen(watch) == [f'provider {hosts[2].id} changed (PROVIDER)']
 
@@ -66,7 +66,7 @@ def test_a_join_that_does_not_note_a_member_of_the_tree(
 def test_a_change_noted_only_as_usage(
     watch: Watch, context: RequestContext, hosts: list[ResourceProvider], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(changes, 'providers', changes.usage)
+    monkeypatch.setattr(change_log, 'record_providers', change_log.record_usage)
     hosts[0].set_traits(['HW_CPU_X86_AVX2'])
     hosts[0].set_aggregates([str(uuid.uuid4())], bump=True)
     hosts[0].update_inventory(Inventory.from_request('VCPU', {'total': 9}))
@@ -75,8 +75,8 @@ def test_a_change_noted_only_as_usage(
 
 
 def test_names(watch: Watch, context: RequestContext, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(changes.Notes, 'check', lambda _notes: None)
-    monkeypatch.setattr(changes, 'names', lambda tx: changes.usage(tx, [7]))
+    monkeypatch.setattr(change_log.PendingChanges, 'check', lambda _pending: None)
+    monkeypatch.setattr(change_log, 'record_names', lambda tx: change_log.record_usage(tx, [7]))
     Trait.create(context, 'CUSTOM_ONE')
     assert seen(watch) == ['names changed (NAMES)']
 

@@ -41,6 +41,7 @@ DOUBTS = {
     'UPDATE allocations SET resource_provider_id = id + 90': (
         'allocations.resource_provider_id refers to resource_providers that do not exist: 91, 92, 93 and 1 more.'
     ),
+    'DELETE FROM consumer_types': 'consumers.consumer_type_id refers to consumer_types that do not exist: 1.',
     'UPDATE resource_providers SET parent_provider_id = 99 WHERE id = 2': (
         'resource_providers.parent_provider_id refers to resource_providers that do not exist: 99.'
     ),
@@ -105,11 +106,13 @@ def test_plan_changes_nothing(url: str, capsys: pytest.CaptureFixture[str]) -> N
         '- Record the root of 2 resource providers, from the parents.',
         '- Make the record of 1 consumer that allocations name, which is not there, for the project 00000000-',
         '- Record how much of each inventory is used, from 4 allocations.',
-        'Note: 1 consumer has a type, which clients give at microversion 1.38 and later. This service speaks 1.29',
+        'Note: 1 consumer has a type, which clients give at microversion 1.38 and later. They need [placement] max_',
         'Nothing was changed. To carry this out: placement-manage db adopt --yes',
     ):
         assert sentence in out
-    assert out.splitlines()[1].startswith('- Let the names of the tables allocations, consumers, inventories, ')
+    assert out.splitlines()[1].startswith(
+        '- Let the names of the tables allocations, consumer_types, consumers, inventories, '
+    )
 
 
 def test_adoption(url: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -121,8 +124,20 @@ def test_adoption(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     adopted.check_rows(url)
     assert damage.column(url, "SELECT tbl_name FROM sqlite_master WHERE name = 'theirs'") == ['placement_consumers']
     assert damage.column(
-        url, "SELECT sql LIKE '%REFERENCES consumer_types%' FROM sqlite_master WHERE name = 'placement_consumers'"
+        url,
+        "SELECT sql LIKE '%REFERENCES placement_consumer_types%' FROM sqlite_master WHERE name = 'placement_consumers'",
     )
+    adopted.check_service(url)
+
+
+def test_adoption_of_a_deployment_without_types(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    foreign.build(url, with_types=False)
+    assert manage.main(['db', 'adopt']) == 0
+    assert 'a type' not in capsys.readouterr().out
+    assert manage.main(['db', 'adopt', '--yes']) == manage_audit.CLEAN
+    assert '- Make the table placement_consumer_types.' in capsys.readouterr().out
+    adopted.check_schema(url)
+    adopted.check_rows(url)
     adopted.check_service(url)
 
 
@@ -157,7 +172,12 @@ def test_failure_changes_nothing(url: str) -> None:
 
 def test_foreign_keys_of_the_other_service_are_checked(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     foreign.build(url)
-    damage.plant(url, 'DELETE FROM consumer_types')
+    damage.plant(
+        url,
+        'CREATE TABLE racks (id INTEGER PRIMARY KEY)',
+        'ALTER TABLE consumers ADD COLUMN rack_id INTEGER REFERENCES racks (id)',
+        'UPDATE consumers SET rack_id = 7',
+    )
     before = damage.contents(url)
     assert manage.main(['db', 'adopt', '--yes']) == manage.FAILED
     assert 'The tables consumers would refer to rows that are not there.' in capsys.readouterr().err
@@ -194,8 +214,8 @@ def test_only_what_differs_is_changed(url: str, capsys: pytest.CaptureFixture[st
     assert [line for line in capsys.readouterr().out.splitlines() if line.startswith('- ')] == [
         '- Write the table placement_inventories anew, with what else is in it: add used.',
         '- Record how much of each inventory is used, from 1 allocation.',
-        '- Make the log of changes, the tables writers and changes.',
-        '- Record the version of the schema, 004, in the table placement_alembic_version.',
+        '- Make the change log, the tables placement_change_log_slots and placement_change_log.',
+        '- Record the version of the schema, 006, in the table placement_alembic_version.',
     ]
     assert damage.column(url, 'SELECT used FROM placement_inventories ORDER BY id') == [2, 0]
 
@@ -383,7 +403,7 @@ def test_adopting_again_reports_wrong_usages(url: str, capsys: pytest.CaptureFix
     capsys.readouterr()
     assert manage.main(['db', 'adopt']) == manage.FAILED
     assert capsys.readouterr().err == (
-        'placement-manage: The schema is that of this service already, at version 004. Of 3 inventories, what is'
+        'placement-manage: The schema is that of this service already, at version 006. Of 3 inventories, what is'
         ' recorded as used is not the sum of the allocations: placement-manage audit --repair\n'
     )
 

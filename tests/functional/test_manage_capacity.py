@@ -48,11 +48,32 @@ def test_json_output(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.usefixtures('nested')
+def test_trees_are_chosen_by_traits_of_their_roots(capsys: pytest.CaptureFixture[str]) -> None:
+    def told(*arguments: str) -> tuple[int, int]:
+        assert manage.main(['capacity', '--format', 'json', '--more', 'VCPU:4,DISK_GB:10', *arguments]) == 0
+        found = json.loads(capsys.readouterr().out)
+        return found['trees'], found['how_many_more']['fit']
+
+    disabled, enabled = (
+        told('--root-trait', 'COMPUTE_STATUS_DISABLED'),
+        told('--root-trait', '!COMPUTE_STATUS_DISABLED'),
+    )
+    assert told() == (5, 87)
+    assert (disabled[0] + enabled[0], disabled[1] + enabled[1]) == (5, 87)
+    assert disabled[0] == 1
+    assert disabled[1] > 0
+    # The children have this trait, not the roots.
+    assert told('--root-trait', 'HW_NUMA_ROOT') == (0, 0)
+
+
+@pytest.mark.usefixtures('nested')
 @pytest.mark.parametrize(
     ('arguments', 'told'),
     [
         (['--aggregate', 'rack-a'], "An aggregate is given by its uuid, which 'rack-a' is not."),
         (['--trait', 'CUSTOM_NOTHING'], 'No such trait(s): CUSTOM_NOTHING.'),
+        (['--root-trait', '!CUSTOM_NOTHING'], 'No such trait(s): CUSTOM_NOTHING.'),
+        (['--root-trait', 'in:CUSTOM_NOTHING'], "'in:' is not supported in a list of traits of a root."),
         (['--more', 'CUSTOM_NOTHING:1'], 'No such resource class CUSTOM_NOTHING'),
         (['--more', 'VCPU'], 'Badly formed resources parameter.'),
     ],

@@ -191,6 +191,36 @@ def test_the_microversion_decides(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.usefixtures('hosts')
+def test_max_microversion_decides_which_parameters_are_explained(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query = (
+        'resources_A=VCPU:2&required_B=in:HW_CPU_X86_VMX,HW_CPU_X86_AVX2&same_subtree=_A,_B&group_policy=none'
+        f'&root_required=!COMPUTE_STATUS_DISABLED&member_of_A=!{uuid.uuid4()}'
+    )
+    assert 'needs 1.33, this service speaks 1.29.' in refusal(capsys, query)
+    monkeypatch.setenv('OS_PLACEMENT__MAX_MICROVERSION', '1.36')
+    assert 'in: in required_B needs 1.39, this service speaks 1.36.' in refusal(capsys, query)
+    monkeypatch.setenv('OS_PLACEMENT__MAX_MICROVERSION', '1.39')
+    earlier = refusal(capsys, query, '--microversion', '1.35')
+    assert 'in: in required_B needs 1.39, the request is one of 1.35.' in earlier
+    told = account(capsys, query)
+    assert (told['microversion'], told['candidates']) == ('1.39', 1)
+    assert [one['rule'] for one in told['what_if']] == [
+        'root_required',
+        'resources',
+        'member_of',
+        'required',
+        'same_subtree',
+        'group',
+        'group',
+    ]
+    assert [one['candidates'] for one in told['what_if']] == [1, None, 1, 3, 1, None, 3]
+    assert manage.main(['explain', query]) == 0
+    assert 'group _B without resources' in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures('hosts')
 def test_query_and_microversion_are_taken_from_a_line_of_the_log(capsys: pytest.CaptureFixture[str]) -> None:
     line = (
         '2026-11-22 04:00:00.123 7 INFO placement.web.request_log [req-1 - - - - -] 127.0.0.1'

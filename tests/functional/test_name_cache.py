@@ -58,7 +58,7 @@ def test_a_name_created_by_another_process_is_found_at_once(
 
 
 def test_standard_names_are_read_from_the_database_once(context: RequestContext, queries: Counter) -> None:
-    # The first write of a process reads the schema version and creates a writer for the log of changes.
+    # The first write of a process reads the schema version and takes a slot of the change log.
     Trait.create(context, 'CUSTOM_FIRST')
     with queries(at_most=1):
         assert _id(context.db, ResourceClass, 'VCPU') == 0

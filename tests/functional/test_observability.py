@@ -257,6 +257,18 @@ def test_not_ready_without_database_or_tables_but_alive(load: Load, tmp_path: Pa
         assert webob.Request.blank('/health').get_response(app).status_code == 200
 
 
+def test_not_ready_while_the_providers_cannot_be_loaded(load: Load, tmp_path: Path) -> None:
+    with applications.application(tmp_path / 'placement.sqlite') as synchronised, synchronised.db.engine.begin() as tx:
+        tx.exec_driver_sql('ALTER TABLE placement_aggregates RENAME TO away')
+    app = deploy.loadapp(load(placement_database={'sync_on_startup': False}, healthcheck={'path': '/health'}))
+    ready = webob.Request.blank('/health/ready').get_response(app)
+    assert (ready.status_code, ready.text) == (503, 'The mirror cannot be built.\n')
+    with app.db.engine.begin() as tx:
+        tx.exec_driver_sql('ALTER TABLE away RENAME TO placement_aggregates')
+    assert webob.Request.blank('/health/ready').get_response(app).status_code == 200
+    app.db.dispose()
+
+
 def test_ready_with_a_synchronised_database(context: RequestContext) -> None:
     assert database_health.trouble(context.db) is None
 
@@ -286,7 +298,7 @@ def _exercised(db: Database) -> PrometheusMetrics:
     """Counters in which each metric has counted something, so that each has its labels."""
     counts = PrometheusMetrics()
     counts.expect([('/', 'GET')], ['candidates'])
-    counts.watch('questions', db.asking_engine, 1)
+    counts.watch('database', db.engine, 1)
     counts.request_begun()
     counts.request_answered('/', 'GET', '1.0', 200, 0.1)
     counts._load.update()

@@ -25,7 +25,7 @@ def test_a_sample_of_the_policy_can_be_generated(tmp_path: pathlib.Path) -> None
 
 def test_the_tools_of_oslo_policy_find_redundant_rules(tmp_path: pathlib.Path) -> None:
     (tmp_path / 'placement-policy.yaml').write_text(
-        '"placement:usages": "rule:reader_api"\n"placement:traits:list": "role:reader"\n'
+        '"placement:traits:show": "rule:admin_or_service_api"\n"placement:traits:list": "role:reader"\n'
     )
     (tmp_path / 'placement.conf').touch()
     program = pathlib.Path(sys.executable).with_name('oslopolicy-list-redundant')
@@ -37,7 +37,7 @@ def test_the_tools_of_oslo_policy_find_redundant_rules(tmp_path: pathlib.Path) -
         capture_output=True,
         text=True,
     )
-    assert listed.stdout.splitlines() == ['"placement:usages": "rule:reader_api"']
+    assert listed.stdout.splitlines() == ['"placement:traits:show": "rule:admin_or_service_api"']
 
 
 @pytest.mark.parametrize('namespace', ['placement', 'placement.conf'])

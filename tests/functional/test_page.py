@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 from typing import Any
+from urllib import parse
 
 import pytest
 import webob
@@ -99,6 +100,9 @@ def test_the_overview_has_the_figures_of_the_reports(page: Page) -> None:
     shown = get(page, '/?size=VCPU:4,DISK_GB:10').text
     assert '<span class="big">87</span>' in re.sub(r'\s+<', '<', shown)
     assert '164 of 512' in shown
+    enabled = json(page, '/?size=VCPU:4,DISK_GB:10&root_trait=!COMPUTE_STATUS_DISABLED')
+    assert (enabled['trees'], enabled['how_many_more']['count']['fit'] < 87) == (4, True)
+    assert json(page, '/trees?root_trait=COMPUTE_STATUS_DISABLED')['total'] == 1
 
 
 @pytest.mark.usefixtures('nested')
@@ -121,6 +125,27 @@ def test_why_shows_the_explanation_and_its_sentence(page: Page) -> None:
     assert told['candidates'] == 0
     assert [(stage['rule'], stage['trees']) for stage in told['stages']] == [('resources', 0), ('required', 0)]
     assert told['sentence'] in get(page, '/why?query=resources%3DVCPU:999%26required%3DHW_CPU_X86_AVX2').text
+
+
+@pytest.mark.usefixtures('nested')
+def test_why_shows_every_parameter_of_1_39(conf: cfg.ConfigOpts, page: Page) -> None:
+    conf.set_override('max_microversion', '1.39', group='placement')
+    parameters = {
+        'resources_A': 'VCPU:1',
+        'in_tree_A': uuid_of('compute-0'),
+        'required_B': 'in:HW_CPU_X86_AVX2,HW_CPU_X86_VMX',
+        'member_of_B': f'!{uuid_of("rack-b")}',
+        'root_required': '!COMPUTE_STATUS_DISABLED',
+        'same_subtree': '_A,_B',
+        'group_policy': 'none',
+    }
+    address = '/why?query=' + parse.quote(parse.urlencode(parameters))
+    told = json(page, address)['explanation']
+    rules = ['root_required', 'resources', 'in_tree', 'required', 'member_of', 'same_subtree']
+    assert [stage['rule'] for stage in told['stages']] == rules
+    shown = get(page, address).text
+    assert 'in:HW_CPU_X86_AVX2,HW_CPU_X86_VMX' in shown
+    assert 'same_subtree <span class="subject">_A,_B</span>' in shown
 
 
 def test_searches_without_result_are_read_from_the_log(sources: Sources, tmp_path: Path) -> None:
@@ -150,6 +175,20 @@ def test_the_audit_names_what_is_wrong(page: Page, conf: cfg.ConfigOpts) -> None
     assert '<span class="warn">allocations: 2</span>' in get(page, f'/trees/{damage.ROOT}').text
 
 
+def test_the_type_of_a_consumer_is_shown(page: Page, conf: cfg.ConfigOpts) -> None:
+    damage.plant(conf.placement_database.connection, *damage.SOUND)
+    address = f'/consumers/{damage.HOLDER}'
+    assert json(page, address)['type'] is None
+    assert '<dt>Type</dt>' not in get(page, address).text
+    damage.plant(
+        conf.placement_database.connection,
+        "INSERT INTO placement_consumer_types (id, name) VALUES (1, 'INSTANCE')",
+        'UPDATE placement_consumers SET consumer_type_id = 1',
+    )
+    assert json(page, address)['type'] == 'INSTANCE'
+    assert '<dt>Type</dt><dd><bdi>INSTANCE</bdi></dd>' in get(page, address).text
+
+
 def test_every_check_of_the_audit_has_a_title() -> None:
     assert list(health._KINDS) == list(checks.CHECKS)
 
@@ -175,6 +214,8 @@ def test_every_check_of_the_audit_has_a_title() -> None:
         ('/?trait=%ff', 400, 'not encoded in UTF-8'),
         ('/?' + 'a' * 30000, 400, 'longer than'),
         ('/why?query=nonsense', 400, 'There is no query for candidates in this text.'),
+        ('/?root_trait=in:A', 400, 'Traits of the root have the form A,!B, not “in:A”.'),
+        ('/trees?root_trait=CUSTOM_NOTHING', 400, 'No such trait(s): CUSTOM_NOTHING.'),
         ('/why?query=resources%3DVCPU', 400, 'Badly formed resources parameter.'),
         ('/why?query=resources%3DVCPU:1&microversion=1.99', 400, 'it takes 1.10 to 1.29'),
         ('/why?query=resources%3DCUSTOM_NOTHING:1', 400, 'No such resource class CUSTOM_NOTHING'),

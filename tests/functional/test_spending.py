@@ -111,21 +111,21 @@ def test_waiting_for_a_connection_is_shown_while_it_lasts_and_counted_separately
         _answered(counted)
 
     load = _metrics(counted)._load
-    with counted.db.asking_engine.connect():
+    with counted.db.engine.connect():
         waiter = threading.Thread(target=waits)
         waiter.start()
         deadline = time.monotonic() + 10
-        while load.waiting['questions'].count == 0 and time.monotonic() < deadline:
+        while load.waiting['database'].count == 0 and time.monotonic() < deadline:
             time.sleep(0.01)
         load.update()
-        assert _value(counted, 'placement_database_connections_waiting', pool='questions') == 1
-        assert _value(counted, 'placement_database_connections', pool='questions', field='in_use') == 1
-        assert _value(counted, 'placement_database_connections', pool='questions', field='limit') == 1
+        assert _value(counted, 'placement_database_connections_waiting', pool='database') == 1
+        assert _value(counted, 'placement_database_connections', pool='database', field='in_use') == 1
+        assert _value(counted, 'placement_database_connections', pool='database', field='limit') == 1
         assert _value(counted, 'placement_threads_busy') == 1
         waiter.join()
     load.update()
-    assert _value(counted, 'placement_database_connections_waiting', pool='questions') == 0
-    assert _value(counted, 'placement_database_connections', pool='questions', field='in_use') == 0
+    assert _value(counted, 'placement_database_connections_waiting', pool='database') == 0
+    assert _value(counted, 'placement_database_connections', pool='database', field='in_use') == 0
     assert _value(counted, 'placement_threads_busy') == 0
     assert _part(counted, 'connection') >= 0.9
     assert _part(counted, 'database') < 0.5
@@ -133,10 +133,10 @@ def test_waiting_for_a_connection_is_shown_while_it_lasts_and_counted_separately
 
 def test_the_load_of_a_process_is_sampled_by_a_thread(counted: deploy.Application) -> None:
     ask(counted, 'GET', '/traits')
-    with counted.db.asking_engine.connect():
+    with counted.db.engine.connect():
         deadline = time.monotonic() + 10
         while time.monotonic() < deadline:
-            labels = {'pool': 'questions', 'field': 'in_use'}
+            labels = {'pool': 'database', 'field': 'in_use'}
             if _metrics(counted).registry.get_sample_value('placement_database_connections', labels) == 1:
                 return
             time.sleep(0.05)
@@ -153,7 +153,7 @@ def test_counts_begin_at_zero_where_the_labels_are_known(counted: deploy.Applica
 
 
 def test_errors_are_counted_by_route_and_status(counted: deploy.Application) -> None:
-    with counted.db.asking_engine.connect():
+    with counted.db.engine.connect():
         answer = ask(counted, 'GET', '/allocation_candidates?resources=VCPU:1')
     assert answer.status_code == 503
     assert _value(counted, 'placement_server_errors_total', route='/allocation_candidates', status='503') == 1

@@ -4,20 +4,29 @@ from __future__ import annotations
 
 import contextlib
 import json
+import pathlib
 import sqlite3
 import uuid
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
+from oslo_config import cfg
 
 from placement.db.api import Database
+from placement.objects.allocation import AllocationList
 from placement.objects.resource_provider import ResourceProvider
 from placement.web.context import RequestContext
-from tests.support import query_plans
+from tests.support import applications, query_plans
 from tests.support.asking import ask
 from tests.support.fixtures import Counter
 from tests.support.objects import create_provider
+
+
+@pytest.fixture
+def conf(tmp_path: pathlib.Path) -> cfg.ConfigOpts:
+    """Options of a process that serves all microversions."""
+    return applications.options(tmp_path / 'placement.sqlite', placement={'max_microversion': '1.39'})
 
 
 @pytest.fixture
@@ -152,19 +161,37 @@ def test_a_change_of_a_provider_costs_few(app: Any, context: RequestContext, que
 
 
 @pytest.mark.parametrize('children', [0, 20])
-def test_joining_a_tree_costs_five(
+def test_joining_a_tree_costs_six(
     app: Any, context: RequestContext, host: ResourceProvider, queries: Counter, children: int
 ) -> None:
     """However many providers join."""
     root = create_provider(context)
     for number in range(children):
         create_provider(context, f'child{number}', root.uuid)
-    with queries(at_most=5):
+    with queries(at_most=6):
         body = {'name': 'renamed', 'parent_provider_uuid': host.uuid}
         answer = ask(app, 'PUT', f'/resource_providers/{root.uuid}', body)
     assert answer.status_code == 200
     assert answer.json == ask(app, 'GET', f'/resource_providers/{root.uuid}').json
     assert answer.last_modified == ask(app, 'GET', f'/resource_providers/{root.uuid}').last_modified
+
+
+@pytest.mark.parametrize('below', [0, 40])
+@pytest.mark.parametrize('place', ['own tree', 'other tree', 'none'])
+def test_moving_a_provider_costs_six(
+    context: RequestContext, host: ResourceProvider, queries: Counter, below: int, place: str
+) -> None:
+    """However many providers are below it."""
+    root = create_provider(context)
+    top, sibling = (create_provider(context, name, root.uuid) for name in ('top', 'sibling'))
+    line = top
+    for number in range(below):
+        line = create_provider(context, f'below{number}', (top if number % 2 else line).uuid)
+    parent = {'own tree': sibling.uuid, 'other tree': host.uuid, 'none': None}[place]
+    with queries(at_most=6):
+        top.update('renamed', parent, reparenting=True)
+    roots = {'own tree': root, 'other tree': host, 'none': top}
+    assert ResourceProvider.get_by_uuid(context, line.uuid).root_provider_uuid == roots[place].uuid
 
 
 def test_a_child_costs_four(app: Any, host: ResourceProvider, queries: Counter) -> None:
@@ -247,8 +274,8 @@ def test_a_search_reads_the_rows_of_what_changed(app: Any, context: RequestConte
     made[2].set_traits(['HW_CPU_X86_VMX'])
     with rows_read(db) as count:
         assert ask(app, 'GET', SEARCHES[0]).status_code == 200
-    # The one writer, twice; of the log the entry that the mirror has reached and three entries; two providers with
-    # three inventories each; one with three inventories and a trait.
+    # The sums of the slots, and the only slot; of the log the entry that the mirror has reached and
+    # three entries; two providers with three inventories each; one with three inventories and a trait.
     assert sum(count) == 2 + 4 + 2 * (1 + 3) + 1 + 3 + 1
 
 
@@ -264,11 +291,11 @@ def rows_read(db: Database) -> Iterator[list[int]]:
         connection.counts = counts
         return connection
 
-    db.asking_engine.dispose()
+    db.engine.dispose()
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(sqlite3.dbapi2, 'connect', counting)
         yield counts
-    db.asking_engine.dispose()
+    db.engine.dispose()
 
 
 class Connection(sqlite3.Connection):
@@ -331,10 +358,27 @@ def test_a_custom_class_costs_one_more(
 def test_the_first_claim_of_a_project_and_user_costs_two_more(
     app: Any, host: ResourceProvider, queries: Counter
 ) -> None:
-    # The first write of a process also creates its writer.
+    # The first write of a process also takes a slot of the change log.
     host.set_traits([])
     with queries(at_most=8):
         assert ask(app, 'PUT', f'/allocations/{uuid.uuid4()}', claim_of(amounts([host]), None)).status_code == 204
+
+
+def test_a_known_type_of_consumers_costs_nothing_and_a_new_one_one_more(
+    app: Any, some: list[ResourceProvider], queries: Counter
+) -> None:
+    def claim(consumer: str, type_: str, generation: int | None) -> None:
+        body = {**claim_of(amounts(some), generation), 'consumer_type': type_}
+        assert ask(app, 'PUT', f'/allocations/{consumer}', body, '1.38').status_code == 204
+
+    claim(str(uuid.uuid4()), 'INSTANCE', None)
+    consumer = str(uuid.uuid4())
+    with queries(at_most=6):
+        claim(consumer, 'INSTANCE', None)
+    with queries(at_most=8):
+        claim(consumer, 'MIGRATION', 1)
+    with queries(at_most=7):
+        claim(consumer, 'INSTANCE', 2)
 
 
 def test_a_claim_of_a_known_consumer_costs_seven(app: Any, some: list[ResourceProvider], queries: Counter) -> None:
@@ -370,6 +414,38 @@ def test_changing_consumers_beside_cleared_ones_costs_nine(
         assert ask(app, 'POST', '/allocations', body).status_code == 204
 
 
+@pytest.fixture
+def reshape(app: Any, context: RequestContext, some: list[ResourceProvider]) -> dict[str, Any]:
+    """The body of a reshape: each host gives its VCPU to a new cell, and so does its consumer, which keeps the rest."""
+    for consumer in {one.consumer_uuid for one in AllocationList.get_with_provider(context, some[0].uuid)[1]}:
+        # The claim of ``some``, which would keep the VCPU of the hosts in use.
+        assert ask(app, 'DELETE', f'/allocations/{consumer}').status_code == 204
+    inventories, claims = {}, {}
+    for number, host in enumerate(some):
+        consumer, cell = str(uuid.uuid4()), create_provider(context, f'cell{number}')
+        assert ask(app, 'PUT', f'/allocations/{consumer}', claim_of(amounts([host]), None)).status_code == 204
+        left = {name: {'total': 100} for name in CLASSES[1:]}
+        inventories[host.uuid] = {'resource_provider_generation': 3, 'inventories': left}
+        inventories[cell.uuid] = {'resource_provider_generation': 0, 'inventories': {'VCPU': {'total': 100}}}
+        held = {**amounts([cell], classes=CLASSES[:1]), **amounts([host], classes=CLASSES[1:])}
+        claims[consumer] = claim_of(held, 1)
+    return {'inventories': inventories, 'allocations': claims}
+
+
+def test_a_reshape_costs_twelve(app: Any, reshape: dict[str, Any], queries: Counter) -> None:
+    """However many providers and consumers it names."""
+    with queries(at_most=12):
+        answer = ask(app, 'POST', '/reshaper', reshape, version='1.30')
+    assert answer.status_code == 204, answer.text
+
+
+def test_a_refused_reshape_costs_sixteen(app: Any, reshape: dict[str, Any], queries: Counter) -> None:
+    reshape['allocations'].popitem()
+    with queries(at_most=16):
+        answer = ask(app, 'POST', '/reshaper', reshape, version='1.30')
+    assert answer.json['errors'][0]['code'] == 'placement.inventory.inuse', answer.text
+
+
 @pytest.mark.parametrize('broken', ['constraint', 'capacity'])
 def test_a_refusal_costs_eight(app: Any, some: list[ResourceProvider], queries: Counter, broken: str) -> None:
     consumer = str(uuid.uuid4())
@@ -401,6 +477,13 @@ def test_a_release_costs_four_or_five(app: Any, some: list[ResourceProvider], qu
         '/allocations/{}',
     ],
 )
-def test_other_reads_cost_one(app: Any, queries: Counter, path: str) -> None:
+@pytest.mark.parametrize('version', ['1.29', '1.39'])
+def test_other_reads_cost_one(app: Any, queries: Counter, path: str, version: str) -> None:
     with queries(at_most=1):
-        assert ask(app, 'GET', path.format(uuid.uuid4())).status_code == 200
+        assert ask(app, 'GET', path.format(uuid.uuid4()), version=version).status_code == 200
+
+
+@pytest.mark.parametrize('more', ['', '&consumer_type=all', '&consumer_type=unknown', '&user_id=u&consumer_type=A'])
+def test_usages_by_type_cost_one(app: Any, some: list[ResourceProvider], queries: Counter, more: str) -> None:
+    with queries(at_most=1):
+        assert ask(app, 'GET', f'/usages?project_id=project{more}', version='1.38').status_code == 200

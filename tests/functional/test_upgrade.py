@@ -40,6 +40,22 @@ def test_a_start_does_not_upgrade_the_schema(conf: cfg.ConfigOpts, url: str) -> 
         assert db.schema_version() == '001'
 
 
+def test_a_start_does_not_replace_the_log_that_others_write(conf: cfg.ConfigOpts, tmp_path: pathlib.Path) -> None:
+    """Processes of the release before would not find its tables."""
+    with applications.database(tmp_path / 'placement.sqlite') as db:
+        migration.sync(db.engine, '004')
+        with pytest.raises(migration.StopOthers):
+            deploy.loadapp(conf)
+        assert {'writers', 'changes'} <= set(sa.inspect(db.engine).get_table_names())
+        db.sync(attended=True)
+        present = set(sa.inspect(db.engine).get_table_names())
+        assert not {'writers', 'changes'} & present
+        assert {table.name for table in tables.LOG} <= present
+        migration.downgrade(db.engine, '004')
+        migration.sync(db.engine)
+    deploy.loadapp(conf).db.dispose()
+
+
 def test_db_sync_upgrades_the_schema(conf: cfg.ConfigOpts, url: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert manage.main(['db', 'sync']) == 0
     assert f'at version {migration.head()},' in capsys.readouterr().out
@@ -51,7 +67,7 @@ def test_the_version_of_the_tables_is_that_of_the_newest_migration() -> None:
 
 
 def test_a_process_of_another_release_does_not_begin_to_write(app: Any) -> None:
-    """A process that has writers goes on, until an upgrade deletes them."""
+    """A process that has slots of the change log goes on, until it needs another one."""
 
     def create() -> webob.Response:
         return ask(app, 'POST', '/resource_providers', {'name': str(uuid.uuid4())}, '1.0')
@@ -61,8 +77,7 @@ def test_a_process_of_another_release_does_not_begin_to_write(app: Any) -> None:
         connection.exec_driver_sql("UPDATE placement_alembic_version SET version_num = '999'")
     assert create().status_code == 201
     with app.db.engine.begin() as connection:
-        connection.execute(tables.changes.delete())
-        connection.execute(tables.writers.delete())
+        connection.execute(tables.change_log_slots.update().values(sequence=77))
     assert create().status_code == 503
     with app.db.reader() as connection:
         assert connection.scalar(sa.select(sa.func.count()).select_from(tables.resource_providers)) == 2

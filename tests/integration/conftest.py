@@ -70,5 +70,6 @@ def server(
 ) -> Iterator[servers.Server]:
     """Two workers of placement-api on the setting's database, shared by the tests of a module."""
     directory: pathlib.Path = tmp_path_factory.mktemp('placement-api')
-    with servers.serving(setting.session_url(database), directory) as running:
+    url = setting.session_url(database)
+    with servers.serving(url, directory, environment=servers.ALL_MICROVERSIONS) as running:
         yield running

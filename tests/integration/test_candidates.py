@@ -18,7 +18,7 @@ pytestmark = pytest.mark.parametrize('setting', databases.parameters(*databases.
 
 @pytest.fixture(scope='module')
 def application(load_application: Any) -> Any:
-    return load_application({})
+    return load_application({'placement': {'max_microversion': '1.39'}})
 
 
 @pytest.mark.parametrize('example', EXAMPLES, ids=str)

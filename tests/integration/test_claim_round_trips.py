@@ -8,8 +8,12 @@ import pytest
 import sqlalchemy as sa
 
 from placement import exception
+from placement.claims.request import ConsumerClaim
 from placement.db import tables
+from placement.objects import reshaping
 from placement.objects.allocation import AllocationList
+from placement.objects.inventory import Inventory
+from placement.objects.resource_provider import ResourceProvider
 from placement.web.context import RequestContext
 from tests.support import applications, databases, wire
 from tests.support.objects import claim, create_provider
@@ -76,26 +80,61 @@ def test_claim_and_release(context: RequestContext, proxy: wire.Proxy, hosts: li
     assert counts == {name: both[on_postgresql] for name, (_, *both) in works.items()}
 
 
-def test_a_refusal_retires_no_writer(context: RequestContext, hosts: list[str]) -> None:
-    """Its log entry may have been inserted, but the transaction was certainly not committed."""
-    writers = sa.select(sa.func.count()).select_from(tables.writers)
-    before = context.db.ask(writers)[0][0]
+def test_reshape(context: RequestContext, proxy: wire.Proxy, hosts: list[str]) -> None:
+    """However many hosts give their VCPU to a cell, each with the consumer that holds it."""
+    on_postgresql = context.db.engine.dialect.name == 'postgresql'
+    # Once before: psycopg prepares a frequent statement.
+    for _ in range(2):
+        proxy.trips = 0
+        providers, claims = [], []
+        for host in hosts:
+            cell, consumer = create_provider(context).uuid, put(context, [host])
+            generation = ResourceProvider.get_by_uuid(context, host).generation
+            left = [Inventory.from_request(name, {'total': 100}) for name in (*CLASSES, 'PCI_DEVICE')]
+            providers.append(reshaping.ReshapedProvider(host, generation, left))
+            providers.append(reshaping.ReshapedProvider(cell, 0, [Inventory.from_request('VCPU', {'total': 100})]))
+            held = {cell: {'VCPU': 1}, host: dict.fromkeys(CLASSES[1:], 1)}
+            claims.append(ConsumerClaim(consumer, 'project', 'user', held, 1))
+        proxy.trips = 0
+        reshaping.reshape(context, providers, claims)
+        trips = proxy.trips
+        for host in hosts:
+            ResourceProvider.get_by_uuid(context, host).set_inventories(left[:-1])
+    # Several consumers that exist are updated at once, before the other changes are sent.
+    assert trips <= (14 if on_postgresql else 8)
+
+
+def test_a_rejected_claim_keeps_its_slot(context: RequestContext, hosts: list[str]) -> None:
+    """Its entries may have been inserted, but the transaction was certainly not committed."""
+    slots = sa.select(sa.func.count()).select_from(tables.change_log_slots)
+    before = context.db.ask(slots)[0][0]
     wanted = {host: dict.fromkeys(CLASSES, 101) for host in hosts}
     for _ in range(5):
         with pytest.raises(exception.AllocationCapacityExceeded):
             claim(context, wanted)
-    assert context.db.ask(writers)[0][0] == before
+    assert context.db.ask(slots)[0][0] == before
     put(context, hosts)
-    assert context.db.ask(writers)[0][0] == before
+    assert context.db.ask(slots)[0][0] == before
 
 
-def test_a_deleted_writer_is_replaced(context: RequestContext, hosts: list[str]) -> None:
-    """This is noticed when its entry is inserted, which some drivers send together with the changes."""
-    with context.db.asking_engine.connect() as connection:
-        connection.execute(sa.delete(tables.changes))
-        connection.execute(sa.delete(tables.writers))
+def test_a_slot_that_another_process_used_is_replaced(context: RequestContext, hosts: list[str]) -> None:
+    """This is noticed when the slot is incremented, which is sent together with the changes on MariaDB."""
+    log = tables.change_log.c
+    entries = sa.select(sa.func.count()).select_from(tables.change_log)
+    before = context.db.ask(entries)[0][0]
+    with context.db.engine.begin() as connection:
+        # With the entries that those of the claim would collide with.
+        slots = tables.change_log_slots.c
+        newest = sa.select(slots.id, slots.sequence + 1, log.provider_id, sa.literal(1), sa.literal(7)).join_from(
+            tables.change_log_slots,
+            tables.change_log,
+            sa.and_(log.slot_id == slots.id, log.sequence == slots.sequence),
+        )
+        added = len(connection.execute(newest).all())
+        connection.execute(tables.change_log.insert().from_select(list(tables.change_log.c.keys()), newest))
+        connection.execute(tables.change_log_slots.update().values(sequence=slots.sequence + 1, token=7))
     consumer = put(context, hosts)
-    assert len(context.db.ask(sa.select(tables.changes.c.provider_id))) == len(hosts)
+    assert context.db.ask(entries)[0][0] == before + added + len(hosts)
     held = context.db.ask(sa.select(tables.allocations.c.used).where(tables.allocations.c.consumer_id == consumer))
     assert len(held) == len(hosts) * len(CLASSES)
 

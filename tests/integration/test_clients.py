@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import sys
@@ -13,21 +14,34 @@ from typing import Any
 import openstack
 import pytest
 
+from tests.support.history import fleet
+from tests.support.history.client import Client
 from tests.support.operations import services
 
 BIN = Path(sys.executable).parent
+BAD_CLASS = (
+    "JSON does not validate: 'fake_class' does not match '^CUSTOM_[A-Z0-9_]+$' (Failed validating 'pattern' in"
+    " schema['properties']['name'], on instance['name'])"
+)
 
 
 @pytest.fixture(scope='module')
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The URL of a service on an empty SQLite database, for all tests of this module."""
-    home = tmp_path_factory.mktemp('clients')
+    with _served(tmp_path_factory.mktemp('clients')) as url:
+        yield url
+
+
+@contextlib.contextmanager
+def _served(home: Path, **options: str) -> Iterator[str]:
+    """The URL of a service; ``options`` are variables of its environment."""
     address = f'127.0.0.1:{services.free_port()}'
     environ = services.clean_environ(
         OS_PLACEMENT_CONFIG_DIR=str(home),
         OS_PLACEMENT_DATABASE__CONNECTION=f'sqlite:///{home}/placement.sqlite',
         OS_PLACEMENT_DATABASE__SYNC_ON_STARTUP='true',
         OS_API__AUTH_STRATEGY='noauth2',
+        **options,
     )
     command = [str(BIN / 'placement-api'), '--bind', address, '--workers', '2']
     with services.running(command, f'http://{address}/', home / 'service.log', environ):
@@ -37,13 +51,13 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 class Shell:
     """The ``openstack`` command on one service, with the output as data."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, version: str = '1.29') -> None:
         self.environ = services.clean_environ(
             PYTHONWARNINGS='ignore',
             OS_AUTH_TYPE='admin_token',
             OS_ENDPOINT=url,
             OS_TOKEN='admin',
-            OS_PLACEMENT_API_VERSION='1.29',
+            OS_PLACEMENT_API_VERSION=version,
         )
 
     def run(self, *words: str, commands: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
@@ -124,6 +138,61 @@ def test_openstack_command(url: str) -> None:
         'resource provider list --name cli-host -f json',
     )
     assert left == []
+
+
+def test_openstack_command_at_1_39(tmp_path: Path) -> None:
+    """A consumer with a type, a trait out of two, and a provider that is moved to another tree."""
+    with _served(tmp_path, OS_PLACEMENT__MAX_MICROVERSION='1.39') as url:
+        shell = Shell(url, '1.39')
+        host, other, child, consumer = (str(uuid.uuid4()) for _ in range(4))
+        shell.each(
+            f'resource provider create host --uuid {host} -f json',
+            f'resource provider create other --uuid {other} -f json',
+            f'resource provider create child --uuid {child} --parent-provider {host} -f json',
+            f'resource provider inventory set {child} --resource VCPU=8 -f json',
+            f'resource provider trait set {child} --trait HW_CPU_X86_AVX2 -f json',
+        )
+        claim = f'--allocation rp={child},VCPU=2 --project-id p --user-id u --consumer-type INSTANCE'
+        either, neither = 'HW_CPU_X86_AVX2,HW_CPU_X86_VMX', 'HW_CPU_X86_VMX,HW_CPU_X86_SGX'
+        listed, missing, candidates, none, (allocation,), moved = shell.each(
+            f'resource provider list --required {either} -f json',
+            f'resource provider list --required {neither} -f json',
+            f'allocation candidate list --resource VCPU=2 --required {either} --required HW_CPU_X86_AVX2 -f json',
+            f'allocation candidate list --resource VCPU=2 --required {neither} -f json',
+            f'resource provider allocation set {consumer} {claim} -f json',
+            f'resource provider set {child} --name child --parent-provider {other} -f json',
+        )
+        assert [row['uuid'] for row in listed] == [child]
+        assert missing == none == []
+        assert [row['resource provider'] for row in candidates] == [child]
+        assert (allocation['consumer_type'], allocation['resources']) == ('INSTANCE', {'VCPU': 2})
+        assert (moved['parent_provider_uuid'], moved['root_provider_uuid']) == (other, other)
+
+
+@pytest.mark.parametrize(
+    ('words', 'reason'),
+    [
+        ('resource class create fake_class', BAD_CLASS),
+        ('resource provider inventory delete {host}', "Inventory for 'VCPU' on resource provider '{host}' in use."),
+        (
+            'resource provider aggregate set {host} --generation 0',
+            "Resource provider's generation already changed. Please update the generation and try again.",
+        ),
+        ('resource provider create {host}', 'Conflicting resource provider name: {host} already exists'),
+        ('resource provider show {consumer}', 'No resource provider with uuid {consumer} found'),
+    ],
+)
+def test_the_openstack_command_prints_the_whole_reason(url: str, words: str, reason: str) -> None:
+    host, consumer = str(uuid.uuid4()), str(uuid.uuid4())
+    with contextlib.closing(Client([url], token='admin')) as client:
+        fleet.demand(client, 'POST', '/resource_providers', {'name': host, 'uuid': host})
+        inventories = {'resource_provider_generation': 0, 'inventories': {'VCPU': {'total': 8}}}
+        fleet.demand(client, 'PUT', f'/resource_providers/{host}/inventories', inventories)
+        claim = {'allocations': {host: {'resources': {'VCPU': 1}}}, 'project_id': 'p', 'user_id': 'u'}
+        fleet.demand(client, 'PUT', f'/allocations/{consumer}', {**claim, 'consumer_generation': None})
+    ended = Shell(url).run(*words.format(host=host, consumer=consumer).split())
+    assert ended.returncode != 0
+    assert ended.stderr.startswith(reason.format(host=host, consumer=consumer))
 
 
 @pytest.fixture

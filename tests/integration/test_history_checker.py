@@ -20,6 +20,7 @@ from tests.support.history.record import (
     ConsumerState,
     Event,
     History,
+    Move,
     ProviderRead,
     ProviderState,
     ProviderWrite,
@@ -315,6 +316,58 @@ class TestTheEnd:
     def test_wrong_list(self) -> None:
         history = Story().put('c', 3, None).ends({'p': 1}, {'c': (1, taken(3))}, allocations={}, usages={'VCPU': 0})
         only(history, 'its list of allocations is not that of its consumers')
+
+
+class TestTrees:
+    """Parents that change."""
+
+    @staticmethod
+    def moved(story: Story, provider: str, parent: str | None, **more: Any) -> Story:
+        return story.then(Move(provider, parent), 200, {'parent_provider_uuid': parent}, **more)
+
+    @staticmethod
+    def ends(story: Story, **links: tuple[str | None, str]) -> History:
+        """The history that ends with these parents and roots."""
+        history = story.ends(dict.fromkeys('pqr', 0), {})
+        providers = {
+            name: dataclasses.replace(state, parent=links[name][0], root=links[name][1])
+            for name, state in history.after.providers.items()
+        }
+        return dataclasses.replace(history, after=dataclasses.replace(history.after, providers=providers))
+
+    def test_moves(self) -> None:
+        story = self.moved(self.moved(self.moved(Story(*'pqr'), 'p', 'q'), 'q', 'r'), 'p', None)
+        assert check.violations(self.ends(story, p=(None, 'p'), q=('r', 'r'), r=(None, 'r'))) == []
+
+    def test_a_move_that_another_one_surely_followed(self) -> None:
+        story = self.moved(self.moved(Story(*'pqr'), 'p', 'q'), 'p', 'r')
+        only(self.ends(story, p=('q', 'q'), q=(None, 'q'), r=(None, 'r')), 'its parent at the end is q')
+
+    def test_either_of_two_moves_at_once(self) -> None:
+        story = self.moved(self.moved(Story(*'pqr'), 'p', 'q', at=(0, 9)), 'p', 'r', at=(1, 8))
+        for last in 'qr':
+            assert check.violations(self.ends(story, p=(last, last), q=(None, 'q'), r=(None, 'r'))) == []
+
+    def test_a_refused_move_took_effect(self) -> None:
+        story = Story(*'pqr').then(Move('p', 'q'), 400, {})
+        only(self.ends(story, p=('q', 'q'), q=(None, 'q'), r=(None, 'r')), 'its parent at the end is q')
+
+    def test_a_move_of_unknown_outcome(self) -> None:
+        story = Story(*'pqr').then(Move('p', 'q'), None)
+        assert check.violations(self.ends(story, p=('q', 'q'), q=(None, 'q'), r=(None, 'r'))) == []
+        assert check.violations(self.ends(story, p=(None, 'p'), q=(None, 'q'), r=(None, 'r'))) == []
+
+    def test_an_answer_with_another_parent(self) -> None:
+        story = Story(*'pqr').then(Move('p', 'q'), 200, {'parent_provider_uuid': None})
+        only(self.ends(story, p=('q', 'q'), q=(None, 'q'), r=(None, 'r')), 'named the parent q, was shown None')
+
+    def test_a_loop(self) -> None:
+        story = self.moved(self.moved(Story(*'pqr'), 'p', 'q'), 'q', 'p')
+        only(self.ends(story, p=('q', 'q'), q=('p', 'q'), r=(None, 'r')), 'is in or below a loop')
+
+    def test_a_wrong_root(self) -> None:
+        story = self.moved(self.moved(Story(*'pqr'), 'p', 'q'), 'q', 'r')
+        only(self.ends(story, p=('q', 'q'), q=('r', 'r'), r=(None, 'r')), 'its root is q, and the top of its tree is r')
 
 
 class TestOpenOrders:

@@ -1,4 +1,4 @@
-"""The log of changes while many writers are killed: each snapshot of the log agrees with the tables."""
+"""The change log while many writers are killed: each snapshot of the log agrees with the tables."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import pytest
 import sqlalchemy as sa
 
-from placement.db import changes
+from placement.db import change_log
 from placement.db.api import Database
+from placement.db.change_log import Relation
 from tests.support import applications, databases, logs
 from tests.support.listening import listening
 from tests.support.objects import claim, create_provider
@@ -75,20 +76,21 @@ class Observer:
 
     def __init__(self, db: Database) -> None:
         self._db = db
-        self.vector: Mapping[int, int] = {}
+        self.vector = change_log.VersionVector()
         self._generations: Mapping[int, int] = {}
         self.steps = 0
 
     def look(self) -> None:
         """Take one step."""
         with self._db.reader() as tx:
-            newest = changes.newest(tx)
-            found = changes.since(tx, self.vector, newest)
+            newest = change_log.read_vector(tx, self.vector)
+            found = change_log.read_since(tx, self.vector, newest)
+            assert newest == change_log.read_vector(tx)
             generations = logs.generations(tx)
             logs.check(tx)
         moved = {id_ for id_ in generations if generations[id_] != self._generations.get(id_)}
-        assert found.keys() - {changes.NO_PROVIDER} == moved
-        assert all(newest[writer] >= number for writer, number in self.vector.items())
+        assert found.keys() - {change_log.NO_PROVIDER} == moved
+        assert self.vector.relation(newest) in (Relation.SAME, Relation.NEWER)
         self.steps += newest != self.vector
         self.vector, self._generations = newest, generations
 
@@ -121,7 +123,7 @@ def watch_while_killing(urls: Sequence[sa.URL]) -> None:
             processes[victim] = start(victim)
         stack.close()
         # The last statements of the killed processes may still be running.
-        vectors: list[Mapping[int, int]] = []
+        vectors: list[change_log.VersionVector] = []
         while not vectors or vectors != [observer.vector for observer in observers]:
             vectors = [observer.vector for observer in observers]
             for observer in observers:
@@ -159,7 +161,7 @@ def test_a_writer_does_not_wait_for_the_entry_of_another(urls: list[sa.URL]) -> 
             try:
                 assert entered.wait(30)
                 began = time.monotonic()
-                # Also a writer that first has to insert its row into writers.
+                # Also a process that first has to take a slot.
                 for writer in (other, newcomer):
                     writer.write(lambda tx: logs.move(tx, [providers[1]]))
                 assert time.monotonic() - began < 5
@@ -201,6 +203,6 @@ def test_nodes_that_write_different_providers_do_not_collide(
             for done in [pool.submit(job) for job in jobs]:
                 done.result()
         with dbs[1].reader() as tx:
-            newest = changes.newest(tx)
+            numbers = logs.sequences(tx)
     assert retried == []
-    assert sum(newest.values()) >= 600
+    assert sum(numbers.values()) >= 600

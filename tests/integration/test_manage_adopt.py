@@ -58,6 +58,20 @@ def test_adoption(theirs: sa.URL, run: Manage, capsys: pytest.CaptureFixture[str
 
 
 @ON_EACH
+def test_adoption_of_a_deployment_without_types(
+    setting: databases.Setting, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
+) -> None:
+    with databases.fresh(databases.server_url(setting.server)) as url:
+        foreign.build(url, with_types=False)
+        monkeypatch.setenv('OS_PLACEMENT_CONFIG_DIR', str(tmp_path))
+        monkeypatch.setenv('OS_PLACEMENT_DATABASE__CONNECTION', url.render_as_string(hide_password=False))
+        assert manage.main(['db', 'adopt', '--yes']) == manage_audit.CLEAN
+        adopted.check_schema(url)
+        adopted.check_rows(url)
+        adopted.check_service(url)
+
+
+@ON_EACH
 def test_doubt_changes_nothing(theirs: sa.URL, run: Manage, capsys: pytest.CaptureFixture[str]) -> None:
     damage.plant(theirs, "UPDATE resource_classes SET id = 10001, name = 'VCPU' WHERE id = 10000")
     before = damage.contents(theirs)
@@ -132,8 +146,8 @@ def test_only_what_differs_is_changed(
             '- Alter the table placement_inventories: add the column used.',
             '- Make placement_inventories.allocation_ratio a double, each value the shortest that is the same single.',
             '- Record how much of each inventory is used, from 1 allocation.',
-            '- Make the log of changes, the tables writers and changes.',
-            '- Record the version of the schema, 004, in the table placement_alembic_version.',
+            '- Make the change log, the tables placement_change_log_slots and placement_change_log.',
+            '- Record the version of the schema, 006, in the table placement_alembic_version.',
         ]
         assert damage.column(url, 'SELECT used FROM placement_inventories ORDER BY id') == [2, 0]
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 import sqlalchemy as sa
 
-from placement.db import changes
+from placement.db import change_log
 from placement.db.api import Database
 from placement.mirror.keeper import Mirror
 from tests.support import applications, databases, mirrors, servers, wire
@@ -28,8 +28,8 @@ def pair(
     directory: pathlib.Path = tmp_path_factory.mktemp('placement-api')
     url = setting.session_url(database)
     with (
-        servers.serving(url, directory, workers=1) as first,
-        servers.serving(url, directory, workers=1) as second,
+        servers.serving(url, directory, workers=1, environment=servers.ALL_MICROVERSIONS) as first,
+        servers.serving(url, directory, workers=1, environment=servers.ALL_MICROVERSIONS) as second,
     ):
         yield [first, second]
 
@@ -72,7 +72,7 @@ def test_an_ended_connection_is_replaced(database: sa.URL, db: Database) -> None
     for _ in range(2):
         databases.end_connections(database)
         assert mirror.current() is state
-    db.write(changes.names)
+    db.write(change_log.record_names)
     databases.end_connections(database)
     mirror.current()
     compare(mirror, db)
@@ -96,7 +96,7 @@ def _search_and_write(mirror: Mirror, db: Database) -> bool:
     try:
         for _ in range(60):
             mirror.current()
-            db.write(changes.names)
+            db.write(change_log.record_names)
         compare(mirror, db)
     except BaseException as error:
         print(f'{os.getpid()}: {error!r}')

@@ -26,8 +26,8 @@ def url(directory: pathlib.Path) -> str:
 def pair(directory: pathlib.Path, url: str) -> Iterator[list[servers.Server]]:
     """Two servers of one worker each."""
     with (
-        servers.serving(url, directory, workers=1, metrics=False) as first,
-        servers.serving(url, directory, workers=1, metrics=False) as second,
+        servers.serving(url, directory, workers=1, metrics=False, environment=servers.ALL_MICROVERSIONS) as first,
+        servers.serving(url, directory, workers=1, metrics=False, environment=servers.ALL_MICROVERSIONS) as second,
     ):
         yield [first, second]
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from placement.db import changes, tables
+from placement.db import change_log, tables
 from tests.support import applications, logs
 from tests.support.asking import create_provider
 from tests.support.locking import Answer, Service
@@ -25,9 +25,10 @@ def service(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     """The application on an empty database of each server."""
     directory: pathlib.Path = tmp_path_factory.mktemp('database')
     patience = {'sqlite_busy_timeout': 60}
+    newest = {'max_microversion': '1.39'}
     with (
         logs.fresh(request.param, directory) as url,
-        applications.application(url, placement_database=patience) as app,
+        applications.application(url, placement_database=patience, placement=newest) as app,
     ):
         made = Service(app, url)
         yield made
@@ -51,14 +52,14 @@ def test_a_reader_sees_one_snapshot(service: Service) -> None:
     count = sa.select(sa.func.count()).select_from(tables.resource_providers)
     generation = sa.select(tables.resource_providers.c.generation).where(tables.resource_providers.c.uuid == host)
     with service.app.db.reader() as tx:
-        seen = tx.scalar(count), tx.scalar(generation), changes.newest(tx)
+        seen = tx.scalar(count), tx.scalar(generation), change_log.read_vector(tx)
         make_host(service)
         assert service.call('DELETE', f'/resource_providers/{host}/inventories').status_int == 204
-        assert (tx.scalar(count), tx.scalar(generation), changes.newest(tx)) == seen
+        assert (tx.scalar(count), tx.scalar(generation), change_log.read_vector(tx)) == seen
     with service.app.db.reader() as tx:
         assert tx.scalar(count) != seen[0]
         assert tx.scalar(generation) != seen[1]
-        assert changes.newest(tx) != seen[2]
+        assert change_log.read_vector(tx) != seen[2]
 
 
 # Two writes with one consumer generation -------------------------------------------------------------------
@@ -94,18 +95,39 @@ def test_two_writes_of_a_consumer_without_allocations(service: Service, second: 
     hosts, consumer = [make_host(service), make_host(service)], str(uuid.uuid4())
     path = f'/allocations/{consumer}'
     assert service.call('PUT', path, claim({hosts[0]: 2}, None)).status_int == 204
-    held = tables.allocations.c.consumer_id == consumer
-
-    def leave_only_the_record(tx: sa.Connection) -> None:
-        tx.execute(tables.allocations.delete().where(held))
-        tx.execute(tables.inventories.update().values(used=0))
-        changes.rebuild(tx)
-
-    service.app.db.write(leave_only_the_record)
+    leave_only_the_record(service, consumer)
     wanted = [by_host(hosts, amounts) for amounts in ([5, 0], second)]
     with service.lock('placement_consumers', 'uuid', consumer):
         answers = [service.begin_blocked('PUT', path, claim(amounts, 1)) for amounts in wanted]
     check_one_won(service, consumer, hosts, answers, wanted)
+
+
+def test_a_post_that_clears_a_consumer_without_allocations(service: Service) -> None:
+    """A claim of the same consumer comes first or is refused; it never holds allocations without a record."""
+    host, consumer, other = make_host(service), str(uuid.uuid4()), str(uuid.uuid4())
+    path = f'/allocations/{consumer}'
+    assert service.call('PUT', path, claim({host: 2}, None)).status_int == 204
+    leave_only_the_record(service, consumer)
+    cleared = {consumer: claim({}, 1), other: claim({host: 1}, None)}
+    with service.lock('placement_consumers', 'uuid', consumer):
+        put = service.begin_blocked('PUT', path, claim({host: 5}, 1))
+        post = service.begin_blocked('POST', '/allocations', cleared)
+    statuses = [put.result().status_int, post.result().status_int]
+    assert sorted(statuses) == [204, 409], [put.result().text, post.result().text]
+    assert service.call('GET', path).json.get('consumer_generation') == (2 if statuses[0] == 204 else None)
+    assert usage(service, host) == (5 if statuses[0] == 204 else 1)
+
+
+def leave_only_the_record(service: Service, consumer: str) -> None:
+    """Delete the allocations of the only consumer that has any, as another deployment may have left it."""
+    held = tables.allocations.c.consumer_id == consumer
+
+    def work(tx: sa.Connection) -> None:
+        tx.execute(tables.allocations.delete().where(held))
+        tx.execute(tables.inventories.update().values(used=0))
+        change_log.record_reload(tx)
+
+    service.app.db.write(work)
 
 
 def by_host(hosts: list[str], amounts: list[int]) -> dict[str, int]:
@@ -145,17 +167,75 @@ def test_two_writes_that_change_the_project(service: Service) -> None:
     assert (state['project_id'], state['consumer_generation']) == (projects[statuses.index(204)], 4)
 
 
+@pytest.mark.parametrize('second', [7, 0])
+def test_two_posts_of_consumers_without_allocations(service: Service, second: int) -> None:
+    """As above with several consumers in one request, which one statement updates or deletes."""
+    host, consumers = make_host(service), [str(uuid.uuid4()) for _ in range(2)]
+    for consumer in consumers:
+        assert service.call('PUT', f'/allocations/{consumer}', claim({host: 2}, None)).status_int == 204
+        leave_only_the_record(service, consumer)
+    wanted = [{host: 5}, {host: second} if second else {}]
+    bodies = [{consumer: claim(amounts, 1) for consumer in consumers} for amounts in wanted]
+    with service.lock('placement_consumers', 'uuid', consumers[0]):
+        answers = [service.begin_blocked('POST', '/allocations', body) for body in bodies]
+    statuses = [answer.result().status_int for answer in answers]
+    assert sorted(statuses) == [204, 409], [answer.result().text for answer in answers]
+    won = wanted[statuses.index(204)]
+    assert usage(service, host) == 2 * won.get(host, 0)
+    for consumer in consumers:
+        state = service.call('GET', f'/allocations/{consumer}').json
+        assert state.get('consumer_generation') == (2 if won else None)
+
+
+def test_two_claims_that_are_the_first_of_their_project(service: Service) -> None:
+    """The project, the user and the type are new: the claim that comes second finds those of the first."""
+    host, new = make_host(service), str(uuid.uuid4())
+    body = claim({host: 2}, None, new) | {'user_id': new, 'consumer_type': f'T_{new[:8].upper()}'}
+    with service.lock('placement_resource_providers', 'uuid', host):
+        answers = [service.begin_blocked('PUT', f'/allocations/{uuid.uuid4()}', body, '1.38') for _ in range(2)]
+    assert [answer.result().status_int for answer in answers] == [204, 204], [one.result().text for one in answers]
+    found = service.call('GET', f'/usages?project_id={new}&user_id={new}', version='1.38').json['usages']
+    assert found == {body['consumer_type']: {'consumer_count': 2, 'VCPU': 4}}
+
+
+def test_two_reshapes_of_one_provider(service: Service) -> None:
+    """Both send the generation that the provider has; one replaces the inventory, and the other gets a conflict."""
+    host = make_host(service)
+    bodies: list[dict[str, Any]] = [
+        {
+            'inventories': {host: {'resource_provider_generation': 1, 'inventories': {'VCPU': {'total': total}}}},
+            'allocations': {},
+        }
+        for total in (50, 60)
+    ]
+    with service.lock('placement_resource_providers', 'uuid', host):
+        answers = [service.begin_blocked('POST', '/reshaper', body, '1.30') for body in bodies]
+    statuses = [answer.result().status_int for answer in answers]
+    assert sorted(statuses) == [204, 409], [answer.result().text for answer in answers]
+    state = service.call('GET', f'/resource_providers/{host}/inventories').json
+    assert state['inventories']['VCPU']['total'] == (50, 60)[statuses.index(204)]
+    assert state['resource_provider_generation'] == 3
+
+
 # Trees -----------------------------------------------------------------------------------------------------
 
 
-def move(service: Service, provider: str, parent: str) -> Answer:
-    """Move a tree below a provider of another tree."""
+def move(service: Service, provider: str, parent: str | None) -> Answer:
+    """Move a provider and all below it to another parent, which has to wait for a lock."""
     return service.begin_blocked(
-        'PUT', f'/resource_providers/{provider}', {'name': provider, 'parent_provider_uuid': parent}
+        'PUT', f'/resource_providers/{provider}', {'name': provider, 'parent_provider_uuid': parent}, '1.37'
     )
 
 
-def place(service: Service, provider: str) -> tuple[str, str]:
+def make_child(service: Service, parent: str) -> str:
+    """A new provider below another one; its id is greater than those of earlier ones."""
+    child = str(uuid.uuid4())
+    body = {'name': child, 'uuid': child, 'parent_provider_uuid': parent}
+    assert service.call('POST', '/resource_providers', body).status_int == 200
+    return child
+
+
+def place(service: Service, provider: str) -> tuple[str | None, str]:
     """The parent and the root of a provider."""
     shown = service.call('GET', f'/resource_providers/{provider}').json
     return shown['parent_provider_uuid'], shown['root_provider_uuid']
@@ -201,3 +281,82 @@ def test_two_trees_that_join_each_other(service: Service) -> None:
     root = two if statuses[0] == 200 else one
     assert [place(service, provider)[1] for provider in (one, two)] == [root, root]
     assert place(service, root)[0] is None
+
+
+def test_a_child_is_created_below_a_provider_that_leaves_the_tree(service: Service) -> None:
+    """The root that was read for the child is a root still, but no longer that of its parent."""
+    root, other = make_host(service), make_host(service)
+    top = make_child(service, root)
+    leaf = make_child(service, top)
+    child = str(uuid.uuid4())
+    with service.lock('placement_resource_providers', 'uuid', root):
+        moved = move(service, top, other)
+        body = {'name': child, 'uuid': child, 'parent_provider_uuid': leaf}
+        made = service.begin_blocked('POST', '/resource_providers', body)
+    assert [moved.result().status_int, made.result().status_int] == [200, 200]
+    assert place(service, child) == (leaf, other)
+    assert place(service, leaf) == (top, other)
+
+
+def test_a_provider_moves_below_one_that_leaves_the_tree(service: Service) -> None:
+    root, other = make_host(service), make_host(service)
+    top, wanderer = make_child(service, root), make_child(service, root)
+    leaf = make_child(service, top)
+    with service.lock('placement_resource_providers', 'uuid', root):
+        answers = [move(service, top, other), move(service, wanderer, leaf)]
+    assert [answer.result().status_int for answer in answers] == [200, 200]
+    assert place(service, wanderer) == (leaf, other)
+
+
+def test_two_branches_of_a_tree_that_move_below_each_other(service: Service) -> None:
+    """Neither changes a provider that the other one refers to."""
+    root = make_host(service)
+    one, two = make_child(service, root), make_child(service, root)
+    leaves = {one: make_child(service, one), two: make_child(service, two)}
+    with service.lock('placement_resource_providers', 'uuid', root):
+        answers = [move(service, one, leaves[two]), move(service, two, leaves[one])]
+    statuses = [answer.result().status_int for answer in answers]
+    assert sorted(statuses) == [200, 400], [answer.result().text for answer in answers]
+    refused = answers[statuses.index(400)].result()
+    assert refused.json['errors'][0]['detail'].endswith('creating loop in the provider tree is not allowed.')
+    moved, stayed = (one, two) if statuses[0] == 200 else (two, one)
+    assert place(service, moved) == (leaves[stayed], root)
+    assert place(service, stayed) == (root, root)
+
+
+def test_an_ancestor_becomes_a_root_while_a_provider_moves(service: Service) -> None:
+    root = make_host(service)
+    top, wanderer = make_child(service, root), make_child(service, root)
+    leaf = make_child(service, top)
+    with service.lock('placement_resource_providers', 'uuid', root):
+        answers = [move(service, top, None), move(service, wanderer, leaf)]
+    assert [answer.result().status_int for answer in answers] == [200, 200]
+    assert place(service, top) == (None, top)
+    assert place(service, wanderer) == (leaf, top)
+
+
+def test_the_new_parent_is_deleted(service: Service) -> None:
+    """Either the move is too late, or the deletion."""
+    root, other = make_host(service), make_host(service)
+    top = make_child(service, root)
+    make_child(service, top)
+    with service.lock('placement_resource_providers', 'uuid', other):
+        removed = service.begin_blocked('DELETE', f'/resource_providers/{other}')
+        moved = move(service, top, other)
+    statuses = [moved.result().status_int, removed.result().status_int]
+    assert statuses in ([400, 204], [200, 409]), [moved.result().text, removed.result().text]
+    if statuses[0] == 400:
+        assert moved.result().json['errors'][0]['detail'].endswith('parent provider UUID does not exist')
+    assert place(service, top) == ((root, root) if statuses[0] == 400 else (other, other))
+
+
+def test_the_same_parent_while_another_one_is_set(service: Service) -> None:
+    """The request that changes nothing is answered with the parent that it names."""
+    root = make_host(service)
+    one, two = make_child(service, root), make_child(service, root)
+    child = make_child(service, one)
+    with service.lock('placement_resource_providers', 'uuid', child):
+        answers = [move(service, child, two), move(service, child, one)]
+    shown = [answer.result().json['parent_provider_uuid'] for answer in answers]
+    assert shown == [two, one]
+    assert place(service, child) in ((one, root), (two, root))

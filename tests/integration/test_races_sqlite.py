@@ -19,7 +19,9 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
 @pytest.fixture(scope='module')
 def server(directory: pathlib.Path) -> Iterator[servers.Server]:
     """Four worker processes on one database file."""
-    with servers.serving(f'sqlite:///{directory}/placement.db', directory, workers=4, threads=4) as running:
+    url = f'sqlite:///{directory}/placement.db'
+    environment = servers.ALL_MICROVERSIONS
+    with servers.serving(url, directory, workers=4, threads=4, environment=environment) as running:
         yield running
 
 

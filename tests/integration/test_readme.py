@@ -6,7 +6,6 @@ import http.client
 import json
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -75,7 +74,7 @@ def service(tmp_path: Path) -> Iterator[tuple[str, str]]:
         yield address, (tmp_path / 'service.log').read_text()
 
 
-@pytest.mark.parametrize('run', [_interpret, _curl] if shutil.which('curl') else [_interpret])
+@pytest.mark.parametrize('run', [_interpret, pytest.param(_curl, marks=pytest.mark.operations)])
 def test_curl_walk_gives_what_the_readme_says(service: tuple[str, str], run: Callable[[str], str]) -> None:
     walk = _walk()
     assert len(walk) >= 5
@@ -102,5 +101,7 @@ def test_the_shell_commands_of_the_readme_have_the_stated_form() -> None:
         'python3 -m venv .venv && .venv/bin/pip install tox && .venv/bin/tox',
         '.venv/bin/placement-manage page',
     ]
+    # The checks of a change begin with the second one, word for word.
+    assert f"stage default bash -c '{commands[1]}'\n" in (ROOT / '.ci/run').read_text()
     assert f'http://{manage_page.DEFAULT_BIND}/' in README
     assert f'http://{ADDRESS}' in README

@@ -12,7 +12,7 @@ from alembic import autogenerate
 from alembic.migration import MigrationContext
 
 from placement.db import migration, tables
-from tests.support import databases
+from tests.support import databases, foreign
 
 pytestmark = pytest.mark.parametrize('setting', databases.parameters(*databases.defaults()), indirect=True)
 
@@ -53,6 +53,33 @@ def test_migrations_make_what_the_tables_say(engine: sa.Engine, first: str) -> N
         assert connection.execute(sa.select(tables.resource_class_ids.c.last)).scalars().all() == [9999]
     assert differences == []
     assert names(engine) == set(tables.metadata.tables)
+
+
+def test_types_of_consumers_that_another_service_stored_are_kept(engine: sa.Engine) -> None:
+    """In a database that was adopted at version 004, under the name that the other service has for the table."""
+    migration.sync(engine, '004')
+    foreign.add_types(engine.url)
+    for _ in range(2):
+        migration.sync(engine)
+    with engine.begin() as connection:
+        context = MigrationContext.configure(connection, opts={'version_table': migration.VERSION_TABLE})
+        names = ('remove_constraint', 'add_constraint', 'remove_index', 'add_index')
+        differences = [one for one in autogenerate.compare_metadata(context, tables.metadata) if one[0] not in names]
+        assert differences == []
+        types, consumers = tables.consumer_types, tables.consumers
+        query = sa.select(types.c.name).join(consumers, consumers.c.consumer_type_id == types.c.id)
+        assert connection.scalars(query).all() == ['MIGRATION']
+        # Names are compared character by character.
+        connection.execute(types.insert(), {'name': 'instance'})
+        assert connection.scalars(sa.select(types.c.name).where(types.c.name == 'INSTANCE')).all() == ['INSTANCE']
+        for change in (
+            types.insert().values(name='INSTANCE'),
+            consumers.update().values(consumer_type_id=77),
+        ):
+            with pytest.raises(sa.exc.IntegrityError), connection.begin_nested():
+                connection.execute(change)
+    migration.downgrade(engine, '004')
+    migration.sync(engine)
 
 
 def test_ten_processes_create_the_schema_at_once(engine: sa.Engine) -> None:

@@ -241,8 +241,10 @@ BUSY = """
 import sys
 from placement import handler
 from placement.cmd import api
+from placement.web.operation import operation
 
-def forever(environ, start_response):
+@operation(responses={})
+def forever(req, context):
     print('begun', flush=True)
     while True:
         pass
@@ -282,6 +284,37 @@ def test_a_stop_does_not_wait_for_endless_computations(tmp_path: pathlib.Path, n
         assert time.monotonic() - started < 4
     with pytest.raises(ProcessLookupError):
         os.killpg(process.pid, 0)
+
+
+FEW_FILES = """
+import resource
+import sys
+from placement.cmd import api
+
+resource.setrlimit(resource.RLIMIT_NOFILE, (300, 300))
+sys.exit(api.main())
+"""
+
+
+def test_fewer_connections_are_kept_where_there_are_few_file_descriptors(tmp_path: pathlib.Path) -> None:
+    port = servers.free_port()
+    environment = {name: value for name, value in os.environ.items() if not name.startswith('OS_')}
+    command = [sys.executable, '-c', FEW_FILES, '--dev', '--bind', f'127.0.0.1:{port}', '--workers', '1']
+    with (
+        (tmp_path / 'log').open('wb') as log,
+        subprocess.Popen(
+            command, cwd=tmp_path, env=environment, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+        ) as process,
+        contextlib.ExitStack() as stack,
+    ):
+        stack.callback(_kill, process)
+        _until(lambda: b'Placement listens' in (tmp_path / 'log').read_bytes())
+        for _ in range(400):
+            stack.enter_context(socket.create_connection(('127.0.0.1', port), timeout=SECONDS)).sendall(HALF_HEADER)
+        # Less than the time after which incomplete requests would end.
+        last = stack.enter_context(socket.create_connection(('127.0.0.1', port), timeout=SECONDS / 2))
+        last.sendall(WHOLE)
+        assert last.recv(100).startswith(b'HTTP/1.1 200 ')
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:

@@ -1,4 +1,4 @@
-"""The writers of the log on every database: their numbers after commits, rollbacks, failures and forks."""
+"""The slots of the change log on every database: their numbers after commits, rollbacks, failures and forks."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ import pathlib
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from oslo_db import exception as db_exc
 
 from placement import exception
-from placement.db import changes, retention, tables
+from placement.db import change_log, change_log_slots, tables
 from placement.db.api import Database, TryAgain
+from placement.db.change_log_slots import Outcome
 from tests.support import logs
 
 everywhere = pytest.mark.parametrize('server', logs.SERVERS)
@@ -40,15 +41,29 @@ def db(url: sa.URL) -> Iterator[Database]:
 
 
 @pytest.fixture
+def other(url: sa.URL) -> Iterator[Database]:
+    """The same, opened by another process."""
+    made = logs.opened(url)
+    yield made
+    made.dispose()
+
+
+@pytest.fixture
 def providers(db: Database) -> list[int]:
-    """Three providers; the database has one writer."""
+    """Three providers; the database has one slot, which ``db`` uses."""
     return logs.add_providers(db, 3)
 
 
 def newest(db: Database) -> dict[int, int]:
     with db.reader() as tx:
         logs.check(tx)
-        return changes.newest(tx)
+        return logs.sequences(tx)
+
+
+def owned(db: Database) -> set[int]:
+    """The ids of the slots that have an owner."""
+    slots = tables.change_log_slots.c
+    return {row.id for row in db.ask(sa.select(slots.id).where(slots.owner.is_not(None)))}
 
 
 @everywhere
@@ -65,18 +80,17 @@ def test_only_what_is_committed_has_a_number(db: Database, providers: list[int])
         logs.move(tx, providers)
         raise ZeroDivisionError
 
-    before = newest(db)
+    ((slot, number),) = newest(db).items()
     db.write(work)
     with pytest.raises(ZeroDivisionError):
         db.write(fail)
     db.write(lambda tx: logs.move(tx, providers[:1]))
-    assert sum(newest(db).values()) == sum(before.values()) + 2
-    assert newest(db).keys() == before.keys()
+    assert newest(db) == {slot: number + 2}
 
 
 @everywhere
-def test_transactions_at_once_have_a_writer_each(db: Database, providers: list[int]) -> None:
-    """They use them again later. On SQLite one transaction waits for the other, but has taken its writer before."""
+def test_transactions_at_once_have_a_slot_each(db: Database, providers: list[int]) -> None:
+    """They use them again later. On SQLite one transaction waits for the other, but has taken its slot before."""
     for _ in range(2):
         barrier = threading.Barrier(3)
 
@@ -91,16 +105,117 @@ def test_transactions_at_once_have_a_writer_each(db: Database, providers: list[i
         for thread in threads:
             thread.join()
     found = newest(db)
-    # Includes the writers that created the schema and the providers.
-    assert len(found) <= 5
+    assert len(found) <= 3
     assert sum(found.values()) >= 120
+
+
+# Taking and freeing ---------------------------------------------------------------------------------------
+
+
+@everywhere
+def test_a_slot_that_its_owner_freed_is_taken_again(db: Database, other: Database, providers: list[int]) -> None:
+    """Its numbers continue. A slot that has an owner is not taken."""
+    (slot,) = newest(db)
+    other.write(lambda tx: logs.move(tx, providers))
+    (added,) = newest(db).keys() - {slot}
+    assert owned(db) == {slot, added}
+    other.dispose()
+    assert owned(db) == {slot}
+    other.write(lambda tx: logs.move(tx, providers))
+    assert newest(db)[added] == 2
+    assert owned(db) == {slot, added}
+
+
+@everywhere
+@pytest.mark.parametrize(('hours', 'taken'), [(0.9, False), (1.1, True), (-0.9, False), (-1.1, True)])
+def test_a_slot_whose_owner_is_silent_is_taken(
+    db: Database, other: Database, providers: list[int], hours: float, taken: bool
+) -> None:
+    """After an hour; also if its time is in the future, as the clock was wrong then."""
+    (slot,) = newest(db)
+    logs.free_all(db, hours)
+    other.write(lambda tx: logs.move(tx, providers))
+    assert (newest(db).keys() == {slot}) is taken
+
+
+@everywhere
+def test_both_owners_of_a_slot_go_on(db: Database, other: Database, providers: list[int]) -> None:
+    """The first one was silent for longer than an hour, but did not end. What it writes then gets another slot."""
+    ((slot, number),) = newest(db).items()
+    logs.free_all(db)
+    for one in (other, db, other, db):
+        one.write(lambda tx: logs.move(tx, providers))
+    found = newest(db)
+    assert sorted(found.values()) == [2, number + 2]
+    assert found[slot] == number + 2
+
+
+@everywhere
+def test_a_silent_process_with_many_slots_takes_one_new(
+    db: Database, other: Database, providers: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise it would try each of its slots in turn, and fail."""
+    with contextlib.ExitStack() as stack:
+        for _ in range(30):
+            stack.enter_context(db._slots.lease())
+    logs.free_all(db)
+    with contextlib.ExitStack() as stack:
+        for _ in range(30):
+            slot = stack.enter_context(other._slots.lease())
+            with other._writer() as tx:
+                logs.append(tx, slot)
+    retried: list[str] = []
+    monkeypatch.setattr(db.metrics, 'retried', retried.append)
+    db.write(lambda tx: logs.move(tx, providers))
+    assert retried == ['SlotTaken']
+
+
+@everywhere
+def test_processes_that_take_slots_at_once(url: sa.URL, db: Database, providers: list[int]) -> None:
+    """Each gets another one: free ones first, of which none is lost."""
+    opened = [logs.opened(url) for _ in range(8)]
+    for one in opened[:4]:
+        one.write(lambda tx: logs.move(tx, providers))
+    for one in opened[:4]:
+        one.dispose()
+    barrier = threading.Barrier(8)
+
+    def run(one: Database) -> int:
+        barrier.wait()
+        with one._slots.lease() as slot:
+            barrier.wait(60)
+            return slot.slot_id
+
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        taken = list(pool.map(run, opened))
+    assert len(set(taken)) == 8
+    count = db.ask(sa.select(sa.func.count()).select_from(tables.change_log_slots))[0][0]
+    # A process that finds a row locked that another one is just taking may insert a new one.
+    assert 9 <= count <= 12
+    for one in opened:
+        one.dispose()
+
+
+@on_servers
+def test_a_locked_slot_is_not_waited_for(url: sa.URL, db: Database, other: Database, providers: list[int]) -> None:
+    """Its owner was stopped in the middle of a transaction, a day ago."""
+    before = newest(db)
+    logs.free_all(db, hours=24)
+    # Otherwise MariaDB would lock the gaps between the rows, too.
+    holder = sa.create_engine(url, poolclass=sa.NullPool, isolation_level='READ COMMITTED')
+    with holder.connect() as connection:
+        connection.execute(sa.select(tables.change_log_slots).with_for_update())
+        other.write(lambda tx: logs.move(tx, providers))
+    after = newest(db)
+    (added,) = after.keys() - before.keys()
+    assert after == {**before, added: 1}
 
 
 @on_servers
 def test_a_conflict_in_the_entry_uses_the_number_again(
-    server: str, url: sa.URL, providers: list[int], monkeypatch: pytest.MonkeyPatch
+    server: str, url: sa.URL, db: Database, providers: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another transaction locks the row of the writer for longer than the lock timeout."""
+    """Another transaction locks the row of the slot for longer than the lock timeout."""
     patience = {
         'postgresql': {'options': '-c lock_timeout=300'},
         'mariadb': {'init_command': 'SET SESSION innodb_lock_wait_timeout=1'},
@@ -110,28 +225,26 @@ def test_a_conflict_in_the_entry_uses_the_number_again(
     monkeypatch.setattr(hasty.metrics, 'retried', retried.append)
     before = newest(hasty)
     hasty.write(lambda tx: logs.move(tx, providers))
-    (writer,) = newest(hasty).keys() - before.keys()
+    (slot,) = newest(hasty).keys() - before.keys()
     holder = sa.create_engine(url, poolclass=sa.NullPool)
     with holder.connect() as connection:
-        connection.execute(sa.select(tables.writers).where(tables.writers.c.id == writer).with_for_update())
+        held = tables.change_log_slots.c.id == slot
+        connection.execute(sa.select(tables.change_log_slots).where(held).with_for_update())
         waiting = threading.Thread(target=hasty.write, args=(lambda tx: logs.move(tx, providers),))
         waiting.start()
         while not retried:
             waiting.join(0.05)
             assert waiting.is_alive()
     waiting.join()
-    assert newest(hasty) == {**before, writer: 2}
+    assert newest(hasty) == {**before, slot: 2}
     hasty.dispose()
 
 
-@everywhere
-@pytest.mark.parametrize('done', [False, True])
-@pytest.mark.parametrize('error', [KeyboardInterrupt, SystemExit, OSError])
-def test_an_interrupted_commit_retires_the_writer(
-    db: Database, providers: list[int], monkeypatch: pytest.MonkeyPatch, done: bool, error: type[BaseException]
-) -> None:
-    """It is not known whether the COMMIT succeeded, so the writer is never used again."""
-    before = newest(db)
+# A COMMIT that fails --------------------------------------------------------------------------------------
+
+
+def interrupt_commit(db: Database, monkeypatch: pytest.MonkeyPatch, error: type[BaseException], done: bool) -> None:
+    """Make the next COMMIT raise ``error``, after it was done or not."""
     commit = db.engine.dialect.do_commit
 
     def interrupted(connection: Any) -> None:
@@ -141,56 +254,187 @@ def test_an_interrupted_commit_retires_the_writer(
         raise error('interrupted')
 
     monkeypatch.setattr(db.engine.dialect, 'do_commit', interrupted)
-    with pytest.raises((error, db_exc.DBError)):
+
+
+@everywhere
+@pytest.mark.parametrize('done', [False, True])
+@pytest.mark.parametrize('error', [KeyboardInterrupt, SystemExit])
+def test_an_interrupted_commit_abandons_the_slot(
+    db: Database, providers: list[int], monkeypatch: pytest.MonkeyPatch, done: bool, error: type[BaseException]
+) -> None:
+    """It is not known whether the COMMIT succeeded, and the process is about to end."""
+    ((slot, number),) = newest(db).items()
+    interrupt_commit(db, monkeypatch, error, done)
+    with pytest.raises(error):
         db.write(lambda tx: logs.move(tx, providers))
-    between = newest(db)
-    assert sum(between.values()) == sum(before.values()) + done
+    assert newest(db) == {slot: number + done}
     for _ in range(2):
         db.write(lambda tx: logs.move(tx, providers))
     after = newest(db)
-    (new,) = after.keys() - between.keys()
-    assert after == {**between, new: 2}
+    (new,) = after.keys() - {slot}
+    assert after == {slot: number + done, new: 2}
+
+
+@everywhere
+@pytest.mark.parametrize('done', [False, True])
+def test_a_commit_that_fails_is_looked_up(
+    db: Database, providers: list[int], monkeypatch: pytest.MonkeyPatch, done: bool
+) -> None:
+    """The transaction takes effect exactly once: it is run again unless it was committed."""
+    attempts = []
+
+    def work(tx: sa.Connection) -> str:
+        attempts.append(1)
+        logs.move(tx, providers)
+        return 'result'
+
+    ((slot, number),) = newest(db).items()
+    interrupt_commit(db, monkeypatch, OSError, done)
+    assert db.write(work) == 'result'
+    assert len(attempts) == 2 - done
+    with db.reader() as tx:
+        assert set(logs.generations(tx).values()) == {1}
+        # Without ``done`` a number was spent to prevent that the first attempt is committed later.
+        assert logs.sequences(tx) == {slot: number + 2 - done}
+
+
+@everywhere
+def test_a_failed_commit_of_nothing_recorded_is_an_outage(
+    db: Database, providers: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The change log does not know of it."""
+    interrupt_commit(db, monkeypatch, OSError, done=True)
+    with pytest.raises(exception.DatabaseUnavailable):
+        db.write(lambda tx: tx.execute(tables.projects.insert().values(external_id='project')))
 
 
 @on_servers
 @pytest.mark.parametrize('deliver', [False, True])
 def test_a_connection_that_breaks_in_the_commit(url: sa.URL, db: Database, providers: list[int], deliver: bool) -> None:
+    """The transaction takes effect exactly once, and the caller gets its result."""
     with logs.breaking(url) as (proxy, through):
         far = logs.opened(through)
         try:
             far.write(lambda tx: logs.move(tx, providers))
-            before = newest(db)
             proxy.break_next(deliver=deliver)
-            with pytest.raises(exception.DatabaseUnavailable):
-                far.write(lambda tx: logs.move(tx, providers))
+            far.write(lambda tx: logs.move(tx, providers))
             assert proxy.broken == 1
             far.write(lambda tx: logs.move(tx, providers))
-            after = newest(db)
         finally:
             far.dispose()
-    assert len(after.keys() - before.keys()) == 1
-    assert sum(after.values()) == sum(before.values()) + 1 + deliver
+    with db.reader() as tx:
+        logs.check(tx)
+        assert set(logs.generations(tx).values()) == {3}
+
+
+@on_servers
+def test_a_commit_that_the_server_gets_late(
+    url: sa.URL, db: Database, providers: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its session is open in the server for longer than anybody waits: the outcome is unknown, and stays consistent."""
+    monkeypatch.setattr(change_log_slots, '_SETTLE_SECONDS', 0.5)
+    with logs.breaking(url) as (proxy, through):
+        far = logs.opened(through)
+        far.write(lambda tx: logs.move(tx, providers[:1]))
+        deliver = proxy.hold_next()
+        with pytest.raises(exception.DatabaseUnavailable):
+            far.write(lambda tx: logs.move(tx, providers[:1]))
+        # Its slot is locked, so it uses another one.
+        far.write(lambda tx: logs.move(tx, providers[1:]))
+        assert sorted(newest(db).values()) == [1, 1, 2]
+        deliver.set()
+        deadline = time.monotonic() + 30
+        while sorted(newest(db).values()) != [1, 2, 2]:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        far.write(lambda tx: logs.move(tx, providers))
+        newest(db)
+        far.dispose()
+
+
+@on_servers
+def test_a_transaction_that_counts_as_not_committed_cannot_be_committed(
+    url: sa.URL, db: Database, providers: list[int]
+) -> None:
+    """A session that has not reached its last statements yet finds that its slot has moved."""
+    with db._slots.lease() as slot:
+        pass
+    late = change_log_slots.Slot(slot.slot_id, slot.sequence, slot.token)
+    list(late.statements(db.engine.dialect.name, {1: change_log.ChangeKind.USAGE}))
+    assert db._slots.settle(late) is Outcome.NOT_COMMITTED
+    late.next_token = None
+    with sa.create_engine(url, poolclass=sa.NullPool).connect() as connection:
+        first, *_ = late.statements(db.engine.dialect.name, {1: change_log.ChangeKind.USAGE})
+        with pytest.raises(change_log_slots.SlotTaken):
+            late.check(connection.exec_driver_sql(first).rowcount)
+
+
+@everywhere
+@pytest.mark.parametrize('own', [False, True])
+def test_a_failed_commit_on_a_slot_that_another_process_continued(
+    db: Database, other: Database, providers: list[int], own: bool
+) -> None:
+    """The entry with the number of the transaction tells whose it was; unless it was deleted."""
+    with db._slots.lease() as slot:
+        pass
+    mine = change_log_slots.Slot(slot.slot_id, slot.sequence, slot.token)
+    if own:
+        with db.engine.begin() as tx:
+            logs.append(tx, mine)
+    else:
+        list(mine.statements('sqlite', {1: change_log.ChangeKind.USAGE}))
+    logs.free_all(db)
+    for _ in range(2):
+        other.write(change_log.record_names)
+    assert logs.next_slot(other) == slot.slot_id
+    assert db._slots.settle(mine) is (Outcome.COMMITTED if own else Outcome.NOT_COMMITTED)
+    with db.engine.begin() as tx:
+        tx.execute(tables.change_log.delete())
+    assert db._slots.settle(mine) is Outcome.UNKNOWN
+
+
+# Two processes on one slot --------------------------------------------------------------------------------
 
 
 @everywhere
 def test_a_number_that_another_process_used(db: Database, providers: list[int]) -> None:
-    """A copy of a running process, such as that in a cloned virtual machine, has the same writer."""
-    before = newest(db)
-    with db._log_writers.lend() as lent:
-        writer = lent.writer_id
-    with db._writer() as tx:
-        changes.enter(tx, writer, before[writer] + 1, dict.fromkeys(providers, changes.What.USAGE))
-        for id_ in providers:
-            generation = tables.resource_providers.c.generation + 1
-            tx.execute(
-                tables.resource_providers.update()
-                .where(tables.resource_providers.c.id == id_)
-                .values(generation=generation)
-            )
-    db.write(lambda tx: logs.move(tx, providers))
-    after = newest(db)
-    (new,) = after.keys() - before.keys()
-    assert after == {**before, writer: before[writer] + 1, new: 1}
+    """A copy of a running process, such as that in a cloned virtual machine, has the same slot."""
+    ((slot, number),) = newest(db).items()
+    copy = logs.opened(db.engine.url)
+    with db._slots.lease() as mine, copy._slots.lease() as theirs:
+        theirs.__dict__.update(vars(mine))
+    copy.write(lambda tx: logs.move(tx, providers))
+    assert newest(db) == {slot: number + 1}
+    for one in (db, copy, db, copy):
+        one.write(lambda tx: logs.move(tx, providers))
+    found = newest(db)
+    assert found[slot] == number + 3
+    assert sum(found.values()) == number + 5
+    copy.dispose()
+
+
+@everywhere
+def test_two_processes_forced_onto_one_slot_at_once(db: Database, other: Database, providers: list[int]) -> None:
+    """Again and again, while both write from several threads: nothing is lost, and no number is used twice."""
+
+    def run(number: int) -> None:
+        one = (db, other)[number % 2]
+        for _ in range(15):
+            one.write(lambda tx: logs.move(tx, [providers[number % 3]]))
+
+    def share() -> None:
+        for _ in range(40):
+            logs.free_all(db)
+            for one in (db, other):
+                for owner in list(one._slots._owners.values()):
+                    owner.free.clear()
+            time.sleep(0.02)
+
+    with concurrent.futures.ThreadPoolExecutor(7) as pool:
+        jobs = [pool.submit(share), *(pool.submit(run, number) for number in range(6))]
+        for job in jobs:
+            job.result()
+    assert sum(newest(db).values()) == 2 + 6 * 15
 
 
 _FORK = """
@@ -221,157 +465,52 @@ db.write(lambda tx: logs.move(tx, [provider]))
 
 
 @everywhere
-def test_a_fork_has_writers_of_its_own(url: sa.URL, db: Database, providers: list[int]) -> None:
+def test_a_fork_has_slots_of_its_own(url: sa.URL, db: Database, providers: list[int]) -> None:
     before = newest(db)
     text = url.render_as_string(hide_password=False)
     subprocess.run([sys.executable, '-c', _FORK, text, str(providers[0])], check=True, timeout=120)
     after = newest(db)
-    assert sorted(after[writer] for writer in after.keys() - before.keys()) == [1, 4, 7]
+    # All three were killed, or ended without freeing their slots.
+    assert sorted(after[slot] for slot in after.keys() - before.keys()) == [1, 4, 7]
 
 
-def age(db: Database, writers: Sequence[int]) -> None:
-    """Set the time of the entries of these writers to two days ago."""
-    days = "datetime('now', '-2 days')" if db.engine.dialect.name == 'sqlite' else "now() - INTERVAL '2' DAY"
-    with db.engine.begin() as tx:
-        for table, column in ((tables.changes, tables.changes.c.writer_id), (tables.writers, tables.writers.c.id)):
-            tx.execute(table.update().where(column.in_(writers)).values(created_at=sa.text(days)))
-
-
-def writers(db: Database) -> set[int]:
-    with db.reader() as tx:
-        return set(tx.scalars(sa.select(tables.writers.c.id)))
-
-
-def tidy(db: Database) -> int:
-    """Remove silent writers; returns the number of steps."""
-    for step in range(1000):
-        with db._writer() as tx:
-            if not retention.remove_silent(tx):
-                return step
-    raise AssertionError
+# Trimming -------------------------------------------------------------------------------------------------
 
 
 @everywhere
-def test_silent_writers_are_removed(
-    url: sa.URL, db: Database, providers: list[int], monkeypatch: pytest.MonkeyPatch
+def test_an_owner_deletes_old_entries(
+    db: Database, other: Database, providers: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(retention, '_CHUNK', 4)
-    other = logs.opened(url)
-    for _ in range(10):
-        other.write(lambda tx: logs.move(tx, providers))
-    (gone,) = (writer for writer, number in newest(db).items() if number == 10)
-    with db._writer() as tx:
-        tx.execute(tables.writers.insert().values(id=7))
-    before = newest(db)
-    assert tidy(db) == 0
-    age(db, [gone, 7])
-    assert tidy(db) > 3
-    assert writers(db) == before.keys() - {gone}
-    with db.reader() as tx:
-        assert changes.newest(tx) == {writer: number for writer, number in before.items() if writer != gone}
-    other.write(lambda tx: logs.move(tx, providers))
-    other.dispose()
-    with db.reader() as tx:
-        assert [number for _, number in changes.newest(tx).items() - before.items()] == [1]
-
-
-@everywhere
-def test_an_old_writer_that_still_writes_stays(db: Database, providers: list[int]) -> None:
-    """Its newest entry decides, not its creation nor its first entries."""
-    db.write(lambda tx: logs.move(tx, providers))
-    with db._log_writers.lend() as lent:
-        writer = lent.writer_id
-    age(db, sorted(writers(db)))
-    db.write(lambda tx: logs.move(tx, providers))
-    before = newest(db)
-    tidy(db)
-    assert newest(db) == {writer: before[writer]}
-
-
-@everywhere
-def test_a_silent_process_with_many_writers_takes_one_new(
-    db: Database, providers: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Otherwise it would try each of its writers in turn, and give up."""
-    with contextlib.ExitStack() as stack:
-        for _ in range(30):
-            stack.enter_context(db._log_writers.lend())
-    age(db, sorted(writers(db)))
-    assert tidy(db) == 31
-    retried: list[str] = []
-    monkeypatch.setattr(db.metrics, 'retried', retried.append)
-    db.write(lambda tx: logs.move(tx, providers))
-    assert retried == ['Forgotten']
-
-
-@everywhere
-def test_two_processes_remove_writers_while_others_write_again(
-    url: sa.URL, db: Database, providers: list[int], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(retention, '_CHUNK', 5)
-    # Always choose the same writer, so that both processes remove the same one.
-    monkeypatch.setattr('secrets.choice', lambda silent: silent[0])
-    sleepers = [logs.opened(url) for _ in range(6)]
-    for sleeper in sleepers:
-        for _ in range(12):
-            sleeper.write(lambda tx: logs.move(tx, providers))
-    age(db, sorted(writers(db)))
-
-    def keep(opened: Database) -> None:
-        keeper = retention.Housekeeper(opened._writer)
-        for _ in range(60):
-            keeper._due = 0
-            keeper.pass_by()
-
-    def wake(sleeper: Database) -> None:
-        sleeper.write(lambda tx: logs.move(tx, providers))
-
-    with concurrent.futures.ThreadPoolExecutor() as pool:
-        jobs = [pool.submit(keep, opened) for opened in (db, sleepers[0])]
-        jobs += [pool.submit(wake, sleeper) for sleeper in sleepers[:3]]
-    for job in jobs:
-        job.result()
-    assert caplog.records == []
-    assert tidy(db) < 40
-    with db.reader() as tx:
-        found = logs.entries(tx)
-    # Only the writers that wrote again are left, each with at least its newest entry and without a gap.
-    assert len(found) == 3
-    for numbers in found.values():
-        seen = {number for number, _ in numbers}
-        assert seen == set(range(min(seen), max(seen) + 1))
-    for sleeper in sleepers:
-        sleeper.dispose()
-
-
-@everywhere
-def test_a_writer_deletes_its_old_entries(db: Database, providers: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    """It always keeps the newest ones, and all entries for some time."""
-    for name, value in {'STRIDE': 5, 'KEPT_NUMBERS': 20, 'KEPT_SECONDS': 0}.items():
-        monkeypatch.setattr(retention, name, value)
-    with db._log_writers.lend() as lent:
-        writer = lent.writer_id
+    """After so many transactions of the slot, whoever made them. The newest ones always stay."""
+    monkeypatch.setattr(change_log_slots, 'TRIM_INTERVAL_TRANSACTIONS', 5)
+    monkeypatch.setattr(change_log_slots, 'KEPT_TRANSACTIONS', 20)
+    (slot,) = newest(db)
 
     def numbers() -> list[int]:
         with db.reader() as tx:
-            return sorted({number for number, _ in logs.entries(tx)[writer]})
+            return sorted({number for number, _ in logs.entries(tx)[slot]})
 
-    for _ in range(99):
-        db.write(lambda tx: logs.move(tx, providers))
-    assert numbers() == list(range(81, 101))
-    monkeypatch.setattr(retention, 'KEPT_SECONDS', 600)
-    for _ in range(50):
-        db.write(lambda tx: logs.move(tx, providers))
-    assert numbers() == list(range(81, 151))
-    monkeypatch.setattr(retention, 'KEPT_SECONDS', 0)
-    # It catches up: it deletes at most two entries for each that it adds.
-    for _ in range(25):
-        db.write(lambda tx: logs.move(tx, providers))
-    assert numbers()[0] == 131
+    for count in (22, 1, 4):
+        for _ in range(count):
+            db.write(lambda tx: logs.move(tx, providers))
+        if count == 22:
+            assert numbers() == list(range(1, 25))
+    assert numbers() == list(range(6, 30))
+    db.dispose()
     with db.reader() as tx:
-        upto = changes.newest(tx)
-        others = {other: number for other, number in upto.items() if other != writer}
-        assert changes.since(tx, {**others, writer: 131}, upto) == dict.fromkeys(providers, changes.What.USAGE)
-        for vector in ({**others, writer: 130}, others):
-            with pytest.raises(changes.Gap):
-                changes.since(tx, vector, upto)
+        before = change_log.read_vector(tx)
+    for _ in range(11):
+        other.write(lambda tx: logs.move(tx, providers))
+    assert numbers() == list(range(21, 41))
+    with db.reader() as tx:
+        upto = change_log.read_vector(tx)
+        assert change_log.read_since(tx, before, upto) == dict.fromkeys(providers, change_log.ChangeKind.USAGE)
+    monkeypatch.setattr(change_log_slots, 'KEPT_TRANSACTIONS', 1)
+    for _ in range(5):
+        other.write(lambda tx: logs.move(tx, providers))
+    assert numbers() == [45]
+    with db.reader() as tx:
+        upto = change_log.read_vector(tx)
+        assert change_log.read_since(tx, upto, upto) == {}
+        with pytest.raises(change_log.LogTruncated):
+            change_log.read_since(tx, before, upto)

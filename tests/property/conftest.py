@@ -17,7 +17,7 @@ __all__ = ['app', 'conf', 'context', 'db', 'point_commands_at', 'queries']
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     """An application with a database of its own, for hostile requests; one for all tests of a module."""
     database = tmp_path_factory.mktemp('hostile') / 'placement.sqlite'
-    with applications.application(database) as app:
+    with applications.application(database, placement={'max_microversion': '1.39'}) as app:
         world = World(app, str(database))
         yield world
         world.close()

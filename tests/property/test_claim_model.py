@@ -1,13 +1,17 @@
-"""Claims against a simple model of the rules (api-ref/allocations.md#what-a-write-means).
+"""Claims and reshapes against a simple model of the rules.
 
-Hypothesis generates inventories, changes of them, and requests with several consumers. After each step the answer and
-everything that is stored must be what the model says.
+The rules are in api-ref/allocations.md#what-a-write-means and api-ref/reshaper.md#meaning. Hypothesis generates
+inventories, changes of them, requests with several consumers, and reshapes. After each step the answer and everything
+that is stored must be what the model says.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import math
 import uuid
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -16,12 +20,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from placement import exception
+from placement.absent import ABSENT, Absent
 from placement.claims.request import ConsumerClaim
 from placement.db import tables
 from placement.db.api import Database
+from placement.objects import consumer_type, reshaping
 from placement.objects.allocation import AllocationList
 from placement.objects.consumer import Consumer
-from placement.objects.inventory import Inventory
+from placement.objects.inventory import Inventory, InventoryList
 from placement.objects.resource_provider import ResourceProvider
 from placement.web.context import RequestContext
 
@@ -31,6 +37,8 @@ CONSUMERS = tuple(str(uuid.UUID(int=number)) for number in range(1, 4))
 
 Key = tuple[str, str]
 Holding = dict[Key, int]
+#: Types by consumer. A consumer that is not named keeps its type.
+Types = Mapping[str, str]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,34 +67,81 @@ class Model:
     inventories: dict[Key, Record] = dataclasses.field(default_factory=dict)
     holdings: dict[str, Holding] = dataclasses.field(default_factory=dict)
     generations: dict[str, int] = dataclasses.field(default_factory=dict)
+    types: dict[str, str] = dataclasses.field(default_factory=dict)
+    #: Of the providers, by name.
+    provider_generations: dict[str, int] = dataclasses.field(default_factory=dict)
 
     def used(self, key: Key, without: frozenset[str] = frozenset()) -> int:
         return sum(held.get(key, 0) for who, held in self.holdings.items() if who not in without)
 
-    def refusal(self, request: dict[str, Holding]) -> type[exception.PlacementError] | None:
+    def refusal(
+        self, request: dict[str, Holding], inventories: Mapping[Key, Record] | None = None
+    ) -> type[exception.PlacementError] | None:
+        inventories = self.inventories if inventories is None else inventories
         wishes = [(key, amount) for wanted in request.values() for key, amount in wanted.items()]
         classes = {name for (_provider, name), _amount in wishes}
         for (provider, _name), _amount in wishes:
-            if not any((provider, name) in self.inventories for name in classes):
+            if not any((provider, name) in inventories for name in classes):
                 return exception.InvalidAllocationInventory
         running: dict[Key, int] = {}
         for key, amount in wishes:
-            if key not in self.inventories:
+            if key not in inventories:
                 return exception.InvalidAllocationInventory
-            if not self.inventories[key].allows(amount):
+            if not inventories[key].allows(amount):
                 return exception.AllocationConstraintsViolated
             running[key] = running.get(key, 0) + amount
             total = self.used(key, without=frozenset(request)) + running[key]
-            if total > self.inventories[key].limit and total > self.used(key):
+            if total > inventories[key].limit and total > self.used(key):
                 return exception.AllocationCapacityExceeded
         return None
 
-    def carry_out(self, request: dict[str, Holding]) -> None:
+    def reshape_refusal(
+        self, sent: Sequence[tuple[str, int, Mapping[str, Record]]], request: dict[str, Holding]
+    ) -> type[exception.PlacementError] | None:
+        for provider, generation, records in sent:
+            if generation != self.provider_generations[provider]:
+                return exception.ReshapeGenerationConflict
+            if any(math.trunc(record.limit) < 0 for record in records.values()):
+                return exception.InvalidInventoryCapacity
+        new = {(provider, name): record for provider, _, records in sent for name, record in records.items()}
+        refused = self.refusal(request, {**self.inventories, **new})
+        if refused is not None:
+            return refused
+        replaced = {provider for provider, _, _ in sent}
+        for key in self.inventories:
+            asked = sum(wanted.get(key, 0) for wanted in request.values())
+            if key[0] in replaced and key not in new and self.used(key, without=frozenset(request)) + asked:
+                return exception.InventoryInUse
+        return None
+
+    def carry_out_reshape(
+        self, sent: Sequence[tuple[str, int, Mapping[str, Record]]], request: dict[str, Holding], types: Types
+    ) -> None:
+        for provider, _, records in sent:
+            self.replace_inventories(provider, records)
+            self.provider_generations[provider] += 2 if records else 1
+        self.carry_out(request, types)
+
+    def replace_inventories(self, provider: str, records: Mapping[str, Record]) -> None:
+        for key in [key for key in self.inventories if key[0] == provider]:
+            del self.inventories[key]
+        self.inventories.update({(provider, name): record for name, record in records.items()})
+
+    def carry_out(self, request: dict[str, Holding], types: Types = MappingProxyType({})) -> None:
+        cleared = {consumer for consumer, wanted in request.items() if not wanted}
+        for provider in {
+            provider
+            for consumer, wanted in request.items()
+            for provider, _ in (self.holdings.get(consumer, {}) if consumer in cleared else wanted)
+        }:
+            self.provider_generations[provider] += 1
         for consumer, wanted in request.items():
             if wanted:
+                self.types[consumer] = types.get(consumer, self.types.get(consumer, consumer_type.UNKNOWN))
                 self.holdings[consumer] = dict(wanted)
                 self.generations[consumer] = self.generations.get(consumer, 0) + 1
             else:
+                self.types.pop(consumer, None)
                 self.holdings.pop(consumer, None)
                 self.generations.pop(consumer, None)
 
@@ -102,10 +157,26 @@ records = st.builds(
 )
 keys = st.tuples(st.sampled_from(PROVIDERS), st.sampled_from(CLASSES))
 holdings = st.dictionaries(keys, st.integers(1, 8), max_size=3)
+types_of_consumers = st.dictionaries(st.sampled_from(CONSUMERS), st.sampled_from(['INSTANCE', 'MIGRATION', 'VOLUME']))
 steps = st.one_of(
     st.tuples(st.just('inventory'), st.sampled_from(PROVIDERS), st.dictionaries(st.sampled_from(CLASSES), records)),
-    st.tuples(st.just('claim'), st.dictionaries(st.sampled_from(CONSUMERS), holdings, min_size=1)),
+    st.tuples(
+        st.just('claim'),
+        st.dictionaries(st.sampled_from(CONSUMERS), holdings, min_size=1),
+        types_of_consumers,
+    ),
     st.tuples(st.just('delete'), st.sampled_from(CONSUMERS)),
+    st.tuples(
+        st.just('reshape'),
+        st.dictionaries(
+            st.sampled_from(PROVIDERS),
+            # The second is added to the generation.
+            st.tuples(st.dictionaries(st.sampled_from(CLASSES), records), st.sampled_from([0] * 9 + [1])),
+            min_size=1,
+        ),
+        st.dictionaries(st.sampled_from(CONSUMERS), holdings),
+        types_of_consumers,
+    ),
 )
 
 
@@ -124,6 +195,7 @@ class World:
         self.uuids = {name: str(uuid.uuid4()) for name in PROVIDERS}
         for name, uuid_ in self.uuids.items():
             ResourceProvider.create(context, name=uuid_, uuid=uuid_)
+            self.model.provider_generations[name] = 0
             self.step_inventory(name, {'VCPU': Record(8, 0, 1.0, 1, 8, 1)})
 
     def step_inventory(self, name: str, wanted: dict[str, Record]) -> None:
@@ -138,27 +210,50 @@ class World:
             assert in_use
             return
         assert not in_use
-        for key in vanishing:
-            del self.model.inventories[key]
-        self.model.inventories.update({(name, class_): record for class_, record in wanted.items()})
+        self.model.replace_inventories(name, wanted)
+        self.model.provider_generations[name] += 1
 
-    def step_claim(self, request: dict[str, Holding]) -> None:
+    def step_claim(self, request: dict[str, Holding], types: Types) -> None:
         # The amounts of one provider are together in a body, so they are checked in that order.
         request = {who: by_provider(wanted) for who, wanted in request.items()}
         expected = self.model.refusal(request)
-        claims = [self.claim_of(who, wanted) for who, wanted in request.items()]
+        claims = [self.claim_of(who, wanted, types.get(who, ABSENT)) for who, wanted in request.items()]
         if expected is None:
             AllocationList.replace_all(self.context, claims)
-            self.model.carry_out(request)
+            self.model.carry_out(request, types)
         else:
             with pytest.raises(expected):
                 AllocationList.replace_all(self.context, claims)
 
-    def claim_of(self, consumer: str, wanted: Holding) -> ConsumerClaim:
+    def step_reshape(
+        self, inventories: dict[str, tuple[dict[str, Record], int]], request: dict[str, Holding], types: Types
+    ) -> None:
+        request = {who: by_provider(wanted) for who, wanted in request.items()}
+        sent = [
+            (name, self.model.provider_generations[name] + off, wanted) for name, (wanted, off) in inventories.items()
+        ]
+        providers = [
+            reshaping.ReshapedProvider(
+                self.uuids[name],
+                generation,
+                [Inventory.from_request(class_, dataclasses.asdict(record)) for class_, record in wanted.items()],
+            )
+            for name, generation, wanted in sent
+        ]
+        claims = [self.claim_of(who, wanted, types.get(who, ABSENT)) for who, wanted in request.items()]
+        expected = self.model.reshape_refusal(sent, request)
+        if expected is None:
+            reshaping.reshape(self.context, providers, claims)
+            self.model.carry_out_reshape(sent, request, types)
+        else:
+            with pytest.raises(expected):
+                reshaping.reshape(self.context, providers, claims)
+
+    def claim_of(self, consumer: str, wanted: Holding, type_: str | Absent) -> ConsumerClaim:
         allocations: dict[str, dict[str, int]] = {}
         for (provider, class_), amount in wanted.items():
             allocations.setdefault(self.uuids[provider], {})[class_] = amount
-        return ConsumerClaim(consumer, 'project', 'user', allocations, self.model.generations.get(consumer))
+        return ConsumerClaim(consumer, 'project', 'user', allocations, self.model.generations.get(consumer), type_)
 
     def step_delete(self, consumer: str) -> None:
         try:
@@ -167,16 +262,28 @@ class World:
             assert consumer not in self.model.holdings
         else:
             assert consumer in self.model.holdings
-        self.model.carry_out({consumer: {}})
+        self.model.holdings.pop(consumer, None)
+        self.model.generations.pop(consumer, None)
+        self.model.types.pop(consumer, None)
 
     def compare(self) -> None:
         names = {uuid_: name for name, uuid_ in self.uuids.items()}
         for consumer in CONSUMERS:
-            _, held = Consumer.get_with_allocations(self.context, consumer)
+            record, held = Consumer.get_with_allocations(self.context, consumer)
+            assert (record.consumer_type if record else None) == self.model.types.get(consumer)
             found = {(names[each.resource_provider_uuid], each.resource_class): each.used for each in held}
             assert found == self.model.holdings.get(consumer, {})
             assert {each.consumer_generation for each in held} <= {self.model.generations.get(consumer)}
         assert self.stored_usage() == {key: self.model.used(key) for key in self.model.inventories}
+        for name, uuid_ in self.uuids.items():
+            provider, stored = InventoryList.get_with_provider(self.context, uuid_)
+            assert provider.generation == self.model.provider_generations[name]
+            assert {
+                (name, one.resource_class): Record(
+                    one.total, one.reserved, one.allocation_ratio, one.min_unit, one.max_unit, one.step_size
+                )
+                for one in stored
+            } == {key: record for key, record in self.model.inventories.items() if key[0] == name}
 
     def stored_usage(self) -> dict[Key, int]:
         """``inventories.used`` of the providers of the model."""

@@ -22,6 +22,8 @@ sizes = st.builds(
     st.dictionaries(st.sampled_from(CLASSES), st.integers(1, 4), min_size=1),
     st.frozensets(st.sampled_from(TRAITS), max_size=1),
     st.sampled_from([None, None, 'a', 'b']),
+    st.frozensets(st.sampled_from(TRAITS[:1]), max_size=1),
+    st.frozensets(st.sampled_from(TRAITS[1:]), max_size=1),
 )
 
 
@@ -44,6 +46,7 @@ def _placed(world: list[RP], size: Size, rng: random.Random) -> int:
     """Place one consumer after the other, each on a candidate chosen at random."""
     member_of = [{size.aggregate}] if size.aggregate else []
     query = Query([Group('', dict(size.resources), set(size.required), set(), member_of)], None, None, 29)
+    query.root_required, query.root_forbidden = set(size.root_required), set(size.root_forbidden)
     for count in range(_MOST):
         candidates = sorted(Oracle(world).candidates(query), key=sorted)
         if not candidates:

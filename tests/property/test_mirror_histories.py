@@ -14,7 +14,7 @@ from oslo_config import cfg
 
 from placement import deploy
 from placement.cmd import manage, manage_audit
-from placement.db import changes
+from placement.db import change_log
 from placement.db.api import Database
 from placement.mirror.keeper import Mirror
 from placement.mirror.state import State, Successor
@@ -40,6 +40,13 @@ SEARCHES = (
     ('/allocation_candidates?resources=VCPU:1&required=HW_CPU_X86_AVX2', '1.29'),
     ('/allocation_candidates?resources={classes[1]}:1&member_of={aggregates[0]}', '1.29'),
 )
+
+
+@pytest.fixture
+def conf(conf: cfg.ConfigOpts) -> cfg.ConfigOpts:
+    """The options of a service that serves every microversion."""
+    conf.set_override('max_microversion', '1.39', 'placement')
+    return conf
 
 
 @pytest.fixture
@@ -152,7 +159,7 @@ def damaged(conf: cfg.ConfigOpts, db: Database, point_commands_at: PointCommands
 @pytest.mark.parametrize('name', [name for name, planted in damage.ALL.items() if planted.after])
 def test_repairs_are_logged(app: Any, damaged: str, name: str) -> None:
     damage.plant(damaged, *damage.ALL[name].statements)
-    app.db.write(changes.rebuild)
+    app.db.write(change_log.record_reload)
     app.mirror.current()
     assert manage.main(['audit', '--repair']) == manage_audit.REPAIRED
     compare(app.mirror, app.db)

@@ -7,6 +7,8 @@ from typing import Any
 
 import webob
 
+from tests.support import error_details
+
 #: Identity headers that a client must not be able to set.
 CLAIMS = {
     'X-Identity-Status': 'Confirmed',
@@ -31,7 +33,10 @@ def ask(app: Any, method: str, path: str, body: Any = None, version: str = '1.29
         request.content_type = 'application/json'
         request.json = body
     request.headers.update(headers)
-    return request.get_response(app)
+    response = request.get_response(app)
+    if response.status_int >= 400 and response.content_type == 'application/json':
+        error_details.check(response.json)
+    return response
 
 
 def demand(app: Any, method: str, path: str, body: Any = None, version: str = '1.29') -> webob.Response:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 import os_resource_classes
 import os_traits
 
-from tests.support import names_race, races, servers
+from tests.support import names_race, races, servers, trees_race
 from tests.support.history import fleet, report
 from tests.support.history.client import Client, Reply
 from tests.support.history.record import History
@@ -43,6 +43,29 @@ def a_generation_is_moved_once(urls: Sequence[str], *, existing: bool) -> None:
             _nobody_waited(replies)
 
 
+def new_types_are_created_once(urls: Sequence[str]) -> None:
+    """Sixteen callers claim with types that nobody has named before, each in an order of its own: all succeed."""
+    with races.callers(urls, 16) as racing:
+        for _ in range(5):
+            replies, wanted, shown = races.for_new_types(racing)
+            assert Counter(reply.status for reply in replies) == {204: len(replies)}
+            assert shown == wanted
+            _nobody_waited(replies)
+
+
+def a_type_belongs_to_the_last_write(urls: Sequence[str]) -> None:
+    """Sixteen callers replace the type of one consumer, or write it below 1.38: the type is that of an accepted write.
+
+    Each change names the generation that it saw, so the types follow one another in the order of the generations.
+    """
+    with races.callers(urls, 16) as racing:
+        for _ in range(3):
+            accepted, generation, shown = races.for_one_type(racing)
+            assert sorted(accepted) == list(range(2, generation + 1))
+            last = max((number for number, type_ in accepted.items() if type_ is not None), default=None)
+            assert shown == ('FIRST' if last is None else accepted[last])
+
+
 def opposite_orders_make_progress(urls: Sequence[str]) -> None:
     """Eight callers write the same rows in opposite orders, and all succeed."""
     with races.callers(urls, 8) as racing:
@@ -64,6 +87,67 @@ def names_keep_their_meaning(urls: Sequence[str]) -> None:
     assert outcome.idle() == set(), outcome.statuses
 
 
+def moves_make_no_loop(urls: Sequence[str], *, one_tree: bool) -> None:
+    """Two or three moves that together would make a loop: all succeed but one, which is refused as a loop."""
+    for count in (2, 3):
+        with races.callers(urls, count) as racing:
+            for _ in range(10):
+                replies = trees_race.in_a_ring(racing, one_tree=one_tree)
+                assert Counter(reply.status for reply in replies) == {200: count - 1, 400: 1}
+                assert sum(map(trees_race.is_loop, replies)) == 1
+                _nobody_waited(replies)
+
+
+def trees_stay_trees(urls: Sequence[str]) -> None:
+    """Ten callers move, create and delete providers of few trees and claim them: no loop, no wrong root, no error."""
+    with races.callers(urls, 10) as racing:
+        outcome = trees_race.at_random(racing, seconds=4, on_a_cluster=len(urls) > 1)
+    assert outcome.wrong == [], outcome.wrong
+    assert outcome.idle() == set(), outcome.statuses
+
+
+def one_reshape_of_a_generation_succeeds(urls: Sequence[str]) -> None:
+    """Sixteen callers reshape one host at one generation: one moves its consumer, the others conflict."""
+    with races.callers(urls, 16) as racing:
+        for _ in range(5):
+            replies, (host, *cells) = races.of_reshapes(racing)
+            assert Counter(reply.status for reply in replies) == {204: 1, 409: len(replies) - 1}
+            codes = {reply.error['code'] for reply in replies if reply.status == 409}
+            assert codes == {'placement.concurrent_update'}
+            assert (host, sorted(cells)) == (0, [0, 1])
+            _nobody_waited(replies)
+
+
+def reshapes_remove_nothing_that_is_claimed(urls: Sequence[str]) -> None:
+    """Sixteen callers claim of a host or remove its inventory: it is removed only if no claim succeeded."""
+    with races.callers(urls, 16) as racing:
+        for _ in range(8):
+            claims, reshapes, left, used = races.reshapes_and_claims(racing)
+            accepted = [reply for reply in claims if reply.status == 204]
+            assert {reply.status for reply in (*claims, *reshapes)} <= {204, 409}
+            assert used == len(accepted)
+            assert (left.keys() == {'VCPU'}) == bool(accepted)
+            if accepted:
+                codes = {reply.error['code'] for reply in reshapes}
+                assert codes <= {'placement.inventory.inuse', 'placement.concurrent_update'}
+            else:
+                assert all("Inventory for 'VCPU'" in reply.error['detail'] for reply in claims)
+            _nobody_waited([*claims, *reshapes])
+
+
+def reshapes_refer_to_nothing_that_is_deleted(urls: Sequence[str]) -> None:
+    """Twelve callers reshape a cell, delete it, or delete a class that the reshape uses: no half of either remains."""
+    with races.callers(urls, 12) as racing:
+        for _ in range(8):
+            reshapes, of_the_cell, of_the_class, held = races.reshapes_and_deletions(racing)
+            assert sum(reply.status == 204 for reply in reshapes) == held
+            assert {reply.status for reply in reshapes} <= {204, 400, 409}
+            deleted = [reply.status for reply in (*of_the_cell, *of_the_class)]
+            assert set(deleted) <= {204, 404, 409}
+            assert (204 in deleted) != bool(held)
+            _nobody_waited([*reshapes, *of_the_cell, *of_the_class])
+
+
 def _nobody_waited(replies: list[Reply]) -> None:
     assert max(reply.seconds for reply in replies) < races.PATIENCE
 
@@ -73,8 +157,16 @@ RACES: dict[str, Callable[[Sequence[str]], None]] = {
     'forty claims for ten units': last_units_are_given_once,
     'writes with one consumer generation': functools.partial(a_generation_is_moved_once, existing=True),
     'writes of one new consumer': functools.partial(a_generation_is_moved_once, existing=False),
+    'claims with new types': new_types_are_created_once,
+    'writes of one type': a_type_belongs_to_the_last_write,
     'writes in opposite orders': opposite_orders_make_progress,
+    'reshapes of one generation': one_reshape_of_a_generation_succeeds,
+    'reshapes and claims': reshapes_remove_nothing_that_is_claimed,
+    'reshapes and deletions': reshapes_refer_to_nothing_that_is_deleted,
     'names that are created, renamed and deleted': names_keep_their_meaning,
+    'moves in one tree that would make a loop': functools.partial(moves_make_no_loop, one_tree=True),
+    'moves of trees that would make a loop': functools.partial(moves_make_no_loop, one_tree=False),
+    'moves in trees that others change': trees_stay_trees,
 }
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from placement.db import changes, tables
+from placement.db import change_log, tables
 from placement.db.api import Database
 
 _NAMESPACE = uuid.UUID('3d0f7a52-6f55-4b7e-8a44-0c1a33a1a222')
@@ -108,7 +108,7 @@ def plant(db: Database, cloud: Cloud) -> None:
 
 
 def _plant(tx: sa.Connection, cloud: Cloud) -> None:
-    changes.rebuild(tx)
+    change_log.record_reload(tx)
     ids = {one.name: number for number, one in enumerate(cloud.providers, start=1)}
     classes = _ids(tx, tables.resource_classes, {name for one in cloud.providers for name in one.inventories})
     traits = _ids(tx, tables.traits, {name for one in cloud.providers for name in one.traits})

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 import pytest
 import sqlalchemy as sa
 
+from tests.support import opt_in
+
 #: The beginning of a skip reason when a suite did not run because a server is missing; the summary repeats these.
 NOT_RUN = 'not run: '
 
@@ -62,8 +64,7 @@ def parameters(*chosen: Setting) -> list[object]:
 
 def unavailable(word: str, reason: str) -> None:
     """Skip a test that needs the server ``word``; fail instead when ``PLACEMENT_TEST_REQUIRE`` lists the word."""
-    required = os.environ.get('PLACEMENT_TEST_REQUIRE', '').replace(' ', '').split(',')
-    if word in required:
+    if word in opt_in.required():
         pytest.fail(f'{word} is required by PLACEMENT_TEST_REQUIRE: {reason}', pytrace=False)
     pytest.skip(f'{NOT_RUN}{word}: {reason}')
 

@@ -99,12 +99,50 @@ def called(statement: str) -> str:
 _NUMBERED = ('resource_providers', 'inventories', 'allocations', 'projects', 'users', 'consumers')
 
 
-def build(url: str | sa.URL) -> None:
-    """Make the tables and their rows in an empty database."""
+#: What a deployment lacks that has never had types of consumers.
+_TYPES = (
+    'CREATE TABLE consumer_types (ID, name VARCHAR(255) NOT NULL UNIQUE, TIMES) END;',
+    "INSERT INTO consumer_types (id, name) VALUES (1, 'INSTANCE');",
+    ' consumer_type_id INTEGER NULL,',
+    """,
+    FOREIGN KEY (consumer_type_id) REFERENCES consumer_types (id)""",
+    ', consumer_type_id',
+)
+
+
+def build(url: str | sa.URL, *, with_types: bool = True) -> None:
+    """Make the tables and their rows in an empty database, with or without types of consumers."""
     server = sa.make_url(url).get_backend_name()
-    script = _TABLES
-    for word, meaning in _WORDS[server].items():
-        script = re.sub(rf'\b{word}\b', meaning, script)
-    damage.plant(url, *script.split(';'), *_ROWS.split(';'))
+    script, rows = _TABLES, _ROWS
+    if not with_types:
+        for part in _TYPES:
+            script, rows = script.replace(part, ''), rows.replace(part, '')
+        rows = rows.replace(', 3, 1)', ', 3)').replace(', 1, NULL)', ', 1)')
+    script = _worded(script, server)
+    damage.plant(url, *script.split(';'), *rows.split(';'))
     if server == 'postgresql':
         damage.plant(url, *(f"SELECT setval('{one}_id_seq', (SELECT max(id) FROM {one}))" for one in _NUMBERED))
+
+
+def _worded(script: str, server: str) -> str:
+    for word, meaning in _WORDS[server].items():
+        script = re.sub(rf'\b{word}\b', meaning, script)
+    return script
+
+
+def add_types(url: str | sa.URL) -> None:
+    """Give a database of version 004 what one had then that was adopted from a deployment with types of consumers."""
+    server = sa.make_url(url).get_backend_name()
+    column = 'ALTER TABLE placement_consumers ADD COLUMN consumer_type_id INTEGER'
+    key = 'REFERENCES consumer_types (id)'
+    damage.plant(
+        url,
+        _worded('CREATE TABLE consumer_types (ID, name VARCHAR(255) NOT NULL UNIQUE, TIMES) END', server),
+        f'{column}, ADD CONSTRAINT theirs FOREIGN KEY (consumer_type_id) {key}'
+        if server == 'mysql'
+        else f'{column} {key}',
+        "INSERT INTO consumer_types (name) VALUES ('INSTANCE')",
+        "INSERT INTO consumer_types (name) VALUES ('MIGRATION')",
+        *damage.SOUND,
+        'UPDATE placement_consumers SET consumer_type_id = 2',
+    )

@@ -1,7 +1,7 @@
 """The YAML suites of ``gabbits/``, each as a list of requests to an application in this process.
 
 The suites below ``gabbits/configured/`` need a configuration or a mount point that differs from the default;
-``CONFIGURED`` says which.
+``CONFIGURED`` says which. Those below ``gabbits/since-1.30/`` need ``[placement] max_microversion = 1.39``.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from typing import Any
 import yaml
 from gabbi import case, handlers, suitemaker
 from gabbi.handlers import jsonhandler
+
+from tests.support import error_details
 
 ROOT = pathlib.Path(__file__).parents[2] / 'gabbits'
 HOST = 'placement.example.com'
@@ -40,7 +42,16 @@ CONFIGURED = {
     'cors': Setting(overrides={'cors': {'allowed_origin': ['https://dashboard.example.com']}}),
     'cors-any': Setting(overrides={'cors': {'allowed_origin': ['*']}}),
     'mounted': Setting(prefix='/placement'),
+    'policy-enforce-scope': Setting(overrides={'oslo_policy': {'enforce_scope': True}}),
 }
+
+_SINCE_1_30 = Setting(overrides={'placement': {'max_microversion': '1.39'}})
+
+
+def _setting(path: pathlib.Path) -> Setting:
+    if path.parent.name == 'configured':
+        return CONFIGURED[path.stem]
+    return _SINCE_1_30 if path.parent.name == 'since-1.30' else Setting()
 
 
 class Suite:
@@ -48,7 +59,7 @@ class Suite:
 
     def __init__(self, path: pathlib.Path) -> None:
         self.name = str(path.relative_to(ROOT).with_suffix(''))
-        self.setting = CONFIGURED[path.stem] if path.parent.name == 'configured' else Setting()
+        self.setting = _setting(path)
         self.app: Any = None
         self.cases: list[case.HTTPTestCase] = self._load(path)
 
@@ -86,10 +97,11 @@ class Suite:
         return answer
 
     def run(self, index: int) -> unittest.TestResult:
-        """Send request ``index``, and first those before it that no selected test has sent."""
+        """Send request ``index``, and first those before it that no selected test has sent; check errors in general."""
         for earlier in self.cases[:index]:
             if not earlier.has_run:
                 earlier.run(unittest.TestResult())
         result = unittest.TestResult()
         self.cases[index].run(result)
+        error_details.check(getattr(self.cases[index], 'response_data', None))
         return result

@@ -65,6 +65,18 @@ BODY_TEMPLATES: list[tuple[str, str, str, Any]] = [
     ('POST', '/allocations', '1.13', {CONSUMER: CLAIM, OTHER_CONSUMER: {**CLAIM, 'allocations': {}}}),
     (
         'POST',
+        '/reshaper',
+        '1.30',
+        {
+            'inventories': {
+                HOST: {'resource_provider_generation': 3, 'inventories': {'VCPU': INVENTORY, 'CUSTOM_GOLD': INVENTORY}},
+                EMPTY: {'resource_provider_generation': 0, 'inventories': {}},
+            },
+            'allocations': {CONSUMER: {**CLAIM, 'consumer_generation': 1}},
+        },
+    ),
+    (
+        'POST',
         '/allocations',
         '1.29',
         {CONSUMER: {**CLAIM, 'consumer_generation': 1}, OTHER_CONSUMER: {**CLAIM, 'consumer_generation': None}},

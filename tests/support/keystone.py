@@ -14,7 +14,13 @@ from typing import Any
 class Keystone(BaseHTTPRequestHandler):
     """The parts of Keystone that keystonemiddleware uses: discovery, a token of its own, validation."""
 
-    roles: Mapping[str, list[str]] = {'good-admin': ['admin', 'reader'], 'good-member': ['member']}
+    roles: Mapping[str, list[str]] = {
+        'good-admin': ['admin', 'reader'],
+        'good-member': ['member'],
+        'without-user': ['admin'],
+        'good-service': ['service', 'auditor'],
+        'other-service': ['service'],
+    }
 
     def do_GET(self) -> None:
         subject = self.headers.get('X-Subject-Token')
@@ -24,7 +30,10 @@ class Keystone(BaseHTTPRequestHandler):
             single = self.path.startswith('/v3')
             self._send(200, {'version': version} if single else {'versions': {'values': [version]}})
         elif subject in self.roles:
-            self._send(200, {'token': _token(subject, self.roles[subject])})
+            token = _token(subject, self.roles[subject])
+            if subject == 'without-user':
+                token['user']['id'] = ''
+            self._send(200, {'token': token})
         else:
             self._send(404, {'error': {'code': 404, 'title': 'Not Found', 'message': 'no such token'}})
 
@@ -73,7 +82,7 @@ def _token(name: str, roles: list[str]) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def keystone() -> Iterator[str]:
-    """The URL of a Keystone that knows two tokens, until the block ends."""
+    """The URL of a Keystone that knows the tokens of ``Keystone.roles``, until the block ends."""
     server = ThreadingHTTPServer(('127.0.0.1', 0), Keystone)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()

@@ -1,4 +1,4 @@
-"""Checks every write of a test run: a transaction that changes mirrored tables has to note each provider it changed.
+"""Checks every write of a test run: a transaction that changes mirrored tables has to record each provider it changed.
 
 What changed is found by comparing rows, not from the statements: the mirrored tables that a transaction is about to
 change are read before its first statement, and again before its COMMIT. Only on SQLite, where no other transaction
@@ -16,8 +16,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from placement.db import changes, tables
-from placement.db.changes import NO_PROVIDER, Notes, What
+from placement.db import change_log, tables
+from placement.db.change_log import NO_PROVIDER, ChangeKind, PendingChanges
 from tests.support.listening import listening
 
 _CHANGE = re.compile(
@@ -45,12 +45,12 @@ Contents = dict[int, set[Row]]
 
 
 class Watch:
-    """The changes that were not noted since the last call."""
+    """The changes that were not recorded since the last call."""
 
     def __init__(self) -> None:
         self.forgotten: list[str] = []
         self.seen = 0
-        self._before: weakref.WeakKeyDictionary[Notes, dict[str, Contents]] = weakref.WeakKeyDictionary()
+        self._before: weakref.WeakKeyDictionary[PendingChanges, dict[str, Contents]] = weakref.WeakKeyDictionary()
 
     @contextlib.contextmanager
     def on_all_engines(self) -> Iterator[None]:
@@ -77,22 +77,22 @@ class Watch:
         if notes is None or before is None:
             return
         self.seen += 1
-        if What.REBUILD in notes.noted.values():
+        if ChangeKind.RELOAD in notes.changes.values():
             return
-        changed: dict[int, What] = {}
+        changed: dict[int, ChangeKind] = {}
         for table, contents in before.items():
             for owner, what in _compare(table, contents, _contents(connection, table)):
                 changed[owner] = max(what, changed.get(owner, what))
         for owner, what in changed.items():
-            if notes.noted.get(owner, 0) < what:
+            if notes.changes.get(owner, 0) < what:
                 said = f'provider {owner} changed' if owner != NO_PROVIDER else 'names changed'
-                self.forgotten.append(f'{said} ({what.name}), noted was {notes.noted}')
+                self.forgotten.append(f'{said} ({what.name}), recorded was {notes.changes}')
 
 
-def _notes(connection: sa.Connection) -> Notes | None:
+def _notes(connection: sa.Connection) -> PendingChanges | None:
     if connection.dialect.name != 'sqlite':
         return None
-    return connection.get_execution_options().get(changes._NOTES)
+    return connection.get_execution_options().get(change_log._PENDING)
 
 
 def _contents(connection: sa.Connection, table: str) -> Contents:
@@ -111,16 +111,16 @@ def _contents(connection: sa.Connection, table: str) -> Contents:
         cursor.close()
 
 
-def _compare(table: str, before: Contents, after: Contents) -> Iterator[tuple[int, What]]:
+def _compare(table: str, before: Contents, after: Contents) -> Iterator[tuple[int, ChangeKind]]:
     for owner in before.keys() | after.keys():
         old, new = before.get(owner, set()), after.get(owner, set())
         if old != new:
             if _OWNER[table] is None:
-                yield NO_PROVIDER, What.NAMES
+                yield NO_PROVIDER, ChangeKind.NAMES
             elif _without_usage(table, old) == _without_usage(table, new):
-                yield owner, What.USAGE
+                yield owner, ChangeKind.USAGE
             else:
-                yield owner, What.PROVIDER
+                yield owner, ChangeKind.PROVIDER
 
 
 def _without_usage(table: str, rows: set[Row]) -> set[Row]:

@@ -1,8 +1,9 @@
-"""Databases for the tests of the log of changes, what is in the log, and a connection that breaks in a COMMIT."""
+"""Databases for the tests of the change log, what is in the log, and a connection that breaks in a COMMIT."""
 
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
 import re
 import socket
 import threading
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from placement.db import changes, tables
+from placement.db import change_log, change_log_slots, tables
 from placement.db.api import Database
 from tests.support import applications, databases
 from tests.support.wire import PORTS
@@ -58,7 +59,7 @@ def add_providers(db: Database, count: int) -> list[int]:
 
     def work(tx: sa.Connection) -> None:
         tx.execute(_providers.insert(), [{'uuid': one, 'name': one, 'generation': 0} for one in uuids])
-        changes.rebuild(tx)
+        change_log.record_reload(tx)
 
     db.write(work)
     with db.reader() as tx:
@@ -66,11 +67,39 @@ def add_providers(db: Database, count: int) -> list[int]:
 
 
 def move(tx: sa.Connection, provider_ids: Sequence[int]) -> None:
-    """The write of these tests: increments the generations of some providers, and notes it."""
+    """The write of these tests: increments the generations of some providers, and records it."""
     for id_ in sorted(provider_ids):
         generation = _providers.c.generation + 1
         tx.execute(_providers.update().where(_providers.c.id == id_).values(generation=generation))
-    changes.usage(tx, provider_ids)
+    change_log.record_usage(tx, provider_ids)
+
+
+def append(tx: sa.Connection, slot: change_log_slots.Slot) -> None:
+    """Append an entry under a slot, which changes nothing."""
+    first, *others = slot.statements(tx.dialect.name, {change_log.NO_PROVIDER: change_log.ChangeKind.NAMES})
+    slot.check(tx.exec_driver_sql(first).rowcount)
+    for text in others:
+        tx.exec_driver_sql(text)
+
+
+def next_slot(db: Database) -> int:
+    """Return the id of the slot that the next transaction of this process will use."""
+    with db._slots.lease() as slot:
+        return slot.slot_id
+
+
+def free(db: Database, slot_id: int) -> None:
+    """Take a slot away from its owner."""
+    slots = tables.change_log_slots
+    with db.engine.begin() as tx:
+        tx.execute(slots.update().where(slots.c.id == slot_id).values(owner=None))
+
+
+def free_all(db: Database, hours: float = 2) -> None:
+    """Set the time of every slot to so many hours ago, so that from one hour on others may take it."""
+    at = dt.datetime.now(dt.timezone.utc).replace(tzinfo=None) - dt.timedelta(hours=hours)
+    with db.engine.begin() as tx:
+        tx.execute(tables.change_log_slots.update().values(updated_at=at))
 
 
 def generations(tx: sa.Connection) -> dict[int, int]:
@@ -79,25 +108,31 @@ def generations(tx: sa.Connection) -> dict[int, int]:
     return {id_: generation for id_, generation in found if generation}
 
 
+def sequences(tx: sa.Connection) -> dict[int, int]:
+    """Slot id: its sequence number, without slots that were never used."""
+    return {slot: position.sequence for slot, position in change_log.read_vector(tx) if position.sequence}
+
+
 def entries(tx: sa.Connection) -> dict[int, list[tuple[int, int]]]:
-    """Writer id: its numbers, each with a provider."""
-    log = tables.changes.c
+    """Slot id: its numbers, each with a provider."""
+    log = tables.change_log.c
     found: dict[int, list[tuple[int, int]]] = {}
-    for writer, number, provider in tx.execute(sa.select(log.writer_id, log.sequence, log.provider_id)):
-        found.setdefault(writer, []).append((number, provider))
+    for slot, number, provider in tx.execute(sa.select(log.slot_id, log.sequence, log.provider_id)):
+        found.setdefault(slot, []).append((number, provider))
     return found
 
 
 def check(tx: sa.Connection) -> None:
-    """Checks every snapshot: no number is missing, and each increment of a generation is noted exactly once."""
+    """Checks every snapshot: no number is missing, and each increment of a generation is recorded exactly once."""
     log = entries(tx)
-    for numbers in log.values():
-        seen = {number for number, _ in numbers}
-        assert seen == set(range(1, max(seen) + 1))
+    newest = sequences(tx)
+    assert log.keys() == newest.keys()
+    for slot, numbers in log.items():
+        assert {number for number, _ in numbers} == set(range(1, newest[slot] + 1))
     moved: dict[int, int] = {}
     for numbers in log.values():
         for _, provider in numbers:
-            if provider != changes.NO_PROVIDER:
+            if provider != change_log.NO_PROVIDER:
                 moved[provider] = moved.get(provider, 0) + 1
     assert moved == generations(tx)
 
@@ -105,7 +140,7 @@ def check(tx: sa.Connection) -> None:
 class BreakingProxy:
     """Forwards bytes to a database server, and on request breaks the connection at the next COMMIT.
 
-    :param answer: whether the server gets that COMMIT; its answer is lost in any case.
+    The server gets that COMMIT or does not, or gets it later; its answer is lost in any case.
     """
 
     def __init__(self, host: str, port: int) -> None:
@@ -114,11 +149,21 @@ class BreakingProxy:
         self.port = self._listener.getsockname()[1]
         self.broken = 0
         self._deliver: bool | None = None
+        self._answer = False
+        self._later: threading.Event | None = None
         threading.Thread(target=self._accept, daemon=True).start()
 
     def break_next(self, *, deliver: bool) -> None:
         """Break the connection of the next COMMIT, after or before it is forwarded."""
         self._deliver = deliver
+
+    def hold_next(self, *, answer: bool = False) -> threading.Event:
+        """Deliver the next COMMIT when the event is set.
+
+        :param answer: the client waits for it and gets the answer; otherwise its half of the connection is broken.
+        """
+        self._deliver, self._answer, self._later = True, answer, threading.Event()
+        return self._later
 
     def close(self) -> None:
         """Stop accepting connections."""
@@ -139,8 +184,13 @@ class BreakingProxy:
                 if deliver is not None and _COMMIT.search(data):
                     self._deliver = None
                     self.broken += 1
-                    client.shutdown(socket.SHUT_RDWR)
+                    if not self._answer:
+                        client.shutdown(socket.SHUT_RDWR)
+                    self._answer = False
                     if deliver:
+                        if self._later is not None:
+                            held, self._later = self._later, None
+                            held.wait(60)
                         server.sendall(data)
                         # The answer of the server is dropped, but it has to arrive.
                         continue

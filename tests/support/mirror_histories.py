@@ -1,4 +1,7 @@
-"""Random histories of requests: every kind of write, on so few providers, classes and traits that they conflict."""
+"""Random histories of requests: every kind of write, on so few providers, classes and traits that they conflict.
+
+The service has to serve microversion 1.37.
+"""
 
 from __future__ import annotations
 
@@ -59,6 +62,7 @@ class History:
         self._habits: Mapping[Callable[[], int | None], int] = {
             self.create: 8,
             self.change: 8,
+            self.move: 10,
             self.delete: 4,
             self.put_inventories: 6,
             self.post_inventory: 4,
@@ -115,6 +119,12 @@ class History:
         if self._choose.random() < 0.5:
             body['parent_provider_uuid'] = self._provider()
         return self._ask('PUT', f'/resource_providers/{self._provider()}', body)
+
+    def move(self) -> int | None:
+        """A provider of any tree goes elsewhere, or becomes a root, with all below it."""
+        parent = None if self._choose.random() < 0.3 else self._provider()
+        body = {'name': self._one(self._all.names), 'parent_provider_uuid': parent}
+        return self._ask('PUT', f'/resource_providers/{self._provider()}', body, '1.37')
 
     def delete(self) -> int | None:
         return self._ask('DELETE', f'/resource_providers/{self._provider()}')

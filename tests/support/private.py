@@ -82,6 +82,12 @@ class PrivateServer(abc.ABC):
         self._process.send_signal(self.crash_signal)
         self._process.wait()
 
+    def end(self) -> None:
+        """End it if it runs, also when it is frozen."""
+        if self._process is not None and self._process.poll() is None:
+            self.thaw()
+            self.crash()
+
     def freeze(self) -> None:
         """Stop it from answering, without closing connections."""
         assert self._process is not None
@@ -192,29 +198,29 @@ KINDS: dict[str, type[PrivateServer]] = {'postgresql': PostgreSQL, 'mariadb': Ma
 
 @contextlib.contextmanager
 def running(name: str, certificates: pathlib.Path | None = None) -> Iterator[PrivateServer]:
-    """A started server of that kind, ended and deleted at the end; skips when its programs are not installed.
+    """A started server of that kind, ended and deleted at the end; skips when its programs or driver are not installed.
 
     :param certificates: a directory as ``certificates.make`` fills it, for a server that asks for TLS.
     """
     kind = KINDS[name]
+    if reason := databases.why_no_driver(sa.make_url(kind.address.format(0))):
+        databases.unavailable(name, reason)
     for program in kind.programs:
         if not _find(program):
             databases.unavailable(name, f'the program {program} is not installed')
-    home = pathlib.Path(tempfile.mkdtemp(prefix=f'placement-{name}-'))
-    server = kind(home)
-    if certificates is not None:
-        shutil.copytree(certificates, server.tls)
-    user = server.user()
-    if user:
-        for path in (home, *home.rglob('*')):
-            shutil.chown(path, user)
-    try:
+    # The account of the server must be able to enter it, which it is not for directories of pytest.
+    with tempfile.TemporaryDirectory(prefix=f'placement-{name}-') as directory, contextlib.ExitStack() as stack:
+        home = pathlib.Path(directory)
+        server = kind(home)
+        stack.callback(server.end)
+        if certificates is not None:
+            shutil.copytree(certificates, server.tls)
+        if user := server.user():
+            for path in (home, *home.rglob('*')):
+                shutil.chown(path, user)
         server.initialise()
         server.start()
         yield server
-        server.crash()
-    finally:
-        shutil.rmtree(home)
 
 
 def _program(name: str) -> str:

@@ -110,3 +110,142 @@ def in_opposite_orders(racing: Callers, rounds: int) -> list[list[Reply]]:
         return client.request('POST', '/allocations', body, version='1.27')
 
     return [racing.all_at_once(post) for _ in range(rounds)]
+
+
+def for_new_types(racing: Callers) -> tuple[list[Reply], dict[str, str], dict[str, str]]:
+    """All callers POST three new consumers each, with the same three new types, in an order of their own.
+
+    Returns the answers, and the types of the consumers: those that were written, and those that are shown.
+    """
+    target = provider(racing.clients[0], 100_000)
+    types = [f'RACE_{uuid.uuid4().hex.upper()}' for _ in range(3)]
+    wanted: dict[str, str] = {}
+
+    def post(client: Client, number: int) -> Reply:
+        chosen = {str(uuid.uuid4()): type_ for type_ in random.Random(number).sample(types, len(types))}
+        wanted.update(chosen)
+        body = {consumer: {**claim([target], None), 'consumer_type': type_} for consumer, type_ in chosen.items()}
+        return client.request('POST', '/allocations', body, version='1.38')
+
+    replies = racing.all_at_once(post)
+    return replies, wanted, {consumer: _shown(racing.clients[0], consumer)['consumer_type'] for consumer in wanted}
+
+
+def for_one_type(racing: Callers) -> tuple[dict[int, str | None], int, str]:
+    """All callers read one consumer and write it with a type of their own, every third without, several times.
+
+    Returns the type of each accepted write, or None, by the generation that it led to; the generation and the type that
+    are shown at the end.
+    """
+    target, consumer = provider(racing.clients[0], 100_000), str(uuid.uuid4())
+    path = f'/allocations/{consumer}'
+    first = {**claim([target], None), 'consumer_type': 'FIRST'}
+    fleet.demand(racing.clients[0], 'PUT', path, first, version='1.38')
+    accepted: dict[int, str | None] = {}
+
+    def write(client: Client, number: int) -> None:
+        for turn in range(6):
+            seen = _shown(client, consumer)['consumer_generation']
+            type_ = f'OF_{number}_{turn}' if (number + turn) % 3 else None
+            more = {'consumer_type': type_} if type_ else {}
+            version = '1.38' if type_ else '1.28'
+            reply = client.request('PUT', path, {**claim([target], seen), **more}, version=version)
+            assert reply.status in (204, 409), reply
+            if reply.status == 204:
+                assert seen + 1 not in accepted
+                accepted[seen + 1] = type_
+
+    racing.all_at_once(write)
+    state = _shown(racing.clients[0], consumer)
+    return accepted, state['consumer_generation'], state['consumer_type']
+
+
+def _shown(client: Client, consumer: str) -> Any:
+    return fleet.demand(client, 'GET', f'/allocations/{consumer}', version='1.38')
+
+
+# Reshapes --------------------------------------------------------------------------------------------------------
+
+
+def reshape(inventories: dict[str, tuple[int, dict[str, int]]], claims: dict[str, Any] | None = None) -> dict[str, Any]:
+    """The body of a reshape: provider uuid to its generation and totals by class, and entries of consumers."""
+    return {
+        'inventories': {
+            uuid: {
+                'resource_provider_generation': generation,
+                'inventories': {name: {'total': total} for name, total in totals.items()},
+            }
+            for uuid, (generation, totals) in inventories.items()
+        },
+        'allocations': claims or {},
+    }
+
+
+def of_reshapes(racing: Callers) -> tuple[list[Reply], list[int]]:
+    """All callers move one consumer from a host to one of two cells, with the same generation of the providers.
+
+    Returns the answers, and what is used of host and cells at the end.
+    """
+    first = racing.clients[0]
+    host, cells = provider(first, UNITS), [provider(first, UNITS) for _ in range(2)]
+    consumer = str(uuid.uuid4())
+    fleet.demand(first, 'PUT', f'/allocations/{consumer}', claim([host], None))
+
+    def move(client: Client, number: int) -> Reply:
+        there = cells[number % 2]
+        # Half of the callers name the providers in the other order.
+        named = [(host, (2, {'MEMORY_MB': 1})), (there, (1, {'VCPU': UNITS}))][:: 1 if number % 4 < 2 else -1]
+        entry = claim([there], 1)
+        return client.request('POST', '/reshaper', reshape(dict(named), {consumer: entry}), version='1.30')
+
+    replies = racing.all_at_once(move)
+    return replies, [_used(first, one) for one in (host, *cells)]
+
+
+def reshapes_and_claims(racing: Callers) -> tuple[list[Reply], list[Reply], dict[str, Any], int]:
+    """Half of the callers claim of a host, the others replace its inventory by a smaller one of another class.
+
+    Returns the answers to the claims and to the reshapes, and the inventories of the host and the used VCPU at the end.
+    """
+    first = racing.clients[0]
+    host = provider(first, 1000)
+
+    def act(client: Client, number: int) -> Reply:
+        if number % 2:
+            return client.request('PUT', f'/allocations/{uuid.uuid4()}', claim([host], None))
+        shown = client.request('GET', f'/resource_providers/{host}').body
+        body = reshape({host: (shown['generation'], {'MEMORY_MB': 1})})
+        return client.request('POST', '/reshaper', body, version='1.30')
+
+    replies = racing.all_at_once(act)
+    left = fleet.demand(first, 'GET', f'/resource_providers/{host}/inventories')['inventories']
+    return replies[1::2], replies[::2], left, _used(first, host)
+
+
+def reshapes_and_deletions(racing: Callers) -> tuple[list[Reply], list[Reply], list[Reply], int]:
+    """Callers give a cell a custom class and an allocation of it, delete the cell, or delete the class.
+
+    Returns the answers to the reshapes, to the deletions of the cell and of the class, and what the consumer holds.
+    """
+    first = racing.clients[0]
+    cell, consumer = provider(first, 1), str(uuid.uuid4())
+    fleet.demand(first, 'DELETE', f'/resource_providers/{cell}/inventories')
+    class_name = f'CUSTOM_{uuid.uuid4().hex.upper()}'
+    fleet.demand(first, 'PUT', f'/resource_classes/{class_name}')
+    entry = {'allocations': {cell: {'resources': {class_name: 1}}}, 'consumer_generation': None, **_OWNER}
+    body = reshape({cell: (2, {class_name: 1})}, {consumer: entry})
+
+    def act(client: Client, number: int) -> Reply:
+        if number % 3 == 0:
+            return client.request('POST', '/reshaper', body, version='1.30')
+        path = f'/resource_providers/{cell}' if number % 3 == 1 else f'/resource_classes/{class_name}'
+        return client.request('DELETE', path)
+
+    replies = racing.all_at_once(act)
+    held = fleet.demand(first, 'GET', f'/allocations/{consumer}')['allocations']
+    return replies[::3], replies[1::3], replies[2::3], len(held)
+
+
+def _used(client: Client, target: str) -> int:
+    usages: dict[str, int] = fleet.demand(client, 'GET', f'/resource_providers/{target}/usages')['usages']
+    return usages.get('VCPU', 0)

@@ -18,6 +18,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 START_SECONDS = 60
 STOP_SECONDS = 20
+#: Environment of a server that serves every microversion.
+ALL_MICROVERSIONS = {'OS_PLACEMENT__MAX_MICROVERSION': '1.39'}
 
 
 class ServerError(Exception):
@@ -46,14 +48,7 @@ class Server:
 
     def workers(self) -> list[int]:
         """The process ids of the workers."""
-        listed = subprocess.run(
-            ['ps', '-ww', '-o', 'pid=,args=', '--ppid', str(self.process.pid)],
-            check=False,
-            capture_output=True,
-            text=True,
-        )
-        lines = [line.split(maxsplit=1) for line in listed.stdout.splitlines()]
-        return [int(pid) for pid, arguments in lines if 'exporter' not in arguments]
+        return [pid for pid in children(self.process.pid) if 'exporter' not in _command_line(pid)]
 
     def retries(self) -> int:
         """The number of retried transactions of all workers since the start."""
@@ -80,6 +75,10 @@ class Server:
             raise ServerError(f'placement-api ended with status {status}:\n{self.tail()}')
 
 
+#: Settings of a service that serves every microversion there is.
+EVERY_MICROVERSION = {'OS_PLACEMENT__MAX_MICROVERSION': '1.39'}
+
+
 def launch(
     database_url: str,
     directory: pathlib.Path,
@@ -98,6 +97,7 @@ def launch(
         'OS_PLACEMENT_DATABASE__CONNECTION': database_url,
         'OS_PLACEMENT_DATABASE__SYNC_ON_STARTUP': 'true',
         'OS_API__AUTH_STRATEGY': 'noauth2',
+        'OS_PLACEMENT__MAX_MICROVERSION': '1.39',
         **({'OS_METRICS__BIND': metrics_bind} if metrics_bind else {}),
         **(environment or {}),
     }
@@ -147,6 +147,24 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(('127.0.0.1', 0))
         return int(probe.getsockname()[1])
+
+
+def children(pid: int) -> list[int]:
+    """The process ids of the children of a process."""
+    found = []
+    for status in pathlib.Path('/proc').glob('[0-9]*/stat'):
+        # It may have ended meanwhile.
+        with contextlib.suppress(OSError):
+            # After the name of the program, which may have blanks: the state and the parent.
+            if int(status.read_text().rpartition(')')[2].split()[1]) == pid:
+                found.append(int(status.parent.name))
+    return sorted(found)
+
+
+def _command_line(pid: int) -> str:
+    with contextlib.suppress(OSError):
+        return pathlib.Path(f'/proc/{pid}/cmdline').read_text()
+    return ''
 
 
 def _answers(url: str) -> bool:

@@ -38,7 +38,23 @@ def _seen(token: str | None, path: str = '/traits', **headers: str) -> tuple[int
 )
 def test_noauth2_reads_the_token(token: str, identity: dict[str, Any]) -> None:
     assert _seen(token) == (200, identity)
-    assert _seen(token, **CLAIMS) == (200, identity)
+    claims = {name: value for name, value in CLAIMS.items() if name != 'X-Roles'}
+    assert _seen(token, **claims) == (200, identity)
+
+
+@pytest.mark.parametrize('token', ['admin', 'u'])
+@pytest.mark.parametrize(
+    ('header', 'roles'), [('reader', ['reader']), (' a , b,,', ['a', 'b']), ('', []), ('Admin', ['Admin'])]
+)
+def test_noauth2_reads_the_roles(token: str, header: str, roles: list[str]) -> None:
+    expected = {'user_id': token, 'project_id': 'p', 'roles': roles}
+    assert _seen(f'{token}:p', **{'X-Roles': header}) == (200, expected)
+
+
+def test_noauth2_reads_the_scope() -> None:
+    identity = {'user_id': 'admin', 'project_id': None, 'roles': ['admin'], 'system_scope': 'all'}
+    assert _seen('admin:p', **{'OpenStack-System-Scope': 'all'}) == (200, identity)
+    assert _seen('admin:p', **{'OpenStack-System-Scope': ''})[1]['project_id'] == 'p'
 
 
 def test_noauth2_requires_a_token_except_at_the_root() -> None:

@@ -60,6 +60,9 @@ def test_two_configurations_share_nothing() -> None:
     ('text', 'word'),
     [
         ('[api]\nauth_strategy = none\n', 'auth_strategy'),
+        ('[placement]\nmax_microversion = 1.28\n', 'max_microversion'),
+        ('[placement]\nmax_microversion = 1.40\n', 'max_microversion'),
+        ('[placement]\nmax_microversion = latest\n', 'max_microversion'),
         ('[api]\nmax_request_body_size = lots\n', 'max_request_body_size'),
         ('[placement\n', 'placement.conf'),
         ('[healthcheck]\npath = healthcheck\n', 'path'),

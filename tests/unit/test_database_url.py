@@ -16,6 +16,12 @@ def _url(connection: str, **options: object) -> str:
     return url.engine_url(conf.placement_database).render_as_string(hide_password=False)
 
 
+def _completed(connection: str) -> sa.URL:
+    parsed = sa.make_url(connection)
+    url._refuse_unsafe(parsed)
+    return url._complete(parsed, 0)
+
+
 @pytest.mark.parametrize(
     ('connection', 'advice'),
     [
@@ -54,3 +60,38 @@ def test_parameters_win_over_those_of_the_url() -> None:
 def test_malformed_connection_parameters_stop_the_start(parameters: str) -> None:
     with pytest.raises(exception.ConfigurationInvalid, match='connection_parameters is not of the form'):
         _url('sqlite://', connection_parameters=parameters)
+
+
+@pytest.mark.parametrize('charset', ['sjis', 'gbk', 'cp932', 'latin1', 'big5', 'utf8mb4&charset=sjis'])
+@pytest.mark.parametrize('place', ['connection', 'connection_parameters'])
+def test_unsafe_character_sets_are_refused(charset: str, place: str) -> None:
+    options = {'connection': 'mysql+pymysql://u@h/d', 'connection_parameters': f'charset={charset}'}
+    if place == 'connection':
+        options = {'connection': f'mysql+pymysql://u@h/d?charset={charset}'}
+    with pytest.raises(exception.ConfigurationInvalid) as caught:
+        _url(**options)
+    refused = charset.rpartition('=')[2]
+    assert str(caught.value) == (
+        f'[placement_database] connection cannot be used: charset={refused} is not safe: the service connects with'
+        ' utf8mb4. Remove charset.'
+    )
+
+
+@pytest.mark.parametrize(
+    'parameters', ['', '?charset=utf8mb4', '?charset=UTF8MB4', '?charset=utf8', '?charset=utf8mb3']
+)
+def test_the_character_set_is_utf8mb4(parameters: str) -> None:
+    # Without the check that the driver is installed.
+    assert _completed(f'mysql+pymysql://u@h/d{parameters}').query['charset'] == 'utf8mb4'
+
+
+@pytest.mark.parametrize('name', ['autocommit', 'conv', 'cursorclass', 'use_unicode'])
+def test_parameters_that_the_service_sets_are_refused(name: str) -> None:
+    with pytest.raises(exception.ConfigurationInvalid, match=f'the service sets {name} itself. Remove it.$'):
+        _url(f'mysql+pymysql://u@h/d?{name}=0')
+
+
+def test_another_encoding_of_postgresql_is_refused() -> None:
+    with pytest.raises(exception.ConfigurationInvalid, match='client_encoding=sjis is not safe'):
+        _url('postgresql+psycopg://u@h/d?client_encoding=sjis')
+    assert _completed('postgresql+psycopg://u@h/d?client_encoding=utf8').query['client_encoding'] == 'utf8'

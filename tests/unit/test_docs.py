@@ -17,6 +17,7 @@ from placement.schemas import (
     allocation,
     allocation_candidate,
     inventory,
+    reshaper,
     resource_class,
     resource_provider,
     trait,
@@ -33,7 +34,7 @@ PAGES = sorted([ROOT / 'README.md', *API_REF.glob('*.md'), *(ROOT / 'doc').rglob
 SOURCES = {'.py', '.yaml', '.md', '.conf', '.service', '.socket', '.ini', '.sh'}
 
 #: Base rules that other rules refer to; no operation checks them.
-BASE_RULES = {'admin_api', 'placement', 'reader_api'}
+BASE_RULES = {rule.name for rule in policies.list_rules() if not rule.name.startswith('placement:')}
 
 
 #: The pages on which the members of each module's schemas are documented.
@@ -42,6 +43,7 @@ SCHEMA_PAGES = [
     (allocation, ['allocations.md']),
     (allocation_candidate, ['allocation-candidates.md']),
     (inventory, ['inventories.md']),
+    (reshaper, ['reshaper.md', 'inventories.md', 'allocations.md']),
     (resource_class, ['resource-classes.md']),
     (resource_provider, ['resource-providers.md']),
     (trait, ['traits.md', 'resource-provider-traits.md']),

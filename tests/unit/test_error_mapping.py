@@ -42,7 +42,9 @@ def test_an_operation_can_change_the_text_only() -> None:
     lead = ErrorMapping(exception.InventoryInUse, 'update conflict: {error}')
     with pytest.raises(exc.HTTPConflict) as caught, error_mapping.mapped(lead):
         raise exception.InventoryInUse(uuid=UUID, resource_classes='VCPU, DISK_GB')
-    assert caught.value.detail == f"update conflict: Inventory for 'VCPU, DISK_GB' on resource provider '{UUID}' in use"
+    assert (
+        caught.value.detail == f"update conflict: Inventory for 'VCPU, DISK_GB' on resource provider '{UUID}' in use."
+    )
     assert caught.value.comment == error_document.INVENTORY_INUSE
 
 

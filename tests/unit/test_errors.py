@@ -44,7 +44,7 @@ def test_from_1_23_there_is_a_code() -> None:
 
 
 def test_the_error_for_an_unsupported_version_names_the_supported_ones() -> None:
-    document = _document(microversion.UnacceptableVersion('no'))
+    document = _document(microversion.UnacceptableVersion('no', '1.29'))
     assert (document['min_version'], document['max_version']) == ('1.0', '1.29')
 
 
@@ -53,6 +53,11 @@ def test_404_and_405_start_with_a_general_sentence() -> None:
     assert _document(exc.HTTPNotFound(DETAIL))['detail'] == f'The resource could not be found.\n\n{DETAIL}'
     detail = _document(exc.HTTPMethodNotAllowed())['detail']
     assert detail == 'The method GET is not allowed for this resource.'
+
+
+def test_the_reason_is_one_line() -> None:
+    assert _document(exc.HTTPConflict('name a\nb\r already exists'))['detail'] == 'name a\\nb\\r already exists'
+    assert _document(exc.HTTPNotFound('a\nb'))['detail'] == 'The resource could not be found.\n\na\\nb'
 
 
 @pytest.mark.parametrize(

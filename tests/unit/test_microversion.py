@@ -8,14 +8,32 @@ import pytest
 import webob
 from webob import exc
 
+from placement import conf as placement_conf
+from placement.conf.placement import MAX_MICROVERSIONS
 from placement.web import microversion
 
 Handler = Callable[[webob.Request], webob.Response]
 
 
-def test_there_are_thirty_microversions() -> None:
-    assert len(microversion.VERSIONS) == 30
-    assert (microversion.min_version_string(), microversion.max_version_string()) == ('1.0', '1.29')
+DEFAULT = '1.29'
+
+
+def test_the_option_goes_from_the_default_to_the_newest_microversion_that_there_is() -> None:
+    assert [f'1.{minor}' for minor in range(40)] == microversion.VERSIONS
+    assert microversion.VERSIONS[29:] == MAX_MICROVERSIONS
+    assert placement_conf.load(environ={}, config_files=[]).placement.max_microversion == DEFAULT
+
+
+@pytest.mark.parametrize('newest', MAX_MICROVERSIONS)
+def test_what_is_served_ends_at_the_newest(newest: str) -> None:
+    assert microversion.served(newest)[-1] == newest
+    latest = microversion.negotiate('placement latest', newest)
+    assert str(latest) == str(microversion.negotiate(f'placement {newest}', newest)) == newest
+    assert (str(latest.min_version), str(latest.max_version)) == ('1.0', newest)
+    minor = int(newest.partition('.')[2])
+    with pytest.raises(microversion.UnacceptableVersion) as caught:
+        microversion.negotiate(f'placement 1.{minor + 1}', newest)
+    assert caught.value.members == {'max_version': newest, 'min_version': '1.0'}
 
 
 @pytest.mark.parametrize(
@@ -36,7 +54,7 @@ def test_there_are_thirty_microversions() -> None:
     ],
 )
 def test_the_last_entry_for_placement_is_used(header: str | None, version: tuple[int, int]) -> None:
-    assert microversion.negotiate(header) == version
+    assert microversion.negotiate(header, DEFAULT) == version
 
 
 @pytest.mark.parametrize(
@@ -45,20 +63,20 @@ def test_the_last_entry_for_placement_is_used(header: str | None, version: tuple
 )
 def test_a_malformed_version_is_a_bad_request(text: str) -> None:
     with pytest.raises(exc.HTTPBadRequest) as caught:
-        microversion.negotiate(f'placement {text}')
+        microversion.negotiate(f'placement {text}', DEFAULT)
     assert f'invalid version string: {text}' in caught.value.detail
 
 
 @pytest.mark.parametrize('text', ['0.5', '1.30', '2.0', '-1.0', '1.-1', '999999999999999999999.0'])
 def test_an_unsupported_version_is_not_acceptable(text: str) -> None:
     with pytest.raises(microversion.UnacceptableVersion) as caught:
-        microversion.negotiate(f'placement {text}')
+        microversion.negotiate(f'placement {text}', DEFAULT)
     assert caught.value.detail == f'Unacceptable version header: {text}'
     assert caught.value.members == {'max_version': '1.29', 'min_version': '1.0'}
 
 
 def test_the_stamp_keeps_other_values_of_vary() -> None:
-    version = microversion.negotiate('placement 1.4')
+    version = microversion.negotiate('placement 1.4', DEFAULT)
     assert microversion.stamp([('Vary', 'Origin'), ('X', 'y')], version) == [
         ('X', 'y'),
         ('OpenStack-API-Version', 'placement 1.4'),

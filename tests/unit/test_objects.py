@@ -25,7 +25,7 @@ for _module in pkgutil.iter_modules(objects.__path__):
 FINGERPRINTS = {
     'Allocation': '1.0-f2861f91ed05af35de529da51d0ae41a',
     'AllocationList': '1.0-ca03091f3aaed5dd4bc81a34e6ec16d9',
-    'Consumer': '1.0-623c5dae672183922bfe6ea60f651849',
+    'Consumer': '1.1-5fdf4ef420f4679b2a0b8a06cf2a5a73',
     'Inventory': '1.1-f7c063159012e439adb5b0eb975eda38',
     'InventoryList': '1.1-0be62eef79c95086b7967c119f9d6ebf',
     'ResourceClass': '1.0-6e7be3ba8dd9fa529f944bcf9612b287',

@@ -19,7 +19,7 @@ class Caller:
     def __init__(self, allowed: bool) -> None:
         self._allowed = allowed
 
-    def can(self, rule: str) -> None:
+    def can(self, rule: str, _target: object) -> None:
         if not self._allowed:
             raise exception.PolicyNotAuthorized(action=rule)
 

@@ -69,7 +69,7 @@ def test_sample_policy_overrides_only_rules_that_exist() -> None:
     sample = (ROOT / 'etc' / 'placement' / 'placement-policy.yaml').read_text()
     overrides = policy.Rules.load(re.sub(r'^#(?=")', '', sample, flags=re.MULTILINE))
     assert overrides.keys() <= {rule.name for rule in policies.list_rules()}
-    assert {str(check) for check in overrides.values()} == {'(rule:admin_api or role:reader)'}
+    assert {str(check) for check in overrides.values()} == {'(rule:admin_or_service_api or role:reader)'}
 
 
 def test_policy_rules_are_documented() -> None:

@@ -14,8 +14,8 @@ from placement.web import policy
 from placement.web.context import RequestContext
 
 OPERATIONS = [rule.name for rule in policies.list_rules() if rule.name.startswith('placement:')]
-#: The rules of operations that only read.
-READS = {name for name in OPERATIONS if name.rpartition(':')[2] in ('list', 'show', 'usages')}
+#: The default of the only rule that does not ask for roles alone.
+PROJECT_READERS = {'placement:usages': 'rule:admin_or_project_reader_or_service_api'}
 
 
 def _load(tmp_path: pathlib.Path, **environ: str) -> cfg.ConfigOpts:
@@ -36,12 +36,25 @@ def _context(conf: cfg.ConfigOpts, enforcer: policy.Enforcer, *roles: str) -> Re
 
 
 def test_there_is_a_rule_for_each_operation() -> None:
-    assert len(OPERATIONS) == 32
-    assert len(set(OPERATIONS)) == 32
+    assert len(OPERATIONS) == 33
+    assert len(set(OPERATIONS)) == 33
     for rule in policies.list_rules():
-        assert rule.scope_types == ['system']
+        assert rule.scope_types == ['project']
         if rule.name in OPERATIONS:
-            assert rule.check_str == ('rule:reader_api' if rule.name in READS else 'rule:admin_api')
+            assert rule.check_str == PROJECT_READERS.get(rule.name, 'rule:admin_or_service_api')
+
+
+def test_the_base_rules_are_those_of_other_services() -> None:
+    base = {rule.name: rule.check_str for rule in policies.list_rules() if rule.name not in OPERATIONS}
+    assert base == {
+        'admin_api': 'role:admin',
+        'service_api': 'role:service',
+        'admin_or_service_api': 'role:admin or role:service',
+        'project_reader_api': 'role:reader and project_id:%(project_id)s',
+        'admin_or_project_reader_or_service_api': 'role:admin or rule:project_reader_api or role:service',
+        'reader_api': 'rule:admin_or_service_api',
+        'placement': 'role:admin',
+    }
 
 
 @pytest.mark.parametrize('role', ['Admin', 'service'])
@@ -69,30 +82,70 @@ def test_each_rule_can_be_overridden_in_both_directions(tmp_path: pathlib.Path, 
             _context(conf, enforcer, 'admin').can(other)
 
 
-def test_one_line_makes_a_role_that_only_reads(tmp_path: pathlib.Path) -> None:
-    (tmp_path / 'placement-policy.yaml').write_text('"reader_api": "rule:admin_api or role:reader"\n')
+def test_rules_can_be_overridden_by_the_names_of_the_base_rules(tmp_path: pathlib.Path) -> None:
+    """As policy files do that were written for other services of this API."""
+    (tmp_path / 'placement-policy.yaml').write_text(
+        '"admin_api": "role:boss"\n"service_api": "role:robot"\n'
+        '"admin_or_service_api": "rule:admin_api or rule:service_api"\n'
+        '"project_reader_api": "role:viewer and project_id:%(project_id)s"\n'
+    )
     conf = _load(tmp_path)
     enforcer = policy.Enforcer(conf)
-    reader, admin = _context(conf, enforcer, 'reader'), _context(conf, enforcer, 'admin')
     for rule in OPERATIONS:
-        admin.can(rule)
-        if rule in READS:
-            reader.can(rule)
-        else:
-            with pytest.raises(exception.PolicyNotAuthorized):
-                reader.can(rule)
+        if rule != 'placement:usages':
+            for role in ('boss', 'robot'):
+                _context(conf, enforcer, role).can(rule)
+            for role in ('admin', 'service', 'reader', 'viewer'):
+                with pytest.raises(exception.PolicyNotAuthorized):
+                    _context(conf, enforcer, role).can(rule)
+    _context(conf, enforcer, 'viewer').can('placement:usages', {'project_id': 'p'})
+    with pytest.raises(exception.PolicyNotAuthorized):
+        _context(conf, enforcer, 'reader').can('placement:usages', {'project_id': 'p'})
+
+
+def test_readers_of_a_project_see_its_usages(tmp_path: pathlib.Path) -> None:
+    conf = _load(tmp_path)
+    enforcer = policy.Enforcer(conf)
+    reader, member = _context(conf, enforcer, 'reader'), _context(conf, enforcer, 'member')
+    reader.can('placement:usages', {'project_id': 'p'})
+    for context, target in ((reader, 'q'), (reader, ''), (member, 'p')):
+        with pytest.raises(exception.PolicyNotAuthorized):
+            context.can('placement:usages', {'project_id': target})
+    with pytest.raises(exception.PolicyNotAuthorized):
+        reader.can('placement:usages', {})
+
+
+@pytest.mark.parametrize('scope', [('all', None), (None, 'd')])
+def test_tokens_of_other_scopes_are_refused_if_scopes_are_enforced(
+    tmp_path: pathlib.Path, scope: tuple[str | None, str | None]
+) -> None:
+    """Also those that a policy file would allow, and those of rules that do not ask for roles alone."""
+    (tmp_path / 'placement-policy.yaml').write_text('"placement:traits:list": ""\n')
+    for enforced in ('false', 'true'):
+        conf = _load(tmp_path, OS_OSLO_POLICY__ENFORCE_SCOPE=enforced)
+        enforcer = policy.Enforcer(conf)
+        other = _context(conf, enforcer, 'admin')
+        other.project_id, other.system_scope, other.domain_id = None, *scope
+        for rule in OPERATIONS:
+            _context(conf, enforcer, 'admin').can(rule)
+            if enforced == 'false':
+                other.can(rule)
+            else:
+                with pytest.raises(exception.PolicyNotAuthorized):
+                    other.can(rule)
 
 
 @pytest.mark.parametrize(
     ('text', 'roles'),
     [
         ('', {'admin', 'service'}),
-        ('"reader_api": "rule:admin_api or role:Reader"\n', {'admin', 'service', 'reader'}),
-        ('"admin_api": "role:operator"\n', {'operator'}),
-        ('"reader_api": "role:a and role:b"\n', None),
-        ('"reader_api": "role:a or project_id:p"\n', None),
-        ('"reader_api": "role:a or not role:b"\n', None),
-        ('"reader_api": ""\n', None),
+        ('"placement:traits:list": "rule:admin_or_service_api or role:Reader"\n', {'admin', 'service', 'reader'}),
+        ('"placement:traits:list": "rule:reader_api"\n', {'admin', 'service'}),
+        ('"admin_or_service_api": "role:operator"\n', {'operator'}),
+        ('"admin_or_service_api": "role:a and role:b"\n', None),
+        ('"admin_or_service_api": "role:a or project_id:p"\n', None),
+        ('"admin_or_service_api": "role:a or not role:b"\n', None),
+        ('"admin_or_service_api": ""\n', None),
     ],
 )
 def test_rules_that_name_roles_only_are_kept_as_sets(tmp_path: pathlib.Path, text: str, roles: set[str] | None) -> None:
@@ -184,10 +237,22 @@ def test_the_option_of_oslo_policy_wins_and_both_are_relative_to_the_configurati
     _context(conf, policy.Enforcer(conf), 'oslo').can('placement:usages')
 
 
-def test_an_undefined_rule_is_reported(tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture) -> None:
-    (tmp_path / 'placement-policy.yaml').write_text('"placement": "role:operator"\n')
+@pytest.mark.parametrize('rule', ['placement', 'reader_api', 'admin_api', 'service_api'])
+def test_a_base_rule_without_effect_is_reported(
+    tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture, rule: str
+) -> None:
+    (tmp_path / 'placement-policy.yaml').write_text(f'"{rule}": "role:operator"\n')
     policy.Enforcer(_load(tmp_path))
-    assert 'nothing refers to' in caplog.text
+    assert f'sets the rule "{rule}", which no other rule refers to.' in caplog.text
+
+
+def test_base_rules_with_an_effect_are_not_reported(tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / 'placement-policy.yaml').write_text(
+        '"reader_api": "role:reader"\n"placement:traits:list": "rule:reader_api"\n'
+        '"project_reader_api": "!"\n"admin_or_service_api": "role:admin"\n'
+    )
+    policy.Enforcer(_load(tmp_path))
+    assert caplog.records == []
 
 
 def test_an_unused_rule_is_reported_once_with_a_hint(tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -69,62 +69,134 @@ def test_amounts_below_one_are_refused(amount: str) -> None:
 
 
 def test_required_names_are_stripped_and_repeats_removed() -> None:
-    assert query.parse_required(' A ,B,A', True) == query.TraitFilter(frozenset('AB'), frozenset())
+    assert query.parse_required([' A ,B,A'], (1, 22)) == query.TraitFilter(frozenset('AB'))
 
 
 def test_all_leading_exclamation_marks_forbid() -> None:
-    assert query.parse_required('A,!B,!!!C', True) == query.TraitFilter(frozenset('A'), frozenset('BC'))
+    assert query.parse_required(['A,!B,!!!C'], (1, 22)) == query.TraitFilter(frozenset('A'), frozenset('BC'))
 
 
 def test_a_trait_may_be_both_required_and_forbidden() -> None:
-    assert query.parse_required('A,!A', True) == query.TraitFilter(frozenset('A'), frozenset('A'))
+    assert query.parse_required(['A,!A'], (1, 22)) == query.TraitFilter(frozenset('A'), frozenset('A'))
 
 
-def test_other_prefixes_are_part_of_a_name() -> None:
-    assert query.parse_required('in:A,^B', True).required == {'in:A', '^B'}
+def test_up_to_1_29_prefixes_are_part_of_a_name() -> None:
+    assert query.parse_required(['in:A,^B'], (1, 29)).required == {'in:A', '^B'}
+
+
+def test_no_required_is_no_condition() -> None:
+    assert query.parse_required([], (1, 39)) == query.TraitFilter()
+
+
+def test_below_1_39_only_the_last_required_is_read() -> None:
+    assert query.parse_required(['in:A', '', 'B'], (1, 38)) == query.TraitFilter(frozenset('B'))
+    with pytest.raises(query.BadQuery):
+        query.parse_required(['', 'B'], (1, 39))
+
+
+def test_from_1_39_every_required_counts() -> None:
+    read = query.parse_required(['in:A,B', 'C,!D', 'in: B ,A,A', 'in:E', 'in:C,E'], (1, 39))
+    assert read == query.TraitFilter(frozenset('CE'), frozenset('D'), frozenset({frozenset('AB'), frozenset('CE')}))
+    assert read.names == frozenset('ABCDE')
+
+
+@pytest.mark.parametrize('value', [' in:A', 'A,in:A'])
+def test_in_is_a_prefix_at_the_very_beginning_only(value: str) -> None:
+    assert 'in:A' in query.parse_required([value], (1, 39)).required
+    assert query.parse_required(['!in:A'], (1, 39)).forbidden == {'in:A'}
+
+
+@pytest.mark.parametrize(
+    ('value', 'version', 'text'),
+    [
+        ('in:A,!B', (1, 30), "The format 'in:HW_CPU_X86_VMX,CUSTOM_MAGIC' only supported since microversion 1.39."),
+        ('in:', (1, 38), "The format 'in:HW_CPU_X86_VMX,CUSTOM_MAGIC' only supported since microversion 1.39."),
+        ('in:', (1, 39), "Expected 'required' parameter value of the form: in:HW_CPU_X86_VMX,CUSTOM_MAGIC."),
+        ('in:A,,!B', (1, 39), "Expected 'required' parameter value of the form: in:HW_CPU_X86_VMX,CUSTOM_MAGIC."),
+        ('in:A,!B', (1, 39), "The format 'in:HW_CPU_X86_VMX,CUSTOM_MAGIC' does not support forbidden traits."),
+        (' ', (1, 39), "Expected 'required' parameter value of the form: HW_CPU_X86_VMX,!CUSTOM_MAGIC."),
+    ],
+)
+def test_forms_of_required_that_are_refused(value: str, version: query.Version, text: str) -> None:
+    with pytest.raises(query.BadQuery) as caught:
+        query.parse_required([value], version)
+    assert str(caught.value) == f'Invalid query string parameters: {text} Got: {value}'
 
 
 @pytest.mark.parametrize('value', ['', ' ', 'A,,B', 'A,', '!', 'A, !! '])
-@pytest.mark.parametrize(('allowed', 'sample'), [(False, 'CUSTOM_MAGIC'), (True, '!CUSTOM_MAGIC')])
-def test_empty_trait_names_are_refused(value: str, allowed: bool, sample: str) -> None:
+@pytest.mark.parametrize(('version', 'sample'), [((1, 21), 'CUSTOM_MAGIC'), ((1, 22), '!CUSTOM_MAGIC')])
+def test_empty_trait_names_are_refused(value: str, version: query.Version, sample: str) -> None:
     with pytest.raises(query.BadQuery) as caught:
-        query.parse_required(value, allowed)
+        query.parse_required([value], version)
     lead = "Invalid query string parameters: Expected 'required' parameter value of the form:"
     assert str(caught.value) == f'{lead} HW_CPU_X86_VMX,{sample}. Got: {value}'
 
 
 def test_forbidden_traits_are_refused_unless_allowed() -> None:
     with pytest.raises(query.BadQuery) as caught:
-        query.parse_required('A,!B', False)
+        query.parse_required(['A,!B'], (1, 21))
     lead = "Invalid query string parameters: Expected 'required' parameter value of the form:"
     assert str(caught.value) == f'{lead} HW_CPU_X86_VMX,CUSTOM_MAGIC. Got: A,!B'
 
 
 def test_member_of_is_a_set_per_occurrence() -> None:
-    assert query.parse_member_of([A, f'in:{A},{B}'], True) == (frozenset({A}), frozenset({A, B}))
+    assert query.parse_member_of([A, f'in:{A},{B}'], (1, 24)).any_of == (frozenset({A}), frozenset({A, B}))
 
 
 def test_no_member_of_is_no_condition() -> None:
-    assert query.parse_member_of([], False) == ()
+    assert query.parse_member_of([], (1, 21)) == query.MemberOf()
 
 
 @pytest.mark.parametrize('spelling', [A.upper(), A.replace('-', ''), '{' + A + '}', 'urn:uuid:' + A])
 def test_aggregates_become_canonical(spelling: str) -> None:
-    assert query.parse_member_of([f'in:{spelling},{A}'], True) == (frozenset({A}),)
+    assert query.parse_member_of([f'in:{spelling},{A}'], (1, 21)).any_of == (frozenset({A}),)
 
 
 def test_repeated_member_of_is_refused_unless_allowed() -> None:
     with pytest.raises(query.BadQuery, match='Multiple member_of parameters are not supported'):
-        query.parse_member_of([A, B], False)
+        query.parse_member_of([A, B], (1, 23))
 
 
-def test_several_aggregates_need_the_prefix_in() -> None:
-    with pytest.raises(query.BadQuery, match="Multiple values for 'member_of' must be prefixed with the 'in:' keyword"):
-        query.parse_member_of(['not-a-uuid', f'{A},{B}'], True)
+@pytest.mark.parametrize('value', [f'{A},{B}', f'!{A},{B}', f'{A},!{B}'])
+def test_several_aggregates_need_the_prefix_in(value: str) -> None:
+    lead = "Multiple values for 'member_of' must be prefixed with the 'in:'"
+    for version, more in (((1, 29), ' keyword'), ((1, 31), ' keyword'), ((1, 32), " or '!in:' keyword")):
+        with pytest.raises(query.BadQuery) as caught:
+            query.parse_member_of(['not-a-uuid', value], version)
+        assert str(caught.value) == f'{lead}{more}. Got: {value}'
 
 
-@pytest.mark.parametrize('value', ['', 'x', 'in:', f'in:{A},', f'!{A}', f' {A}', f'{A}\n', f'in:in:{A}', '\u0663' * 32])
-def test_aggregates_are_uuids(value: str) -> None:
+@pytest.mark.parametrize('minor', [21, 30, 32, 39])
+@pytest.mark.parametrize(
+    'value',
+    [
+        *['', 'x', 'in:', f'in:{A},', f'!!{A}', f' {A}', f'{A}\n', f'in:in:{A}', '\u0663' * 32],
+        *['!', '!in:', '!x', f'in:!{A}', f'!in:!{A}'],
+    ],
+)
+def test_aggregates_are_uuids(value: str, minor: int) -> None:
     with pytest.raises(query.BadQuery) as caught:
-        query.parse_member_of([value], True)
+        query.parse_member_of([value], (1, minor))
     assert "Expected 'member_of' parameter to contain valid UUID(s)." in str(caught.value)
+
+
+def test_forbidden_aggregates() -> None:
+    read = query.parse_member_of([f'!{A}', f'in:{A},{B}', f'!in:{B.upper()}'], (1, 32))
+    assert read == query.MemberOf((frozenset({A, B}),), frozenset({A, B}))
+
+
+@pytest.mark.parametrize('value', [f'!{A}', f'!in:{A},{B}'])
+def test_forbidden_aggregates_are_not_known_below_1_32(value: str) -> None:
+    for version in ((1, 30), (1, 31)):
+        with pytest.raises(query.BadQuery) as caught:
+            query.parse_member_of([value], version, suffix='1')
+        text = 'Forbidden member_of1 parameters are not supported in the specified microversion'
+        assert str(caught.value) == text
+    with pytest.raises(query.BadQuery, match=r'valid UUID|must be prefixed'):
+        query.parse_member_of([value], (1, 29))
+
+
+def test_a_root_list_of_traits_has_no_alternatives() -> None:
+    assert query.parse_traits('A,!B') == query.TraitFilter(frozenset('A'), frozenset('B'))
+    with pytest.raises(query.BadQuery, match=r'^Invalid query string parameters: '):
+        query.parse_traits('in:A')

@@ -257,10 +257,10 @@ def test_names_that_are_not_custom(name: str) -> None:
 
 
 def test_total_usages_need_a_project() -> None:
-    assert complaints(usage.TOTAL, {'project_id': 'p', 'user_id': 'u'}) == ''
-    assert "'project_id' is a required property" in complaints(usage.TOTAL, {'user_id': 'u'})
-    assert "Failed validating 'minLength'" in complaints(usage.TOTAL, {'project_id': ''})
-    assert "Failed validating 'maxLength'" in complaints(usage.TOTAL, {'project_id': 'p', 'user_id': 'u' * 256})
+    assert complaints(usage.TOTAL_1_9, {'project_id': 'p', 'user_id': 'u'}) == ''
+    assert "'project_id' is a required property" in complaints(usage.TOTAL_1_9, {'user_id': 'u'})
+    assert "Failed validating 'minLength'" in complaints(usage.TOTAL_1_9, {'project_id': ''})
+    assert "Failed validating 'maxLength'" in complaints(usage.TOTAL_1_9, {'project_id': 'p', 'user_id': 'u' * 256})
 
 
 # Allocations
@@ -268,6 +268,7 @@ def test_total_usages_need_a_project() -> None:
 OWNER = {'project_id': 'p', 'user_id': 'u'}
 AS_LIST = [{'resource_provider': {'uuid': A}, 'resources': {'VCPU': 1}}]
 AS_OBJECT = {A: {'resources': {'VCPU': 1}}}
+POST_1_28 = schemas.for_version(allocation.POST, (1, 28))
 PUT_BODIES: dict[tuple[int, int], dict[str, Any]] = {
     (1, 0): {'allocations': AS_LIST},
     (1, 8): {'allocations': AS_LIST, **OWNER},
@@ -284,8 +285,8 @@ def test_each_window_of_put_takes_its_own_body_only(window: tuple[int, int], bod
 
 
 def test_total_usages_report_a_missing_project_first_then_values_then_unknown_keys() -> None:
-    assert "'project_id' is a required property" in complaints(usage.TOTAL, {'user_id': '', 'x': ''})
-    assert "Failed validating 'minLength'" in complaints(usage.TOTAL, {'x': '', 'project_id': ''})
+    assert "'project_id' is a required property" in complaints(usage.TOTAL_1_9, {'user_id': '', 'x': ''})
+    assert "Failed validating 'minLength'" in complaints(usage.TOTAL_1_9, {'x': '', 'project_id': ''})
 
 
 def test_clearing_by_put_is_accepted_from_1_28() -> None:
@@ -312,7 +313,7 @@ def test_clearing_by_put_is_accepted_from_1_28() -> None:
 def test_entries_of_the_object_form_that_are_refused(entry: dict[str, Any], phrase: str) -> None:
     assert phrase in complaints(allocation.PUT_1_12, {'allocations': {A: entry}, **OWNER})
     consumer = {'allocations': {A: entry}, **OWNER, 'consumer_generation': None}
-    assert phrase in complaints(allocation.POST_1_28, {B: consumer})
+    assert phrase in complaints(POST_1_28, {B: consumer})
 
 
 @pytest.mark.parametrize('key', ['x', A[:-1], A + '\n', A[:-1] + 'g', A.replace('-', '')])
@@ -333,8 +334,8 @@ def test_projects_and_users_have_1_to_255_characters(member: str, value: str, ru
 def test_post_names_consumers_and_may_clear_them() -> None:
     entry = {'allocations': {}, **OWNER}
     assert complaints(allocation.POST_1_13, {B: entry}) == ''
-    assert complaints(allocation.POST_1_28, {B: {**entry, 'consumer_generation': 1}}) == ''
-    assert "'consumer_generation' is a required property" in complaints(allocation.POST_1_28, {B: entry})
+    assert complaints(POST_1_28, {B: {**entry, 'consumer_generation': 1}}) == ''
+    assert "'consumer_generation' is a required property" in complaints(POST_1_28, {B: entry})
     unexpected = 'Additional properties are not allowed'
     assert unexpected in complaints(allocation.POST_1_13, {B: {**entry, 'consumer_generation': 1}})
     assert 'should be non-empty' in complaints(allocation.POST_1_13, {})
@@ -349,3 +350,61 @@ def test_consumer_generations_are_integers_or_null(generation: Any) -> None:
 def test_consumer_generations_of_other_types_are_refused(generation: Any) -> None:
     body = {**PUT_BODIES[1, 28], 'consumer_generation': generation}
     assert 'is not of type' in complaints(allocation.PUT_1_28, body)
+
+
+@pytest.mark.parametrize(
+    ('mappings', 'phrase'),
+    [
+        ({}, "Failed validating 'minProperties'"),
+        ({'': 5}, "5 is not of type 'array'"),
+        ({'': []}, "Failed validating 'minItems'"),
+        ({'_A': [A, 'host']}, "'host' is not a 'uuid'"),
+        ({'': [A, A], 'any text': [B.upper(), f'urn:uuid:{A}']}, ''),
+    ],
+)
+def test_mappings_have_any_keys_and_uuids(mappings: Any, phrase: str) -> None:
+    body = {**PUT_BODIES[1, 28], 'mappings': mappings}
+    assert phrase in complaints(allocation.PUT_1_34, body)
+    assert bool(phrase) == bool(complaints(allocation.PUT_1_34, body))
+    assert 'Additional properties are not allowed' in complaints(allocation.PUT_1_28, body)
+
+
+@pytest.mark.parametrize(
+    ('value', 'phrase'),
+    [
+        ('INSTANCE', ''),
+        ('9_', ''),
+        ('X' * 255, ''),
+        ('X' * 256, "Failed validating 'maxLength'"),
+        ('', "Failed validating 'pattern'"),
+        ('instance', "Failed validating 'pattern'"),
+        ('unknown', "Failed validating 'pattern'"),
+        ('all', "Failed validating 'pattern'"),
+        ('INSTANCE\n', "Failed validating 'pattern'"),
+        (5, "is not of type 'string'"),
+        (None, "is not of type 'string'"),
+    ],
+)
+def test_types_of_consumers_are_names_in_upper_case(value: Any, phrase: str) -> None:
+    body = {**PUT_BODIES[1, 28], 'consumer_type': value}
+    assert phrase in complaints(allocation.PUT_1_38, body)
+    assert bool(phrase) == bool(complaints(allocation.PUT_1_38, body))
+    assert 'Additional properties are not allowed' in complaints(allocation.PUT_1_34, body)
+
+
+def test_a_type_is_required_from_1_38() -> None:
+    missing = "'consumer_type' is a required property"
+    assert missing in complaints(allocation.PUT_1_38, PUT_BODIES[1, 28])
+    assert missing in complaints(schemas.for_version(allocation.POST, (1, 39)), {B: PUT_BODIES[1, 28]})
+
+
+@pytest.mark.parametrize(
+    'value', ['INSTANCE', 'ALL', 'UNKNOWN', 'all', 'unknown', '', 'allx', 'all\n', 'X\n', 'x', 'X' * 256]
+)
+def test_usages_of_one_type_of_all_or_of_none(value: str) -> None:
+    query = {'project_id': 'p', 'consumer_type': value}
+    rule = 'maxLength' if len(value) > 255 else 'pattern'
+    accepted = value in ('INSTANCE', 'ALL', 'UNKNOWN', 'all', 'unknown')
+    found = complaints(usage.TOTAL_1_38, query)
+    assert not found if accepted else f"Failed validating '{rule}'" in found
+    assert 'Additional properties are not allowed' in complaints(usage.TOTAL_1_9, query)

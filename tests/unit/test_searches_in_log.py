@@ -21,6 +21,9 @@ LINE = (
         ('required=B,A&resources=VCPU:1', 'required=A,B resources=VCPU'),
         ('resources1=VCPU:1&member_of1=in:a,b&group_policy=none', 'group_policy=none member_of1 resources1=VCPU'),
         ('resources=VCPU%3A4%2CDISK_GB%3A1', 'resources=DISK_GB,VCPU'),
+        ('resources_A=VCPU:1&in_tree_A=a&member_of_A=!b', 'in_tree_A member_of_A=! resources_A=VCPU'),
+        ('required=in:C,B&required=!D,A&root_required=!Z,Y', 'required=!D,A required=in:B,C root_required=!Z,Y'),
+        ('same_subtree=_B,_A', 'same_subtree=_A,_B'),
     ],
 )
 def test_a_shape_has_no_amounts_and_aggregates(query: str, shape: str) -> None:

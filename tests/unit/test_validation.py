@@ -171,6 +171,13 @@ def test_messages_about_violations_are_those_of_jsonschema(data: Any, phrases: l
         assert phrase in str(caught.value)
 
 
+def test_a_message_is_one_line_with_the_keyword_and_the_paths() -> None:
+    with pytest.raises(validation.ValidationError) as caught:
+        validation.validate({'total': 1, 'kind': 'line\nend'}, INVENTORY)
+    where = "(Failed validating 'pattern' in schema['properties']['kind'], on instance['kind'])"
+    assert str(caught.value) == rf"'line\nend' does not match '^[A-Z]+$' {where}"
+
+
 @pytest.mark.parametrize('data', [{'total': 1, 'name': 'a\0b'}, {'tags': ['a\0']}, {'a\0': 1}])
 def test_nul_is_refused(data: Any) -> None:
     with pytest.raises(validation.ValidationError, match='NUL'):
@@ -234,5 +241,5 @@ def test_the_first_of_several_violations_is_named(count: int) -> None:
     }
     with pytest.raises(validation.ValidationError) as raised:
         validation.validate({'known': 1, 'anything': 2, **records}, schema)
-    assert str(raised.value).endswith("On instance['NAME_0']['total']")
+    assert str(raised.value).endswith(", on instance['NAME_0']['total'])")
     validation.validate({'known': 1, 'anything': 2, 'NAME': {'total': 1}}, schema)

@@ -92,6 +92,7 @@ def _steps(
     connection: sa.Connection, names: Names, shapes: Mapping[str, Shape], project: str, user: str
 ) -> Iterator[Step]:
     yield from names.to_ours()
+    yield from names.added()
     yield from rows.generations(connection, names, shapes)
     if connection.dialect.name == 'sqlite':
         yield from sqlite.columns(shapes)

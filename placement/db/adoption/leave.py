@@ -1,4 +1,4 @@
-"""Gives a database back to the service that it was adopted from: renames the tables and drops the log of changes.
+"""Gives a database back to the service that it was adopted from: renames the tables and drops the change log.
 
 Columns, constraints and rows that the adoption added stay. They do no harm to the other service.
 """
@@ -15,8 +15,8 @@ from placement.db.adoption import rows
 from placement.db.adoption.names import Names, keep_others_out
 from placement.db.adoption.plan import Plan, Reporter, Step, alone, make, shown
 
-#: The tables that are dropped, each before those that it refers to.
-_OF_OURS = (tables.changes.name, tables.writers.name, tables.VERSION_TABLE)
+#: The tables that are dropped.
+_OF_OURS = (tables.change_log.name, tables.change_log_slots.name, tables.VERSION_TABLE)
 
 
 class NothingToLeave(exception.PlacementError):

@@ -1,4 +1,4 @@
-"""The part of an adoption that creates the log of changes, which another service does not have."""
+"""The part of an adoption that creates the change log, which another service does not have."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import sqlalchemy as sa
 
-from placement.db import changes, tables, writers
+from placement.db import change_log_slots, tables
 from placement.db.adoption.plan import Step
 
 
@@ -24,12 +24,10 @@ def doubts(connection: sa.Connection) -> Iterator[str]:
 def steps() -> Iterator[Step]:
     """The step that creates the tables of the log, with an entry that anything may have changed."""
     names = ' and '.join(table.name for table in tables.LOG)
-    yield Step(f'Make the log of changes, the tables {names}.', _make)
+    yield Step(f'Make the change log, the tables {names}.', _make)
 
 
 def _make(connection: sa.Connection) -> None:
     tables.metadata.create_all(connection, tables=list(tables.LOG))
-    # If the tables existed, a process that still runs may have a mirror that follows them.
-    writer_id = writers.new_id()
-    writers.add(connection, writer_id)
-    changes.enter(connection, writer_id, 1, {changes.NO_PROVIDER: changes.What.REBUILD})
+    # If the tables existed, a process that still runs may follow them.
+    change_log_slots.append_reload(connection)

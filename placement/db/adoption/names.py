@@ -1,7 +1,7 @@
 """The names of the tables in a database that is adopted or given back, and the steps that rename them.
 
 Another service has other names for them (``tables.THEIR_NAMES``). If it still runs after they were renamed, it does not
-find them, and so cannot write without updating ``inventories.used`` and the log of changes (doc/adopt.md).
+find them, and so cannot write without updating ``inventories.used`` and the change log (doc/adopt.md).
 """
 
 from __future__ import annotations
@@ -20,6 +20,9 @@ from placement.db.adoption.plan import Step
 _PATIENCE = 10
 #: How often locking the tables is tried again after a deadlock.
 _TRIES = 5
+
+#: Tables that older releases of other services lack.
+ADDED = frozenset({tables.consumer_types})
 
 
 class Names:
@@ -61,10 +64,16 @@ class Names:
     def doubts(self) -> Iterator[str]:
         """Tables that are missing, or that exist under both names."""
         for table, name in tables.THEIR_NAMES.items():
-            if table not in self:
+            if table not in self and table not in ADDED:
                 yield f'There is no table {name}.'
-            elif name != table.name and {name, table.name} <= self.present:
+            if name != table.name and {name, table.name} <= self.present:
                 yield f'There are both a table {name} and a table {table.name}: drop the one that is not in use.'
+
+    def added(self) -> Iterator[Step]:
+        """A step for each table that the other service does not have."""
+        for table in tables.SHARED:
+            if table not in self:
+                yield Step(f'Make the table {table.name}.', functools.partial(_create, table))
 
     def to_ours(self) -> Iterator[Step]:
         """The step that gives the tables our names, unless they have them."""
@@ -97,6 +106,10 @@ class Names:
 def _selectable(name: str, table: sa.Table) -> sa.TableClause:
     columns: list[sa.ColumnClause[Any]] = [sa.column(one.name, one.type) for one in table.columns]
     return sa.table(name, *columns)
+
+
+def _create(table: sa.Table, connection: sa.Connection) -> None:
+    table.create(connection, checkfirst=True)
 
 
 def _rename(names: Mapping[str, str], connection: sa.Connection) -> None:

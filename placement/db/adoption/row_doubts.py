@@ -27,7 +27,9 @@ def find(connection: sa.Connection, names: Names, shapes: Mapping[str, Shape]) -
         yield from _empty(connection, names, shape)
         yield from _equal(connection, names, shape)
         for column, referred in _references(shape.table):
-            yield from _orphans(connection, names, column, referred.table)
+            # A column or table that is missing is added without rows.
+            if column.name in shape.columns and referred.table in names:
+                yield from _orphans(connection, names, column, referred.table)
     yield from _classes(connection, names)
     yield from _uuids(connection, names)
     yield from _loops(connection, names)

@@ -40,7 +40,7 @@ def sequences(connection: sa.Connection, names: Names) -> Iterator[Step]:
     """Steps that move sequences of PostgreSQL behind the largest id. They are behind it where rows were copied in."""
     if connection.dialect.name != 'postgresql':
         return
-    for table in (table for table in tables.SHARED if 'id' in table.columns):
+    for table in (table for table in tables.SHARED if table in names and 'id' in table.columns):
         name = names.of(table)
         sequence = connection.scalar(sa.text('SELECT pg_get_serial_sequence(:name, :id)'), {'name': name, 'id': 'id'})
         largest = connection.scalar(sa.select(sa.func.max(names[table].c.id)))
@@ -176,15 +176,14 @@ def _fill_used(connection: sa.Connection) -> None:
 
 
 def notes(connection: sa.Connection, names: Names, shapes: Mapping[str, Shape]) -> Iterator[str]:
-    """A note if consumers have types: clients then use microversions later than those that this service has."""
+    """A note if consumers have types: clients then use microversions that this service does not serve by default."""
     if 'consumer_type_id' in shapes[_consumers.name].columns:
-        typed = sa.table(names.of(_consumers), sa.column('consumer_type_id'))
-        number = _number(connection, typed.c.consumer_type_id.is_not(None))
+        number = _number(connection, names[_consumers].c.consumer_type_id.is_not(None))
         if number:
             have = 'has' if number == 1 else 'have'
             yield (
-                f'{count(number, "consumer")} {have} a type, which clients give at microversion 1.38 and later. This'
-                ' service speaks 1.29 at most and does not show types; look at doc/adopt.md for whom it serves.'
+                f'{count(number, "consumer")} {have} a type, which clients give at microversion 1.38 and later. They'
+                ' need [placement] max_microversion = 1.39; look at doc/adopt.md for whom this service serves.'
             )
 
 

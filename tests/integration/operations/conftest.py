@@ -1,4 +1,4 @@
-"""Fixtures of the operations tests: a Keystone for the session. The tests are skipped unless asked for."""
+"""Fixtures of the operations tests: a Keystone for the session. The tests run only when they are requested."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.asked import skip_unless_asked
 from tests.support.operations import identity
+from tests.support.opt_in import mark_below
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark the tests of this directory, and skip them unless asked for."""
-    skip_unless_asked(config, items, pathlib.Path(__file__).parent, 'operations')
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests of this directory, which run only when they are requested."""
+    mark_below(pathlib.Path(__file__).parent, items, 'operations')
 
 
 @pytest.fixture(scope='session')

@@ -38,8 +38,10 @@ def _middleware_options(auth_url: str) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def _served(directory: pathlib.Path, options: dict[str, Any]) -> Iterator[str]:
-    placement_server.write_configuration(directory, api={'auth_strategy': 'keystone'}, keystone_authtoken=options)
+def _served(directory: pathlib.Path, options: dict[str, Any], **more: dict[str, Any]) -> Iterator[str]:
+    """Serve every microversion."""
+    more = {'api': {'auth_strategy': 'keystone'}, 'placement': {'max_microversion': '1.39'}, **more}
+    placement_server.write_configuration(directory, keystone_authtoken=options, **more)
     with placement_server.served(directory) as (address, _):
         yield address
 
@@ -101,7 +103,7 @@ def test_bad_token_is_401(url: str, token: str) -> None:
 def test_root_is_open(url: str, path: str) -> None:
     answer = httpx.get(f'{url}{path}')
     assert answer.status_code == 200
-    assert answer.json()['versions'][0]['max_version'] == '1.29'
+    assert answer.json()['versions'][0]['max_version'] == '1.39'
 
 
 def test_root_is_open_to_a_bad_token(url: str) -> None:
@@ -116,8 +118,33 @@ def test_plain_user_is_403_on_every_route(remembering_url: str, keystone: identi
         assert 'Policy does not allow placement:' in _error(answer)['detail']
 
 
-def test_admin_passes_the_policy_of_every_route(remembering_url: str, keystone: identity.Keystone) -> None:
-    token = keystone.token('admin')
+@pytest.mark.parametrize('user', ['plain', 'watcher'])
+def test_a_reader_sees_the_usages_of_its_project(remembering_url: str, keystone: identity.Keystone, user: str) -> None:
+    """A member is a reader, too."""
+    token = keystone.token(user)
+    own, other = keystone.project_id(user), keystone.project_id('admin')
+    assert _ask(remembering_url, 'GET', f'/usages?project_id={own}', token).status_code == 200
+    for path in (f'/usages?project_id={other}', f'/usages?project_id={own}&project_id={other}', '/usages'):
+        assert _ask(remembering_url, 'GET', path, token).status_code == 403
+
+
+def test_tokens_of_the_system_are_refused_if_scopes_are_enforced(
+    remembering_url: str, keystone: identity.Keystone, tmp_path: pathlib.Path
+) -> None:
+    system, project = keystone.token('admin', system=True), keystone.token('admin')
+    assert _ask(remembering_url, 'GET', '/resource_providers', system).status_code == 200
+    options = _middleware_options(keystone.url)
+    with _served(tmp_path, options, oslo_policy={'enforce_scope': True}) as url:
+        assert _ask(url, 'GET', '/resource_providers', project).status_code == 200
+        statuses = {_ask(url, method, path, system).status_code for method, path in OPERATIONS}
+        assert statuses == {403}
+
+
+@pytest.mark.parametrize('user', ['admin', 'nova'])
+def test_admins_and_services_pass_the_policy_of_every_route(
+    remembering_url: str, keystone: identity.Keystone, user: str
+) -> None:
+    token = keystone.token(user)
     statuses = {_ask(remembering_url, method, path, token).status_code for method, path in OPERATIONS}
     assert statuses <= {200, 201, 204, 400, 404, 405}
     assert _ask(remembering_url, 'GET', '/resource_providers', token).status_code == 200

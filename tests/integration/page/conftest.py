@@ -1,4 +1,4 @@
-"""Fixtures of the browser tests: a browser, and the page of three clouds. The tests are skipped unless asked for."""
+"""Fixtures of the browser tests: a browser, and the page of three clouds. They run only when they are requested."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from tests.support import applications, browser, clouds
-from tests.support.asked import skip_unless_asked
 from tests.support.clouds import Cloud
 from tests.support.operations import services
+from tests.support.opt_in import mark_below
 
 CLOUDS: dict[str, Callable[[], Cloud]] = {
     'empty': Cloud,
@@ -26,9 +26,9 @@ LOG = (
 )
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark the tests of this directory, and skip them unless asked for."""
-    skip_unless_asked(config, items, pathlib.Path(__file__).parent, 'page')
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests of this directory, which run only when they are requested."""
+    mark_below(pathlib.Path(__file__).parent, items, 'page')
 
 
 @pytest.fixture(scope='session')

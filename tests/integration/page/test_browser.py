@@ -91,7 +91,7 @@ def test_everything_is_reachable_by_keyboard(chromium: Any, pages: dict[str, str
         assert skip.bounding_box()['x'] >= 0
         tab.page.keyboard.press('Enter')
         browser.has_focus(tab.page.get_by_role('main'))
-        for label in ('Aggregate', 'Traits', 'How many more of this size?'):
+        for label in ('Aggregate', 'Traits', 'Traits of the root', 'How many more of this size?'):
             tab.page.keyboard.press('Tab')
             browser.has_focus(tab.page.get_by_label(label, exact=True))
         tab.page.keyboard.type('VCPU:4')

@@ -1,6 +1,6 @@
 """The worked examples of api-ref/candidate-examples.md, read from that page: worlds, queries, candidates and summaries.
 
-In queries aggregates are given by name; callers replace the names by uuids before they send the query.
+In queries aggregates and providers are given by name; callers replace the names by uuids before they send the query.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ import json
 import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
+from urllib.parse import parse_qsl
 
-from tests.support.candidates.oracle import RP, Body, record
+from tests.support.candidates.oracle import RP, Body, Entry, Mappings, record
 from tests.support.pages import ROOT, Row, rows
 
 
@@ -31,16 +32,46 @@ class Example(NamedTuple):
     summaries: str
     minor: int = 29
 
+    def entries(self) -> set[Entry]:
+        """The candidates, with their mappings since 1.34."""
+        found = entries(self.candidates)
+        if self.minor >= 34:
+            return {entry if entry.mappings else self._with_mappings(entry.body) for entry in found}
+        return found
+
+    def _with_mappings(self, body: Body) -> Entry:
+        """The candidate of a single group, whose mappings follow from its allocations."""
+        [suffix] = {key.removeprefix('resources') for key, _ in parse_qsl(self.query) if key.startswith('resources')}
+        return Entry(body, frozenset({(suffix, frozenset(name for name, _, _ in body))}))
+
+
+class Rejection(NamedTuple):
+    """A query that is answered with 400, and what the detail contains."""
+
+    world: str
+    query: str
+    phrase: str
+    code: str
+    minor: int
+
 
 def sections() -> Iterator[Section]:
-    """The examples of the page. The second table of providers of one is an example of its own: ``X9`` and ``X9-2``."""
+    """The examples of the page. The second table of providers of one is an example of its own: ``X9`` and ``X9-2``.
+
+    An example without a table of providers names the one whose providers it has.
+    """
     text = (ROOT / 'api-ref' / 'candidate-examples.md').read_text()
+    providers: dict[str, list[Row]] = {}
     for section in re.split(r'^## ', text, flags=re.MULTILINE)[1:]:
         tables = [list(rows(table)) for table in re.findall(r'(?:^\|.*\n)+', section, flags=re.MULTILINE)]
+        same = re.search(r'The providers of \[(\w+)\]', section)
+        if same:
+            tables.insert(0, providers[same[1]])
         starts = [number for number, table in enumerate(tables) if 'Provider' in table[0]]
         for count, (start, end) in enumerate(zip(starts, [*starts[1:], len(tables)], strict=True), start=1):
             queries = [row for table in tables[start + 1 : end] for row in table]
             name = section.split()[0]
+            providers.setdefault(name, tables[start])
             yield Section(name if count == 1 else f'{name}-{count}', tables[start], queries)
 
 
@@ -68,27 +99,54 @@ def _provider(row: Row) -> RP:
     )
 
 
+def _minor(row: Row) -> int:
+    return int((row['At'] or '1.29').partition('.')[2])
+
+
 def _examples() -> Iterator[Example]:
     for section in sections():
         for row in section.queries:
             if 'Query' in row:
-                minor = int((row['At'] or '1.29').partition('.')[2])
                 summaries = ' '.join(listed(row['Summaries']))
-                yield Example(section.name, row['Query'].strip('`'), row['Candidates'], summaries, minor)
+                yield Example(section.name, row['Query'].strip('`'), row['Candidates'], summaries, _minor(row))
+
+
+def _rejections() -> Iterator[Rejection]:
+    for section in sections():
+        for row in section.queries:
+            if 'Rejected query' in row:
+                query, phrase, code = (row[name].strip('`') for name in ('Rejected query', 'Detail has', 'Code'))
+                yield Rejection(section.name, query, phrase, code or 'placement.undefined_code', _minor(row))
 
 
 def bodies(text: str) -> set[Body]:
-    """Parse the notation of the page: ``a{VCPU:1} + b{DISK_GB:2}; ...``."""
+    """The allocations of candidates in the notation of the page."""
+    return {entry.body for entry in entries(text)}
+
+
+def entries(text: str) -> set[Entry]:
+    """Parse the notation of the page: ``a{VCPU:1} + b{DISK_GB:2} [_A: a; _B: b]; ...``."""
     found = set()
-    for candidate in text.split(';') if text != 'none' else []:
-        body = set()
-        for name, amounts in re.findall(r'([\w-]+)\{([^}]*)\}', candidate):
-            for item in amounts.split(','):
-                rc, amount = item.split(':')
-                body.add((name, rc, int(amount)))
-        found.add(frozenset(body))
+    for candidate, mappings in re.findall(r'([^;[]+)(?:\[([^]]*)\])?', text if text != 'none' else ''):
+        body = {
+            (name, *_amount(item))
+            for name, amounts in re.findall(r'([\w-]+)\{([^}]*)\}', candidate)
+            for item in amounts.split(',')
+        }
+        found.add(Entry(frozenset(body), _mappings(mappings) if mappings else None))
     return found
+
+
+def _amount(item: str) -> tuple[str, int]:
+    name, amount = item.split(':')
+    return name, int(amount)
+
+
+def _mappings(text: str) -> Mappings:
+    members = (member.split(':') for member in text.split(';'))
+    return frozenset((suffix.strip().strip("'"), frozenset(listed(names))) for suffix, names in members)
 
 
 WORLDS = {section.name: [_provider(row) for row in section.providers] for section in sections()}
 EXAMPLES = list(_examples())
+REJECTIONS = list(_rejections())

@@ -8,15 +8,35 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 SHARES = 'MISC_SHARES_VIA_AGGREGATE'
+
+#: What a test compares: the allocations of candidates, or also their mappings.
+Found = TypeVar('Found')
 
 #: One provider for an amount of one class.
 Choice = tuple[str, str, int]
 
-#: (provider name, class, amount) triples; one candidate.
+#: (provider name, class, amount) triples: the ``allocations`` of a candidate.
 Body = frozenset[tuple[str, str, int]]
+
+#: (suffix, providers) pairs: the ``mappings`` of a candidate.
+Mappings = frozenset[tuple[str, frozenset[str]]]
+
+
+class Entry(NamedTuple):
+    """An element of ``allocation_requests``; below 1.34 it has no mappings."""
+
+    body: Body
+    mappings: Mappings | None = None
+
+
+class Option(NamedTuple):
+    """What one group may use at an anchor: its providers, and the amounts of them."""
+
+    providers: frozenset[str]
+    choices: tuple[Choice, ...]
 
 
 @dataclass
@@ -32,13 +52,21 @@ class RP:
 
 @dataclass
 class Group:
-    """A request group; ``number`` is '' for the unnumbered one."""
+    """A request group; ``number`` is its suffix, '' for the unsuffixed one.
+
+    :ivar any_of: the sets of ``required=in:...``.
+    :ivar not_member_of: the aggregates of ``member_of=!...``.
+    :ivar in_tree: the name of a provider, which need not exist.
+    """
 
     number: str
     resources: dict[str, int]
     required: set[str] = field(default_factory=set)
     forbidden: set[str] = field(default_factory=set)
     member_of: list[set[str]] = field(default_factory=list)
+    any_of: list[set[str]] = field(default_factory=list)
+    not_member_of: set[str] = field(default_factory=set)
+    in_tree: str | None = None
 
 
 @dataclass
@@ -47,6 +75,9 @@ class Query:
     policy: str | None = None
     limit: int | None = None
     minor: int = 29
+    root_required: set[str] = field(default_factory=set)
+    root_forbidden: set[str] = field(default_factory=set)
+    same_subtree: list[set[str]] = field(default_factory=list)
 
 
 def record(
@@ -96,7 +127,7 @@ def flat(count: int) -> list[RP]:
     ]
 
 
-def assert_candidates(found: Sequence[Body], expected: Set[Body]) -> None:
+def assert_candidates(found: Sequence[Found], expected: Set[Found]) -> None:
     """Each expected candidate was found, once, and nothing else."""
     assert set(found) == expected, f'wrong: {set(found) - expected}, missing: {expected - set(found)}'
     assert len(found) == len(expected), 'some were found twice'
@@ -136,35 +167,73 @@ class Oracle:
     def inside(self, name: str, member_of: list[set[str]]) -> bool:
         return all(wanted & self.rps[name].aggregates for wanted in member_of)
 
+    def outside(self, name: str, group: Group) -> bool:
+        """The provider is in none of the forbidden aggregates of the group."""
+        return not group.not_member_of & self.rps[name].aggregates
+
+    def there(self, name: str, group: Group) -> bool:
+        """The provider is in the tree that the group names, if it names one."""
+        if group.in_tree is None:
+            return True
+        return group.in_tree in self.rps and self.root(group.in_tree) == self.root(name)
+
+    def traits_satisfy(self, traits: set[str], group: Group) -> bool:
+        return group.required <= traits and not group.forbidden & traits and all(some & traits for some in group.any_of)
+
     def reaching(self, root: str) -> list[str]:
         return [name for name, rp in self.rps.items() if SHARES in rp.traits and root in self.anchors(name)]
 
-    def unnumbered_options(self, group: Group, root: str) -> list[tuple[Choice, ...]]:
+    def is_anchor(self, root: str, query: Query) -> bool:
+        traits = self.rps[root].traits
+        return query.root_required <= traits and not query.root_forbidden & traits
+
+    def unnumbered_options(self, group: Group, root: str) -> list[Option]:
+        if not self.outside(root, group):
+            return []
         pools = []
         for rc, n in group.resources.items():
             pool = {
                 name
                 for name in self.tree(root)
-                if self.room(name, rc, n) and (self.inside(name, group.member_of) or self.inside(root, group.member_of))
+                if self.room(name, rc, n)
+                and self.there(name, group)
+                and (self.inside(name, group.member_of) or self.inside(root, group.member_of))
+                and self.outside(name, group)
             }
-            pool |= {s for s in self.reaching(root) if self.room(s, rc, n) and self.inside(s, group.member_of)}
+            if group.in_tree is None:
+                pool |= {
+                    name
+                    for name in self.reaching(root)
+                    if self.room(name, rc, n) and self.inside(name, group.member_of) and self.outside(name, group)
+                }
             pools.append([(name, rc, n) for name in sorted(pool)])
         options = []
         for choice in itertools.product(*pools):
-            traits = set().union(*(self.rps[name].traits for name, _, _ in choice))
-            if group.required <= traits and not group.forbidden & traits:
-                options.append(choice)
+            providers = frozenset(name for name, _, _ in choice)
+            if self.traits_satisfy(set().union(*(self.rps[name].traits for name in providers)), group):
+                options.append(Option(providers, choice))
         return options
 
-    def numbered_options(self, group: Group, root: str) -> list[tuple[Choice, ...]]:
+    def numbered_options(self, group: Group, root: str) -> list[Option]:
+        """One provider each; that of a group without resources supplies nothing."""
         return [
-            tuple((name, rc, n) for rc, n in group.resources.items())
+            Option(frozenset({name}), tuple((name, rc, n) for rc, n in group.resources.items()))
             for name in sorted(set(self.tree(root)) | set(self.reaching(root)))
             if all(self.room(name, rc, n) for rc, n in group.resources.items())
-            and group.required <= self.rps[name].traits
-            and not group.forbidden & self.rps[name].traits
+            and self.traits_satisfy(self.rps[name].traits, group)
             and self.inside(name, group.member_of)
+            and self.outside(name, group)
+            and self.there(name, group)
         ]
+
+    def up(self, name: str) -> set[str]:
+        """The provider and all its ancestors."""
+        parent = self.rps[name].parent
+        return {name} if parent is None else {name} | self.up(parent)
+
+    def in_one_subtree(self, providers: Set[str]) -> bool:
+        """One of the providers is above all of them, or is all of them."""
+        return any(all(top in self.up(name) for name in providers) for top in providers)
 
     def fits(self, merged: dict[tuple[str, str], int]) -> bool:
         return all(
@@ -174,23 +243,43 @@ class Oracle:
         )
 
     def candidates(self, query: Query) -> set[Body]:
-        """Every candidate, without regard to the limit."""
+        """The allocations of every candidate, without regard to the limit."""
+        return {entry.body for entry in self.entries(query)}
+
+    def entries(self, query: Query) -> set[Entry]:
+        """Every element of ``allocation_requests``, without regard to the limit."""
         result = set()
         for root in {self.root(name) for name in self.rps}:
+            if not self.is_anchor(root, query):
+                continue
             options = [
                 self.numbered_options(group, root) if group.number else self.unnumbered_options(group, root)
                 for group in query.groups
             ]
             for choice in itertools.product(*options):
-                numbered = [option[0][0] for group, option in zip(query.groups, choice, strict=True) if group.number]
-                if query.policy == 'isolate' and len(set(numbered)) < len(numbered):
-                    continue
-                merged: dict[tuple[str, str], int] = {}
-                for name, rc, n in itertools.chain(*choice):
-                    merged[name, rc] = merged.get((name, rc), 0) + n
-                if self.fits(merged) and (query.minor >= 29 or self.flat(merged)):
-                    result.add(frozenset((name, rc, n) for (name, rc), n in merged.items()))
+                chosen = {group.number: option for group, option in zip(query.groups, choice, strict=True)}
+                entry = self._entry(query, chosen)
+                if entry is not None:
+                    result.add(entry)
         return result
+
+    def _entry(self, query: Query, chosen: dict[str, Option]) -> Entry | None:
+        """The candidate of one option for each group, or None if they do not go together."""
+        suffixed = [name for suffix, option in chosen.items() if suffix for name in option.providers]
+        if query.policy == 'isolate' and len(set(suffixed)) < len(suffixed):
+            return None
+        for suffixes in query.same_subtree:
+            if not self.in_one_subtree(frozenset().union(*(chosen[suffix].providers for suffix in suffixes))):
+                return None
+        merged: dict[tuple[str, str], int] = {}
+        for option in chosen.values():
+            for name, rc, n in option.choices:
+                merged[name, rc] = merged.get((name, rc), 0) + n
+        if not self.fits(merged) or (query.minor < 29 and not self.flat(merged)):
+            return None
+        body = frozenset((name, rc, n) for (name, rc), n in merged.items())
+        mappings = frozenset((suffix, option.providers) for suffix, option in chosen.items())
+        return Entry(body, mappings if query.minor >= 34 else None)
 
     def flat(self, merged: dict[tuple[str, str], int]) -> bool:
         """No two different providers of the same tree."""

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import uuid
 from typing import Any
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import urlencode
 
 import sqlalchemy as sa
 import webob
 
-from placement.db import changes, tables
+from placement.db import change_log, tables
 from placement.db.api import Database
 from tests.support.asking import ask
-from tests.support.candidates.examples import WORLDS, Example, bodies
-from tests.support.candidates.oracle import RP, Body, Oracle, Query, assert_candidates
+from tests.support.candidates.examples import WORLDS, Example
+from tests.support.candidates.oracle import RP, Body, Entry, Oracle, Query, assert_candidates
+from tests.support.candidates.query_strings import uuid_of, with_uuids
 from tests.support.candidates.worlds import TRAITS
 
-_NAMESPACE = uuid.UUID('5b0f1b52-6f55-4b7e-8a44-0c1a33a1a111')
 _MEMBERS = (
     tables.allocations,
     tables.consumers,
@@ -25,11 +24,6 @@ _MEMBERS = (
     tables.resource_provider_aggregates,
     tables.placement_aggregates,
 )
-
-
-def uuid_of(name: str) -> str:
-    """The uuid of the provider or aggregate called ``name``."""
-    return str(uuid.uuid5(_NAMESPACE, name))
 
 
 class Stored:
@@ -49,14 +43,32 @@ class Stored:
         if isinstance(query, Query):
             text, minor = query_string(query), query.minor
         else:
-            text = urlencode([(key, _with_uuids(key, value)) for key, value in parse_qsl(query)])
+            text = with_uuids(query)
         response = self.ask(f'/allocation_candidates?{text}', minor)
         assert response.status_code == 200, response.text
         return response.json
 
     def bodies(self, answer: dict[str, Any]) -> list[Body]:
-        """The candidates of an answer, in the form of the oracle."""
-        return [self._body(one['allocations']) for one in answer['allocation_requests']]
+        """The allocations of the candidates of an answer, in the form of the oracle."""
+        return [entry.body for entry in self.entries(answer)]
+
+    def entries(self, answer: dict[str, Any]) -> list[Entry]:
+        """The candidates of an answer with their mappings, in the form of the oracle."""
+        return [self._entry(one) for one in answer['allocation_requests']]
+
+    def _entry(self, candidate: dict[str, Any]) -> Entry:
+        body = self._body(candidate['allocations'])
+        if 'mappings' not in candidate:
+            return Entry(body)
+        for providers in candidate['mappings'].values():
+            assert len(providers) == len(set(providers)), f'a provider is there twice: {providers}'
+        return Entry(
+            body,
+            frozenset(
+                (suffix, frozenset(self.names[key] for key in providers))
+                for suffix, providers in candidate['mappings'].items()
+            ),
+        )
 
     def _body(self, allocations: Any) -> Body:
         if isinstance(allocations, list):
@@ -82,14 +94,23 @@ def query_string(query: Query) -> str:
     """The query as a client would send it."""
     params = []
     for group in query.groups:
-        params.append((f'resources{group.number}', ','.join(f'{rc}:{n}' for rc, n in group.resources.items())))
+        if group.resources:
+            params.append((f'resources{group.number}', ','.join(f'{rc}:{n}' for rc, n in group.resources.items())))
         traits = [*sorted(group.required), *(f'!{name}' for name in sorted(group.forbidden))]
         if traits:
             params.append((f'required{group.number}', ','.join(traits)))
+        params.extend((f'required{group.number}', 'in:' + ','.join(sorted(any_of))) for any_of in group.any_of)
         for any_of in group.member_of:
-            value = ','.join(sorted(any_of))
-            key = f'member_of{group.number}'
-            params.append((key, _with_uuids(key, f'in:{value}' if len(any_of) > 1 else value)))
+            value = ','.join(map(uuid_of, sorted(any_of)))
+            params.append((f'member_of{group.number}', f'in:{value}' if len(any_of) > 1 else value))
+        if group.not_member_of:
+            params.append((f'member_of{group.number}', '!in:' + ','.join(map(uuid_of, sorted(group.not_member_of)))))
+        if group.in_tree:
+            params.append((f'in_tree{group.number}', uuid_of(group.in_tree)))
+    root = [*sorted(query.root_required), *(f'!{name}' for name in sorted(query.root_forbidden))]
+    if root:
+        params.append(('root_required', ','.join(root)))
+    params.extend(('same_subtree', ','.join(sorted(suffixes))) for suffixes in query.same_subtree)
     if query.policy:
         params.append(('group_policy', query.policy))
     if query.limit:
@@ -101,7 +122,7 @@ def check_example(app: Any, example: Example) -> None:
     """A worked example is answered as its table says."""
     stored = Stored(app, WORLDS[example.world])
     answer = stored.candidates(example.query, example.minor)
-    assert_candidates(stored.bodies(answer), bodies(example.candidates))
+    assert_candidates(stored.entries(answer), example.entries())
     assert set(stored.summaries(answer)) == set(example.summaries.split())
 
 
@@ -109,23 +130,16 @@ def check_query(app: Any, world: list[RP], query: Query) -> None:
     """A query is answered as the definitions say."""
     stored, oracle = Stored(app, world), Oracle(world)
     answer = stored.candidates(query)
-    expected = oracle.candidates(query)
-    assert_candidates(stored.bodies(answer), expected)
-    assert stored.summaries(answer) == oracle.summaries(query, expected)
-
-
-def _with_uuids(key: str, value: str) -> str:
-    if not key.startswith('member_of'):
-        return value
-    prefix = 'in:' if value.startswith('in:') else ''
-    return prefix + ','.join(uuid_of(name) for name in value.removeprefix('in:').split(','))
+    expected = oracle.entries(query)
+    assert_candidates(stored.entries(answer), expected)
+    assert stored.summaries(answer) == oracle.summaries(query, {entry.body for entry in expected})
 
 
 def store(db: Database, world: list[RP]) -> None:
     """Replace all providers by ``world``. Usage becomes allocations of one consumer per inventory."""
 
     def work(tx: sa.Connection) -> None:
-        changes.rebuild(tx)
+        change_log.record_reload(tx)
         for table in _MEMBERS:
             tx.execute(table.delete())
         tx.execute(tables.resource_providers.update().values(root_provider_id=None, parent_provider_id=None))

@@ -119,7 +119,7 @@ def root_of(name: str, parents: dict[str, str | None]) -> str:
 
 
 def request_of(query: Query) -> CandidateRequest:
-    """The query as a request of the search."""
+    """The query as a request of the search; the uuid of ``in_tree`` is that of ``mirrored.records_of``."""
     return CandidateRequest(
         groups=tuple(
             RequestGroup(
@@ -129,12 +129,19 @@ def request_of(query: Query) -> CandidateRequest:
                 required=frozenset(group.required),
                 forbidden=frozenset(group.forbidden),
                 member_of=tuple(frozenset(any_of) for any_of in group.member_of),
+                required_any=frozenset(map(frozenset, group.any_of)),
+                forbidden_aggregates=frozenset(group.not_member_of),
+                in_tree=f'uuid of {group.in_tree}' if group.in_tree else None,
             )
             for group in query.groups
         ),
         group_policy=query.policy,
         limit=query.limit,
         nested_aware=query.minor >= 29,
+        with_mappings=query.minor >= 34,
+        root_required=frozenset(query.root_required),
+        root_forbidden=frozenset(query.root_forbidden),
+        same_subtree=tuple(dict.fromkeys(map(frozenset, query.same_subtree))),
     )
 
 

@@ -1,8 +1,9 @@
 """Finds an order of the writes to one consumer that agrees with every answer and the state at the end.
 
-A consumer is a register with a generation: a write that names generation *g* can only take effect while it is
-*g*. An order is valid when each request takes effect between its start and its end, accepted ones exactly once,
-refused ones never, and those of unknown outcome once or never, at any time after their start.
+A consumer is a register with a generation and a type: a write that names generation *g* can only take effect while it
+is *g*, and one that names no type leaves the type. An order is valid when each request takes effect between its start
+and its end, accepted ones exactly once, refused ones never, and those of unknown outcome once or never, at any time
+after their start.
 """
 
 from __future__ import annotations
@@ -86,8 +87,9 @@ class Explanation:
         return all(len(one) < 2 for one in (*self.replaced.values(), *self.replacers.values()))
 
 
-#: Generation, and the number of the event that wrote the current set.
-_State = tuple[int, int]
+#: Generation, the number of the event that wrote the current set, and the type.
+_State = tuple[int, int, str | None]
+_NOTHING: _State = (0, ABSENT, None)
 #: Bit mask of the steps that are left, and the state.
 _Node = tuple[int, _State]
 
@@ -100,7 +102,7 @@ class _Search:
         self._parents: dict[_Node, list[tuple[_Node, int]]] = {}
 
     def run(self) -> list[Explanation]:
-        first: _Node = ((1 << len(self._steps)) - 1, (0, ABSENT))
+        first: _Node = ((1 << len(self._steps)) - 1, _NOTHING)
         self._parents[first] = []
         stack, ends = [first], defaultdict(list)
         while stack:
@@ -148,22 +150,22 @@ class _Search:
 
     def _apply(self, step: Step, state: _State) -> _State | None:
         """The state after ``step``, or None when it cannot happen in ``state``."""
-        generation, writer = state
+        generation, writer, type_ = state
         if step.kind is Kind.READ:
             assert step.seen is not None
             held = self._written[writer] if generation else {}
-            return state if step.seen == ConsumerState(generation, held) else None
+            return state if step.seen == ConsumerState(generation, held, type_) else None
         if step.kind is Kind.MISS:
             return None if generation else state
         if step.kind is Kind.REMOVE:
-            return (0, ABSENT) if generation or step.overlaps_removal else None
+            return _NOTHING if generation or step.overlaps_removal else None
         assert step.claim is not None
         fits = step.claim.expected in (UNCHECKED, generation or None)
         if step.kind is Kind.STALE:
             return None if fits else state
         if not fits:
             return None
-        return (generation + 1, step.number) if step.claim.allocations else (0, ABSENT)
+        return (generation + 1, step.number, step.claim.type or type_) if step.claim.allocations else _NOTHING
 
     def _explanation(self, ends: Sequence[_Node]) -> Explanation:
         """One order that leads to one of ``ends``, and what all of them have in common."""
@@ -182,7 +184,7 @@ class _Search:
     def _replacements(self, ends: Sequence[_Node]) -> tuple[dict[int, frozenset[int]], dict[int, frozenset[int]]]:
         replaced: defaultdict[int, set[int]] = defaultdict(set)
         replacers: defaultdict[int, set[int]] = defaultdict(set)
-        for _mask, (_generation, writer) in ends:
+        for _mask, (_generation, writer, _type) in ends:
             replacers[writer].add(AT_THE_END)
         seen, stack = set(ends), list(ends)
         while stack:

@@ -5,8 +5,8 @@ What is verified, and how strictly:
 * Every consumer has an order of its writes that agrees with all answers about it and its state at the end
   (``chains``): accepted writes are present exactly once, refused ones absent, unknown ones present once or absent,
   consumer generations count the accepted writes.
-* A POST of unknown outcome took effect for all its consumers or for none, and no reading of a provider shows
-  one consumer after a POST and another before it.
+* A POST of unknown outcome, also a reshape, took effect for all its consumers or for none, and no reading of a provider
+  shows one consumer after a POST and another before it.
 * Each provider's generation grew by exactly the number of accepted writes that have to increment it
   (api-ref/rules.md#generations), plus at most the writes of unknown outcome; writes that named a generation
   got the next one.
@@ -17,6 +17,9 @@ What is verified, and how strictly:
   Where the answers allow several orders of a consumer's writes (concurrent writes without generation), a set
   counts as surely held only until the first write began that may have replaced it.
 * No claim was refused for lack of capacity that would have fitted even if everything was held that possibly was.
+* A move of a provider shows the parent that it named, and no generation moves. At the end each provider has the
+  parent of an accepted move that no other accepted move of it surely followed, or of one of unknown outcome; each has
+  the top of its tree as root, and there is no loop.
 * At the end: allocations by provider are those by consumer, usages are their sums, and each inventory is the one
   that was accepted last.
 """
@@ -29,17 +32,19 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
-from tests.support.history import timeline, unknowns
+from tests.support.history import links, timeline, unknowns
 from tests.support.history.record import (
     Claim,
     ClaimWrite,
     Event,
     History,
+    Move,
     Outcome,
     ProviderRead,
-    ProviderWrite,
     Removal,
+    Reshape,
     of_type,
+    provider_writes,
 )
 
 _WANT_OF_CAPACITY = 'would exceed the capacity'
@@ -71,7 +76,9 @@ def violations(history: History, *, strict_reads: bool = True) -> list[str]:
     case = _case(history, explained, strict_reads=strict_reads)
     # Without the order of a consumer's writes the other checks would only report its consequences.
     is_whole = all(explained.possible.get(consumer) for consumer in history.after.consumers)
-    checks = (_generations, _capacity, _refusals, _provider_reads, _end) if is_whole else (_capacity, _end)
+    checks = (
+        (_generations, _capacity, _refusals, _provider_reads, _trees, _end) if is_whole else (_capacity, _trees, _end)
+    )
     return explained.violations + [sentence for check in checks for sentence in check(case)]
 
 
@@ -95,13 +102,13 @@ def _case(history: History, explained: unknowns.Explained, *, strict_reads: bool
 def _generations(case: _Case) -> Iterator[str]:
     certain, possible = _moved_by_claims(case)
     accepted: Counter[tuple[str, int]] = Counter()
-    for event, write in of_type(case.history.events, ProviderWrite):
+    for event, write in provider_writes(case.history.events):
         if event.outcome is Outcome.UNKNOWN:
-            possible[write.provider] += 1
+            possible[write.provider] += write.moves
         if event.outcome is Outcome.ACCEPTED:
-            certain[write.provider] += 1
+            certain[write.provider] += write.moves
             accepted[write.provider, write.generation] += 1
-            got = event.body['resource_provider_generation']
+            got = event.body['resource_provider_generation'] if event.action is write else write.generation + 1
             if got != write.generation + 1:
                 yield f'request {event.number}: named generation {write.generation}, was given {got}'
     for (provider, generation), count in accepted.items():
@@ -177,7 +184,16 @@ def _surely_fits(case: _Case, event: Event, write: ClaimWrite, inventory: timeli
         if one.possible_from <= event.end and one.possible_to >= event.start:
             others[one.consumer] = max(others[one.consumer], one.amount)
     taken = sum(held for consumer, held in others.items() if consumer not in write.claims)
-    return taken + amount <= case.capacities.smallest(inventory, event.start, event.end)
+    limit = case.capacities.smallest(inventory, event.start, event.end)
+    if isinstance(write, Reshape):
+        # It is judged by its own inventories, which were not stored as it was refused.
+        own = [
+            one.capacities.get(inventory[1])
+            for one in write.inventories
+            if one.provider == inventory[0] and one.capacities
+        ]
+        limit = min([limit, *(capacity for capacity in own if capacity is not None)])
+    return taken + amount <= limit
 
 
 def _asked(claims: Mapping[str, Claim]) -> Counter[timeline.Inventory]:
@@ -251,6 +267,30 @@ def _torn(
         yield f'request {event.number}: shows {after[0]} after POST {post.number} and {before[0]} before it'
 
 
+# Trees ---------------------------------------------------------------------------------------------------------
+
+
+def _trees(case: _Case) -> Iterator[str]:
+    moves: dict[str, list[tuple[Event, Move]]] = defaultdict(list)
+    for event, move in of_type(case.history.events, Move):
+        if event.outcome is Outcome.ACCEPTED and event.body['parent_provider_uuid'] != move.parent:
+            shown = event.body['parent_provider_uuid']
+            yield f'request {event.number}: named the parent {move.parent}, was shown {shown}'
+        if event.outcome is not Outcome.REFUSED:
+            moves[move.provider].append((event, move))
+    after = case.history.after.providers
+    for provider, state in after.items():
+        last = max(
+            (event.start for event, _ in moves[provider] if event.outcome is Outcome.ACCEPTED), default=-math.inf
+        )
+        possible = {move.parent for event, move in moves[provider] if event.latest >= last}
+        if last == -math.inf:
+            possible.add(case.history.before.providers[provider].parent)
+        if state.parent not in possible:
+            yield f'provider {provider}: its parent at the end is {state.parent}, the accepted moves make it {possible}'
+    yield from links.problems({provider: (one.parent, one.root or provider) for provider, one in after.items()})
+
+
 # The end ---------------------------------------------------------------------------------------------------------
 
 
@@ -275,7 +315,7 @@ def _last_inventories(history: History, provider: str) -> list[Mapping[str, floa
     """The inventories that a provider can have at the end: the last accepted one, or a later unknown one."""
     last, first_generation = history.before.providers[provider].capacities, -1
     later = []
-    for event, write in of_type(history.events, ProviderWrite):
+    for event, write in provider_writes(history.events):
         if write.provider != provider or write.capacities is None:
             continue
         if event.outcome is Outcome.UNKNOWN:

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Iterable
 from typing import Any
 
-from tests.support.history.client import Client
+from tests.support.history.client import MICROVERSION, Client
 from tests.support.history.record import ConsumerState, ProviderState, Snapshot
 
 
@@ -24,9 +24,9 @@ def create_provider(client: Client, inventories: dict[str, dict[str, Any]]) -> s
     return identity
 
 
-def demand(client: Client, method: str, path: str, body: Any = None) -> Any:
+def demand(client: Client, method: str, path: str, body: Any = None, *, version: str = MICROVERSION) -> Any:
     """Send a request that has to succeed, and return the decoded answer. Raises FleetError."""
-    reply = client.request(method, path, body)
+    reply = client.request(method, path, body, version=version)
     if reply.status is None or reply.status >= 300:
         raise FleetError(f'{method} {path} was answered {reply.status}: {reply.body}')
     return reply.body
@@ -37,11 +37,17 @@ def capacity(record: dict[str, Any]) -> float:
     return float((record['total'] - record.get('reserved', 0)) * record.get('allocation_ratio', 1.0))
 
 
-def look(client: Client, providers: Iterable[str], consumers: Iterable[str]) -> Snapshot:
-    """Read everything from the service while no other requests run. Raises FleetError."""
+def look(
+    client: Client, providers: Iterable[str], consumers: Iterable[str], *, version: str = MICROVERSION
+) -> Snapshot:
+    """Read everything from the service while no other requests run. Raises FleetError.
+
+    :param version: the one to read consumers at.
+    """
     seen_providers = {uuid: _provider(client, uuid) for uuid in providers}
     seen_consumers = {
-        uuid: ConsumerState.from_body(demand(client, 'GET', f'/allocations/{uuid}')) for uuid in consumers
+        uuid: ConsumerState.from_body(demand(client, 'GET', f'/allocations/{uuid}', version=version))
+        for uuid in consumers
     }
     return Snapshot(time.monotonic(), seen_providers, seen_consumers)
 
@@ -50,11 +56,14 @@ def _provider(client: Client, uuid: str) -> ProviderState:
     path = f'/resource_providers/{uuid}'
     records = demand(client, 'GET', f'{path}/inventories')['inventories']
     listed = demand(client, 'GET', f'{path}/allocations')['allocations']
+    shown = demand(client, 'GET', path)
     return ProviderState(
-        generation=demand(client, 'GET', path)['generation'],
+        generation=shown['generation'],
         capacities={resource_class: capacity(record) for resource_class, record in records.items()},
         usages=demand(client, 'GET', f'{path}/usages')['usages'],
         allocations={consumer: entry['resources'] for consumer, entry in listed.items()},
+        parent=shown['parent_provider_uuid'],
+        root=shown['root_provider_uuid'],
     )
 
 
@@ -63,5 +72,9 @@ def remove(client: Client, snapshot: Snapshot) -> None:
     for consumer, state in snapshot.consumers.items():
         if state.generation:
             demand(client, 'DELETE', f'/allocations/{consumer}')
-    for provider in snapshot.providers:
-        demand(client, 'DELETE', f'/resource_providers/{provider}')
+    left = dict(snapshot.providers)
+    while left:
+        parents = {state.parent for state in left.values()}
+        for provider in left.keys() - parents:
+            demand(client, 'DELETE', f'/resource_providers/{provider}')
+            del left[provider]

@@ -27,10 +27,14 @@ class Outcome(enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class Claim:
-    """The new allocations of one consumer, and the consumer generation that the write named."""
+    """The new allocations of one consumer, the consumer generation that the write named, and the type of the consumer.
+
+    Without ``type`` the write was below 1.38, so a consumer that exists keeps its type.
+    """
 
     allocations: Allocations
     expected: int | str | None = UNCHECKED
+    type: str | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,11 +53,30 @@ class Removal:
 
 @dataclasses.dataclass(frozen=True)
 class ProviderWrite:
-    """A change of a provider that names its generation. ``capacities`` is given when it replaces the inventory."""
+    """A change of a provider that names its generation. ``capacities`` is given when it replaces the inventory.
+
+    ``moves`` is by how much it increments the generation, apart from what allocations in the same request do.
+    """
 
     provider: str
     generation: int
     capacities: Mapping[str, float] | None = None
+    moves: int = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Reshape(ClaimWrite):
+    """POST /reshaper: claims, and the new inventories of some providers."""
+
+    inventories: tuple[ProviderWrite, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Move:
+    """A change of a provider's parent; None for no parent."""
+
+    provider: str
+    parent: str | None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,7 +95,7 @@ class ProviderRead:
 
 _Action = TypeVar('_Action')
 
-Action: TypeAlias = ClaimWrite | Removal | ProviderWrite | ConsumerRead | ProviderRead
+Action: TypeAlias = ClaimWrite | Removal | ProviderWrite | Move | ConsumerRead | ProviderRead
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,16 +142,18 @@ class Event:
 
 @dataclasses.dataclass(frozen=True)
 class ConsumerState:
-    """A consumer as a GET shows it; generation 0 means that it does not exist."""
+    """A consumer as a GET shows it; generation 0 means that it does not exist. ``type`` is None if it has none."""
 
     generation: int
     allocations: Allocations
+    type: str | None = None
 
     @classmethod
     def from_body(cls, body: Mapping[str, Any]) -> ConsumerState:
         """From the answer to GET /allocations/{consumer} at 1.28 or above."""
         held = {provider: dict(entry['resources']) for provider, entry in body['allocations'].items()}
-        return cls(body.get('consumer_generation', 0), held)
+        shown = body.get('consumer_type', 'unknown')
+        return cls(body.get('consumer_generation', 0), held, None if shown == 'unknown' else shown)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -140,6 +165,9 @@ class ProviderState:
     usages: Mapping[str, int]
     #: Consumer uuid -> resource class -> amount.
     allocations: Allocations
+    parent: str | None = None
+    #: None is for a root, too.
+    root: str | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -158,6 +186,16 @@ class History:
     before: Snapshot
     events: tuple[Event, ...]
     after: Snapshot
+
+
+def provider_writes(events: Iterable[Event]) -> list[tuple[Event, ProviderWrite]]:
+    """The changes of providers, those of reshapes included, each with its event."""
+    return [
+        (event, write)
+        for event in events
+        for write in (event.action.inventories if isinstance(event.action, Reshape) else (event.action,))
+        if isinstance(write, ProviderWrite)
+    ]
 
 
 def of_type(events: Iterable[Event], kind: type[_Action]) -> list[tuple[Event, _Action]]:

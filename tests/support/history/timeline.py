@@ -17,7 +17,7 @@ from tests.support.history.record import (
     ProviderState,
     ProviderWrite,
     Snapshot,
-    of_type,
+    provider_writes,
 )
 
 #: A provider's uuid and a resource class.
@@ -173,7 +173,7 @@ class Capacities:
     def __init__(self, before: Snapshot, events: Iterable[Event]) -> None:
         self._versions: dict[Inventory, list[_InForce]] = defaultdict(list)
         writes: dict[str, list[tuple[Event, ProviderWrite]]] = defaultdict(list)
-        for event, write in of_type(events, ProviderWrite):
+        for event, write in provider_writes(events):
             if write.capacities is not None and event.outcome is not Outcome.REFUSED:
                 writes[write.provider].append((event, write))
         for provider, state in before.providers.items():

@@ -1,4 +1,4 @@
-"""The load: concurrent clients that claim, move, change and release allocations and resize inventories at random."""
+"""The load: concurrent clients that claim, move, change and release allocations, and change providers, at random."""
 
 from __future__ import annotations
 
@@ -24,10 +24,12 @@ from tests.support.history.record import (
     ConsumerState,
     Event,
     History,
+    Move,
     Outcome,
     ProviderRead,
     ProviderWrite,
     Removal,
+    Reshape,
     Snapshot,
 )
 
@@ -41,6 +43,9 @@ _ENOUGH = 6
 #: How often a client moves to the next address, so that a server is used again after an outage.
 _WANDERLUST = 0.03
 _OWNER = {'project_id': 'history', 'user_id': 'history'}
+#: Types of consumers, which are in use already, and the part of the writes that name one that is new.
+_TYPES = ('INSTANCE', 'MIGRATION', 'VOLUME')
+_NEW_TYPES = 0.05
 
 
 @dataclasses.dataclass
@@ -52,6 +57,9 @@ class Load:
     before: Snapshot
     shared: tuple[str, ...]
     resized: frozenset[str]
+    #: Whether the service has reshapes and types of consumers.
+    reshapes: bool = False
+    types: bool = False
     events: list[Event] = dataclasses.field(default_factory=list)
     unsent: int = 0
     _numbers: itertools.count[int] = dataclasses.field(default_factory=itertools.count)
@@ -65,8 +73,10 @@ class Load:
         with contextlib.closing(Client(urls, token=token)) as client:
             providers = [fleet.create_provider(client, _INVENTORIES) for _ in range(7)]
             before = fleet.look(client, providers, ())
+            newest = fleet.demand(client, 'GET', '/')['versions'][0]['max_version']
         shared = tuple(str(uuid.uuid4()) for _ in range(3))
-        load = cls(urls, token, before, shared, frozenset(providers[:2]))
+        minor = int(newest.partition('.')[2])
+        load = cls(urls, token, before, shared, frozenset(providers[:2]), reshapes=minor >= 30, types=minor >= 38)
         for number in range(clients):
             caller = _Caller(load, number, random.Random(f'{seed}-{number}'))
             thread = threading.Thread(target=load._run, args=(caller,), name=f'caller-{number}')
@@ -87,8 +97,13 @@ class Load:
         self.stop()
         time.sleep(settle)
         with contextlib.closing(Client(self.urls, token=self.token)) as client:
-            after = fleet.look(client, self.before.providers, self.consumers())
+            after = fleet.look(client, self.before.providers, self.consumers(), version=self.reading)
         return History(self.before, tuple(self.events), after)
+
+    @property
+    def reading(self) -> str:
+        """The microversion at which consumers are read."""
+        return '1.38' if self.types else '1.29'
 
     def consumers(self) -> list[str]:
         """Every consumer that a request named."""
@@ -136,7 +151,9 @@ class _Caller:
             self._delete: 8,
             self._resize: 5,
             self._label: 4,
+            self._reparent: 6,
             self._look_at_provider: 5,
+            self._reshape: 8 if load.reshapes else 0,
         }
 
     def step(self) -> None:
@@ -213,6 +230,31 @@ class _Caller:
             action = ProviderWrite(provider, generation, {name: fleet.capacity(one) for name, one in records.items()})
             self._send(action, 'PUT', path, {'resource_provider_generation': generation, 'inventories': records})
 
+    def _reshape(self) -> None:
+        """Replace inventories of which some may go away, and allocations of consumers, in one change."""
+        claims = {str(uuid.uuid4()): Claim(self._some_allocations(), None)} if self._choose.random() < 0.7 else {}
+        consumer = self._some_own()
+        if consumer is not None:
+            clear = self._choose.random() < 0.3
+            claims[consumer] = Claim({} if clear else self._some_allocations(), self._own[consumer].generation)
+        typed, writes, inventories = self._typed(claims), [], {}
+        for provider in self._choose.sample(sorted(self._load.resized), self._choose.choice((1, 2))):
+            present = self._client.request('GET', f'/resource_providers/{provider}/inventories')
+            if present.status != 200:
+                return
+            generation = present.body['resource_provider_generation']
+            kept = self._choose.choice((('VCPU', 'MEMORY_MB'), ('VCPU', 'MEMORY_MB'), ('VCPU',), ()))
+            records = {name: {**_INVENTORIES[name], 'total': self._choose.randint(8, 20)} for name in kept}
+            inventories[provider] = {'resource_provider_generation': generation, 'inventories': records}
+            capacities = {name: fleet.capacity(one) for name, one in records.items()}
+            writes.append(ProviderWrite(provider, generation, capacities, moves=2 if records else 1))
+        body = {
+            'inventories': inventories,
+            'allocations': {consumer: _entry(claim) for consumer, claim in typed.items()},
+        }
+        version = max('1.30', _version(typed))
+        self._settle(self._send(Reshape(typed, tuple(writes)), 'POST', '/reshaper', body, version=version))
+
     def _label(self) -> None:
         provider = self._choose.choice(self._providers)
         path = f'/resource_providers/{provider}/aggregates'
@@ -222,6 +264,14 @@ class _Caller:
             body = {'resource_provider_generation': generation, 'aggregates': [str(uuid.uuid4())]}
             self._send(ProviderWrite(provider, generation), 'PUT', path, body)
 
+    def _reparent(self) -> None:
+        """Move a provider, which may have others below it, below another one, or make it a root."""
+        provider, parent = self._choose.sample(self._providers, 2)
+        action = Move(provider, None if self._choose.random() < 0.3 else parent)
+        # The name has to be sent along.
+        body = {'name': f'history-{provider}', 'parent_provider_uuid': action.parent}
+        self._send(action, 'PUT', f'/resource_providers/{provider}', body, version='1.37')
+
     def _look_at_provider(self) -> None:
         provider = self._choose.choice(self._providers)
         self._send(ProviderRead(provider), 'GET', f'/resource_providers/{provider}/allocations')
@@ -229,14 +279,26 @@ class _Caller:
     # Sending --------------------------------------------------------------------------------------------
 
     def _put(self, consumer: str, claim: Claim) -> None:
-        version = '1.27' if claim.expected == UNCHECKED else '1.29'
-        self._settle(
-            self._send(ClaimWrite({consumer: claim}), 'PUT', f'/allocations/{consumer}', _entry(claim), version=version)
-        )
+        claims = self._typed({consumer: claim})
+        path, body = f'/allocations/{consumer}', _entry(claims[consumer])
+        self._settle(self._send(ClaimWrite(claims), 'PUT', path, body, version=_version(claims)))
 
     def _post(self, claims: Mapping[str, Claim]) -> None:
+        claims = self._typed(claims)
         body = {consumer: _entry(claim) for consumer, claim in claims.items()}
-        self._settle(self._send(ClaimWrite(claims), 'POST', '/allocations', body))
+        self._settle(self._send(ClaimWrite(claims), 'POST', '/allocations', body, version=_version(claims)))
+
+    def _typed(self, claims: Mapping[str, Claim]) -> Mapping[str, Claim]:
+        """Give the claims of one request types, or none of them."""
+        unchecked = any(claim.expected == UNCHECKED for claim in claims.values())
+        if unchecked or not self._load.types or self._choose.random() < 0.3:
+            return claims
+        return {consumer: dataclasses.replace(claim, type=self._some_type()) for consumer, claim in claims.items()}
+
+    def _some_type(self) -> str:
+        if self._choose.random() < _NEW_TYPES:
+            return f'NEW_{self._choose.randrange(10**9)}'
+        return self._choose.choice(_TYPES)
 
     def _settle(self, event: Event) -> None:
         """Update what the client holds by the answer; without an answer, ask the service."""
@@ -255,7 +317,7 @@ class _Caller:
                     self._own[consumer] = state
 
     def _read(self, consumer: str) -> ConsumerState | None:
-        event = self._send(ConsumerRead(consumer), 'GET', f'/allocations/{consumer}')
+        event = self._send(ConsumerRead(consumer), 'GET', f'/allocations/{consumer}', version=self._load.reading)
         return ConsumerState.from_body(event.body) if event.outcome is Outcome.ACCEPTED else None
 
     def _send(self, action: Action, method: str, path: str, body: Any = None, *, version: str = '1.29') -> Event:
@@ -283,7 +345,16 @@ def _entry(claim: Claim) -> dict[str, Any]:
     entry: dict[str, Any] = {'allocations': allocations, **_OWNER}
     if claim.expected != UNCHECKED:
         entry['consumer_generation'] = claim.expected
+    if claim.type is not None:
+        entry['consumer_type'] = claim.type
     return entry
+
+
+def _version(claims: Mapping[str, Claim]) -> str:
+    """The microversion of a write that has the members of ``_entry``."""
+    if any(claim.expected == UNCHECKED for claim in claims.values()):
+        return '1.27'
+    return '1.38' if any(claim.type is not None for claim in claims.values()) else '1.29'
 
 
 def _number(expected: int | str | None) -> int:

@@ -49,25 +49,37 @@ SERVER = """
 
 @dataclasses.dataclass(frozen=True)
 class Keystone:
-    """A running identity service with users ``admin`` and ``placement`` (role admin), ``plain`` (role member)."""
+    """A running identity service.
+
+    It has the users ``admin`` and ``placement`` (role admin), ``nova`` (role service), ``plain`` (role member, which
+    implies reader) and ``watcher`` (role reader).
+    """
 
     url: str
 
-    def authenticate(self, user: str) -> httpx.Response:
-        """Request a token of ``user``, scoped to its project. The answer has it in ``X-Subject-Token``."""
+    def authenticate(self, user: str, *, system: bool = False) -> httpx.Response:
+        """Request a token of ``user``. The answer has it in ``X-Subject-Token``.
+
+        :param system: whether it is scoped to the system, where ``admin`` alone has a role, instead of to its project.
+        """
         domain = {'id': 'default'}
         identity = {
             'methods': ['password'],
             'password': {'user': {'name': user, 'domain': domain, 'password': PASSWORD}},
         }
-        scope = {'project': {'name': self.project(user), 'domain': domain}}
+        project = {'project': {'name': self.project(user), 'domain': domain}}
+        scope = {'system': {'all': True}} if system else project
         answer = httpx.post(f'{self.url}/auth/tokens', json={'auth': {'identity': identity, 'scope': scope}})
         answer.raise_for_status()
         return answer
 
-    def token(self, user: str) -> str:
-        """A fresh token of ``user``."""
-        return str(self.authenticate(user).headers['X-Subject-Token'])
+    def token(self, user: str, *, system: bool = False) -> str:
+        """A fresh token of ``user``, for the scope of ``authenticate``."""
+        return str(self.authenticate(user, system=system).headers['X-Subject-Token'])
+
+    def project_id(self, user: str) -> str:
+        """The id of the project in which ``user`` has its role."""
+        return str(self.authenticate(user).json()['token']['project']['id'])
 
     def revoke(self, token: str) -> None:
         """Revoke a token."""
@@ -131,6 +143,6 @@ def _bootstrap(programs: pathlib.Path, home: pathlib.Path, url: str) -> None:
 
 def _add_users(keystone: Keystone) -> None:
     project = keystone.create('project', name='service', domain_id='default')
-    for name, role in (('placement', 'admin'), ('plain', 'member')):
+    for name, role in (('placement', 'admin'), ('nova', 'service'), ('plain', 'member'), ('watcher', 'reader')):
         user = keystone.create('user', name=name, password=PASSWORD, domain_id='default')
         keystone.grant(role, user, project)

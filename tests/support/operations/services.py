@@ -18,6 +18,7 @@ import httpx
 import pytest
 
 import placement
+from tests.support import opt_in
 
 INSTALL_SECONDS = 600
 START_SECONDS = 60
@@ -30,8 +31,7 @@ def unavailable(part: str, reason: str) -> None:
     Skips with the reason. When ``PLACEMENT_TEST_REQUIRE`` (comma-separated words) names the part or ``operations``,
     it fails instead.
     """
-    required = {word.strip() for word in os.environ.get('PLACEMENT_TEST_REQUIRE', '').split(',')}
-    if {part, 'operations'} & required:
+    if {part, 'operations'} & opt_in.required():
         pytest.fail(f'{part} is required by PLACEMENT_TEST_REQUIRE: {reason}')
     pytest.skip(f'not run, {part} is missing: {reason}')
 

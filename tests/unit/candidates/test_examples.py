@@ -2,41 +2,31 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
-from urllib.parse import parse_qsl
 
 import pytest
 
 from placement.candidates.budget import Budget
 from placement.candidates.search import chosen, search
-from tests.support.candidates.examples import EXAMPLES, WORLDS, Example, bodies
-from tests.support.candidates.oracle import Group, Oracle, Query, assert_candidates
+from tests.support.candidates.examples import EXAMPLES, REJECTIONS, WORLDS, Example, Rejection, bodies
+from tests.support.candidates.oracle import Oracle, Query, assert_candidates
+from tests.support.candidates.query_strings import RejectedError, parse, uuid_of, with_uuids
 from tests.support.candidates.worlds import Rows, request_of
+
+CLASSES = {rc for world in WORLDS.values() for rp in world for rc in rp.inventory}
+TRAITS = {trait for world in WORLDS.values() for rp in world for trait in rp.traits}
+AGGREGATES = {aggregate for world in WORLDS.values() for rp in world for aggregate in rp.aggregates} | {'unused'}
+
+#: Every name of the page.
+NAMES = [*(rp.name for world in WORLDS.values() for rp in world), *AGGREGATES]
 
 
 def parsed(text: str, minor: int) -> Query:
-    """Parse a query string of the examples; they are all valid, so nothing is checked."""
-    groups: dict[str, Group] = {}
-    query = Query([], None, None, minor)
-    for key, value in parse_qsl(text):
-        if key == 'group_policy':
-            query.policy = value
-            continue
-        [(kind, number)] = re.findall(r'^([a-z_]+?)(\d*)$', key)
-        group = groups.setdefault(number, Group(number, {}))
-        if kind == 'resources':
-            group.resources = {rc: int(n) for rc, n in (item.split(':') for item in value.split(','))}
-        elif kind == 'required':
-            group.required = {name for name in value.split(',') if name[0] != '!'}
-            group.forbidden = {name[1:] for name in value.split(',') if name[0] == '!'}
-        else:
-            group.member_of.append(set(value.removeprefix('in:').split(',')))
-    query.groups = list(groups.values())
-    return query
+    """Parse a query string of the examples, whose aggregates and providers are names."""
+    return parse(with_uuids(text), minor, classes=CLASSES, traits=TRAITS, names={uuid_of(name): name for name in NAMES})
 
 
-@pytest.mark.parametrize('example', EXAMPLES, ids=str)
+@pytest.mark.parametrize('example', [one for one in EXAMPLES if one.minor <= 29], ids=str)
 def test_search_finds_the_candidates_of_the_table(example: Example) -> None:
     rows = Rows(WORLDS[example.world])
     request = request_of(parsed(example.query, example.minor))
@@ -48,9 +38,17 @@ def test_search_finds_the_candidates_of_the_table(example: Example) -> None:
 def test_oracle_agrees_with_the_table(example: Example) -> None:
     oracle = Oracle(WORLDS[example.world])
     query = parsed(example.query, example.minor)
-    found = oracle.candidates(query)
-    assert found == bodies(example.candidates)
-    assert set(oracle.summaries(query, found)) == set(example.summaries.split())
+    found = oracle.entries(query)
+    assert found == example.entries()
+    assert set(oracle.summaries(query, {entry.body for entry in found})) == set(example.summaries.split())
+
+
+@pytest.mark.parametrize('rejection', REJECTIONS, ids=str)
+def test_oracle_rejects_the_rejected_queries(rejection: Rejection) -> None:
+    with pytest.raises(RejectedError) as caught:
+        parsed(rejection.query, rejection.minor)
+    assert caught.value.code == rejection.code
+    assert rejection.phrase in ' '.join(caught.value.phrases)
 
 
 def test_limit_of_one_gives_one_of_the_table() -> None:

@@ -210,3 +210,156 @@ HOSTILE = {
 @pytest.mark.parametrize('minor', [10, 24, 29])
 def test_hostile_query_is_refused(name: str, minor: int) -> None:
     assert len(refusal(HOSTILE[name], minor)) < 100_000
+
+
+# From 1.30 on ---------------------------------------------------------------------------------------------------
+
+
+def rejected(text: str, minor: int) -> tuple[str, str | None]:
+    with pytest.raises(BadQuery) as caught:
+        parse(text, minor)
+    return str(caught.value), caught.value.code
+
+
+def test_what_groups_ask_for_since_1_39() -> None:
+    request = parse(
+        f'resources_A=VCPU:1&required_A=in:B,A&required_A=C,!D&member_of_A=!in:{A},{B}'
+        f'&in_tree_A={B}&in_tree_A= {A.upper()} '
+        '&required_N=E&same_subtree=_A, _N ,_A&same_subtree=_N&root_required=R,!S&group_policy=none',
+        39,
+    )
+    group, bare = request.groups
+    assert group.required == {'C'}
+    assert group.forbidden == {'D'}
+    assert group.required_any == {frozenset('AB')}
+    assert group.forbidden_aggregates == {A, B}
+    assert group.in_tree == A
+    assert (bare.suffix, bare.use_same_provider, len(bare.resources)) == ('_N', True, 0)
+    assert bare.required == {'E'}
+    assert request.same_subtree == (frozenset({'_A', '_N'}), frozenset({'_N'}))
+    assert request.root_required == {'R'}
+    assert request.root_forbidden == {'S'}
+    assert request.with_mappings
+    assert request.traits == set('ABCDERS')
+    assert request.aggregates == {A, B}
+
+
+@pytest.mark.parametrize(
+    ('key', 'since'),
+    [
+        ('in_tree', 31),
+        ('in_tree1', 31),
+        ('resources_A', 33),
+        ('in_tree_A', 33),
+        ('resources01', 33),
+        ('root_required', 35),
+        ('same_subtree', 36),
+    ],
+)
+def test_keys_are_unknown_below_their_microversion(key: str, since: int) -> None:
+    lead = f"Invalid query string parameters: '{key}' does not match any of the regexes"
+    assert rejected(f'resources=VCPU:1&{key}=x', since - 1)[0].startswith(lead)
+
+
+@pytest.mark.parametrize('suffix', ['%C3%A9', 'A.B', '_A%0A', 'x' * 65, '1' * 65])
+def test_suffixes_have_64_characters_of_few_kinds(suffix: str) -> None:
+    assert 'does not match any of the regexes' in rejected(f'resources=VCPU:1&resources{suffix}=VCPU:1', 33)[0]
+
+
+def test_a_suffix_of_digits_has_any_length_below_1_33() -> None:
+    assert parse(f'resources{"1" * 65}=VCPU:1', 32).groups[0].suffix == '1' * 65
+    assert parse(f'resources{"x" * 64}=VCPU:1', 33).groups[0].suffix == 'x' * 64
+
+
+@pytest.mark.parametrize('key', ['root_required1', 'same_subtree1', 'limit_A', 'group_policy1'])
+def test_parameters_of_the_whole_request_have_no_suffix(key: str) -> None:
+    assert 'does not match any of the regexes' in rejected(f'resources=VCPU:1&{key}=1', 39)[0]
+
+
+@pytest.mark.parametrize(
+    ('text', 'phrase', 'code'),
+    [
+        ('root_required=T&root_required=', 'may be specified only once.', 'placement.query.duplicate_key'),
+        ('root_required=', "'required' parameter value of the form: HW_CPU_X86_VMX,!CUSTOM_MAGIC.", None),
+        ('root_required=in:A,B', 'Invalid query string parameters: ', None),
+        ('root_required=B,A,!A,!B', 'traits found in root_required: A, B', 'placement.query.bad_value'),
+        ('', '(unsuffixed group) can not be specified in `same_subtree`', 'placement.query.bad_value'),
+    ],
+)
+def test_root_required_and_same_subtree_are_checked_before_groups(text: str, phrase: str, code: str | None) -> None:
+    told, found = rejected(f'resources=VCPU:x&in_tree=x&same_subtree=_A,,_B&{text}'.rstrip('&'), 36)
+    assert phrase in told
+    assert found == code
+
+
+def test_in_tree_is_a_uuid() -> None:
+    text = "Invalid query string parameters: Expected 'in_tree' parameter to be a format of uuid."
+    assert rejected('resources=VCPU:1&in_tree=', 31)[0].startswith(text)
+    assert rejected(f'resources1=VCPU:1&in_tree1=x&in_tree1={A}', 31)[0].startswith(text)
+
+
+@pytest.mark.parametrize(
+    ('text', 'phrase', 'code'),
+    [
+        (
+            f'in_tree={A}&required_N=A',
+            'There must be at least one resources or resources[$S] parameter.',
+            'missing_value',
+        ),
+        ('', 'There must be at least one resources or resources[$S] parameter.', 'missing_value'),
+        ('same_subtree=_X', 'There must be at least one resources or resources[$S] parameter.', 'missing_value'),
+        ('resources_C=VCPU:1&required_N=A&required=B', "bad group(s) - ['_N', ''].", 'bad_value'),
+        ('resources_C=VCPU:1&required_N=A&same_subtree=_X', "bad group(s) - ['_N'].", 'bad_value'),
+        ("resources_C=VCPU:1&same_subtree=_C,_X,it's", "`same_subtree`: no group has '_X', 'it's'.", 'bad_value'),
+    ],
+)
+def test_groups_without_resources_since_1_36(text: str, phrase: str, code: str) -> None:
+    told, found = rejected(text, 36)
+    assert phrase in told
+    assert found == f'placement.query.{code}'
+
+
+@pytest.mark.parametrize(
+    ('text', 'phrase'),
+    [
+        ('resources=VCPU:1&required_N=A', 'All traits parameters must be associated with resources.'),
+        (f'resources=VCPU:1&member_of_N=!{A}', 'All member_of parameters must be associated with resources.'),
+        (f'resources=VCPU:1&in_tree_N={A}', 'All request groups must specify resources.'),
+        ('group_policy=none', 'At least one request group (`resources` or `resources{$S}`) is required.'),
+    ],
+)
+def test_groups_without_resources_below_1_36(text: str, phrase: str) -> None:
+    assert rejected(text, 35)[0].startswith(phrase)
+
+
+def test_the_text_about_no_group_below_1_33() -> None:
+    assert '`resources{N}`' in rejected('group_policy=none', 32)[0]
+
+
+def test_parameters_are_read_in_the_order_of_the_url_since_1_30() -> None:
+    text = 'resources=VCPU:x&member_of=x&required='
+    assert 'amount' in rejected(text, 30)[0]
+    assert 'member_of' in rejected(text, 29)[0]
+    # A parameter of which all occurrences count is read where it first stands, the others each at its place.
+    assert 'member_of' in rejected(f'member_of={A}&resources=VCPU:x&member_of=x', 31)[0]
+    assert 'amount' in rejected(f'in_tree={A}&resources=VCPU:x&in_tree=x', 31)[0]
+
+
+def test_conflicting_traits_since_1_30() -> None:
+    text = 'resources2=VCPU:1&required2=A,!A&resources1=VCPU:1&required1=C,!C'
+    assert rejected(text, 29)[0].endswith('keys: required2: (A), required1: (C)')
+    assert rejected(text, 30)[0].endswith('keys: required1: (C), required2: (A)')
+    assert rejected('resources=VCPU:1&required=in:B,A&required=!A,!B', 39)[0].endswith('keys: required: (A, B)')
+    assert parse('resources=VCPU:1&required=in:B,A&required=!A', 39).groups[0].required_any == {frozenset('AB')}
+
+
+def test_groups_without_resources_need_a_policy_too() -> None:
+    text = 'resources_C=VCPU:1&required_N=A&same_subtree=_N'
+    assert 'The "group_policy" parameter is required' in rejected(text, 36)[0]
+    assert parse(f'{text}&group_policy=isolate', 36).isolate
+
+
+def test_groups_without_resources_count_as_groups() -> None:
+    most = CONF.placement.max_request_groups
+    text = ''.join(f'&required_{n}=A' for n in range(most))
+    assert f'more than {most} request groups' in rejected(f'resources=VCPU:1{text}', 36)[0]

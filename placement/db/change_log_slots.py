@@ -1,0 +1,383 @@
+"""The slots of the change log: each write transaction appends its entries under a slot that only it uses meanwhile.
+
+There are as many slots as transactions ever wrote at the same time, in all processes together. Rows are never deleted.
+A process takes a free slot when it needs one more, keeps it, and frees its slots when it stops; a slot whose owner has
+been silent for an hour is free, too. The clock of the database only keeps the number of slots small. What is correct is
+decided by the UPDATE of each transaction, which matches only the sequence number and token that this process knows: if
+two processes use one slot, the transaction of one of them is retried with another slot.
+
+As no two transactions use one slot, none waits for another because of the log, and on a cluster no two nodes write the
+same row of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import enum
+import os
+import secrets
+import time
+from collections.abc import Callable, Iterator, Mapping
+
+import sqlalchemy as sa
+from oslo_db import api as oslo_db_api
+from oslo_db import exception as db_exc
+from oslo_log import log
+
+from placement import exception
+from placement.db import error_kinds, statements, tables
+from placement.db.change_log import NO_PROVIDER, ChangeKind, Position
+
+LOG = log.getLogger(__name__)
+
+#: A process deletes old entries of a slot after each so many transactions, and keeps at least those of so many
+#: transactions, so that a snapshot can be refreshed that was not used during many writes.
+TRIM_INTERVAL_TRANSACTIONS = 100
+KEPT_TRANSACTIONS = 5000
+
+#: How often taking a slot is retried, because another node of a cluster took the same one.
+_MAX_TAKE_RETRIES = 10
+#: Seconds for which ``settle`` waits for a transaction that still locks its slot, and between two attempts.
+_SETTLE_SECONDS = 5.0
+_SETTLE_INTERVAL_SECONDS = 0.1
+
+#: Rows of one statement: SQLite rejects a text of more than a megabyte.
+_MAX_ROWS = 10000
+#: The first releases that have SKIP LOCKED.
+_SKIP_LOCKED_SINCE = {'mysql': (8, 0, 1), 'mariadb': (10, 6)}
+
+_NOW = {
+    'sqlite': 'CURRENT_TIMESTAMP',
+    'postgresql': "timezone('utc', now())",
+    'mysql': 'utc_timestamp()',
+    'mariadb': 'utc_timestamp()',
+}
+_HOUR = "INTERVAL '1' HOUR"
+
+Begin = Callable[[], contextlib.AbstractContextManager[sa.Connection]]
+
+
+class SlotTaken(db_exc.RetryRequest):
+    """Another process wrote under the slot: the transaction is retried with another one."""
+
+    def __init__(self) -> None:
+        super().__init__(exception.ConcurrentProviderUpdate())
+
+
+class CommitFailed(Exception):
+    """COMMIT failed with ``__cause__``, and it may have happened all the same: ``ChangeLogSlots.settle`` decides."""
+
+    def __init__(self, slot: Slot) -> None:
+        super().__init__()
+        self.slot = slot
+
+
+class Outcome(enum.Enum):
+    """What became of a transaction whose COMMIT failed."""
+
+    COMMITTED = 'committed'
+    NOT_COMMITTED = 'not committed'
+    UNKNOWN = 'unknown'
+
+
+class Slot:
+    """A row of ``placement_change_log_slots``.
+
+    ``sequence`` and ``token`` are those of the newest transaction that was committed. ``next_token`` is that of the
+    running transaction, None before its last statements. ``committing``: its COMMIT may have been sent.
+    """
+
+    def __init__(self, slot_id: int, sequence: int, token: int) -> None:
+        self.slot_id = slot_id
+        self.sequence = sequence
+        self.token = token
+        self.next_token: int | None = None
+        self.committing = False
+
+    def statements(self, dialect: str, changes: Mapping[int, ChangeKind]) -> Iterator[str]:
+        """Yield the last statements of a transaction: they increment the slot and insert its entries.
+
+        Pass the row count of the first one to ``check``. On PostgreSQL one statement does both, unless there are more
+        than 10,000 providers. Plain text takes half the time of an INSERT of SQLAlchemy.
+
+        :param changes: kinds of change by provider id, at least one.
+        """
+        self.next_token = secrets.randbelow(2**48 - 1) + 1
+        key = f'{self.slot_id}, {self.sequence + 1}, {self.next_token}'
+        increment = (
+            f'UPDATE placement_change_log_slots SET sequence = {self.sequence + 1}, token = {self.next_token},'  # noqa: S608
+            f' updated_at = {_NOW[dialect]}'
+            f' WHERE id = {self.slot_id} AND sequence = {self.sequence} AND token = {self.token}'
+        )
+        into = 'INSERT INTO placement_change_log (slot_id, sequence, token, provider_id, kind)'
+        rows = [f'({key}, {int(id_)}, {int(kind)})' for id_, kind in sorted(changes.items())]
+        batches = [', '.join(rows[start : start + _MAX_ROWS]) for start in range(0, len(rows), _MAX_ROWS)]
+        if dialect == 'postgresql':
+            first = f'(VALUES {batches.pop(0)}) AS entries'
+            yield f'WITH slot AS ({increment} RETURNING id) {into} SELECT entries.* FROM slot, {first}'  # noqa: S608
+        else:
+            yield increment
+        for batch in batches:
+            yield f'{into} VALUES {batch}'
+
+    def check(self, rows: int) -> None:
+        """Verify that the first of ``statements`` changed any rows.
+
+        :raises SlotTaken: none, as the slot has another sequence number or token.
+        """
+        if not rows:
+            raise SlotTaken
+
+    def commit(self) -> None:
+        """Remember that the transaction was committed."""
+        if self.next_token is not None:
+            self.sequence, self.token = self.sequence + 1, self.next_token
+        self.rollback()
+
+    def rollback(self) -> None:
+        """Forget the transaction."""
+        self.next_token = None
+        self.committing = False
+
+
+@dataclasses.dataclass(frozen=True)
+class _Owner:
+    """A process, which a random number stands for in the table, and its slots that no transaction uses."""
+
+    number: int = dataclasses.field(default_factory=lambda: secrets.randbits(62) + 1)
+    # ``pop`` and ``append`` of a list need no lock.
+    free: list[Slot] = dataclasses.field(default_factory=list)
+
+
+class ChangeLogSlots:
+    """The slots of this process.
+
+    :param begin: begins a transaction that may write, on a connection that was tested.
+    """
+
+    def __init__(self, begin: Begin) -> None:
+        self._begin = begin
+        # By process, so that a forked one does not use its parent's.
+        self._owners: dict[tuple[int, int], _Owner] = {}
+
+    @contextlib.contextmanager
+    def lease(self) -> Iterator[Slot]:
+        """Lease a slot to one transaction, which has to be committed, or rolled back on an exception, in the block.
+
+        The next number counts as used when the COMMIT succeeded, and is used again after a rollback. A slot whose
+        transaction may still be open in the server is left to the next owner.
+
+        :raises CommitFailed: instead of an exception of the block that leaves open whether the COMMIT happened.
+        :raises DatabaseUnavailable: the database cannot be reached, or its schema has another version.
+        """
+        owner = self._owner()
+        try:
+            slot = owner.free.pop()
+        except IndexError:
+            slot = self._take(owner)
+        try:
+            yield slot
+        except SlotTaken:
+            # The slots in the list have been unused for longer than this one, so they were probably taken, too.
+            owner.free.clear()
+            raise
+        except BaseException as error:
+            in_doubt = slot.committing and not error_kinds.is_rolled_back(error)
+            if slot.next_token is None or not (in_doubt or isinstance(error, exception.DatabaseUnavailable)):
+                slot.rollback()
+                owner.free.append(slot)
+            if in_doubt and isinstance(error, Exception):
+                raise CommitFailed(slot) from error
+            raise
+        slot.commit()
+        owner.free.append(slot)
+        if slot.sequence % TRIM_INTERVAL_TRANSACTIONS == 0:
+            self._trim(slot)
+
+    def settle(self, slot: Slot) -> Outcome:
+        """Find out, on another connection, whether the transaction of a failed COMMIT was committed; free its slot.
+
+        It is not committed only if it never can be any more, even if its session is still open in the server. So this
+        waits for the row lock, and writes to the slot itself: that makes a late COMMIT fail on every node of a cluster.
+
+        :param slot: from ``CommitFailed``.
+        """
+        if slot.next_token is None:
+            return Outcome.UNKNOWN
+        deadline = time.monotonic() + _SETTLE_SECONDS
+        while True:
+            try:
+                with self._begin() as tx:
+                    outcome = _decide(tx, slot)
+                break
+            except exception.DatabaseUnavailable:
+                outcome = Outcome.UNKNOWN
+                break
+            except (db_exc.DBError, db_exc.RetryRequest, sa.exc.SQLAlchemyError):
+                if time.monotonic() > deadline:
+                    outcome = Outcome.UNKNOWN
+                    break
+            time.sleep(_SETTLE_INTERVAL_SECONDS)
+        LOG.warning('A COMMIT failed; according to the change log the transaction is %s.', outcome.value)
+        return outcome
+
+    def release(self) -> None:
+        """Free the slots of this process that no transaction uses. A failure is not raised: they expire anyway."""
+        owner = self._owners.pop(_process(), None)
+        if owner is None or not owner.free:
+            return
+        with _ignoring_failures(), self._begin() as tx:
+            ids = ', '.join(str(slot.slot_id) for slot in owner.free)
+            tx.exec_driver_sql(
+                'UPDATE placement_change_log_slots SET owner = NULL'  # noqa: S608
+                f' WHERE id IN ({ids}) AND owner = {owner.number}'
+            )
+
+    def _owner(self) -> _Owner:
+        return self._owners.setdefault(_process(), _Owner())
+
+    def _take(self, owner: _Owner) -> Slot:
+        """Take a free slot, or insert one, in a transaction of its own: SQLite has one write transaction at a time."""
+
+        def attempt() -> Slot:
+            with self._begin() as tx:
+                _check_version(tx)
+                return _take_free(tx, owner.number) or _insert(tx, owner.number)
+
+        retrying = oslo_db_api.wrap_db_retry(
+            retry_interval=0.01,
+            max_retry_interval=0.25,
+            max_retries=_MAX_TAKE_RETRIES,
+            jitter=True,
+            exception_checker=error_kinds.is_conflict,
+        )
+        slot: Slot = retrying(attempt)()
+        return slot
+
+    def _trim(self, slot: Slot) -> None:
+        upto = slot.sequence - KEPT_TRANSACTIONS
+        if upto > 0:
+            with _ignoring_failures(), self._begin() as tx:
+                tx.exec_driver_sql(
+                    f'DELETE FROM placement_change_log WHERE slot_id = {slot.slot_id} AND sequence <= {upto}'  # noqa: S608
+                )
+
+
+def _process() -> tuple[int, int]:
+    """What distinguishes this process from its ancestors, even if the operating system uses the number of one again."""
+    return os.getpid(), os.getppid()
+
+
+def _check_version(tx: sa.Connection) -> None:
+    """Verify that the schema is still the one that this code was written for, before a process begins to write.
+
+    :raises DatabaseUnavailable: the schema has another version.
+    """
+    present = tx.exec_driver_sql(_VERSIONS).scalars().all()
+    if present != [tables.VERSION]:
+        from placement.db import migration
+
+        wrong = migration.WrongSchema(present=', '.join(present) or 'none', head=tables.VERSION)
+        raise exception.DatabaseUnavailable from wrong
+
+
+_VERSIONS = f'SELECT version_num FROM {tables.VERSION_TABLE}'  # noqa: S608
+
+
+def _take_free(tx: sa.Connection, owner: int) -> Slot | None:
+    """Make ``owner`` the owner of a free slot; None if there is none.
+
+    :raises SlotTaken: another process was faster, on a database without SKIP LOCKED.
+    """
+    dialect = tx.dialect.name
+    free = f'(owner IS NULL OR updated_at NOT BETWEEN {_hours_from_now(dialect, "-")} AND {_hours_from_now(dialect)})'
+    lock = 'FOR UPDATE SKIP LOCKED' if _has_skip_locked(tx.dialect) else ''
+    row = tx.exec_driver_sql(
+        f'SELECT id, sequence, token FROM placement_change_log_slots WHERE {free} ORDER BY id LIMIT 1 {lock}'  # noqa: S608
+    ).first()
+    if row is None:
+        return None
+    taken = tx.exec_driver_sql(
+        f'UPDATE placement_change_log_slots SET owner = {owner}, updated_at = {_NOW[dialect]}'  # noqa: S608
+        f' WHERE id = {row.id} AND {free}'
+    )
+    if not taken.rowcount:
+        raise SlotTaken
+    return Slot(*row)
+
+
+def _hours_from_now(dialect: str, sign: str = '+') -> str:
+    """The time in an hour or, with a minus, an hour ago. Times beyond the next hour mean that the clock was wrong."""
+    if dialect == 'sqlite':
+        return f"datetime('now', '{sign}1 hour')"
+    return f'{_NOW[dialect]} {sign} {_HOUR}'
+
+
+def _has_skip_locked(dialect: sa.Dialect) -> bool:
+    if not statements.is_mysql(dialect):
+        return dialect.name == 'postgresql'
+    server = 'mariadb' if getattr(dialect, 'is_mariadb', False) else 'mysql'
+    return (dialect.server_version_info or ()) >= _SKIP_LOCKED_SINCE[server]
+
+
+def _insert(tx: sa.Connection, owner: int) -> Slot:
+    inserted = tx.execute(tables.change_log_slots.insert().values(sequence=0, token=0, owner=owner))
+    return Slot(statements.new_id(inserted), 0, 0)
+
+
+def append_reload(connection: sa.Connection) -> None:
+    """Append, under a new slot, that anything may have changed; for the adoption, which has no slots yet."""
+    inserted = connection.execute(tables.change_log_slots.insert().values(sequence=0, token=0))
+    slot = Slot(statements.new_id(inserted), 0, 0)
+    for text in slot.statements(connection.dialect.name, {NO_PROVIDER: ChangeKind.RELOAD}):
+        connection.exec_driver_sql(text)
+
+
+def _decide(tx: sa.Connection, slot: Slot) -> Outcome:
+    """Decide whether the transaction of a slot was committed; prevent it from being committed later; free the slot.
+
+    :raises RetryRequest: this is a node of a cluster that has not applied the earlier transactions of the slot.
+    :raises DBError: the slot is locked, so the transaction is still open in the server.
+    """
+    lock = '' if tx.dialect.name == 'sqlite' else ' FOR UPDATE NOWAIT'
+    where = f'WHERE id = {slot.slot_id}'
+    row = tx.exec_driver_sql(f'SELECT sequence, token FROM placement_change_log_slots {where}{lock}').first()  # noqa: S608
+    found = Position(*row) if row is not None else Position(0, 0)
+    if found.sequence < slot.sequence:
+        raise db_exc.RetryRequest(exception.ConcurrentProviderUpdate())
+    if found == (slot.sequence, slot.token):
+        outcome = Outcome.NOT_COMMITTED
+        fence = Slot(slot.slot_id, *found)
+        # The smallest change that readers can refresh with.
+        for text in fence.statements(tx.dialect.name, {NO_PROVIDER: ChangeKind.NAMES}):
+            tx.exec_driver_sql(text)
+    elif found == (slot.sequence + 1, slot.next_token):
+        outcome = Outcome.COMMITTED
+    else:
+        outcome = _outcome_of_entry(tx, slot)
+    tx.exec_driver_sql(f'UPDATE placement_change_log_slots SET owner = NULL {where}')  # noqa: S608
+    return outcome
+
+
+def _outcome_of_entry(tx: sa.Connection, slot: Slot) -> Outcome:
+    """Decide by the entry that has the number of the transaction, after another process went on with the slot."""
+    entry = sa.select(tables.change_log.c.token).where(
+        tables.change_log.c.slot_id == slot.slot_id, tables.change_log.c.sequence == slot.sequence + 1
+    )
+    token = tx.scalar(entry.limit(1))
+    if token is None:
+        return Outcome.UNKNOWN
+    return Outcome.COMMITTED if token == slot.next_token else Outcome.NOT_COMMITTED
+
+
+@contextlib.contextmanager
+def _ignoring_failures() -> Iterator[None]:
+    """Suppress every exception: what is done inside can be done another time. Unexpected ones are logged."""
+    try:
+        yield
+    except exception.DatabaseUnavailable:
+        pass
+    except Exception as error:
+        if not error_kinds.is_conflict(error):
+            LOG.warning('The upkeep of the change log failed.', exc_info=True)

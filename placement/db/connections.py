@@ -1,0 +1,174 @@
+"""One pool of connections, which are all in the driver's autocommit mode; transactions begin explicitly.
+
+So a single statement that only reads takes one round trip, on the same connections that transactions use. On MySQL and
+MariaDB the BEGIN of a transaction is sent together with its first statement.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import sqlalchemy as sa
+from oslo_db.sqlalchemy import exc_filters
+from oslo_log import log
+from sqlalchemy import event
+
+from placement import exception
+from placement.db import sqlite, statements
+
+LOG = log.getLogger(__name__)
+
+#: Execution option of a connection: how its next transaction begins. By default as ``WRITE``, but on SQLite without the
+#: write lock.
+BEGIN = 'placement_begin'
+#: Values of that option. No transaction: each statement is one by itself.
+AUTOCOMMIT = 'autocommit'
+#: READ COMMITTED, on SQLite with the write lock. On MySQL BEGIN is sent with the first statement.
+WRITE = 'write'
+#: The same, but BEGIN is sent at once on all databases, so that a dead connection shows.
+WRITE_TESTED = 'write tested'
+#: One state of the database throughout. BEGIN is sent at once.
+SNAPSHOT = 'snapshot'
+
+#: Key of ``Connection.info``: BEGIN is due, and is sent together with the next statement.
+_DUE = 'placement_begin_due'
+
+_BEGIN_READ_COMMITTED = 'BEGIN ISOLATION LEVEL READ COMMITTED'
+_POSTGRESQL = {SNAPSHOT: 'BEGIN ISOLATION LEVEL REPEATABLE READ'}
+_MYSQL = {WRITE_TESTED: 'BEGIN', SNAPSHOT: 'SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; BEGIN'}
+_SQLITE = {WRITE: 'BEGIN IMMEDIATE', WRITE_TESTED: 'BEGIN IMMEDIATE'}
+
+
+def create_engine(url: sa.URL, options: Any) -> sa.Engine:
+    """Make the engine of a database. Nothing connects yet.
+
+    :param url: from ``placement.db.url.engine_url``.
+    :param options: the group ``placement_database``.
+    """
+    arguments: dict[str, Any] = {}
+    if url.get_backend_name() == 'sqlite':
+        arguments['connect_args'] = {'timeout': options.sqlite_busy_timeout, 'check_same_thread': False}
+    engine = sa.create_engine(
+        url,
+        poolclass=sa.QueuePool,
+        isolation_level='AUTOCOMMIT',
+        # ``_roll_back`` does it. A connection in autocommit is not rolled back when it is returned to the pool, which
+        # would take a round trip; nor is it tested when it is taken: its first statement shows whether it is alive.
+        skip_autocommit_rollback=True,
+        pool_reset_on_return=None,
+        pool_size=options.max_pool_size,
+        max_overflow=options.max_overflow,
+        pool_timeout=options.pool_timeout,
+        pool_recycle=options.connection_recycle_time,
+        **arguments,
+    )
+    _set_log_level(options.connection_debug)
+    exc_filters.register_engine(engine)
+    event.listen(engine, 'do_connect', _connect)
+    if statements.is_mysql(engine.dialect):
+        _set_up_mysql(engine, options)
+    elif engine.dialect.name == 'sqlite':
+        sqlite.prepare(engine, options.sqlite_busy_timeout)
+    event.listen(engine, 'begin', _begin)
+    event.listen(engine, 'commit', _forget_begin)
+    event.listen(engine, 'rollback', _roll_back)
+    return engine
+
+
+def _set_log_level(connection_debug: int) -> None:
+    level = logging.DEBUG if connection_debug == 100 else logging.INFO if connection_debug >= 50 else logging.WARNING
+    logging.getLogger('sqlalchemy.engine').setLevel(level)
+
+
+def _connect(dialect: sa.Dialect, _record: Any, arguments: list[Any], options: dict[str, Any]) -> Any:
+    """Connect as SQLAlchemy does. Every failure, also a wrong password or an unknown option, is an outage (503)."""
+    try:
+        return dialect.connect(*arguments, **options)
+    except Exception as error:
+        raise exception.DatabaseUnavailable from error
+
+
+def _set_up_mysql(engine: sa.Engine, options: Any) -> None:
+    # ``init_command`` may have changed the character set. The driver escapes text for utf8mb4.
+    texts = ['SET NAMES utf8mb4', 'SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED']
+    if options.mysql_sql_mode:
+        texts.append(f"SET SESSION sql_mode = '{sql_mode(options.mysql_sql_mode)}'")
+    if options.mysql_wsrep_sync_wait is not None:
+        texts.append(f'SET SESSION wsrep_sync_wait = {int(options.mysql_wsrep_sync_wait)}')
+
+    @event.listens_for(engine, 'connect')
+    def set_up(dbapi_connection: Any, _record: Any) -> None:
+        try:
+            cursor = dbapi_connection.cursor()
+            for text in texts:
+                cursor.execute(text)
+            cursor.close()
+        except Exception as error:
+            raise exception.DatabaseUnavailable from error
+
+    event.listen(engine, 'do_executemany', _begin_before)
+    event.listen(engine, 'do_execute_no_params', _begin_before)
+
+
+def sql_mode(configured: str) -> str:
+    """Return a value of ``mysql_sql_mode`` without anything that is not a name or a comma."""
+    return ''.join(one for one in configured if one.isalnum() or one in '_,')
+
+
+def _begin(connection: sa.Connection) -> None:
+    """Begin a transaction. If that fails, the connection is closed, since nobody knows its state."""
+    kind: str = connection.get_execution_options().get(BEGIN, '')
+    if kind == AUTOCOMMIT:
+        return
+    dialect = connection.dialect
+    if statements.is_mysql(dialect) and kind not in _MYSQL:
+        connection.info[_DUE] = True
+        return
+    try:
+        if dialect.name == 'postgresql':
+            connection.exec_driver_sql(_POSTGRESQL.get(kind, _BEGIN_READ_COMMITTED))
+        elif dialect.name == 'sqlite':
+            connection.exec_driver_sql(_SQLITE.get(kind, 'BEGIN'))
+        else:
+            connection.exec_driver_sql(_MYSQL[kind])
+    except BaseException:
+        connection.invalidate()
+        raise
+
+
+def _forget_begin(connection: sa.Connection) -> None:
+    connection.info.pop(_DUE, None)
+
+
+def _roll_back(connection: sa.Connection) -> None:
+    """Roll back. If that fails, the connection is closed, so that the server rolls back."""
+    if connection.invalidated or connection.get_execution_options().get(BEGIN) == AUTOCOMMIT:
+        return
+    # After this nothing was sent.
+    if connection.info.pop(_DUE, False):
+        return
+    driver: Any = connection.connection.dbapi_connection
+    try:
+        driver.rollback()
+    except Exception as error:
+        connection.invalidate()
+        reason = str(error).partition('\n')[0]
+        LOG.warning('A connection to the database was closed, as ROLLBACK failed: %s', reason)
+
+
+def execute(cursor: Any, statement: str, parameters: Any, context: Any) -> None:
+    """Execute ``statement`` on MySQL, together with a BEGIN that is due; the result is that of ``statement``."""
+    connection: sa.Connection = context.root_connection
+    if connection.in_transaction() and connection.info.pop(_DUE, False):
+        cursor.execute(f'BEGIN; {statement}', parameters)
+        cursor.nextset()
+    else:
+        cursor.execute(statement, parameters)
+
+
+def _begin_before(cursor: Any, *arguments: Any) -> None:
+    """Send a BEGIN that is due by itself."""
+    connection: sa.Connection = arguments[-1].root_connection
+    if connection.in_transaction() and connection.info.pop(_DUE, False):
+        cursor.execute('BEGIN')

@@ -1,0 +1,48 @@
+"""The master process of gunicorn, which starts, watches and stops the workers."""
+
+from __future__ import annotations
+
+import signal
+from types import FrameType
+
+from gunicorn.arbiter import Arbiter
+
+
+class Master(Arbiter):
+    """gunicorn's master, which tells its workers when the service stops, and stops also during a reload.
+
+    Its gunicorn application (``cmd.api``) has an attribute ``stopping``, a byte of memory shared with the workers. The
+    byte becomes 1 before SIGTERM reaches them if their listening sockets are the last ones, so that nobody else accepts
+    the connections that wait there.
+    """
+
+    _reloading = False
+    _terminated = False
+
+    def signal(self, sig: int, frame: FrameType | None) -> None:
+        """Queue a signal."""
+        if sig == signal.SIGTERM:
+            self._terminated = True
+        super().signal(sig, frame)
+
+    def reload(self) -> None:
+        """Replace the workers, and wait until the old ones have ended."""
+        self._reloading = True
+        try:
+            super().reload()
+        finally:
+            self._reloading = False
+
+    def reap_workers(self) -> None:
+        """Collect workers that have ended. Waiting for them in a reload ends when the service is told to stop."""
+        super().reap_workers()
+        if self._reloading and self._terminated:
+            # As gunicorn does when it takes SIGTERM from its queue, which it does not while it reloads.
+            raise StopIteration
+
+    def stop(self, graceful: bool = True) -> None:
+        """Stop the workers."""
+        # systemd keeps its sockets, and after SIGUSR2 another master has them.
+        if not (self.systemd or self.reexec_pid or self.master_pid):
+            self.app.stopping[0] = 1
+        super().stop(graceful)

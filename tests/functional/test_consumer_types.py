@@ -1,0 +1,192 @@
+"""Types of consumers in the database: what survives, what a failed write leaves, and what an older schema may have."""
+
+from __future__ import annotations
+
+import pathlib
+import uuid
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from alembic import autogenerate
+from alembic.migration import MigrationContext
+from oslo_config import cfg
+
+from placement.db import migration, tables
+from placement.db.api import Database
+from tests.support import applications, damage, foreign
+from tests.support.asking import ask, create_provider, demand
+
+
+@pytest.fixture
+def conf(tmp_path: pathlib.Path) -> cfg.ConfigOpts:
+    """Options of a process that serves all microversions."""
+    return applications.options(tmp_path / 'placement.sqlite', placement={'max_microversion': '1.39'})
+
+
+def claim(provider: str, amount: int = 1, generation: int | None = None, **more: Any) -> dict[str, Any]:
+    return {
+        'allocations': {provider: {'resources': {'VCPU': amount}}} if amount else {},
+        'project_id': 'project',
+        'user_id': 'user',
+        'consumer_generation': generation,
+        **more,
+    }
+
+
+def type_of(app: Any, consumer: str) -> str:
+    return str(ask(app, 'GET', f'/allocations/{consumer}', version='1.38').json['consumer_type'])
+
+
+def stored(app: Any) -> list[str]:
+    """The names of all types in the database."""
+    with app.db.reader() as tx:
+        return sorted(tx.scalars(sa.select(tables.consumer_types.c.name)))
+
+
+def test_types_are_kept_while_the_newest_microversion_is_lower(app: Any, tmp_path: pathlib.Path) -> None:
+    """Writes of a process that does not know 1.38 leave the type of a consumer, and give none to a new one."""
+    host, instance, other = create_provider(app, VCPU=10), str(uuid.uuid4()), str(uuid.uuid4())
+    demand(app, 'PUT', f'/allocations/{instance}', claim(host, consumer_type='INSTANCE'), '1.38')
+    with applications.application(tmp_path / 'placement.sqlite') as lowered:
+        assert ask(lowered, 'GET', f'/allocations/{instance}', version='1.38').status_code == 406
+        shown = ask(lowered, 'GET', f'/allocations/{instance}', version='1.29').json
+        assert 'consumer_type' not in shown
+        demand(lowered, 'PUT', f'/allocations/{instance}', claim(host, 2, 1))
+        demand(lowered, 'PUT', f'/allocations/{other}', claim(host))
+        assert ask(lowered, 'GET', '/usages?project_id=project').json['usages'] == {'VCPU': 3}
+    assert (type_of(app, instance), type_of(app, other)) == ('INSTANCE', 'unknown')
+    assert ask(app, 'GET', '/usages?project_id=project', version='1.38').json['usages'] == {
+        'INSTANCE': {'consumer_count': 1, 'VCPU': 2},
+        'unknown': {'consumer_count': 1, 'VCPU': 1},
+    }
+
+
+@pytest.mark.parametrize(
+    ('change', 'status'),
+    [
+        ({'consumer_generation': 7}, 409),
+        ({'allocations': {'5b36e1c0-7f5e-4b8e-a3a3-9a5fd25e2d9c': {'resources': {'VCPU': 1}}}}, 400),
+        ({'allocations': {'host': {'resources': {'CUSTOM_NONE': 1}}}}, 400),
+        ({'allocations': {'host': {'resources': {'DISK_GB': 1}}}}, 409),
+        ({'allocations': {'host': {'resources': {'VCPU': 11}}}}, 409),
+        ({'allocations': {}}, 204),
+    ],
+)
+@pytest.mark.parametrize('known', [False, True])
+def test_a_write_that_gives_nothing_stores_no_type(app: Any, change: dict[str, Any], status: int, known: bool) -> None:
+    host, consumer = create_provider(app, VCPU=10), str(uuid.uuid4())
+    if known:
+        demand(app, 'PUT', f'/allocations/{consumer}', claim(host, consumer_type='INSTANCE'), '1.38')
+    body = {**claim(host, 1, 1 if known else None, consumer_type='MIGRATION'), **change}
+    body['allocations'] = {host if uuid_ == 'host' else uuid_: one for uuid_, one in body['allocations'].items()}
+    for method, path, entry in (
+        ('PUT', f'/allocations/{consumer}', body),
+        ('POST', '/allocations', {str(uuid.uuid4()): {**body, 'consumer_generation': None}, consumer: body}),
+    ):
+        if status != 204 or method == 'PUT':
+            assert ask(app, method, path, entry, '1.38').status_code == status
+    assert stored(app) == (['INSTANCE'] if known else [])
+    if known and status != 204:
+        assert type_of(app, consumer) == 'INSTANCE'
+
+
+def test_one_post_updates_many_consumers_of_many_types(app: Any) -> None:
+    host, consumers = create_provider(app, VCPU=100), [str(uuid.uuid4()) for _ in range(4)]
+    types = ['INSTANCE', 'MIGRATION', 'INSTANCE', 'OTHER']
+
+    def post(version: str, generation: int | None, **named: str) -> None:
+        body = {
+            one: claim(host, 1, generation, **({'consumer_type': named[one]} if named else {})) for one in consumers
+        }
+        demand(app, 'POST', '/allocations', body, version)
+
+    def shown() -> list[str]:
+        return [type_of(app, one) for one in consumers]
+
+    post('1.37', None)
+    assert shown() == ['unknown'] * 4
+    post('1.38', 1, **dict(zip(consumers, types, strict=True)))
+    assert shown() == types
+    post('1.37', 2)
+    assert shown() == types
+    post('1.38', 3, **dict(zip(consumers, reversed(types), strict=True)))
+    assert shown() == types[::-1]
+    assert stored(app) == ['INSTANCE', 'MIGRATION', 'OTHER']
+
+
+def test_a_record_without_allocations_is_no_consumer_in_usages(app: Any) -> None:
+    """As an adopted database may have it."""
+    host, consumer = create_provider(app, VCPU=10), str(uuid.uuid4())
+    demand(app, 'PUT', f'/allocations/{consumer}', claim(host, consumer_type='INSTANCE'), '1.38')
+    with app.db.engine.begin() as connection:
+        connection.exec_driver_sql('DELETE FROM placement_allocations')
+    for query in ('', '&consumer_type=all', '&consumer_type=INSTANCE', '&user_id=user'):
+        assert ask(app, 'GET', f'/usages?project_id=project{query}', version='1.38').json == {'usages': {}}
+
+
+@pytest.mark.parametrize('query', ['project_id=%00', 'project_id=p&user_id=%00'])
+def test_usages_of_names_that_cannot_be_stored(app: Any, query: str) -> None:
+    assert ask(app, 'GET', f'/usages?{query}', version='1.38').json == {'usages': {}}
+
+
+def test_a_type_that_was_stored_by_another_service_is_shown_as_it_is(app: Any) -> None:
+    """Also one that cannot be sent. One that is called as consumers without a type are shown is one group with them."""
+    host, consumers = create_provider(app, VCPU=10), [str(uuid.uuid4()) for _ in range(3)]
+    for consumer in consumers:
+        demand(app, 'PUT', f'/allocations/{consumer}', claim(host), '1.37')
+    with app.db.engine.begin() as connection:
+        connection.execute(tables.consumer_types.insert(), [{'id': 7, 'name': 'théirs'}, {'id': 8, 'name': 'unknown'}])
+        for number, consumer in enumerate(consumers[:2], 7):
+            which = tables.consumers.c.uuid == consumer
+            connection.execute(tables.consumers.update().where(which).values(consumer_type_id=number))
+    assert [type_of(app, consumer) for consumer in consumers] == ['théirs', 'unknown', 'unknown']
+    assert ask(app, 'GET', '/usages?project_id=project', version='1.38').json['usages'] == {
+        'théirs': {'consumer_count': 1, 'VCPU': 1},
+        'unknown': {'consumer_count': 2, 'VCPU': 2},
+    }
+    unknown = ask(app, 'GET', '/usages?project_id=project&consumer_type=unknown', version='1.38').json['usages']
+    assert unknown == {'unknown': {'consumer_count': 2, 'VCPU': 2}}
+
+
+# Upgrades ---------------------------------------------------------------------------------------------------
+
+
+def upgrade(db: Database) -> None:
+    """Upgrade the schema, and compare it with the declarations."""
+    db.sync(attended=True)
+    with db.engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts={'version_table': migration.VERSION_TABLE})
+        assert autogenerate.compare_metadata(context, tables.metadata) == []
+
+
+def test_an_upgrade_adds_types_and_a_downgrade_drops_them(app: Any) -> None:
+    host, consumer = create_provider(app, VCPU=10), str(uuid.uuid4())
+    demand(app, 'PUT', f'/allocations/{consumer}', claim(host, consumer_type='INSTANCE'), '1.38')
+    migration.downgrade(app.db.engine, '004')
+    assert 'placement_consumer_types' not in sa.inspect(app.db.engine).get_table_names()
+    upgrade(app.db)
+    assert type_of(app, consumer) == 'unknown'
+    demand(app, 'PUT', f'/allocations/{consumer}', claim(host, 1, 1, consumer_type='MIGRATION'), '1.38')
+    assert type_of(app, consumer) == 'MIGRATION'
+
+
+def test_an_upgrade_keeps_the_types_of_a_database_that_was_adopted_before(tmp_path: pathlib.Path) -> None:
+    place = tmp_path / 'placement.sqlite'
+    url = f'sqlite:///{place}'
+    with applications.database(place) as db:
+        migration.sync(db.engine, '004')
+        foreign.add_types(url)
+        upgrade(db)
+    with applications.application(place, placement={'max_microversion': '1.39'}) as app:
+        assert stored(app) == ['INSTANCE', 'MIGRATION']
+        assert 'consumer_types' not in sa.inspect(app.db.engine).get_table_names()
+        assert type_of(app, damage.HOLDER) == 'MIGRATION'
+    # The largest id is not used again.
+    damage.plant(
+        url,
+        'UPDATE placement_consumers SET consumer_type_id = 1',
+        'DELETE FROM placement_consumer_types WHERE id = 2',
+        "INSERT INTO placement_consumer_types (name) VALUES ('NEW')",
+    )
+    assert damage.column(url, 'SELECT id FROM placement_consumer_types ORDER BY id') == [1, 3]

@@ -1,0 +1,63 @@
+"""The warning in the log when an inventory that was just written has less capacity than is used."""
+
+from __future__ import annotations
+
+import pathlib
+import uuid
+from typing import Any
+
+import pytest
+from oslo_config import cfg
+
+from tests.support import applications
+from tests.support.asking import ask, create_provider, demand
+
+_LOGGER = 'placement.objects.inventory'
+
+
+@pytest.fixture
+def conf(tmp_path: pathlib.Path) -> cfg.ConfigOpts:
+    """Options of a process that serves all microversions."""
+    return applications.options(tmp_path / 'placement.sqlite', placement={'max_microversion': '1.39'})
+
+
+def claim(provider: str, amount: int, generation: int | None = None) -> dict[str, Any]:
+    return {
+        'allocations': {provider: {'resources': {'VCPU': amount}}} if amount else {},
+        'project_id': 'project',
+        'user_id': 'user',
+        'consumer_generation': generation,
+    }
+
+
+def reshape(app: Any, host: str, total: int, claims: dict[str, Any]) -> None:
+    generation = ask(app, 'GET', f'/resource_providers/{host}').json['generation']
+    inventories = {host: {'resource_provider_generation': generation, 'inventories': {'VCPU': {'total': total}}}}
+    demand(app, 'POST', '/reshaper', {'inventories': inventories, 'allocations': claims}, '1.37')
+
+
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    found = [record.getMessage() for record in caplog.records if record.name == _LOGGER]
+    caplog.clear()
+    return found
+
+
+def test_a_put_below_what_is_used(app: Any, caplog: pytest.LogCaptureFixture) -> None:
+    host = create_provider(app, VCPU=10)
+    demand(app, 'PUT', f'/allocations/{uuid.uuid4()}', claim(host, 5))
+    path, records = f'/resource_providers/{host}/inventories', {'VCPU': {'total': 5}}
+    demand(app, 'PUT', path, {'resource_provider_generation': 2, 'inventories': records})
+    assert warnings(caplog) == []
+    records = {'VCPU': {'total': 4}, 'DISK_GB': {'total': 1}}
+    demand(app, 'PUT', path, {'resource_provider_generation': 3, 'inventories': records})
+    assert warnings(caplog) == [f'Resource provider {host} is now over-committed: VCPU (5 used of 4)']
+
+
+def test_a_reshape_counts_what_it_releases_itself(app: Any, caplog: pytest.LogCaptureFixture) -> None:
+    host, leaving, staying = create_provider(app, VCPU=10), str(uuid.uuid4()), str(uuid.uuid4())
+    demand(app, 'PUT', f'/allocations/{leaving}', claim(host, 5))
+    demand(app, 'PUT', f'/allocations/{staying}', claim(host, 2))
+    reshape(app, host, 4, {leaving: claim(host, 2, 1)})
+    assert warnings(caplog) == []
+    reshape(app, host, 1, {leaving: claim(host, 0, 2)})
+    assert warnings(caplog) == [f'Resource provider {host} is now over-committed: VCPU (2 used of 1)']

@@ -1,0 +1,116 @@
+"""The compute service of a current release: its own report client and its upgrade check, with a real Keystone.
+
+Nova is installed into an environment of its own. Its service user has the role ``service`` and no other.
+"""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import subprocess
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.support.operations import identity, placement_server, services
+
+#: Has the role ``service`` and no other.
+USER = 'nova'
+STEPS = pathlib.Path(services.__file__).with_name('compute_client.py')
+
+
+@pytest.fixture(scope='module')
+def python() -> str:
+    """The interpreter of an environment that has nova."""
+    return str(services.environment('nova', ['nova']) / 'python')
+
+
+def options(keystone: identity.Keystone, user: str) -> dict[str, Any]:
+    """The options with which a user authenticates, of keystonemiddleware and of nova alike."""
+    return {
+        'auth_type': 'password',
+        'auth_url': keystone.url,
+        'username': user,
+        'password': identity.PASSWORD,
+        'project_name': keystone.project(user),
+        'user_domain_id': 'default',
+        'project_domain_id': 'default',
+    }
+
+
+@pytest.fixture
+def configuration(
+    request: pytest.FixtureRequest, keystone: identity.Keystone, tmp_path: pathlib.Path
+) -> Iterator[pathlib.Path]:
+    """Nova's configuration file, for a running service whose newest microversion is the parameter."""
+    placement_server.write_configuration(
+        tmp_path,
+        api={'auth_strategy': 'keystone'},
+        keystone_authtoken=options(keystone, 'placement') | {'www_authenticate_uri': keystone.url},
+        placement={'max_microversion': request.param},
+    )
+    with placement_server.served(tmp_path) as (url, _):
+        lines = options(keystone, USER) | {'endpoint_override': url}
+        file = tmp_path / 'nova.conf'
+        file.write_text('[placement]\n' + ''.join(f'{name} = {value}\n' for name, value in lines.items()))
+        yield file
+
+
+def run(python: str, *arguments: str) -> Any:
+    """Run the script in nova's environment; returns the JSON that it prints."""
+    command = [python, '-W', 'ignore', str(STEPS), *arguments]
+    ended = subprocess.run(
+        command, check=False, capture_output=True, text=True, timeout=120, env=services.clean_environ()
+    )
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    return json.loads(ended.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize('configuration', ['1.39'], indirect=True)
+def test_a_compute_node_and_a_scheduler(python: str, configuration: pathlib.Path) -> None:
+    done = run(python, str(configuration), 'walk')
+    cell, disk = {'MEMORY_MB': 512, 'VCPU': 2}, {'DISK_GB': 10}
+    port = {'NET_PACKET_RATE_KILOPACKET_PER_SEC': 10}, {'NET_BW_EGR_KILOBIT_PER_SEC': 100}
+    assert done == {
+        'microversion': '1.36',
+        'flat': [f'compute{n} DISK_GB:10, compute{n} MEMORY_MB:512, compute{n} VCPU:2; -=compute{n}' for n in (0, 1)],
+        'claimed': True,
+        'held': {'compute0': cell | disk},
+        'reshaped': {'compute0': disk, 'cell0': cell},
+        'cell used': cell,
+        # The processors and the memory may come from different cells.
+        'port': [
+            f'agent NET_PACKET_RATE_KILOPACKET_PER_SEC:10, {cells}, compute0 DISK_GB:10,'
+            f' device-red NET_BW_EGR_KILOBIT_PER_SEC:100; -={used}+compute0; _bw=device-red; _pps=agent'
+            for cells, used in (
+                ('cell0 MEMORY_MB:512, cell0 VCPU:2', 'cell0'),
+                ('cell0 MEMORY_MB:512, cell1 VCPU:2', 'cell0+cell1'),
+                ('cell0 VCPU:2, cell1 MEMORY_MB:512', 'cell0+cell1'),
+                ('cell1 MEMORY_MB:512, cell1 VCPU:2', 'cell1'),
+            )
+        ],
+        'port claimed': True,
+        'port held': {'cell0': cell, 'compute0': disk, 'agent': port[0], 'device-red': port[1]},
+        'moved': True,
+        'migration': {'cell0': cell, 'compute0': disk},
+        'claimed again': True,
+        'held again': {'compute1': cell | disk},
+        'released': True,
+        'cell used in the end': cell,
+        'typed': 204,
+        'type': 'INSTANCE',
+    }
+
+
+@pytest.mark.parametrize(
+    ('configuration', 'verdict'),
+    [('1.39', 'Success'), ('1.36', 'Success'), ('1.29', 'Failure')],
+    indirect=['configuration'],
+)
+def test_the_upgrade_check_of_nova(python: str, configuration: pathlib.Path, verdict: str) -> None:
+    told = run(python, str(configuration), 'check')
+    assert told['result'] == verdict
+    if verdict == 'Failure':
+        assert '1.36' in told['details']
+        assert '1.29' in told['details']

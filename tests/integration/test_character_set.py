@@ -1,0 +1,58 @@
+"""Connections to MariaDB whose URL asks for a character set in which escaped text is not safe."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import uuid
+
+import pytest
+import sqlalchemy as sa
+
+from tests.support import applications, databases, races
+from tests.support.asking import create_provider, demand
+
+pytestmark = pytest.mark.parametrize(
+    'setting', databases.parameters(databases.Setting('mariadb', 'default')), indirect=True, scope='module'
+)
+
+#: In sjis the yen sign is encoded as a backslash, so that the quote after it would end the text.
+HOSTILE = "\u00a5' UNION SELECT 1, 2, 3, 4, 5, 6 -- "
+
+
+@pytest.mark.parametrize('parameters', [{}, {'init_command': 'SET NAMES sjis'}, {'charset': 'utf8'}])
+def test_connections_use_utf8mb4_and_text_is_stored_literally(database: sa.URL, parameters: dict[str, str]) -> None:
+    with applications.application(database.update_query_dict(parameters)) as app:
+        shown = app.db.ask(
+            sa.text('SELECT @@character_set_client, @@character_set_connection, @@character_set_results')
+        )
+        assert set(shown[0]) == {'utf8mb4'}
+        with app.db.reader() as tx:
+            assert tx.exec_driver_sql('SELECT @@character_set_client').scalar() == 'utf8mb4'
+        host, consumer = create_provider(app, VCPU=4), str(uuid.uuid4())
+        body = races.claim([host], None) | {'project_id': HOSTILE, 'user_id': HOSTILE}
+        demand(app, 'PUT', f'/allocations/{consumer}', body)
+        held = demand(app, 'GET', f'/allocations/{consumer}').json
+        assert (held['project_id'], held['user_id']) == (HOSTILE, HOSTILE)
+        assert demand(app, 'GET', f'/resource_providers/{host}/usages').json['usages'] == {'VCPU': 1}
+
+
+@pytest.mark.parametrize(
+    'command',
+    [
+        ['placement.cmd.api', '--bind', '127.0.0.1:0'],
+        ['placement.cmd.manage', 'db', 'version'],
+        ['placement.cmd.status', 'upgrade', 'check'],
+    ],
+)
+def test_every_program_refuses_another_character_set_in_one_line(database: sa.URL, command: list[str]) -> None:
+    url = database.update_query_dict({'charset': 'sjis'}).render_as_string(hide_password=False)
+    settings = {'OS_PLACEMENT_DATABASE__CONNECTION': url, 'OS_API__AUTH_STRATEGY': 'noauth2'}
+    done = subprocess.run(
+        [sys.executable, '-m', *command], env=os.environ | settings, capture_output=True, text=True, check=False
+    )
+    assert done.returncode != 0
+    assert 'charset=sjis is not safe: the service connects with utf8mb4. Remove charset.' in done.stdout + done.stderr
+    assert 'Traceback' not in done.stdout + done.stderr
+    assert len((done.stdout + done.stderr).splitlines()) == 1 or command[0] == 'placement.cmd.status', done

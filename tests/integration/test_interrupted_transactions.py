@@ -1,0 +1,117 @@
+"""Transactions whose COMMIT or ROLLBACK is interrupted: what was answered is what is stored, and nothing else."""
+
+from __future__ import annotations
+
+import collections
+import concurrent.futures
+import random
+import uuid
+from collections.abc import Iterator
+
+import pytest
+import sqlalchemy as sa
+
+from placement import deploy
+from placement.audit import checks
+from placement.db import tables
+from tests.support import applications, databases, races, wire
+from tests.support.asking import ask, create_provider
+
+pytestmark = pytest.mark.parametrize(
+    'setting', databases.parameters(*databases.defaults()), indirect=True, scope='module'
+)
+
+CLIENTS = 8
+#: Claims of each client.
+CLAIMS = 50
+#: Units of each of the two hosts.
+UNITS = 5
+
+Interrupted = tuple[wire.Interrupter, deploy.Application]
+#: Host and amount of each allocation of a consumer.
+Held = list[tuple[str, int]]
+
+
+@pytest.fixture
+def interrupted(database: sa.URL) -> Iterator[Interrupted]:
+    """An application whose connections pass through a proxy that interrupts statements."""
+    with wire.interrupting(database) as (proxy, through), applications.application(through) as app:
+        yield proxy, app
+        proxy.word = None
+
+
+@pytest.mark.parametrize('way', ['race', 'kill', 'itself', 'silence'])
+@pytest.mark.parametrize('word', ['ROLLBACK', 'COMMIT'])
+def test_what_was_answered_is_what_is_stored(interrupted: Interrupted, database: sa.URL, word: str, way: str) -> None:
+    if way == 'kill' and database.get_backend_name() != 'postgresql':
+        pytest.skip('Ended connections of MariaDB are in test_outage.py.')
+    proxy, app = interrupted
+    proxy.way = way
+    hosts = [create_provider(app, VCPU=UNITS) for _ in range(2)]
+    answers: dict[str, tuple[int, str, int]] = {}
+
+    def run_client(number: int) -> None:
+        chosen = random.Random(number)
+        for _ in range(CLAIMS):
+            consumer, host = str(uuid.uuid4()), chosen.choice(hosts)
+            # 100 never fit.
+            amount = chosen.choice([1, 2, 100])
+            body = races.claim([host], None)
+            body['allocations'][host]['resources']['VCPU'] = amount
+            response = ask(app, 'PUT', f'/allocations/{consumer}', body)
+            answers[consumer] = (response.status_int, host, amount)
+            if response.status_int == 503:
+                assert int(response.headers['Retry-After']) > 0
+            if response.status_int == 503 or (response.status_int == 204 and chosen.random() < 0.9):
+                answers[consumer] = (_release(app, consumer), host, amount)
+
+    proxy.word = word
+    with concurrent.futures.ThreadPoolExecutor(CLIENTS) as pool:
+        list(pool.map(run_client, range(CLIENTS)))
+    proxy.word = None
+    # Whatever a connection of the pool may have left undone is committed by the next transaction on it.
+    for _ in range(CLIENTS):
+        ask(app, 'DELETE', f'/allocations/{uuid.uuid4()}')
+    # About 100 to 600 times, by the way and the database.
+    assert proxy.interrupted > 50
+    assert {status for status, _, _ in answers.values()} <= {0, 204, 409, 503}
+    stored = _stored(database, hosts)
+    for consumer, (status, host, amount) in answers.items():
+        expected: dict[int, list[Held]] = {0: [[]], 204: [[(host, amount)]], 409: [[]], 503: [[], [(host, amount)]]}
+        assert stored[consumer] in expected[status], (status, host, amount, stored[consumer])
+    assert set(stored) <= set(answers)
+    used = collections.Counter(
+        {host: sum(a for held in stored.values() for h, a in held if h == host) for host in hosts}
+    )
+    assert all(used[host] <= UNITS for host in hosts), used
+    for host in hosts:
+        assert ask(app, 'GET', f'/resource_providers/{host}/usages').json['usages'] == {'VCPU': used[host]}
+    conf = applications.options(database)
+    for kind in checks.CHECKS:
+        assert checks.find(app.db, conf, kind) == [], kind
+
+
+def _release(app: deploy.Application, consumer: str) -> int:
+    """Delete the allocations of a consumer; 0 if it has none now, 503 if nobody knows."""
+    for _ in range(5):
+        status = ask(app, 'DELETE', f'/allocations/{consumer}').status_int
+        if status in (204, 404):
+            return 0
+        assert status == 503
+    return 503
+
+
+def _stored(database: sa.URL, hosts: list[str]) -> dict[str, Held]:
+    """What each consumer holds of these hosts, read past the proxy."""
+    held = collections.defaultdict(list)
+    joined = tables.allocations.join(
+        tables.resource_providers, tables.allocations.c.resource_provider_id == tables.resource_providers.c.id
+    )
+    query = sa.select(tables.allocations.c.consumer_id, tables.resource_providers.c.uuid, tables.allocations.c.used)
+    engine = sa.create_engine(database, poolclass=sa.NullPool)
+    with engine.connect() as connection:
+        for consumer, host, amount in connection.execute(
+            query.select_from(joined).where(tables.resource_providers.c.uuid.in_(hosts))
+        ):
+            held[consumer].append((host, amount))
+    return held

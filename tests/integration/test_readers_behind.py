@@ -1,0 +1,383 @@
+"""Every way in which a process can be behind its database: its next search sees the tables."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import pathlib
+import random
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from placement.db import change_log, change_log_slots, tables
+from placement.mirror.state import State
+from placement.objects.inventory import Inventory
+from placement.objects.resource_provider import ResourceProvider
+from tests.support import applications, databases, logs, sleepers
+from tests.support.objects import create_provider
+from tests.support.sleepers import HOUR, YEAR, Process
+
+everywhere = pytest.mark.parametrize('server', logs.SERVERS)
+on_servers = pytest.mark.parametrize('server', logs.SERVERS[1:])
+
+
+@pytest.fixture
+def url(server: str, tmp_path: pathlib.Path) -> Iterator[sa.URL]:
+    """The URL of an empty database."""
+    with logs.fresh(server, tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+def start(url: sa.URL) -> Iterator[Callable[[], Process]]:
+    """Starts a process, which is stopped at the end."""
+    with contextlib.ExitStack() as stack:
+
+        def started() -> Process:
+            made = Process(url)
+            stack.callback(made.stop)
+            return made
+
+        yield started
+
+
+@pytest.fixture
+def reader(start: Callable[[], Process]) -> Process:
+    """A process that has answered a search, in a database with one host."""
+    made = start()
+    create_provider(applications.administrator(made.db), 'host', VCPU=8)
+    made.check()
+    return made
+
+
+def rename(process: Process, name: str) -> None:
+    """Give the first provider another name."""
+    context = applications.administrator(process.db)
+    rows = process.db.ask(sa.select(tables.resource_providers.c.uuid).order_by(tables.resource_providers.c.id))
+    ResourceProvider.get_by_uuid(context, rows[0].uuid).update(name)
+
+
+def names(state: State) -> set[str | None]:
+    return {record.name for block in state.blocks for record in block.records}
+
+
+# Asleep ---------------------------------------------------------------------------------------------------
+
+
+@everywhere
+def test_a_writer_that_came_and_went_while_nobody_asked(start: Callable[[], Process], reader: Process) -> None:
+    """It deletes a provider, shrinks an inventory and creates a host, and ends. A third process writes days later."""
+    other = create_provider(applications.administrator(reader.db), 'other', VCPU=8)
+    reader.check()
+    visitor = start()
+    context = applications.administrator(visitor.db)
+    ResourceProvider.destroy(context, other.uuid)
+    (host,) = (record for block in reader.mirror.current().blocks for record in block.records if record.name == 'host')
+    ResourceProvider.get_by_uuid(context, host.uuid).set_inventories([Inventory.from_request('VCPU', {'total': 2})])
+    create_provider(context, 'new')
+    visitor.kill()
+    sleepers.pass_time(reader.db, 30 * HOUR)
+    third = start()
+    rename(third, 'renamed')
+    reader.now += 30 * HOUR
+    assert names(reader.search()) == {'renamed', 'new'}
+    reader.check()
+
+
+@everywhere
+@pytest.mark.parametrize('kept', [3, 5000])
+def test_asleep_for_a_year(
+    url: sa.URL, start: Callable[[], Process], reader: Process, monkeypatch: pytest.MonkeyPatch, kept: int
+) -> None:
+    """Many writers come and go, which use one slot after another, or many at once; entries stay or are deleted."""
+    monkeypatch.setattr(change_log_slots, 'TRIM_INTERVAL_TRANSACTIONS', 2)
+    monkeypatch.setattr(change_log_slots, 'KEPT_TRANSACTIONS', kept)
+    choose = random.Random(kept)
+    for month in range(12):
+        visitors = [start() for _ in range(choose.choice([1, 3]))]
+        for _ in range(5):
+            choose.choice(visitors).write(choose)
+        for visitor in visitors:
+            choose.choice([visitor.stop, visitor.kill])()
+        if month % 4 == 0:
+            sleepers.forked(url, lambda process: process.write(choose))
+        sleepers.pass_time(reader.db, YEAR / 12)
+    reader.check()
+    reader.now += YEAR
+    rename(reader, 'renamed')
+    reader.check()
+
+
+# Restored -------------------------------------------------------------------------------------------------
+
+
+@everywhere
+@pytest.mark.parametrize(('lost', 'written'), [(0, 3), (3, 0), (3, 1), (3, 3), (3, 5), (1, 1)])
+def test_a_restored_database(start: Callable[[], Process], reader: Process, lost: int, written: int) -> None:
+    """Writes are lost, and others take their place: fewer, more, or as many, so that the numbers are the same again.
+
+    The process that writes is another one before and after, but uses the same slot.
+    """
+    writer = start()
+    rename(writer, 'before the dump')
+    backup = sleepers.dump(writer.db)
+    for number in range(lost):
+        rename(writer, f'lost {number}')
+    reader.check()
+    known = reader.mirror._version
+    assert known is not None
+    slot = logs.next_slot(writer.db)
+    writer.kill()
+    sleepers.restore(reader.db, backup)
+    logs.free(reader.db, slot)
+    reader.restored = True
+    later = start()
+    for number in range(written):
+        rename(later, f'after the restore {number}')
+    with reader.db.reader() as tx:
+        found = change_log.read_vector(tx)
+    if lost == written:
+        # Only the tokens tell.
+        assert {id_: one.sequence for id_, one in found} == {id_: one.sequence for id_, one in known.vector}
+    if lost and written >= lost:
+        # Noticed at once.
+        reader.restored = False
+    reader.check()
+    rename(reader, 'by the reader')
+    reader.check()
+
+
+# A transaction that ends late -----------------------------------------------------------------------------
+
+
+def killed_in_commit(url: sa.URL, *, done: bool) -> None:
+    """Rename the provider in a process that is killed before or after its COMMIT, without an answer to anybody."""
+    child = os.fork()
+    if not child:
+        process = Process(url)
+        dialect = process.db.engine.dialect
+        commit = dialect.do_commit
+        writes: list[str] = []
+
+        def note(_connection: Any, _cursor: Any, statement: str, *_rest: Any) -> None:
+            if 'placement_change_log_slots SET sequence' in statement:
+                writes.append(statement)
+
+        def die(connection: Any) -> None:
+            if not writes:
+                commit(connection)
+                return
+            if done:
+                commit(connection)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        sa.event.listen(process.db.engine, 'before_cursor_execute', note)
+        dialect.do_commit = die  # type: ignore[assignment,method-assign]
+        rename(process, 'by the killed')
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+
+
+@everywhere
+@pytest.mark.parametrize('done', [False, True])
+def test_a_slot_of_a_process_that_was_killed_in_the_commit(
+    url: sa.URL, start: Callable[[], Process], reader: Process, done: bool
+) -> None:
+    """The next owner goes on with the number that was committed."""
+    killed_in_commit(url, done=done)
+    deadline = time.monotonic() + 30
+    while ('by the killed' in names(reader.search())) is not done:
+        # The server may notice the end of the connection a little later.
+        assert time.monotonic() < deadline
+    reader.check()
+    logs.free_all(reader.db)
+    successor = start()
+    while logs.next_slot(successor.db) in {slot.slot_id for slot in reader.db._slots._owner().free}:
+        successor.db._slots._owner().free.clear()
+    rename(successor, 'by the successor')
+    reader.check()
+    for process in (reader, successor, reader):
+        rename(process, 'again')
+        reader.check()
+
+
+@on_servers
+def test_a_slot_whose_commit_arrives_after_it_was_taken(
+    url: sa.URL, start: Callable[[], Process], reader: Process
+) -> None:
+    """The process was killed after it had sent COMMIT, which the server gets when others look for free slots."""
+    with logs.breaking(url) as (proxy, through):
+        slow = Process(through)
+        rename(slow, 'by the slow')
+        slot = logs.next_slot(slow.db)
+        deliver = proxy.hold_next(answer=True)
+        late = threading.Thread(target=rename, args=(slow, 'late'))
+        late.start()
+        while not proxy.broken:
+            late.join(0.01)
+        logs_taken = take_all_free(reader, start, locked=slot)
+        assert slot not in logs_taken
+        reader.check()
+        deliver.set()
+        late.join()
+        reader.check()
+        assert names(reader.search()) == {'late'}
+        slow.kill()
+    logs.free_all(reader.db)
+    rename(start(), 'by the next owner')
+    reader.check()
+
+
+def take_all_free(reader: Process, start: Callable[[], Process], locked: int) -> set[int]:
+    """Make all slots free but the locked one, whose owner is silent all the same, and let two processes take some."""
+    for row in reader.db.ask(sa.select(tables.change_log_slots.c.id)):
+        if row.id != locked:
+            logs.free(reader.db, row.id)
+    processes = [start(), start()]
+    for process in processes:
+        create_provider(applications.administrator(process.db))
+        ResourceProvider.destroy(applications.administrator(process.db), newest_provider(process))
+    return {logs.next_slot(process.db) for process in processes}
+
+
+def newest_provider(process: Process) -> str:
+    providers = tables.resource_providers.c
+    uuid: str = process.db.ask(sa.select(providers.uuid).order_by(providers.id.desc()).limit(1))[0].uuid
+    return uuid
+
+
+# One slot, two processes ----------------------------------------------------------------------------------
+
+
+@everywhere
+def test_a_cloned_machine(url: sa.URL, start: Callable[[], Process], reader: Process) -> None:
+    """Both go on with the state of one, write and read."""
+    writer = start()
+    rename(writer, 'before')
+    writer.check()
+    clone = writer.clone(url)
+    clone.check()
+    for number, process in enumerate((clone, writer, writer, clone, writer)):
+        rename(process, f'number {number}')
+        for one in (reader, writer, clone):
+            one.check()
+            assert names(one.search()) == {f'number {number}'}
+    clone.stop()
+
+
+@everywhere
+def test_two_processes_forced_onto_one_slot(url: sa.URL, start: Callable[[], Process], reader: Process) -> None:
+    """Again and again, by a clock of the database that jumps."""
+    one, other = start(), start()
+    for number in range(6):
+        logs.free_all(reader.db)
+        for process in (one, other):
+            process.db._slots._owner().free.clear()
+            logs.free_all(reader.db)
+            assert logs.next_slot(process.db) == 1
+        for process in (other, one, other):
+            rename(process, f'number {number}')
+            reader.check()
+
+
+# A node of a cluster --------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope='module')
+def nodes() -> Iterator[list[sa.URL]]:
+    """URLs of an empty database on a cluster, one for each of three nodes."""
+    if importlib.util.find_spec('pymysql') is None:
+        databases.unavailable('galera', 'the driver pymysql is not installed')
+    from tools import galera
+
+    reason = galera.missing()
+    if reason is not None:
+        databases.unavailable('galera', reason)
+    with galera.running() as cluster, databases.fresh(sa.make_url(cluster.nodes[0].url())) as url:
+        made = [sa.make_url(node.url(url.database or '')) for node in cluster.nodes]
+        with applications.database(made[0]) as db:
+            db.sync()
+        yield made
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@pytest.mark.galera
+def test_a_node_that_lags(nodes: list[sa.URL]) -> None:
+    """It applies nothing for a while. Who has seen a newer state on another node keeps that, and goes on afterwards."""
+    ahead, lagging = Process(nodes[0]), Process(nodes[1])
+    create_provider(applications.administrator(ahead.db), 'host', VCPU=8)
+    ahead.check()
+    wait_until(lambda: names(lagging.mirror.current()) == {'host'})
+    with sa.create_engine(nodes[1], poolclass=sa.NullPool).connect() as connection:
+        connection.exec_driver_sql('FLUSH TABLES WITH READ LOCK')
+        rename(ahead, 'renamed')
+        state = ahead.search()
+        # Through a proxy in front of the nodes the next search reaches the other one.
+        ahead.mirror._db = lagging.db
+        for _ in range(3):
+            assert ahead.mirror.current() is state
+        assert names(lagging.search()) == {'host'}
+        connection.exec_driver_sql('UNLOCK TABLES')
+    wait_until(lambda: names(lagging.search()) == {'renamed'})
+    assert ahead.mirror.current() is state
+    rename(lagging, 'renamed again')
+    assert names(ahead.search()) == {'renamed again'}
+    ahead.stop()
+    lagging.stop()
+
+
+@pytest.mark.galera
+def test_a_late_commit_on_another_node_fails(nodes: list[sa.URL]) -> None:
+    """The transaction counts as not committed, as another node wrote to its slot, although that saw no lock of it."""
+    one, other = logs.opened(nodes[0]), logs.opened(nodes[1])
+    one.write(change_log.record_names)
+    with one._slots.lease() as slot:
+        late = change_log_slots.Slot(slot.slot_id, slot.sequence, slot.token)
+        with sa.create_engine(nodes[0], poolclass=sa.NullPool).connect() as connection:
+            logs.append(connection, late)
+            wait_until(lambda: other._slots.settle(late) is change_log_slots.Outcome.NOT_COMMITTED)
+            with pytest.raises(sa.exc.OperationalError, match='1213'):
+                connection.commit()
+    one.write(change_log.record_names)
+    one.dispose()
+    other.dispose()
+
+
+@pytest.mark.galera
+def test_nodes_that_take_slots_at_once(nodes: list[sa.URL]) -> None:
+    """Each process gets a slot of its own, also when those of several nodes want the same free one."""
+    opened = [logs.opened(nodes[number % 3]) for number in range(9)]
+    for one in opened[:6]:
+        one.write(change_log.record_names)
+    for one in opened[:6]:
+        one.dispose()
+    barrier = threading.Barrier(9)
+    taken: list[int] = []
+
+    def run(number: int) -> None:
+        barrier.wait()
+        with opened[number]._slots.lease() as slot:
+            barrier.wait(60)
+            taken.append(slot.slot_id)
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(9)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set(taken)) == 9
+    for one in opened:
+        one.dispose()

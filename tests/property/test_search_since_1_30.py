@@ -1,0 +1,120 @@
+"""The search of the mirror with all that 1.31 to 1.39 add, beside the oracle: candidates, mappings and summaries."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from placement.candidates.budget import Budget
+from placement.candidates.search import search
+from placement.mirror.matching import Matching
+from placement.mirror.state import State
+from placement.objects.allocation_candidate import AllocationCandidates
+from tests.support.candidates.mirrored import NAMES, records_of
+from tests.support.candidates.oracle import RP, SHARES, Entry, Group, Oracle, Query, assert_candidates, record
+from tests.support.candidates.worlds import AGGREGATES, TRAITS, groups, request_of, thorough, worlds
+
+MINORS = (31, 32, 33, 34, 35, 36, 36, 36, 39, 39, 39)
+
+_TRAITS = st.sets(st.sampled_from([*TRAITS, SHARES]), max_size=2)
+
+
+def _maybe(values: st.SearchStrategy[set[str]]) -> st.SearchStrategy[set[str]]:
+    return st.one_of(st.just(set()), st.just(set()), values)
+
+
+@st.composite
+def _group(draw: st.DrawFn, number: str, minor: int, names: list[str]) -> Group:
+    group = draw(groups(number, 29))
+    if minor >= 36 and number and draw(st.integers(0, 2)) == 0:
+        group = replace(group, resources={})
+    group.in_tree = draw(st.sampled_from([None, None, None, *names, 'nobody']))
+    if minor >= 32:
+        group.not_member_of = draw(_maybe(st.sets(st.sampled_from(AGGREGATES), max_size=2)))
+    if minor >= 39:
+        some = st.sets(st.sampled_from([*TRAITS, SHARES]), min_size=2, max_size=2)
+        group.any_of = [one for one in draw(st.lists(some, max_size=2)) if not one <= group.forbidden]
+    return group
+
+
+@st.composite
+def _queries(draw: st.DrawFn, world: list[RP]) -> Query:
+    minor = draw(st.sampled_from(MINORS))
+    suffixes = (['_A', '_B', '1', 'c'] if minor >= 33 else ['1', '2', '3', '4'])[: draw(st.integers(0, 4))]
+    asked = [draw(_group(suffix, minor, [rp.name for rp in world])) for suffix in suffixes]
+    if not any(group.resources for group in asked) or draw(st.booleans()):
+        asked.append(draw(_group('', minor, [rp.name for rp in world])))
+    query = Query(asked, draw(st.sampled_from(['none', 'isolate'])) if len(suffixes) > 1 else None, None, minor)
+    if minor >= 35:
+        query.root_required = draw(_maybe(_TRAITS))
+        query.root_forbidden = draw(_maybe(_TRAITS)) - query.root_required
+    if minor >= 36 and suffixes:
+        query.same_subtree = draw(st.lists(st.sets(st.sampled_from(suffixes), min_size=1), max_size=2))
+        # A group without resources has to be in one.
+        query.same_subtree += [{group.number} for group in asked if not group.resources]
+    return query
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[list[RP], Query]:
+    world = draw(worlds())
+    return world, draw(_queries(world))
+
+
+@st.composite
+def device_trees(draw: st.DrawFn) -> tuple[list[RP], Query]:
+    """A tree of devices below cells, sharing devices of another tree, and groups whose subtrees just fit or do not."""
+    traits = st.sets(st.sampled_from(TRAITS))
+    world = [RP('host', aggregates={'north'})]
+    for name, parent in [
+        ('c0', 'host'),
+        ('c1', 'host'),
+        *((f'd{n}', draw(st.sampled_from(['c0', 'c1']))) for n in range(5)),
+    ]:
+        total = draw(st.integers(0, 3))
+        world.append(RP(name, parent, {'DISK_GB': record(total)} if total else {}, draw(traits)))
+    for number in range(draw(st.integers(0, 3))):
+        above = f's{number - 1}' if number else None
+        world.append(RP(f's{number}', above, {'DISK_GB': record(2)}, draw(traits) | {SHARES}, {'north'}))
+    suffixes = [f'_{number}' for number in range(draw(st.integers(2, 5)))]
+    amounts = st.sampled_from([{}, {'DISK_GB': 1}, {'DISK_GB': 1}, {'DISK_GB': 2}])
+    asked = [Group(suffix, dict(draw(amounts)), draw(_maybe(traits))) for suffix in suffixes]
+    asked[0].resources = {'DISK_GB': 1}
+    conditions = draw(st.lists(st.sets(st.sampled_from(suffixes), min_size=2), min_size=1, max_size=3))
+    conditions += [{group.number} for group in asked if not group.resources]
+    policy = draw(st.sampled_from(['none', 'isolate']))
+    return world, Query(asked, policy, None, 36, same_subtree=conditions)
+
+
+def check(world: list[RP], query: Query, size: int, alike: bool) -> None:
+    state = State.of(NAMES, records_of(world), size)
+    request = request_of(query).resolved(state.root_of)
+    names = {one.id: one.name or '' for one in state.records()}
+    candidates = list(search(Matching(state, request, alike).sites(), request, Budget()))
+    found = []
+    for candidate in candidates:
+        mapped = zip(request.groups, candidate.mappings, strict=True) if request.with_mappings else ()
+        mappings = frozenset((group.suffix, frozenset(map(names.__getitem__, ids))) for group, ids in mapped)
+        body = frozenset((names[id_], name, amount) for id_, name, amount in candidate.amounts)
+        found.append(Entry(body, mappings if request.with_mappings else None))
+    expected = Oracle(world).entries(query)
+    assert_candidates(found, expected)
+    shown = AllocationCandidates(state, request, candidates).providers()
+    summaries = Oracle(world).summaries(query, {entry.body for entry in expected})
+    assert {block.records[row].name for block, rows in shown.items() for row in rows} == set(summaries)
+
+
+@pytest.mark.parametrize(('size', 'alike'), [(1, True), (100, True), (100, False)])
+@thorough(2000)
+@given(cases())
+def test_the_search_finds_what_the_oracle_finds(size: int, alike: bool, case: tuple[list[RP], Query]) -> None:
+    check(*case, size, alike)
+
+
+@thorough(600)
+@given(device_trees())
+def test_subtrees_that_hardly_fit(case: tuple[list[RP], Query]) -> None:
+    check(*case, 100, True)

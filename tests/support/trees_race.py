@@ -1,0 +1,145 @@
+"""Providers move in their trees while others create and delete children, claim, and move providers above and below."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+import time
+import uuid
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from tests.support.history import fleet, links
+from tests.support.history.client import Client, Reply
+from tests.support.races import Callers, claim
+
+_PROVIDERS = 9
+#: The largest number of seconds that it runs.
+_PATIENCE = 60
+_LOOP = 'creating loop in the provider tree is not allowed.'
+_NO_PARENT = 'parent provider UUID does not exist'
+_RETRY = 'Please retry your update'
+_CHILDREN = 'It has child resource providers.'
+
+
+def in_a_ring(racing: Callers, *, one_tree: bool) -> list[Reply]:
+    """Each caller moves a branch below the leaf of the next caller's branch: all moves together would make a loop.
+
+    :param one_tree: whether all branches are in one tree or each is one itself.
+    """
+    maker = racing.clients[0]
+    root = create(maker) if one_tree else None
+    tops = [create(maker, root) for _ in racing.clients]
+    leaves = [create(maker, create(maker, top)) for top in tops]
+    replies = racing.all_at_once(lambda client, number: move(client, tops[number], leaves[number - 1]))
+    problems = problems_of_trees(maker, [*tops, *leaves])
+    assert problems == [], problems
+    return replies
+
+
+def is_loop(reply: Reply) -> bool:
+    """Whether a move was refused because it would make a loop."""
+    return reply.status == 400 and reply.error['detail'].endswith(_LOOP)
+
+
+@dataclasses.dataclass
+class Outcome:
+    """The counts of statuses by kind of request, and everything that was wrong."""
+
+    statuses: Counter[tuple[str, int | None]] = dataclasses.field(default_factory=Counter)
+    wrong: list[str] = dataclasses.field(default_factory=list)
+
+    def idle(self) -> set[str]:
+        """The kinds of requests of which none has succeeded."""
+        succeeded = {kind for kind, status in self.statuses if status is not None and status < 300}
+        return {'move', 'detach', 'create', 'delete', 'claim'} - succeeded
+
+
+def at_random(racing: Callers, seconds: float, *, on_a_cluster: bool) -> Outcome:
+    """All callers move, create, delete and claim at random on few providers; then the trees are checked.
+
+    On a cluster of nodes that all write to the same few trees the retries of some requests may not suffice.
+
+    It goes on after ``seconds`` until each kind of request has succeeded once, which can take long on a busy machine.
+    """
+    maker = racing.clients[0]
+    providers = [fleet.create_provider(maker, {'VCPU': {'total': 100_000}}) for _ in range(_PROVIDERS)]
+    children: list[str] = []
+    outcome = Outcome()
+    started = time.monotonic()
+
+    def is_over() -> bool:
+        passed = time.monotonic() - started
+        return passed > _PATIENCE or (passed > seconds and not outcome.idle())
+
+    def act(client: Client, number: int) -> None:
+        choose = random.Random(number)
+        while not is_over():
+            _step(client, choose, providers, children, outcome)
+
+    racing.all_at_once(act)
+    if on_a_cluster:
+        outcome.wrong = [one for one in outcome.wrong if not one.endswith(_RETRY)]
+    outcome.wrong += problems_of_trees(maker, providers)
+    return outcome
+
+
+def _step(client: Client, choose: random.Random, providers: list[str], children: list[str], outcome: Outcome) -> None:
+    """Send one request, and note its answer, and what is wrong with it."""
+    # ``list`` because others append to it meanwhile.
+    anyone = choose.choice(providers + list(children))
+    accepted: tuple[str, ...] = ()
+    kind = choose.choices(['move', 'detach', 'create', 'delete', 'claim'], [8, 2, 4, 3, 4])[0]
+    if kind == 'move':
+        reply, accepted = move(client, choose.choice(providers), anyone), (_LOOP, _NO_PARENT)
+    elif kind == 'detach':
+        reply = move(client, choose.choice(providers), None)
+    elif kind == 'create':
+        made = str(uuid.uuid4())
+        body = {'name': made, 'uuid': made, 'parent_provider_uuid': anyone}
+        reply, accepted = client.request('POST', '/resource_providers', body), (_NO_PARENT,)
+        if reply.status == 200:
+            children.append(made)
+    elif kind == 'delete' and children:
+        child = choose.choice(children)
+        reply = client.request('DELETE', f'/resource_providers/{child}')
+        accepted = (_CHILDREN, f'No resource provider with uuid {child} found for delete')
+    else:
+        entry = claim(choose.sample(providers, 3), None)
+        reply, kind = client.request('PUT', f'/allocations/{uuid.uuid4()}', entry), 'claim'
+    outcome.statuses[kind, reply.status] += 1
+    detail = str(reply.error.get('detail', ''))
+    if reply.status is None or reply.status >= 500 or (reply.status >= 400 and not any(t in detail for t in accepted)):
+        outcome.wrong.append(f'{kind}: {reply.status} {detail}')
+
+
+def create(client: Client, parent: str | None = None) -> str:
+    """A new provider below ``parent``."""
+    made = str(uuid.uuid4())
+    body = {'name': made, 'uuid': made, 'parent_provider_uuid': parent}
+    fleet.demand(client, 'POST', '/resource_providers', body)
+    return made
+
+
+def move(client: Client, provider: str, parent: str | None) -> Reply:
+    """Give ``provider`` another parent, or none. Its name becomes its uuid."""
+    body = {'name': provider, 'parent_provider_uuid': parent}
+    return client.request('PUT', f'/resource_providers/{provider}', body, version='1.37')
+
+
+def problems_of_trees(client: Client, members: Sequence[str]) -> list[str]:
+    """What is wrong with the trees that have ``members``, as sentences. Call it while nobody writes."""
+    by_tree: dict[str, list[dict[str, Any]]] = {}
+    for member in members:
+        listed = fleet.demand(client, 'GET', f'/resource_providers?in_tree={member}')['resource_providers']
+        by_tree[listed[0]['root_provider_uuid']] = listed
+    found = {one['uuid']: one for listed in by_tree.values() for one in listed}
+    problems = links.problems(
+        {name: (one['parent_provider_uuid'], one['root_provider_uuid']) for name, one in found.items()}
+    )
+    for provider, entry in found.items():
+        shown = fleet.demand(client, 'GET', f'/resource_providers/{provider}')
+        if shown != entry:
+            problems.append(f'provider {provider} is listed as {entry} and shown as {shown}')
+    return problems
