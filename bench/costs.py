@@ -72,7 +72,7 @@ def measure(setting: Setting, cloud: Cloud, empty: Costs, begin: Callable[[str],
         if begin('start'):
             yield _result(cloud, 'start', 's', [own.seconds - empty.seconds], note=f'empty: {empty.seconds:.2f} s')
         if begin('bring-forward'):
-            if importlib.util.find_spec('placement.mirror') is None:
+            if importlib.util.find_spec('placement.cache') is None:
                 yield _result(cloud, 'bring-forward', 'ms', [], note=_NO_MIRROR)
                 return
             with service.placement(setting.url, 1, setting.directory) as other:

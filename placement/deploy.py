@@ -14,14 +14,14 @@ from oslo_middleware import base, cors, http_proxy_to_wsgi, request_id
 
 from placement import conf as configuration
 from placement import exception, handler, once
-from placement.candidates.budget import Bound
+from placement.cache.refresh import ProviderCache
+from placement.candidates.limits import Limit
 from placement.db.api import Database
-from placement.mirror.keeper import Mirror
 from placement.web import (
     authentication,
     body_limits,
-    catch_all,
     context,
+    fault_handler,
     health,
     microversion_middleware,
     policy,
@@ -43,7 +43,7 @@ class Application:
     :param mirror: the providers in memory, from which searches are answered.
     """
 
-    def __init__(self, entry: WSGIApplication, db: Database, mirror: Mirror) -> None:
+    def __init__(self, entry: WSGIApplication, db: Database, mirror: ProviderCache) -> None:
         self._entry = entry
         self.db = db
         self.mirror = mirror
@@ -65,10 +65,10 @@ def loadapp(conf: cfg.ConfigOpts) -> Application:
         once.warn(LOG, f'Options that this service does not have are ignored: {", ".join(ignored)}.')
     db = Database(conf)
     enforcer = policy.Enforcer(conf)
-    mirror = Mirror(db)
+    mirror = ProviderCache(db)
     declarations = handler.declarations(conf.placement.max_microversion)
     operations = [(path, method) for path, methods in declarations.items() for method in methods]
-    db.metrics.expect(operations, [bound.value for bound in Bound])
+    db.metrics.expect(operations, [bound.value for bound in Limit])
     application: WSGIApplication = handler.PlacementHandler(declarations)
     for middleware in reversed(_pipeline(conf, db, enforcer, mirror)):
         application = middleware(application)
@@ -87,7 +87,7 @@ def _sync(db: Database) -> None:
         raise exception.ConfigurationInvalid(reason=f'The database cannot be used: {reason}') from error
 
 
-def _pipeline(conf: cfg.ConfigOpts, db: Database, enforcer: policy.Enforcer, mirror: Mirror) -> list[Middleware]:
+def _pipeline(conf: cfg.ConfigOpts, db: Database, enforcer: policy.Enforcer, mirror: ProviderCache) -> list[Middleware]:
     """The middleware that a request passes before it is dispatched, outermost first.
 
     The order decides which of several errors is reported (api-ref/rules.md#the-order-of-checks).
@@ -109,7 +109,7 @@ def _pipeline(conf: cfg.ConfigOpts, db: Database, enforcer: policy.Enforcer, mir
         else authentication.NoAuth,
         functools.partial(context.ContextMiddleware, conf=conf, db=db, enforcer=enforcer, mirror=mirror),
         request_log.RequestLog,
-        catch_all.CatchAll,
+        fault_handler.FaultHandler,
         functools.partial(microversion_middleware.MicroversionMiddleware, newest=conf.placement.max_microversion),
         functools.partial(body_limits.BodyHeaders, max_size=conf.api.max_request_body_size),
     ]

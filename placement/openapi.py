@@ -9,7 +9,7 @@ import microversion_parse
 
 from placement import handler, schemas
 from placement.web import microversion
-from placement.web.operation import Allowed, Described, Operation, Reads
+from placement.web.operation import Described, Operation, Produces, RequiresPolicy
 
 Document = dict[str, Any]
 
@@ -67,7 +67,7 @@ def _operations(path: str, version: microversion_parse.Version) -> Iterator[tupl
 
 
 def _operation(path: str, method: str, operation: Operation, version: microversion_parse.Version) -> Document:
-    protected = any(isinstance(check, Allowed) for check in operation.checks)
+    protected = any(isinstance(check, RequiresPolicy) for check in operation.checks)
     failures = _failures(path, method, operation)
     description: Document = {
         'operationId': operation.handler.__name__,
@@ -84,7 +84,7 @@ def _operation(path: str, method: str, operation: Operation, version: microversi
         'security': [{'token': []}] if protected else [],
     }
     for check in operation.checks:
-        if isinstance(check, Reads):
+        if isinstance(check, Produces):
             schema = _for_version(check.schema, version)
             description['requestBody'] = {'required': True, 'content': {check.media_type: {'schema': schema}}}
     return description
@@ -120,7 +120,7 @@ def _responses(operation: Operation, version: microversion_parse.Version) -> Ite
 def _failures(path: str, method: str, operation: Operation) -> Iterator[int]:
     """The statuses with which an operation may fail."""
     yield 400
-    if any(isinstance(check, Allowed) for check in operation.checks):
+    if any(isinstance(check, RequiresPolicy) for check in operation.checks):
         yield from (401, 403)
     if '{' in path:
         yield 404
@@ -128,7 +128,7 @@ def _failures(path: str, method: str, operation: Operation) -> Iterator[int]:
     yield 406
     if method != 'GET':
         yield from (409, 413)
-    if any(isinstance(check, Reads) for check in operation.checks):
+    if any(isinstance(check, Produces) for check in operation.checks):
         yield 415
     yield 503
 

@@ -15,7 +15,7 @@ from typing import Any
 import sqlalchemy as sa
 from oslo_config import cfg
 
-from placement import exception, room
+from placement import capacity, exception
 from placement.audit import repairs, trees
 from placement.db import tables
 from placement.db.api import Database
@@ -106,7 +106,7 @@ def _consumer_without_allocations(tx: sa.Connection, _conf: cfg.ConfigOpts) -> I
 
 def _over_committed(tx: sa.Connection, _conf: cfg.ConfigOpts) -> Iterator[Finding]:
     inv = _inventories.c
-    limit = room.limit(inv)
+    limit = capacity.capacity_limit(inv)
     for row in tx.execute(_inventory_rows(limit.label('limit')).where(inv.used > limit, inv.used > 0)):
         detail = f'{row.used} used of {max(int(row.limit), 0)}: raise the inventory or move consumers away'
         yield Finding(_subject(row), detail)
@@ -124,7 +124,7 @@ def _broken_units(tx: sa.Connection, _conf: cfg.ConfigOpts) -> Iterator[Finding]
         min_unit=inv.min_unit, max_unit=inv.max_unit, step_size=sa.func.nullif(inv.step_size, 0, type_=sa.Integer)
     )
     query = _allocation_rows(_inventories, of_same, inv.min_unit, inv.max_unit, inv.step_size).where(
-        sa.or_(inv.step_size < 1, sa.not_(room.obeys_units(units, used, used, used)))
+        sa.or_(inv.step_size < 1, sa.not_(capacity.satisfies_unit_constraints(units, used, used, used)))
     )
     for row in tx.execute(query):
         rules = f'min_unit {row.min_unit}, max_unit {row.max_unit}, step_size {row.step_size}'
@@ -132,7 +132,7 @@ def _broken_units(tx: sa.Connection, _conf: cfg.ConfigOpts) -> Iterator[Finding]
 
 
 def _broken_tree(tx: sa.Connection, _conf: cfg.ConfigOpts) -> Iterator[Finding]:
-    for flaw in trees.flaws(tx):
+    for flaw in trees.problems(tx):
         yield Finding({'resource_provider': flaw.uuid}, flaw.detail, flaw.repair)
 
 

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from placement import exception
 from placement.claims import owners
-from placement.db import change_log, statements, tables
+from placement.db import change_log, sql, tables
 
 _allocations, _consumers, _inventories = tables.allocations, tables.consumers, tables.inventories
 _aggregates, _members, _providers = (
@@ -66,7 +66,7 @@ def consumer(uuid: str, project_id: str, user_id: str) -> Repair:
         holds = tx.scalar(sa.select(_allocations.c.id).where(_allocations.c.consumer_id == uuid).limit(1))
         if holds is not None:
             row = {'uuid': uuid, 'project_id': projects[project_id], 'user_id': users[user_id], 'generation': 0}
-            tx.execute(statements.insert_unless_present(tx, _consumers), [row])
+            tx.execute(sql.insert_unless_present(tx, _consumers), [row])
 
     return mend
 

@@ -15,7 +15,7 @@ _providers = tables.resource_providers
 
 
 @dataclasses.dataclass(frozen=True)
-class Flaw:
+class Problem:
     """What is wrong with the parent or root of one provider. ``repair`` is None if only a person can decide."""
 
     uuid: str
@@ -23,7 +23,7 @@ class Flaw:
     repair: repairs.Repair | None = None
 
 
-def flaws(tx: sa.Connection) -> Iterator[Flaw]:
+def problems(tx: sa.Connection) -> Iterator[Problem]:
     """Find everything that is wrong with the trees, in one statement that reads the ids of all providers."""
     columns = _providers.c
     query = sa.select(columns.id, columns.uuid, columns.parent_provider_id, columns.root_provider_id)
@@ -48,15 +48,15 @@ def _is_lost(parent_id: int | None, parents: Mapping[int, int | None]) -> bool:
     return parent_id is not None and parent_id not in parents
 
 
-def _flaw(id_: int, rows: Mapping[int, _Row], root_id: int | None) -> Flaw:
+def _flaw(id_: int, rows: Mapping[int, _Row], root_id: int | None) -> Problem:
     """What is wrong with a provider whose parents lead to ``root_id``, or to a loop if that is None."""
     uuid, parent_id, recorded_id = rows[id_]
     if parent_id is not None and parent_id not in rows:
         detail = f'its parent, provider number {parent_id}, is gone'
-        return Flaw(uuid, detail, repairs.parent(id_, parent_id))
+        return Problem(uuid, detail, repairs.parent(id_, parent_id))
     if root_id is None:
-        return Flaw(uuid, 'its parents go round in a loop: set parent_provider_id of one of them to NULL by hand')
+        return Problem(uuid, 'its parents go round in a loop: set parent_provider_id of one of them to NULL by hand')
     recorded_row = None if recorded_id is None else rows.get(recorded_id)
     recorded = recorded_row.uuid if recorded_row else recorded_id
     detail = f'its root is recorded as {recorded}, but its parents lead to {rows[root_id].uuid}'
-    return Flaw(uuid, detail, repairs.root(id_, root_id))
+    return Problem(uuid, detail, repairs.root(id_, root_id))

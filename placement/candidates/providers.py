@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from placement import room
+from placement import capacity as capacity_rule
 from placement.candidates.reasons import Reason
 
 
@@ -16,7 +16,7 @@ class InventoryRecord(NamedTuple):
     total: int
     reserved: int = 0
     min_unit: int = 1
-    max_unit: int = room.LARGEST
+    max_unit: int = capacity_rule.MAX_INT32
     step_size: int = 1
     allocation_ratio: float = 1.0
     used: int = 0
@@ -24,7 +24,7 @@ class InventoryRecord(NamedTuple):
     @property
     def capacity(self) -> int:
         """How much may be used in all, truncated towards zero."""
-        return room.capacity(self)
+        return capacity_rule.capacity(self)
 
     @property
     def headroom(self) -> int:
@@ -39,7 +39,7 @@ class InventoryRecord(NamedTuple):
             return Reason.BELOW_MIN_UNIT
         if amount % self.step_size:
             return Reason.WRONG_STEP
-        if self.used + amount > room.limit(self):
+        if self.used + amount > capacity_rule.capacity_limit(self):
             return Reason.NO_CAPACITY
         return None
 

@@ -15,12 +15,12 @@ import itertools
 import random
 from collections.abc import Hashable, Iterable, Iterator
 
-from placement.candidates import parts, refutation, slots, walk
-from placement.candidates.budget import Bound, Budget, Meter, OutOfSteps
+from placement.candidates import backtracking, infeasibility, requirements, variables
+from placement.candidates.limits import Budget, Limit, StepCounter, StepLimitReached
 from placement.candidates.providers import Anchor, Provider
 from placement.candidates.reasons import Rejections
 from placement.candidates.request import CandidateRequest
-from placement.candidates.sites import Amounts, Candidate, Mappings, Placement, Site
+from placement.candidates.search_units import Amounts, Assignment, Candidate, Mappings, SearchUnit
 from placement.candidates.size import Size, at_most
 
 #: How many candidates are taken before their size is checked.
@@ -38,12 +38,12 @@ class Walk:
 
     __slots__ = ('_stream', 'ended', 'found')
 
-    def __init__(self, stream: Iterator[Placement | None]) -> None:
+    def __init__(self, stream: Iterator[Assignment | None]) -> None:
         self._stream = stream
-        self.found: list[Placement | None] = []
+        self.found: list[Assignment | None] = []
         self.ended = False
 
-    def get(self, index: int) -> Placement | None:
+    def get(self, index: int) -> Assignment | None:
         """Return the placement with this number, counted from 0.
 
         None means that there are fewer, if ``ended`` is true, or else that the turn ended before it was found.
@@ -77,12 +77,12 @@ class Finder:
     """
 
     def __init__(self, request: CandidateRequest, budget: Budget, rejections: Rejections | None = None) -> None:
-        self._compiled = parts.compile_request(request)
-        self._matcher = slots.Matcher(self._compiled, rejections)
+        self._compiled = requirements.compile_request(request)
+        self._matcher = variables.Matcher(self._compiled, rejections)
         self._budget = budget
         self._rejections = rejections
 
-    def walks(self, sites: Iterable[Site]) -> Iterator[tuple[Site, Walk]]:
+    def walks(self, sites: Iterable[SearchUnit]) -> Iterator[tuple[SearchUnit, Walk]]:
         """Yield each site with the walk of its shape, until the steps of the request are used up."""
         known: dict[Hashable, Walk] = {}
         for site in sites:
@@ -96,38 +96,44 @@ class Finder:
                     known[shape] = found
             yield site, found
 
-    def placements(self, anchor: Anchor) -> Iterator[Placement | None]:
+    def placements(self, anchor: Anchor) -> Iterator[Assignment | None]:
         """Yield the placements at ``anchor``, and None after each turn.
 
         The order depends on the arguments alone. Ends early when the steps of the tree or of the request are used up.
         """
-        meter = Meter(self._budget)
+        meter = StepCounter(self._budget)
         try:
             yield from self._placements(anchor, meter)
-        except OutOfSteps:
+        except StepLimitReached:
             return
         finally:
             meter.forget()
 
-    def _placements(self, anchor: Anchor, meter: Meter) -> Iterator[Placement | None]:
+    def _placements(self, anchor: Anchor, meter: StepCounter) -> Iterator[Assignment | None]:
         places = self._matcher.slots(anchor, meter)
         if not places:
             return
         providers = anchor.tree + anchor.sharing
-        reason = refutation.refute(places, providers, meter) or refutation.refute_subtrees(places, providers, meter)
+        reason = infeasibility.refute(places, providers, meter) or infeasibility.refute_subtrees(
+            places, providers, meter
+        )
         if reason is None:
-            yield from walk.walk(places, walk.Board(self._compiled, anchor, meter), meter, self._rejections)
+            yield from backtracking.walk(
+                places, backtracking.PartialAssignment(self._compiled, anchor, meter), meter, self._rejections
+            )
         elif self._rejections is not None:
             self._rejections['', reason] += 1
 
 
 def served_by(request: CandidateRequest, sharing: tuple[Provider, ...]) -> bool:
     """Return whether for each part of the request one of the ``sharing`` providers could take it."""
-    return bool(slots.Matcher(parts.compile_request(request)).slots(Anchor((), sharing), Meter(Budget())))
+    return bool(
+        variables.Matcher(requirements.compile_request(request)).slots(Anchor((), sharing), StepCounter(Budget()))
+    )
 
 
 def search(
-    sites: Iterable[Site], request: CandidateRequest, budget: Budget, rejections: Rejections | None = None
+    sites: Iterable[SearchUnit], request: CandidateRequest, budget: Budget, rejections: Rejections | None = None
 ) -> Iterator[Candidate]:
     """Yield the candidates of ``request``, each once.
 
@@ -138,10 +144,10 @@ def search(
     candidates = breadth_first(Finder(request, budget, rejections).walks(sites))
     yield from itertools.islice(candidates, budget.candidates)
     if next(candidates, None) is not None:
-        budget.met.add(Bound.CANDIDATES)
+        budget.met.add(Limit.CANDIDATES)
 
 
-def breadth_first(walks: Iterable[tuple[Site, Walk]]) -> Iterator[Candidate]:
+def breadth_first(walks: Iterable[tuple[SearchUnit, Walk]]) -> Iterator[Candidate]:
     """Yield the first candidate of each site, then the second of each, and so on; equal ones once.
 
     A site whose walk ends its turn without a placement is asked again after the other sites of the round. After each
@@ -151,7 +157,7 @@ def breadth_first(walks: Iterable[tuple[Site, Walk]]) -> Iterator[Candidate]:
     seen: set[tuple[Amounts, Mappings]] = set()
     index = 0
     while walks:
-        going_on: list[tuple[Site, Walk]] = []
+        going_on: list[tuple[SearchUnit, Walk]] = []
         while walks:
             late = []
             for one in walks:
@@ -218,7 +224,7 @@ def _filled(candidates: Iterator[Candidate], size: Size, request: CandidateReque
         size.add(candidate)
         if size.total > budget.size and kept:
             size.remove(candidate)
-            budget.met.add(Bound.ANSWER_SIZE)
+            budget.met.add(Limit.ANSWER_SIZE)
             break
         kept.append(candidate)
     return kept
@@ -246,6 +252,6 @@ def _exchange(kept: list[Candidate], place: int, candidate: Candidate, size: Siz
     if size.total <= budget.size:
         kept[place] = candidate
         return
-    budget.met.add(Bound.ANSWER_SIZE)
+    budget.met.add(Limit.ANSWER_SIZE)
     size.remove(candidate)
     size.add(former)

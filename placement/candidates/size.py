@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 
 from placement.candidates.request import CandidateRequest
-from placement.candidates.sites import Candidate
+from placement.candidates.search_units import Candidate
 
 
 class Size:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from placement.candidates.budget import Meter
+from placement.candidates.limits import StepCounter
 from placement.candidates.providers import Anchor
 
 _Options = tuple[int, ...]
@@ -82,14 +82,14 @@ def above(anchor: Anchor) -> list[int]:
 
 
 def narrow(
-    conditions: Sequence[Sequence[int]], options: Sequence[_Options], above: Sequence[int], meter: Meter
+    conditions: Sequence[Sequence[int]], options: Sequence[_Options], above: Sequence[int], meter: StepCounter
 ) -> tuple[list[_Options], list[int]] | None:
     """Remove options that no placement can use, until nothing changes.
 
     :param conditions: for each condition the numbers of its slots.
     :param options: those of each slot.
     :returns: the options that are left, and the tops of each condition; None if a condition has no top.
-    :raises OutOfSteps: the steps of the request are used up.
+    :raises StepLimitReached: the steps of the request are used up.
     """
     left = list(options)
     tops = [0] * len(conditions)

@@ -10,19 +10,19 @@ It is also the order of the locks, the same in every claim, so that claims wait 
 All locks are held until the transaction ends.
 
 1. Read the consumers, what they hold, and the ids of the providers, projects, users and types of consumers that the
-   request names: one statement, no lock (``holding.read``). Compare the generations of the consumers.
+   request names: one statement, no lock (``current.read``). Compare the generations of the consumers.
 2. Custom resource classes: SELECT with a shared lock, in order of id, so that nobody renames or deletes them meanwhile
-   (``NameCache.hold``). None for standard classes, whose ids the process remembers.
+   (``NameCache.lock_ids``). None for standard classes, whose ids the process remembers.
 3. Projects, then users, then types of consumers, that are not in the database yet: one INSERT each, in order of
    external id or name (``owners``). None is ever removed, so an id that step 1 found needs no lock. The process does
    not remember ids: step 1 reads them without another statement, and after a failover that lost a type another may
    have its id.
 4. Consumers: UPDATE those that go on holding something, DELETE those that do not, each by id and guarded by the
-   generation that step 1 read, then INSERT new ones in order of uuid (``consumer_records``). If there are some to
+   generation that step 1 read, then INSERT new ones in order of uuid (``consumers``). If there are some to
    update and some to delete, a SELECT ... FOR UPDATE locks them all in order of id before.
-5. Providers: one UPDATE moves the generations, in order of id (``generation.bump_all``). It locks the rows, so claims
-   on one provider go through the next steps one at a time.
-6. Inventories: one UPDATE of ``used``, in order of provider and class (``usage_moves``). Its WHERE clause is the rule
+5. Providers: one UPDATE moves the generations, in order of id (``generation.increment_all``). It locks the rows, so
+   claims on one provider go through the next steps one at a time.
+6. Inventories: one UPDATE of ``used``, in order of provider and class (``usage``). Its WHERE clause is the rule
    of room and its row count says whether everything fits. The database evaluates it on what is committed at that
    moment, at every isolation level, so there is no check that could be out of date.
 7. Allocations: DELETE the old rows by id, then INSERT the new ones.
@@ -45,14 +45,14 @@ A reshape also replaces inventories (``inventory_replacement``), in these places
   those that are going to be removed.
 * After step 7 it deletes those, if nothing of them is used any more.
 
-How many statements go to the server in one round trip is up to ``db.together``; their order is as above.
+How many statements go to the server in one round trip is up to ``db.batch``; their order is as above.
 
 The end of the transaction
 --------------------------
 
 ``Database.write`` commits after step 8, and rolls back on any exception. When step 6 says that something does not fit,
-the transaction is rolled back (``Undo``), and only then ``refusal`` reads, in a transaction of its own, which rule is
-broken.
+the transaction is rolled back (``RollbackAndDiagnose``), and only then ``diagnosis`` reads, in a transaction of its
+own, which rule is broken.
 
 What is tried again
 -------------------
@@ -69,7 +69,7 @@ times (doc/database.md#what-is-tried-again-and-what-the-caller-sees), when
   the consumers or the generations have changed or that it would fit now;
 * another process uses the slot of step 8, too (``change_log_slots.SlotTaken``);
 * the database reports a conflict, also at COMMIT: deadlock, lock timeout, serialization failure, a lost certification
-  on Galera (``error_kinds.is_conflict``).
+  on Galera (``errors.is_conflict``).
 
 When a connection turns out to be dead at the first statement, the transaction is begun once more on a new connection,
 which is not counted. Nothing else is tried again: neither a wrong generation of a consumer nor a connection that breaks
@@ -87,13 +87,13 @@ from oslo_db import exception as db_exc
 
 from placement import exception
 from placement.absent import Absent
-from placement.claims import consumer_records, holding, owners, refusal, usage_moves
+from placement.claims import consumers, current, diagnosis, owners, usage
 from placement.claims.inventory_replacement import InventoryReplacement
 from placement.claims.request import ConsumerClaim, NewInventories, RequestedAllocation, amounts_by_inventory
 from placement.db import api as db_api
-from placement.db import change_log, generation, statements, tables
+from placement.db import change_log, generation, sql, tables
 from placement.db.api import Database
-from placement.db.together import Together
+from placement.db.batch import StatementBatch
 
 
 def replace_allocations(db: Database, claims: Sequence[ConsumerClaim]) -> None:
@@ -144,32 +144,32 @@ def _delete(tx: sa.Connection, consumer_uuid: str) -> None:
     held = _delete_consumer(tx, consumer_uuid)
     if not held.rows:
         raise exception.AllocationsNotFound(consumer=consumer_uuid)
-    together = Together(tx)
-    usage_moves.add(together, held.amounts(), {}, _start_over)
+    together = StatementBatch(tx)
+    usage.add(together, held.amounts(), {}, _start_over)
     change_log.record_usage(tx, held.provider_ids())
-    together.run_last()
+    together.execute_final()
 
 
 def _clear(tx: sa.Connection, claim: ConsumerClaim) -> None:
     """Carry out a request whose only claim has empty ``allocations``."""
     held = _delete_consumer(tx, claim.consumer_uuid)
     _check_generation(claim, held.generations().get(claim.consumer_uuid))
-    together = Together(tx)
-    generation.bump_all(together, held.provider_ids())
-    usage_moves.add(together, held.amounts(), {}, _start_over)
+    together = StatementBatch(tx)
+    generation.increment_all(together, held.provider_ids())
+    usage.add(together, held.amounts(), {}, _start_over)
     change_log.record_usage(tx, held.provider_ids())
-    together.run_last()
+    together.execute_final()
 
 
-def _delete_consumer(tx: sa.Connection, consumer_uuid: str) -> holding.Held:
+def _delete_consumer(tx: sa.Connection, consumer_uuid: str) -> current.CurrentAllocations:
     """Delete a consumer and its allocation rows, and return them as they were."""
-    if holding.can_delete_returning(tx):
-        return holding.delete_returning(tx, consumer_uuid)
-    held = holding.read(tx, [consumer_uuid])
-    together = Together(tx)
-    consumer_records.write(together, [consumer_records.Wanted(consumer_uuid, None)], held.consumers)
+    if current.can_delete_returning(tx):
+        return current.delete_returning(tx, consumer_uuid)
+    held = current.read(tx, [consumer_uuid])
+    together = StatementBatch(tx)
+    consumers.write(together, [consumers.DesiredConsumer(consumer_uuid, None)], held.consumers)
     _delete_rows(together, held)
-    together.run()
+    together.execute()
     return held
 
 
@@ -205,38 +205,40 @@ def _write(
 
     def refuse() -> NoReturn:
         consumers = [claim.consumer_uuid for claim in claims]
-        raise db_api.Undo(lambda after: refusal.explain(after, requested, consumers, held, replacement))
+        raise db_api.RollbackAndDiagnose(
+            lambda after: diagnosis.explain(after, requested, consumers, held, replacement)
+        )
 
-    together = Together(tx)
+    together = StatementBatch(tx)
     try:
-        consumer_records.write(together, wanted, held.consumers)
+        consumers.write(together, wanted, held.consumers)
         if replacement is None:
-            generation.bump_all(together, moved)
+            generation.increment_all(together, moved)
         else:
             generation.increment(together, replacement.increments(moved))
-            replacement.write(together, usage_moves.deltas(held.amounts(), new_amounts))
-        usage_moves.add(together, held.amounts(), new_amounts, refuse)
+            replacement.write(together, usage.deltas(held.amounts(), new_amounts))
+        usage.add(together, held.amounts(), new_amounts, refuse)
         _delete_rows(together, held)
         _insert_rows(together, requested)
         change_log.record_usage(tx, moved | held.provider_ids())
         if replacement is not None:
             replacement.remove(together, refuse)
-        together.run_last()
+        together.execute_final()
     except (db_exc.DBReferenceError, db_exc.DBDuplicateEntry) as error:
         # Since ``_read`` a consumer or one of its allocations was created, or a provider was deleted.
         _start_over(error)
 
 
 def _start_over(error: Exception | None = None) -> NoReturn:
-    raise db_api.TryAgain(exception.ConcurrentUpdate()) from error
+    raise db_api.RetryTransaction(exception.ConcurrentUpdate()) from error
 
 
 # Look-ups ------------------------------------------------------------------------------------------------
 
 
-def _read(tx: sa.Connection, claims: Sequence[ConsumerClaim]) -> holding.Held:
+def _read(tx: sa.Connection, claims: Sequence[ConsumerClaim]) -> current.CurrentAllocations:
     holding_something = [claim for claim in claims if claim.allocations]
-    return holding.read(
+    return current.read(
         tx,
         [claim.consumer_uuid for claim in claims],
         list(dict.fromkeys(uuid for claim in claims for uuid in claim.allocations)),
@@ -261,7 +263,7 @@ def _resolve(
     db: Database,
     tx: sa.Connection,
     claims: Sequence[ConsumerClaim],
-    held: holding.Held,
+    held: current.CurrentAllocations,
     replacement: InventoryReplacement | None,
 ) -> list[RequestedAllocation]:
     """The allocations that ``claims`` ask for, in the order of the request, with the ids of their names.
@@ -274,7 +276,7 @@ def _resolve(
                 raise exception.AllocationProviderNotFound(uuid=uuid)
     class_names = [] if replacement is None else replacement.class_names
     class_names += [name for claim in claims for amounts in claim.allocations.values() for name in amounts]
-    class_ids = db.resource_classes.hold(tx, list(dict.fromkeys(class_names)))
+    class_ids = db.resource_classes.lock_ids(tx, list(dict.fromkeys(class_names)))
     if replacement is not None:
         replacement.resolve(class_ids)
     return [
@@ -286,7 +288,7 @@ def _resolve(
 
 
 def _providers_to_move(
-    claims: Sequence[ConsumerClaim], requested: Sequence[RequestedAllocation], held: holding.Held
+    claims: Sequence[ConsumerClaim], requested: Sequence[RequestedAllocation], held: current.CurrentAllocations
 ) -> set[int]:
     """The ids of the providers whose generation moves (api-ref/allocations.md#generations-that-a-write-moves)."""
     cleared = {claim.consumer_uuid for claim in claims if not claim.allocations}
@@ -298,7 +300,9 @@ def _providers_to_move(
 # Writes, in the order of the locks they take -------------------------------------------------------------
 
 
-def _with_ids(tx: sa.Connection, claims: Sequence[ConsumerClaim], held: holding.Held) -> list[consumer_records.Wanted]:
+def _with_ids(
+    tx: sa.Connection, claims: Sequence[ConsumerClaim], held: current.CurrentAllocations
+) -> list[consumers.DesiredConsumer]:
     """Each consumer with the ids of its project, user and type. Inserts those that do not exist yet."""
     holding_something = [claim for claim in claims if claim.allocations]
     wanted = {claim.project_id for claim in holding_something}
@@ -307,24 +311,24 @@ def _with_ids(tx: sa.Connection, claims: Sequence[ConsumerClaim], held: holding.
     users = owners.with_new(tx, tables.users.c.external_id, wanted, held.users)
     types = owners.with_new(tx, tables.consumer_types.c.name, _types(holding_something), held.consumer_types)
 
-    def attributes(claim: ConsumerClaim) -> consumer_records.Attributes | None:
+    def attributes(claim: ConsumerClaim) -> consumers.Attributes | None:
         if not claim.allocations:
             return None
         type_id = None if isinstance(claim.consumer_type, Absent) else types[claim.consumer_type]
-        return consumer_records.Attributes(projects[claim.project_id], users[claim.user_id], type_id)
+        return consumers.Attributes(projects[claim.project_id], users[claim.user_id], type_id)
 
-    return [consumer_records.Wanted(claim.consumer_uuid, attributes(claim)) for claim in claims]
+    return [consumers.DesiredConsumer(claim.consumer_uuid, attributes(claim)) for claim in claims]
 
 
-def _delete_rows(together: Together, held: holding.Held) -> None:
+def _delete_rows(together: StatementBatch, held: current.CurrentAllocations) -> None:
     """Delete the rows that were read, by id: InnoDB then locks neither rows of other consumers nor gaps."""
-    for batch in statements.batches([row.id for row in held.rows]):
-        text = f'DELETE FROM placement_allocations WHERE id IN ({statements.marks(len(batch))})'  # noqa: S608
-        together.add(text, *batch, check=functools.partial(consumer_records.expect, len(batch)))
+    for batch in sql.batches([row.id for row in held.rows]):
+        text = f'DELETE FROM placement_allocations WHERE id IN ({sql.placeholders(len(batch))})'  # noqa: S608
+        together.add(text, *batch, check=functools.partial(consumers.expect, len(batch)))
 
 
-def _insert_rows(together: Together, requested: Sequence[RequestedAllocation]) -> None:
+def _insert_rows(together: StatementBatch, requested: Sequence[RequestedAllocation]) -> None:
     rows = [(one.consumer_uuid, *one.inventory, one.amount) for one in requested]
     columns = 'consumer_id, resource_provider_id, resource_class_id, used'
-    for text, values in statements.insertions(together.tx, 'placement_allocations', columns, rows):
+    for text, values in sql.bulk_insert(together.tx, 'placement_allocations', columns, rows):
         together.add(text, *values)

@@ -10,9 +10,9 @@ import sqlalchemy as sa
 
 from placement import exception
 from placement.claims.request import NewInventories
-from placement.claims.usage_moves import InventoryKey
-from placement.db import change_log, generation, inventory_rows, statements, tables
-from placement.db.together import Together
+from placement.claims.usage import InventoryKey
+from placement.db import change_log, generation, inventory_rows, sql, tables
+from placement.db.batch import StatementBatch
 
 _inventories, _classes = tables.inventories, tables.resource_classes
 
@@ -124,16 +124,16 @@ class InventoryReplacement:
             increments[id_] = generation.Increment(amount, one.generation)
         return increments
 
-    def write(self, together: Together, delta: Mapping[InventoryKey, int]) -> None:
+    def write(self, together: StatementBatch, delta: Mapping[InventoryKey, int]) -> None:
         """Lock the inventories, then add the statements that overwrite those that are kept and insert new ones.
 
         :param together: is run before, so that the generations are compared and the providers locked.
         :param delta: by how much the request changes the usage of inventories, which may be of other providers, too.
         """
-        together.run()
+        together.execute()
         mine = self.provider_ids
         touched = sorted(mine.union(provider_id for provider_id, _class_id in delta))
-        for batch in statements.batches(touched):
+        for batch in sql.batches(touched):
             rows = together.tx.execute(_LOCK, {'providers': batch})
             self._present.update((_key(row), row) for row in rows if row.resource_provider_id in mine)
         kept = self._records.keys() & self._present
@@ -142,22 +142,22 @@ class InventoryReplacement:
         self._used = {key: row.used + delta.get(key, 0) for key, row in self._present.items()}
         change_log.record_providers(together.tx, mine)
 
-    def remove(self, together: Together, refuse: Callable[[], NoReturn]) -> None:
+    def remove(self, together: StatementBatch, refuse: Callable[[], NoReturn]) -> None:
         """Add the statements that delete the inventories that are not wanted any more.
 
         :param together: is run before, when the usage has been updated: on MySQL the row counts are checked after all
             statements have run.
         :param refuse: called when some are in use.
         """
-        together.run()
+        together.execute()
         removed = [row.id for key, row in self._present.items() if key not in self._records]
 
         def check(expected: int, count: int) -> None:
             if count != expected:
                 refuse()
 
-        for batch in statements.batches(removed):
-            unused = f'id IN ({statements.marks(len(batch))}) AND used = 0'
+        for batch in sql.batches(removed):
+            unused = f'id IN ({sql.placeholders(len(batch))}) AND used = 0'
             text = f'DELETE FROM placement_inventories WHERE {unused}'  # noqa: S608
             together.add(text, *batch, check=functools.partial(check, len(batch)))
 
@@ -200,7 +200,7 @@ class InventoryReplacement:
         return None
 
     def _removed_in_use(self, tx: sa.Connection, delta: Mapping[InventoryKey, int]) -> Iterator[tuple[int, str]]:
-        for batch in statements.batches(sorted(self.provider_ids)):
+        for batch in sql.batches(sorted(self.provider_ids)):
             for row in tx.execute(_IN_USE, {'providers': batch}):
                 if _key(row) not in self._records and row.used + delta.get(_key(row), 0) > 0:
                     yield row.resource_provider_id, row.name
@@ -208,10 +208,10 @@ class InventoryReplacement:
 
 def _read(tx: sa.Connection, wanted: Sequence[NewInventories]) -> dict[str, _Provider]:
     rows: list[Any] = []
-    for batch in statements.batches([one.provider_uuid for one in wanted]):
-        which = f'uuid IN ({statements.marks(len(batch))})'
+    for batch in sql.batches([one.provider_uuid for one in wanted]):
+        which = f'uuid IN ({sql.placeholders(len(batch))})'
         text = f'SELECT uuid, id, generation FROM placement_resource_providers WHERE {which}'  # noqa: S608
-        rows += statements.run(tx, text, *batch)
+        rows += sql.run(tx, text, *batch)
     return {row.uuid: _Provider(*row) for row in rows}
 
 

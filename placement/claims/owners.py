@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from oslo_db import exception as db_exc
 
 from placement.db import api as db_api
-from placement.db import statements, tables
+from placement.db import sql, tables
 
 _projects, _users = tables.projects, tables.users
 
@@ -33,9 +33,9 @@ def ensure(tx: sa.Connection, projects: Set[str], users: Set[str]) -> tuple[Mapp
 
     :param projects: external ids, as are ``users``.
     :returns: the ids of the projects, and those of the users, by external id.
-    :raises TryAgain: another transaction inserted one of them at the same time.
+    :raises RetryTransaction: another transaction inserted one of them at the same time.
     """
-    pairs = itertools.zip_longest(statements.batches(sorted(projects)), statements.batches(sorted(users)), fillvalue=())
+    pairs = itertools.zip_longest(sql.batches(sorted(projects)), sql.batches(sorted(users)), fillvalue=())
     rows = [row for pair in pairs for row in tx.execute(_FIND_OWNERS, {'project': pair[0], 'user': pair[1]})]
     known_projects = {row.external_id: row.id for row in rows if row.kind == 'project'}
     known_users = {row.external_id: row.id for row in rows if row.kind == 'user'}
@@ -53,7 +53,7 @@ def with_new(
     :param column: the column of the texts: ``external_id`` of projects or users, or ``name`` of consumer types.
     :param known: the ids of those that exist, by text.
     :returns: all ids by text.
-    :raises TryAgain: another transaction inserted one of them at the same time.
+    :raises RetryTransaction: another transaction inserted one of them at the same time.
     """
     missing = wanted - known.keys()
     return {**known, **_create(tx, column, missing)} if missing else known
@@ -62,6 +62,6 @@ def with_new(
 def _create(tx: sa.Connection, column: sa.Column[str], texts: Set[str]) -> dict[str, int]:
     insert = column.table.insert()
     try:
-        return {text: statements.new_id(tx.execute(insert.values({column.name: text}))) for text in sorted(texts)}
+        return {text: sql.new_id(tx.execute(insert.values({column.name: text}))) for text in sorted(texts)}
     except db_exc.DBDuplicateEntry as error:
-        raise db_api.TryAgain from error
+        raise db_api.RetryTransaction from error

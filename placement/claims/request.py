@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from placement import exception
 from placement.absent import ABSENT, Absent
-from placement.claims.usage_moves import InventoryKey
+from placement.claims.usage import InventoryKey
 from placement.db import inventory_rows
 
 

@@ -19,7 +19,7 @@ from oslo_config import cfg
 from oslo_log import log
 
 from placement import conf as configuration
-from placement import deploy, exception, installation
+from placement import deploy, exception, package_conflict
 from placement.cmd import dev_database, exporter, output
 from placement.serving.channel import Clients
 from placement.serving.master import Master
@@ -134,7 +134,7 @@ class _Server(BaseApplication):
         self._addresses = [_address_of(fd) for fd in self._inherited] or _resolve(arguments.bind)
         self._conf = self._load()
         log.setup(self._conf, 'placement')
-        if trouble := installation.trouble():
+        if trouble := package_conflict.trouble():
             LOG.warning(trouble)
         self._bind = self._url = arguments.bind
         if not self._inherited:

@@ -16,10 +16,10 @@ from oslo_config import cfg
 
 from placement import conf as placement_conf
 from placement import exception
+from placement.cache.refresh import ProviderCache
 from placement.cmd import output
 from placement.db.api import Database
-from placement.mirror.keeper import Mirror
-from placement.observability.recent import Recent
+from placement.observability.sliding_window import SlidingWindow
 from placement.web.wsgi_types import WSGIApplication
 
 PROGRAM = 'placement.cmd.exporter'
@@ -68,7 +68,7 @@ def _serve(conf: cfg.ConfigOpts) -> None:
     database = Database(conf)
     registry = shared.registry(os.environ[VARIABLE])
     registry.register(collectors.DatabaseCollector(database, conf.metrics))
-    recent = Recent(shared.registry(os.environ[VARIABLE]))
+    recent = SlidingWindow(shared.registry(os.environ[VARIABLE]))
     page = _page(conf, database, recent) if conf.metrics.page else None
     try:
         app = metrics_listener.application(database, registry, page)
@@ -77,13 +77,13 @@ def _serve(conf: cfg.ConfigOpts) -> None:
         database.dispose()
 
 
-def _sample(recent: Recent) -> None:
+def _sample(recent: SlidingWindow) -> None:
     """Take a sample of the metrics. It may fail while processes add or remove their files; it is left out then."""
     with contextlib.suppress(Exception):
         recent.sample()
 
 
-def _page(conf: cfg.ConfigOpts, database: Database, recent: Recent) -> WSGIApplication:
+def _page(conf: cfg.ConfigOpts, database: Database, recent: SlidingWindow) -> WSGIApplication:
     """The page, under any name unless the address is of this machine alone."""
     # Not at the top: it takes a tenth of the time of a start of placement-api, which imports this module, too.
     from placement.page import hosts
@@ -91,7 +91,7 @@ def _page(conf: cfg.ConfigOpts, database: Database, recent: Recent) -> WSGIAppli
     from placement.page.sources import Sources, log_file
 
     host = conf.metrics.bind.rpartition(':')[0].strip('[]')
-    return Page(Sources(conf, database, Mirror(database), log_file(conf), recent), hosts.names(host))
+    return Page(Sources(conf, database, ProviderCache(database), log_file(conf), recent), hosts.names(host))
 
 
 class ExporterProcess:

@@ -58,8 +58,8 @@ def _adopt(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
     owner = (conf.placement.incomplete_consumer_project_id, conf.placement.incomplete_consumer_user_id)
     try:
         if not args.yes:
-            return _print_plan(adopt.look(db.engine, *owner), 'adopt')
-        plan = adopt.carry_out(db.engine, *owner, _print, args.others_are_stopped)
+            return _print_plan(adopt.plan_adoption(db.engine, *owner), 'adopt')
+        plan = adopt.apply(db.engine, *owner, _print, args.others_are_stopped)
     except adopt.AdoptedAlready as error:
         return _adopted_already(error, conf, db)
     if plan.doubts:
@@ -83,8 +83,8 @@ def _adopted_already(error: adopt.AdoptedAlready, conf: cfg.ConfigOpts, db: Data
 
 def _leave(args: argparse.Namespace, _conf: cfg.ConfigOpts, db: Database) -> int:
     if not args.yes:
-        return _print_plan(leave.look(db.engine), 'leave')
-    plan = leave.carry_out(db.engine, _print, args.others_are_stopped)
+        return _print_plan(leave.plan_rename_back(db.engine), 'leave')
+    plan = leave.apply(db.engine, _print, args.others_are_stopped)
     if plan.doubts:
         return _print_doubts(plan.doubts)
     print('The database is given back. To take it over again: placement-manage db adopt')

@@ -12,11 +12,11 @@ from rich.table import Table
 from rich.text import Text
 
 from placement import exception
+from placement.cache.refresh import ProviderCache
 from placement.cmd import output
 from placement.db.api import Database
-from placement.mirror.keeper import Mirror
 from placement.reports import capacity
-from placement.reports.how_many import HowMany, Size, how_many
+from placement.reports.fit_estimate import FitEstimate, Size, how_many
 from placement.web import query, validation
 
 _DESCRIPTION = """\
@@ -75,7 +75,7 @@ _SEARCHES = 1_000_000
 def _run(args: argparse.Namespace, _conf: cfg.ConfigOpts, db: Database) -> int:
     try:
         scope, size = _scope_and_size(args)
-        state = Mirror(db).current()
+        state = ProviderCache(db).current()
         summary = capacity.summary(state, scope)
         more = None
         if size is not None:
@@ -104,7 +104,7 @@ def _scope_and_size(args: argparse.Namespace) -> tuple[capacity.Scope, Size | No
     return scope, Size(query.parse_resources(args.more), scope.traits, aggregate, roots.required, roots.forbidden)
 
 
-def _print(summary: capacity.Summary, size: str | None, more: HowMany | None) -> None:
+def _print(summary: capacity.Summary, size: str | None, more: FitEstimate | None) -> None:
     console = output.console()
     if summary.classes:
         console.print(_table(summary))
@@ -125,7 +125,7 @@ def _table(summary: capacity.Summary) -> Table:
     return table
 
 
-def _sentence(size: str, more: HowMany, console: Console) -> str:
+def _sentence(size: str, more: FitEstimate, console: Console) -> str:
     least = '' if more.complete else 'At least '
     most = '' if more.fit == more.at_most else f'; no order of placing fits more than {more.at_most}'
     return f'{least}{more.fit} more of {output.printable(size, console)} fit{most}'

@@ -14,14 +14,14 @@ from rich.text import Text
 
 from placement import exception
 from placement.audit import checks
+from placement.cache.refresh import ProviderCache
 from placement.cmd import output, usage_warning
 from placement.db.api import Database
 from placement.handlers import pasted_search
-from placement.mirror.keeper import Mirror
-from placement.objects import candidate_bounds
+from placement.objects import search_limits
 from placement.reports import explanation
-from placement.reports.account import Stage
 from placement.reports.explanation import Explanation
+from placement.reports.funnel import Stage
 from placement.reports.rules import in_short
 
 _DESCRIPTION = """\
@@ -60,10 +60,10 @@ def add_parser(commands: Any) -> None:
 
 def _run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
     pasted = pasted_search.read(args.query, args.microversion, conf)
-    options = explanation.Options(candidate_bounds.budget(conf.placement))
+    options = explanation.Options(search_limits.budget(conf.placement))
     try:
         with output.waiting('Reading the resource providers ...'):
-            result = explanation.explain(Mirror(db).current(), pasted.request, options)
+            result = explanation.explain(ProviderCache(db).current(), pasted.request, options)
     except exception.NotFound as error:
         raise pasted_search.BadSearch(reason=' '.join(str(error).split())) from error
     if args.format == 'json':
@@ -84,7 +84,7 @@ def _print(result: Explanation, conf: cfg.ConfigOpts) -> None:
     cut = '' if result.limit is None else f' (limit={result.limit})'
     _print_line(console, f'Candidates: {result.candidates}{cut}')
     if result.bounds:
-        _print_line(console, f'Stopped at [placement] {candidate_bounds.in_words(result.bounds, conf.placement)}')
+        _print_line(console, f'Stopped at [placement] {search_limits.in_words(result.bounds, conf.placement)}')
     for line in _combination_failures(result):
         _print_line(console, line)
     if result.what_ifs:

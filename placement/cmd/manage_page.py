@@ -12,9 +12,9 @@ import waitress
 from oslo_config import cfg
 
 from placement import exception
+from placement.cache.refresh import ProviderCache
 from placement.cmd import output
 from placement.db.api import Database
-from placement.mirror.keeper import Mirror
 
 DEFAULT_BIND = '127.0.0.1:8779'
 
@@ -67,7 +67,7 @@ def _run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
         )
     # waitress warns whenever a request waits for a thread.
     logging.getLogger('waitress.queue').setLevel(logging.ERROR)
-    mirror = Mirror(db)
+    mirror = ProviderCache(db)
     with output.waiting('Reading the resource providers ...'):
         mirror.current()
     sources = Sources(conf, db, mirror, log=args.log or log_file(conf))

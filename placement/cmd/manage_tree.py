@@ -16,8 +16,8 @@ from rich.text import Text
 
 from placement.cmd import output, usage_warning
 from placement.db.api import Database
-from placement.reports import forest
-from placement.reports.tree_choice import Choice, summary
+from placement.reports import provider_trees
+from placement.reports.tree_filter import TreeFilter, summary
 
 _DESCRIPTION = """\
 Draw provider trees: for each provider its uuid and generation, a bar for each inventory that shows how much of its
@@ -59,14 +59,14 @@ def _add_choice(parser: argparse.ArgumentParser) -> None:
     choice.add_argument('--full', action='store_true', help='with an inventory (of --class, if given) that is used up')
 
 
-def _choice(args: argparse.Namespace) -> Choice:
-    return Choice(args.name, args.trait, args.aggregate, vars(args)['class'], args.full)
+def _choice(args: argparse.Namespace) -> TreeFilter:
+    return TreeFilter(args.name, args.trait, args.aggregate, vars(args)['class'], args.full)
 
 
 def _run(args: argparse.Namespace, _conf: cfg.ConfigOpts, db: Database) -> int:
     choice = _choice(args)
     with output.waiting('Reading the resource providers ...'):
-        stored = forest.load(db, args.provider)
+        stored = provider_trees.load(db, args.provider)
         trees = [tree for tree in stored if choice.allows(tree)] if choice else stored
     if args.format == 'json':
         output.print_json(_summary_as_data(trees) if args.summary else {'trees': [_as_data(tree) for tree in trees]})
@@ -80,13 +80,13 @@ def _run(args: argparse.Namespace, _conf: cfg.ConfigOpts, db: Database) -> int:
     return 0
 
 
-def _wrong(trees: Iterable[forest.Tree]) -> int:
+def _wrong(trees: Iterable[provider_trees.Tree]) -> int:
     """The number of inventories whose recorded usage is not the sum of their allocations."""
     stocks = (stock for tree in trees for node in tree.root.walk() for stock in node.inventories)
     return sum(stock.used != stock.held for stock in stocks)
 
 
-def _draw(trees: Iterable[forest.Tree], pager: bool) -> None:
+def _draw(trees: Iterable[provider_trees.Tree], pager: bool) -> None:
     console = output.console()
     with output.paged(console, 'Drawing the trees ...') if pager else contextlib.nullcontext():
         for tree in trees:
@@ -96,11 +96,11 @@ def _draw(trees: Iterable[forest.Tree], pager: bool) -> None:
 # The summary ----------------------------------------------------------------------------------------------
 
 
-def _summary_as_data(trees: Iterable[forest.Tree]) -> dict[str, Any]:
+def _summary_as_data(trees: Iterable[provider_trees.Tree]) -> dict[str, Any]:
     return {'summary': dataclasses.asdict(summary(trees))}
 
 
-def _print_summary(trees: Iterable[forest.Tree]) -> None:
+def _print_summary(trees: Iterable[provider_trees.Tree]) -> None:
     console = output.console()
     sums = summary(trees)
     console.print(Text(f'Trees: {sums.trees}, resource providers: {sums.providers}'))
@@ -119,7 +119,7 @@ def _print_summary(trees: Iterable[forest.Tree]) -> None:
 # As JSON: a flat list of providers, since JSON parsers limit the depth of nesting ---------------------------
 
 
-def _as_data(tree: forest.Tree) -> dict[str, Any]:
+def _as_data(tree: provider_trees.Tree) -> dict[str, Any]:
     uuids = {node.id: node.uuid for node in tree.root.walk()}
     return {
         'root': tree.root.uuid,
@@ -130,7 +130,7 @@ def _as_data(tree: forest.Tree) -> dict[str, Any]:
     }
 
 
-def _provider_as_data(node: forest.Node, uuids: dict[int, str]) -> dict[str, Any]:
+def _provider_as_data(node: provider_trees.Node, uuids: dict[int, str]) -> dict[str, Any]:
     return {
         'uuid': node.uuid,
         'name': node.name,
@@ -155,7 +155,7 @@ def _provider_as_data(node: forest.Node, uuids: dict[int, str]) -> dict[str, Any
 # As a drawing --------------------------------------------------------------------------------------------
 
 
-def _drawing(tree: forest.Tree, console: Console) -> rich_tree.Tree:
+def _drawing(tree: provider_trees.Tree, console: Console) -> rich_tree.Tree:
     drawn = {node.id: rich_tree.Tree(_heading(node, console)) for node in tree.root.walk()}
     for node in tree.root.walk():
         branch = drawn[node.id]
@@ -171,12 +171,12 @@ def _drawing(tree: forest.Tree, console: Console) -> rich_tree.Tree:
     return drawn[tree.root.id]
 
 
-def _heading(node: forest.Node, console: Console) -> Text:
+def _heading(node: provider_trees.Node, console: Console) -> Text:
     name = output.printable(node.name, console)
     return Text.assemble((name, 'bold'), f' {node.uuid} generation {node.generation}')
 
 
-def _lines(node: forest.Node, console: Console) -> Iterator[Text]:
+def _lines(node: provider_trees.Node, console: Console) -> Iterator[Text]:
     yield from _inventory_lines(node.inventories, console)
     if node.traits:
         yield Text(f'traits: {", ".join(node.traits)}', 'cyan')
@@ -184,7 +184,7 @@ def _lines(node: forest.Node, console: Console) -> Iterator[Text]:
         yield Text(f'aggregates: {", ".join(node.aggregates)}', 'blue')
 
 
-def _inventory_lines(inventories: Iterable[forest.Stock], console: Console) -> Iterator[Text]:
+def _inventory_lines(inventories: Iterable[provider_trees.Stock], console: Console) -> Iterator[Text]:
     inventories = list(inventories)
     widest = max((len(stock.resource_class) for stock in inventories), default=0)
     for stock in inventories:
@@ -197,7 +197,7 @@ def _inventory_lines(inventories: Iterable[forest.Stock], console: Console) -> I
         yield Text.assemble(f'{stock.resource_class:{widest}} ', bar, f' {numbers}', (wrong, 'bold red'))
 
 
-def _bar(stock: forest.Stock, console: Console) -> Text:
+def _bar(stock: provider_trees.Stock, console: Console) -> Text:
     """A bar for the used share of an inventory: not empty if anything is used, and full only if all is used."""
     full, empty = ('#', '.') if console.options.ascii_only else ('█', '░')
     share = stock.used / stock.capacity if stock.capacity else float(stock.used > 0)

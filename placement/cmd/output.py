@@ -15,7 +15,7 @@ from oslo_db import exception as db_exc
 from rich.console import Console
 from sqlalchemy import exc as sa_exc
 
-from placement import exception, installation
+from placement import exception, package_conflict
 
 #: The exceptions that end a command with a message of one line.
 FAILURES = (exception.PlacementError, db_exc.DBError, sa_exc.SQLAlchemyError, KeyboardInterrupt)
@@ -98,7 +98,7 @@ def configuration_arguments(arguments: argparse.Namespace) -> list[str]:
 
 def warn_of_installation(program: str) -> None:
     """Print a line on standard error if something is wrong with the installation."""
-    if trouble := installation.trouble():
+    if trouble := package_conflict.trouble():
         print(f'{program}: warning: {trouble}', file=sys.stderr)
 
 

@@ -19,18 +19,18 @@ from oslo_db import exception as db_exc
 
 from placement import exception, observability
 from placement.db import (
+    batch,
     change_log,
     change_log_slots,
     connections,
-    error_kinds,
+    errors,
     name_cache,
     tables,
-    together,
     url,
 )
 from placement.db.change_log_slots import Outcome
 from placement.observability.metrics import Metrics
-from placement.observability.spending import DATABASE
+from placement.observability.timing import DATABASE
 
 T = TypeVar('T')
 
@@ -46,7 +46,7 @@ _POOL = 'database'
 _READ_RETRIES = 5
 
 
-class TryAgain(db_exc.RetryRequest):
+class RetryTransaction(db_exc.RetryRequest):
     """Raised by the ``work`` of ``Database.write`` to have the transaction rolled back and run again.
 
     :param error: what ``Database.write`` raises when the retries are used up; ``ConcurrentProviderUpdate`` by default.
@@ -56,7 +56,7 @@ class TryAgain(db_exc.RetryRequest):
         super().__init__(error or exception.ConcurrentProviderUpdate())
 
 
-class Dead(exception.DatabaseUnavailable):
+class StaleConnection(exception.DatabaseUnavailable):
     """The connection broke before the database answered the first statement of a transaction: nothing was written."""
 
 
@@ -64,7 +64,7 @@ class CommitUnknown(exception.DatabaseUnavailable):
     """COMMIT ended with an error, so the transaction may or may not have been committed. The connection is closed."""
 
 
-class NoTables(exception.DatabaseUnavailable):
+class SchemaMissing(exception.DatabaseUnavailable):
     """A table of the service is not in the database, for example after ``placement-manage db leave``."""
 
     @property
@@ -74,11 +74,11 @@ class NoTables(exception.DatabaseUnavailable):
         return f'A table of the service is not in the database: {reason}'
 
 
-class Undo(Exception):
+class RollbackAndDiagnose(Exception):
     """Raised by the ``work`` of ``Database.write`` to have the transaction rolled back, and only then find out why.
 
     :param explain: called after the rollback with a connection of ``Database.reader``; returns the exception to raise,
-        which may be ``TryAgain``.
+        which may be ``RetryTransaction``.
     """
 
     def __init__(self, explain: Callable[[sa.Connection], Exception]) -> None:
@@ -99,7 +99,7 @@ class Database:
         self._options = conf.placement_database
         self._engine = connections.create_engine(url.engine_url(self._options), self._options)
         change_log.observe(self._engine)
-        together.prepare(self._engine)
+        batch.prepare(self._engine)
         #: Counts retries, claims and searches; does nothing unless metrics are configured.
         self.metrics = observability.create(conf)
         self.metrics.watch(_POOL, self._engine, self._options.max_pool_size + self._options.max_overflow)
@@ -134,7 +134,7 @@ class Database:
                     return self._ask_once(statement, parameters or {})
                 except Exception as error:  # noqa: PERF203
                     retries += 1
-                    temporary = error_kinds.is_lost(error) or error_kinds.is_conflict(error)
+                    temporary = errors.is_disconnect(error) or errors.is_conflict(error)
                     if retries > _READ_RETRIES or not temporary:
                         raise
 
@@ -171,8 +171,8 @@ class Database:
             try:
                 transaction = connection.begin()
             except Exception as error:
-                if error_kinds.is_lost(error):
-                    raise Dead from error
+                if errors.is_disconnect(error):
+                    raise StaleConnection from error
                 raise
             with _ending(connection, transaction, self.metrics):
                 yield connection
@@ -197,7 +197,7 @@ class Database:
             try:
                 transaction = connection.begin()
             except Exception as error:
-                if not error_kinds.is_lost(error):
+                if not errors.is_disconnect(error):
                     raise
                 connection.close()
                 connection = stack.enter_context(self._connection(begin))
@@ -216,11 +216,11 @@ class Database:
         Everything is written this way but the schema (``migration.locked``) and the upkeep of the change log.
 
         :param work: takes the connection, and records what it changes (``placement.db.change_log``). It is called
-            again, in a new transaction, after a conflict with another transaction (``error_kinds.is_conflict``), when
-            it raised ``TryAgain``, or when its COMMIT failed and certainly did not happen. So it must not keep anything
-            from one call to the next. It may raise ``Undo``.
+            again, in a new transaction, after a conflict with another transaction (``errors.is_conflict``), when
+            it raised ``RetryTransaction``, or when its COMMIT failed and certainly did not happen. So it must not keep
+            anything from one call to the next. It may raise ``RollbackAndDiagnose``.
         :raises ConcurrentProviderUpdate: there was a conflict each time, ``[placement_database] transaction_retries``
-            times in addition to the first. For ``TryAgain``, the error that it was given.
+            times in addition to the first. For ``RetryTransaction``, the error that it was given.
         :raises CommitUnknown: COMMIT failed, and the change log could not tell whether the transaction was committed.
         :raises DatabaseUnavailable: the database cannot be reached, the connection broke, or the server cancelled a
             statement. Nothing was committed, unless it is ``CommitUnknown``.
@@ -236,7 +236,7 @@ class Database:
             try:
                 return self._on_live_connection(work)
             except Exception as error:
-                if not (isinstance(error, db_exc.RetryRequest) or error_kinds.is_conflict(error)):
+                if not (isinstance(error, db_exc.RetryRequest) or errors.is_conflict(error)):
                     raise
                 self.metrics.retried(type(error).__name__)
                 if attempts > self._options.transaction_retries:
@@ -249,7 +249,7 @@ class Database:
             max_retry_interval=_LONGEST_PAUSE,
             max_retries=self._options.transaction_retries,
             jitter=True,
-            exception_checker=error_kinds.is_conflict,
+            exception_checker=errors.is_conflict,
         )
         result: T = retrying(attempt)()
         return result
@@ -257,38 +257,38 @@ class Database:
     def _on_live_connection(self, work: Callable[[sa.Connection], T]) -> T:
         try:
             return self._explaining_undo(work)
-        except Dead:
+        except StaleConnection:
             # SQLAlchemy has dropped all connections of the pool, so the next one is new.
             return self._explaining_undo(work)
 
     def _explaining_undo(self, work: Callable[[sa.Connection], T]) -> T:
         try:
             return self._transaction(work)
-        except Undo as undo:
+        except RollbackAndDiagnose as undo:
             with self.reader() as tx:
                 raise undo.explain(tx) from None
 
     def _transaction(self, work: Callable[[sa.Connection], T]) -> T:
-        """One attempt: run ``work``, append to the change log unless ``Together.run_last`` did, and commit."""
+        """One attempt: run ``work``, append to the change log unless ``StatementBatch.execute_final`` did, and commit."""
         try:
             with self._slots.lease() as slot, self._writer() as tx:
                 pending = change_log.attach(tx, slot)
                 try:
                     result = work(tx)
                 except Exception as error:
-                    if error_kinds.is_lost(error) and not pending.answered:
-                        raise Dead from error
+                    if errors.is_disconnect(error) and not pending.answered:
+                        raise StaleConnection from error
                     raise
                 pending.check()
                 if not pending.appended:
-                    together.Together(tx).run_last()
+                    batch.StatementBatch(tx).execute_final()
                 slot.committing = True
         except change_log_slots.CommitFailed as failed:
             outcome = self._slots.settle(failed.slot)
             if outcome is Outcome.UNKNOWN:
                 raise CommitUnknown from failed.__cause__
             if outcome is Outcome.NOT_COMMITTED:
-                raise TryAgain from failed.__cause__
+                raise RetryTransaction from failed.__cause__
         return result
 
     def sync(self, *, attended: bool = False, others_are_stopped: bool = False) -> None:
@@ -300,7 +300,7 @@ class Database:
         :raises StopOthers: such an upgrade is due, and was not allowed or there are other connections.
         :raises DatabaseUnavailable: the database cannot be reached.
         """
-        from placement.db import migration, standards
+        from placement.db import migration, seed
 
         others = migration.Others.LOOK if attended else migration.Others.UNKNOWN
         others = migration.Others.STOPPED if others_are_stopped else others
@@ -310,12 +310,12 @@ class Database:
             max_retry_interval=1,
             max_retries=_SYNC_RETRIES,
             jitter=True,
-            exception_checker=error_kinds.is_concurrent_change_of_schema,
+            exception_checker=errors.is_concurrent_change_of_schema,
         )
         with _errors_of_the_database():
             retrying(migration.sync)(self.engine, others=others)
         with self.reader() as tx:
-            complete = standards.are_complete(tx)
+            complete = seed.are_complete(tx)
         # A write would take a slot of the change log at every start.
         if not complete:
             self.write(_insert_standards)
@@ -361,10 +361,10 @@ class Database:
 
 
 def _insert_standards(tx: sa.Connection) -> None:
-    from placement.db import standards
+    from placement.db import seed
 
     change_log.record_names(tx)
-    standards.insert_missing(tx)
+    seed.insert_missing(tx)
 
 
 @contextlib.contextmanager
@@ -387,7 +387,7 @@ def _ending(connection: sa.Connection, transaction: sa.RootTransaction, metrics:
             transaction.commit()
     except BaseException as error:
         connection.invalidate()
-        if isinstance(error, Exception) and not error_kinds.is_rolled_back(error):
+        if isinstance(error, Exception) and not errors.is_definitely_rolled_back(error):
             raise CommitUnknown from error
         raise
 
@@ -403,11 +403,11 @@ def _errors_of_the_database(*, conflicts: bool = False) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        is_conflict = error_kinds.is_conflict(error)
-        if error_kinds.is_away(error) or (conflicts if is_conflict else error_kinds.is_cancelled(error)):
+        is_conflict = errors.is_conflict(error)
+        if errors.is_unavailable(error) or (conflicts if is_conflict else errors.is_cancelled(error)):
             raise exception.DatabaseUnavailable from error
-        if error_kinds.lacks_a_table(error):
-            raise NoTables from error
+        if errors.is_missing_table(error):
+            raise SchemaMissing from error
         raise
 
 
@@ -415,6 +415,6 @@ def _exhausted(error: Exception) -> Exception:
     """Return what the caller sees of the conflict that was met in the last attempt of a transaction."""
     if isinstance(error, db_exc.RetryRequest):
         return error.inner_exc
-    if error_kinds.is_cancelled(error):
+    if errors.is_cancelled(error):
         return exception.DatabaseUnavailable()
     return exception.ConcurrentProviderUpdate()

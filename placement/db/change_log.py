@@ -65,7 +65,7 @@ class MissingLogEntry(RuntimeError):
 
 
 class LogEntry(Protocol):
-    """Where a transaction appends its changes: a ``change_log_slots.Slot``."""
+    """Where a transaction appends its changes: a ``change_log_slots.Variable``."""
 
     def statements(self, dialect: str, changes: Mapping[int, ChangeKind]) -> Iterator[str]: ...
 

@@ -26,7 +26,7 @@ from oslo_db import exception as db_exc
 from oslo_log import log
 
 from placement import exception
-from placement.db import error_kinds, statements, tables
+from placement.db import errors, sql, tables
 from placement.db.change_log import NO_PROVIDER, ChangeKind, Position
 
 LOG = log.getLogger(__name__)
@@ -183,7 +183,7 @@ class ChangeLogSlots:
             owner.free.clear()
             raise
         except BaseException as error:
-            in_doubt = slot.committing and not error_kinds.is_rolled_back(error)
+            in_doubt = slot.committing and not errors.is_definitely_rolled_back(error)
             if slot.next_token is None or not (in_doubt or isinstance(error, exception.DatabaseUnavailable)):
                 slot.rollback()
                 owner.free.append(slot)
@@ -250,7 +250,7 @@ class ChangeLogSlots:
             max_retry_interval=0.25,
             max_retries=_MAX_TAKE_RETRIES,
             jitter=True,
-            exception_checker=error_kinds.is_conflict,
+            exception_checker=errors.is_conflict,
         )
         slot: Slot = retrying(attempt)()
         return slot
@@ -315,7 +315,7 @@ def _hours_from_now(dialect: str, sign: str = '+') -> str:
 
 
 def _has_skip_locked(dialect: sa.Dialect) -> bool:
-    if not statements.is_mysql(dialect):
+    if not sql.is_mysql(dialect):
         return dialect.name == 'postgresql'
     server = 'mariadb' if getattr(dialect, 'is_mariadb', False) else 'mysql'
     return (dialect.server_version_info or ()) >= _SKIP_LOCKED_SINCE[server]
@@ -323,13 +323,13 @@ def _has_skip_locked(dialect: sa.Dialect) -> bool:
 
 def _insert(tx: sa.Connection, owner: int) -> Slot:
     inserted = tx.execute(tables.change_log_slots.insert().values(sequence=0, token=0, owner=owner))
-    return Slot(statements.new_id(inserted), 0, 0)
+    return Slot(sql.new_id(inserted), 0, 0)
 
 
 def append_reload(connection: sa.Connection) -> None:
     """Append, under a new slot, that anything may have changed; for the adoption, which has no slots yet."""
     inserted = connection.execute(tables.change_log_slots.insert().values(sequence=0, token=0))
-    slot = Slot(statements.new_id(inserted), 0, 0)
+    slot = Slot(sql.new_id(inserted), 0, 0)
     for text in slot.statements(connection.dialect.name, {NO_PROVIDER: ChangeKind.RELOAD}):
         connection.exec_driver_sql(text)
 
@@ -379,5 +379,5 @@ def _ignoring_failures() -> Iterator[None]:
     except exception.DatabaseUnavailable:
         pass
     except Exception as error:
-        if not error_kinds.is_conflict(error):
+        if not errors.is_conflict(error):
             LOG.warning('The upkeep of the change log failed.', exc_info=True)

@@ -15,7 +15,7 @@ from oslo_log import log
 from sqlalchemy import event
 
 from placement import exception
-from placement.db import sqlite, statements
+from placement.db import sql, sqlite
 
 LOG = log.getLogger(__name__)
 
@@ -66,7 +66,7 @@ def create_engine(url: sa.URL, options: Any) -> sa.Engine:
     _set_log_level(options.connection_debug)
     exc_filters.register_engine(engine)
     event.listen(engine, 'do_connect', _connect)
-    if statements.is_mysql(engine.dialect):
+    if sql.is_mysql(engine.dialect):
         _set_up_mysql(engine, options)
     elif engine.dialect.name == 'sqlite':
         sqlite.prepare(engine, options.sqlite_busy_timeout)
@@ -122,7 +122,7 @@ def _begin(connection: sa.Connection) -> None:
     if kind == AUTOCOMMIT:
         return
     dialect = connection.dialect
-    if statements.is_mysql(dialect) and kind not in _MYSQL:
+    if sql.is_mysql(dialect) and kind not in _MYSQL:
         connection.info[_DUE] = True
         return
     try:

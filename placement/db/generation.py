@@ -1,7 +1,7 @@
 """The generation of a provider: a number that each write which changes something moves up by one.
 
-A write of one provider compares it with the value that was read before (``bump``, ``bump_unread``), a reshape those of
-several (``increment``); a claim does not (``bump_all``).
+A write of one provider compares it with the value that was read before (``increment_one``, ``increment_by_uuid``), a
+reshape those of several (``increment``); a claim does not (``increment_all``).
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import Any, NamedTuple, Protocol
 
 import sqlalchemy as sa
 
-from placement import exception, room
+from placement import capacity, exception
 from placement.db import api as db_api
-from placement.db import change_log, statements
-from placement.db.together import Together
+from placement.db import change_log, sql
+from placement.db.batch import StatementBatch
 
 
 class KnownProvider(Protocol):
@@ -31,14 +31,14 @@ class KnownProvider(Protocol):
     def generation(self) -> int: ...
 
 
-def bump(together: Together, provider: KnownProvider) -> None:
+def increment_one(together: StatementBatch, provider: KnownProvider) -> None:
     """Add the UPDATE that moves the generation of ``provider`` if it is still the one that was read.
 
     It locks the provider's row until the transaction ends. If the generation is another one, or the provider was
     deleted, ``together`` raises ``ConcurrentProviderUpdate`` when it is run. The change is noted for the log.
     """
     which = (provider.id, provider.generation)
-    together.add(f'{_MOVE} WHERE id = ? AND generation = ?', statements.now(together.tx), *which, check=_expect_one)
+    together.add(f'{_MOVE} WHERE id = ? AND generation = ?', sql.now(together.tx), *which, check=_expect_one)
     change_log.record_providers(together.tx, [provider.id])
 
 
@@ -47,40 +47,40 @@ def _expect_one(count: int) -> None:
         raise exception.ConcurrentProviderUpdate
 
 
-def bump_unread(tx: sa.Connection, uuid: str, expected: int) -> int | None:
-    """As ``bump``, at once, for a provider that was not read before.
+def increment_by_uuid(tx: sa.Connection, uuid: str, expected: int) -> int | None:
+    """As ``increment_one``, at once, for a provider that was not read before.
 
     :param uuid: canonical.
     :param expected: the generation that the provider must have.
     :returns: its id; None if there is no such provider, or it has another generation.
     """
     # No provider has a uuid or a generation that cannot be stored, and some drivers refuse to send such a value.
-    if not (statements.storable(uuid) and 0 <= expected <= room.LARGEST):
+    if not (sql.storable(uuid) and 0 <= expected <= capacity.MAX_INT32):
         return None
-    values = (statements.now(tx), uuid, expected)
-    if statements.is_mysql(tx.dialect):
+    values = (sql.now(tx), uuid, expected)
+    if sql.is_mysql(tx.dialect):
         # These have no UPDATE ... RETURNING. LAST_INSERT_ID(id) makes the server report the id as lastrowid; compared
         # with 0 it adds 1 to the generation, as ids begin at 1.
-        moved = statements.run(tx, _MOVE_BY_UUID_ON_MYSQL, *values)
+        moved = sql.run(tx, _MOVE_BY_UUID_ON_MYSQL, *values)
         found = moved.lastrowid if moved.rowcount else None
     elif tx.dialect.update_returning:
-        found = statements.run(tx, f'{_MOVE_BY_UUID} RETURNING id', *values).scalar_one_or_none()
+        found = sql.run(tx, f'{_MOVE_BY_UUID} RETURNING id', *values).scalar_one_or_none()
     else:
         # SQLite before 3.35.
-        moved = statements.run(tx, _MOVE_BY_UUID, *values)
-        found = statements.run(tx, _ID, uuid).scalar_one() if moved.rowcount else None
+        moved = sql.run(tx, _MOVE_BY_UUID, *values)
+        found = sql.run(tx, _ID, uuid).scalar_one() if moved.rowcount else None
     if found is not None:
         change_log.record_providers(tx, [found])
     return found
 
 
-def bump_all(together: Together, provider_ids: Iterable[int]) -> None:
+def increment_all(together: StatementBatch, provider_ids: Iterable[int]) -> None:
     """Add the UPDATE that moves the generations of providers, whatever they are, locking the rows in order of id.
 
     Claims do not compare generations, so two claims that both fit both succeed. The caller notes the change for the
     log.
     """
-    for batch in statements.batches(sorted(provider_ids)):
+    for batch in sql.batches(sorted(provider_ids)):
         together.add(_all(together.tx.dialect.name, len(batch)), *_values(together.tx, batch))
 
 
@@ -91,11 +91,11 @@ class Increment(NamedTuple):
     expected: int | None = None
 
 
-def increment(together: Together, increments: Mapping[int, Increment]) -> None:
+def increment(together: StatementBatch, increments: Mapping[int, Increment]) -> None:
     """Add the UPDATEs that increment generations by different amounts, locking the rows in order of id.
 
-    When ``together`` is run it raises ``TryAgain`` if a provider was deleted or has not the expected generation. The
-    caller notes the change for the log.
+    When ``together`` is run it raises ``RetryTransaction`` if a provider was deleted or has not the expected
+    generation. The caller notes the change for the log.
 
     :param increments: by provider id.
     """
@@ -103,7 +103,7 @@ def increment(together: Together, increments: Mapping[int, Increment]) -> None:
     for start in range(0, len(ids), _MOST):
         some = ids[start : start + _MOST]
         text = _incrementing(together.tx.dialect, {id_: increments[id_] for id_ in some})
-        together.add(text, statements.now(together.tx), check=functools.partial(_expect_all, len(some)))
+        together.add(text, sql.now(together.tx), check=functools.partial(_expect_all, len(some)))
 
 
 #: How many rows one statement changes. SQLite refuses a chain of more than 1,000 conditions.
@@ -112,7 +112,7 @@ _MOST = 300
 
 def _expect_all(expected: int, count: int) -> None:
     if count != expected:
-        raise db_api.TryAgain
+        raise db_api.RetryTransaction
 
 
 def _incrementing(dialect: sa.Dialect, increments: Mapping[int, Increment]) -> str:
@@ -129,14 +129,14 @@ def _incrementing(dialect: sa.Dialect, increments: Mapping[int, Increment]) -> s
             f'WITH held AS ({held} FOR NO KEY UPDATE) UPDATE placement_resource_providers {changed}'
             f' FROM held WHERE id = held_id AND ({which})'
         )
-    index = ' FORCE INDEX (PRIMARY)' if statements.is_mysql(dialect) else ''
+    index = ' FORCE INDEX (PRIMARY)' if sql.is_mysql(dialect) else ''
     return f'UPDATE placement_resource_providers{index} {changed} WHERE {which}'
 
 
 @functools.lru_cache(maxsize=128)
 def _all(dialect: str, count: int) -> str:
     """The statement that moves ``count`` generations, and locks the rows in order of id."""
-    which = f'id IN ({statements.marks(count)})'
+    which = f'id IN ({sql.placeholders(count)})'
     if dialect != 'postgresql' or count == 1:
         return f'{_MOVE} WHERE {which}'
     held = f'SELECT id AS held_id FROM placement_resource_providers WHERE {which} ORDER BY id FOR NO KEY UPDATE'  # noqa: S608
@@ -144,7 +144,7 @@ def _all(dialect: str, count: int) -> str:
 
 
 def _values(tx: sa.Connection, provider_ids: Sequence[int]) -> list[Any]:
-    moment = statements.now(tx)
+    moment = sql.now(tx)
     first = tx.dialect.name == 'postgresql' and len(provider_ids) > 1
     return [*provider_ids, moment] if first else [moment, *provider_ids]
 

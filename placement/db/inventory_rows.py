@@ -6,9 +6,9 @@ import functools
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from placement import room
-from placement.db import statements
-from placement.db.together import Together
+from placement import capacity
+from placement.db import sql
+from placement.db.batch import StatementBatch
 
 #: The columns that a request sets, in the order of ``values``.
 FIELDS = ('total', 'reserved', 'min_unit', 'max_unit', 'step_size', 'allocation_ratio')
@@ -20,21 +20,21 @@ _COLUMNS = ', '.join((KEY, 'used', *FIELDS))
 _MOST = 100
 
 
-class Record(room.HasCapacity, room.HasUnits, Protocol):
+class Record(capacity.HasCapacity, capacity.HasUnits, Protocol):
     """An object with ``FIELDS`` as attributes."""
 
 
-def insert(together: Together, records: Mapping[tuple[int, int], Record], otherwise: str = '') -> None:
+def insert(together: StatementBatch, records: Mapping[tuple[int, int], Record], otherwise: str = '') -> None:
     """Add the INSERT of ``records``, which are by provider id and class id; nothing of them is used.
 
-    :param otherwise: the end of the statement, from ``statements.otherwise_overwrite``, if some of them exist.
+    :param otherwise: the end of the statement, from ``statements.upsert_clause``, if some of them exist.
     """
     rows = [(*key, 0, *values(record)) for key, record in sorted(records.items(), key=lambda item: item[0])]
-    for text, given in statements.insertions(together.tx, 'placement_inventories', _COLUMNS, rows):
+    for text, given in sql.bulk_insert(together.tx, 'placement_inventories', _COLUMNS, rows):
         together.add(text + otherwise, *given)
 
 
-def overwrite(together: Together, records: Mapping[int, Record], provider_id: int | None = None) -> None:
+def overwrite(together: StatementBatch, records: Mapping[int, Record], provider_id: int | None = None) -> None:
     """Add the UPDATE of inventories that exist, one for every 100 of them.
 
     :param records: by row id; if ``provider_id`` is given, by class id.
@@ -47,7 +47,7 @@ def overwrite(together: Together, records: Mapping[int, Record], provider_id: in
         cases = [item for column in columns for case in zip(some, column, strict=True) for item in case]
         provider = [] if provider_id is None else [provider_id]
         text = _overwriting(len(some), provider_id is not None)
-        together.add(text, *cases, statements.now(together.tx), *provider, *some)
+        together.add(text, *cases, sql.now(together.tx), *provider, *some)
 
 
 @functools.lru_cache(maxsize=2 * _MOST)
@@ -56,7 +56,7 @@ def _overwriting(count: int, of_one_provider: bool) -> str:
     key = 'resource_class_id' if of_one_provider else 'id'
     cases = ' '.join(['WHEN ? THEN ?'] * count)
     changed = ', '.join(f'{name} = CASE {key} {cases} END' for name in FIELDS)
-    which = f'{"resource_provider_id = ? AND " if of_one_provider else ""}{key} IN ({statements.marks(count)})'
+    which = f'{"resource_provider_id = ? AND " if of_one_provider else ""}{key} IN ({sql.placeholders(count)})'
     return f'UPDATE placement_inventories SET {changed}, updated_at = ? WHERE {which}'  # noqa: S608
 
 

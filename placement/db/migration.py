@@ -17,7 +17,7 @@ from alembic.util import CommandError
 from oslo_db import exception as db_exc
 
 from placement import exception
-from placement.db import connections, other_connections, sqlite, tables
+from placement.db import connections, sessions, sqlite, tables
 
 VERSION_TABLE = tables.VERSION_TABLE
 _SCRIPTS = pathlib.Path(__file__).parent / 'migrations'
@@ -270,7 +270,7 @@ def _require_others_stopped(connection: sa.Connection, present: str, others: Oth
     if others is Others.UNKNOWN:
         raise StopOthers(present=present, found='', option='')
     # Processes that want to upgrade, too, wait for our lock within three seconds, and then are not counted.
-    count = len(other_connections.staying(connection, own=True))
+    count = len(sessions.staying(connection, own=True))
     if count:
         found = f', and {count} other connections of this account are open'
         option = ' (with --others-are-stopped if these are of something else)'

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 import sqlalchemy as sa
 
 from placement import exception
-from placement.db import statements
+from placement.db import sql
 
 CUSTOM_PREFIX = 'CUSTOM_'
 
@@ -35,7 +35,7 @@ class NameCache:
         self._not_found = not_found
         self._standard: dict[str, int] = {}
 
-    def hold(self, tx: sa.Connection, names: Sequence[str]) -> dict[str, int]:
+    def lock_ids(self, tx: sa.Connection, names: Sequence[str]) -> dict[str, int]:
         """Return the ids of ``names``, and keep custom ones from being renamed or deleted until the transaction ends.
 
         For a transaction that is going to write these ids. One statement, with shared row locks, for the custom names;
@@ -55,8 +55,8 @@ class NameCache:
             self._load_standard(tx)
         known = {name: self._standard[name] for name in wanted if name in self._standard}
         # Names that cannot be stored do not exist, and some drivers refuse to send them.
-        missing = sorted(name for name in wanted - known.keys() if statements.storable(name))
-        for batch in statements.batches(missing):
+        missing = sorted(name for name in wanted - known.keys() if sql.storable(name))
+        for batch in sql.batches(missing):
             known.update(self._look_up(tx, batch))
         return known
 
@@ -96,7 +96,7 @@ class KnownAggregates:
             self._uuids.clear()
         self._uuids.update(uuids)
 
-    def forget(self, uuids: Iterable[str]) -> None:
+    def invalidate(self, uuids: Iterable[str]) -> None:
         """Do not remember these any more."""
         self._uuids.difference_update(uuids)
 

@@ -10,7 +10,7 @@ from oslo_config import cfg
 from sqlalchemy import exc as sa_exc
 
 from placement import exception
-from placement.db import together
+from placement.db import batch
 
 
 class _Kind(NamedTuple):
@@ -98,7 +98,7 @@ def _complete(url: sa.URL, network_timeout: int) -> sa.URL:
     given = {name: value for name, value in wanted.items() if name not in url.query}
     if url.get_backend_name() in ('mysql', 'mariadb'):
         given['charset'] = 'utf8mb4'
-        given['client_flag'] = str(int(str(url.query.get('client_flag', 0))) | together.MULTI_STATEMENTS)
+        given['client_flag'] = str(int(str(url.query.get('client_flag', 0))) | batch.MULTI_STATEMENTS)
     return url.update_query_dict(given)
 
 

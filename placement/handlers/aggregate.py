@@ -10,7 +10,7 @@ import webob
 from placement import exception, schemas
 from placement.handlers import existence, modified
 from placement.objects import aggregate
-from placement.objects.provider_parts import Provider
+from placement.objects.provider_query import Provider
 from placement.objects.resource_provider import ResourceProvider
 from placement.policies import aggregate as policies
 from placement.schemas import aggregate as schema
@@ -18,7 +18,7 @@ from placement.schemas import responses
 from placement.web import microversion, util
 from placement.web.context import RequestContext
 from placement.web.error_mapping import ErrorMapping
-from placement.web.operation import JSON, Accepts, Allowed, Reads, Since, operation
+from placement.web.operation import JSON, Consumes, Produces, RequiresPolicy, SinceVersion, operation
 
 
 def _with_generation(req: webob.Request) -> bool:
@@ -32,7 +32,7 @@ def _response(req: webob.Request, provider: ResourceProvider | Provider, aggrega
     return util.json_response(req, body, last_modified=modified.now())
 
 
-@operation(Accepts(JSON), Since('1.1'), Allowed(policies.LIST), responses={200: responses.AGGREGATES})
+@operation(Consumes(JSON), SinceVersion('1.1'), RequiresPolicy(policies.LIST), responses={200: responses.AGGREGATES})
 def get_aggregates(req: webob.Request, context: RequestContext) -> webob.Response:
     """Show the aggregates that a provider is in."""
     provider, aggregates = aggregate.get_with_provider(context, util.wsgi_path_item(req.environ, 'uuid'))
@@ -40,9 +40,9 @@ def get_aggregates(req: webob.Request, context: RequestContext) -> webob.Respons
 
 
 @operation(
-    Reads(JSON, schema.PUT),
-    Since('1.1'),
-    Allowed(policies.UPDATE),
+    Produces(JSON, schema.PUT),
+    SinceVersion('1.1'),
+    RequiresPolicy(policies.UPDATE),
     failures=(
         ErrorMapping(exception.ProviderGenerationMismatch),
         ErrorMapping(exception.ConcurrentUpdate, 'Update conflict: {error}'),

@@ -14,14 +14,14 @@ from placement.claims.request import ConsumerClaim
 from placement.handlers import modified
 from placement.objects.allocation import Allocation, AllocationList
 from placement.objects.consumer import Consumer
-from placement.objects.provider_parts import Provider
+from placement.objects.provider_query import Provider
 from placement.policies import allocation as policies
 from placement.schemas import allocation as schema
 from placement.schemas import responses
 from placement.web import microversion, util
 from placement.web.context import RequestContext
 from placement.web.error_mapping import ErrorMapping
-from placement.web.operation import JSON, Accepts, Allowed, Reads, Since, operation
+from placement.web.operation import JSON, Consumes, Produces, RequiresPolicy, SinceVersion, operation
 
 _CHANGED = ErrorMapping(
     exception.ConcurrentUpdate, 'Inventory and/or allocations changed while attempting to allocate: {error}'
@@ -102,7 +102,7 @@ def claims_of(context: RequestContext, entries: Mapping[str, Any]) -> list[Consu
     return list(claims.values())
 
 
-@operation(Accepts(JSON), Allowed(policies.LIST), responses={200: responses.CONSUMER_ALLOCATIONS})
+@operation(Consumes(JSON), RequiresPolicy(policies.LIST), responses={200: responses.CONSUMER_ALLOCATIONS})
 def list_for_consumer(req: webob.Request, context: RequestContext) -> webob.Response:
     """Show the allocations of a consumer; an unknown consumer has none."""
     uuid = util.canonical_uuid(util.wsgi_path_item(req.environ, 'consumer_uuid'))
@@ -112,8 +112,8 @@ def list_for_consumer(req: webob.Request, context: RequestContext) -> webob.Resp
 
 
 @operation(
-    Accepts(JSON),
-    Allowed(policies.RP_LIST),
+    Consumes(JSON),
+    RequiresPolicy(policies.RP_LIST),
     failures=(ErrorMapping(exception.ResourceProviderNotFound, "Resource provider '{uuid}' not found: {error}"),),
     responses={200: responses.PROVIDER_ALLOCATIONS},
 )
@@ -125,8 +125,8 @@ def list_for_resource_provider(req: webob.Request, context: RequestContext) -> w
 
 
 @operation(
-    Reads(JSON, schema.PUT),
-    Allowed(policies.UPDATE),
+    Produces(JSON, schema.PUT),
+    RequiresPolicy(policies.UPDATE),
     failures=(
         _WRONG_GENERATION,
         _CHANGED,
@@ -149,9 +149,9 @@ def set_allocations_for_consumer(req: webob.Request, context: RequestContext) ->
 
 
 @operation(
-    Since('1.13'),
-    Reads(JSON, schema.POST),
-    Allowed(policies.MANAGE),
+    SinceVersion('1.13'),
+    Produces(JSON, schema.POST),
+    RequiresPolicy(policies.MANAGE),
     failures=(
         _WRONG_GENERATION,
         _CHANGED,
@@ -167,7 +167,7 @@ def set_allocations(req: webob.Request, context: RequestContext) -> webob.Respon
 
 
 @operation(
-    Allowed(policies.DELETE),
+    RequiresPolicy(policies.DELETE),
     failures=(ErrorMapping(exception.AllocationsNotFound, "No allocations for consumer '{consumer_uuid}'"),),
     responses={204: None},
 )

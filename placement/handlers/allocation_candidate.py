@@ -13,27 +13,27 @@ from oslo_utils import timeutils
 from webob import exc
 
 from placement import exception
-from placement.candidates.sites import Placement
+from placement.cache.rows import ProviderRow
+from placement.candidates.search_units import Assignment
 from placement.handlers import candidate_query
-from placement.mirror.records import Record
-from placement.objects import candidate_bounds
+from placement.objects import search_limits
 from placement.objects.allocation_candidate import AllocationCandidates
 from placement.policies import allocation_candidate as policies
-from placement.reports import account
+from placement.reports import funnel
 from placement.schemas import allocation_candidate as schema
 from placement.schemas import responses
 from placement.web import microversion, request_log, util
 from placement.web.context import RequestContext
 from placement.web.error_mapping import UNKNOWN_CLASS_IN_QUERY, ErrorMapping
-from placement.web.operation import JSON, Accepts, Allowed, Since, operation
+from placement.web.operation import JSON, Consumes, RequiresPolicy, SinceVersion, operation
 
 LOG = log.getLogger(__name__)
 
 
 @operation(
-    Since('1.10'),
-    Accepts(JSON),
-    Allowed(policies.LIST),
+    SinceVersion('1.10'),
+    Consumes(JSON),
+    RequiresPolicy(policies.LIST),
     failures=(
         UNKNOWN_CLASS_IN_QUERY,
         ErrorMapping(exception.TraitNotFound, '{error}', exc.HTTPBadRequest),
@@ -58,14 +58,14 @@ def _log(query: str, found: AllocationCandidates, context: RequestContext) -> No
     """Log what the response does not contain: that the search was cut short, or why it found nothing."""
     options = context.conf.placement
     if found.bounds:
-        words = candidate_bounds.in_words(found.bounds, options)
+        words = search_limits.in_words(found.bounds, options)
         LOG.warning('Stopped at [placement] %s for %s', words, request_log.quote(query))
     if found.candidates or not LOG.isEnabledFor(log.INFO):
         return
     suppressed = context.empty_searches.count(query)
     if suppressed is not None:
-        budget = candidate_bounds.for_account(options)
-        reason = account.account_of_empty(found.state, found.request, budget, found.bounds)
+        budget = search_limits.for_account(options)
+        reason = funnel.account_of_empty(found.state, found.request, budget, found.bounds)
         more = f' ({suppressed} more since the last such line)' if suppressed else ''
         LOG.info('No allocation candidates for %s: %s%s', request_log.quote(query), reason, more)
 
@@ -90,7 +90,7 @@ def _allocation_requests(found: AllocationCandidates, as_list: bool) -> list[byt
     return [','.join(written).encode()]
 
 
-def _template(placement: Placement, as_list: bool, suffixes: Sequence[str]) -> tuple[str, tuple[int, ...]]:
+def _template(placement: Assignment, as_list: bool, suffixes: Sequence[str]) -> tuple[str, tuple[int, ...]]:
     """Return a candidate as JSON with ``%s`` for each uuid of a provider, and the positions of these providers.
 
     :param suffixes: those of the groups, in the order of the mappings of ``placement``.
@@ -125,7 +125,7 @@ def _summaries(found: AllocationCandidates, version: Any) -> list[bytes]:
     return [one for block, rows in found.providers().items() for one in block.fragments(form, rows, write)]
 
 
-def _summary(classes: Mapping[int, str], included: Collection[str] | None, version: Any, record: Record) -> bytes:
+def _summary(classes: Mapping[int, str], included: Collection[str] | None, version: Any, record: ProviderRow) -> bytes:
     """Encode one summary; ``included`` are the resource classes that it shows, None for all."""
     resources = ','.join(
         f'{_json(classes[id_])}:{{"capacity":{one.capacity},"used":{one.used}}}'

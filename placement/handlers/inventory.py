@@ -12,7 +12,7 @@ from placement import exception
 from placement.handlers import modified
 from placement.objects import inventory as objects
 from placement.objects.inventory import Inventory, InventoryList
-from placement.objects.provider_parts import Provider
+from placement.objects.provider_query import Provider
 from placement.objects.resource_provider import ResourceProvider
 from placement.policies import inventory as policies
 from placement.schemas import inventory as schema
@@ -20,7 +20,7 @@ from placement.schemas import responses
 from placement.web import error_document, microversion, util
 from placement.web.context import RequestContext
 from placement.web.error_mapping import ErrorMapping
-from placement.web.operation import JSON, Accepts, Allowed, Reads, Since, operation
+from placement.web.operation import JSON, Consumes, Produces, RequiresPolicy, SinceVersion, operation
 
 _FIELDS = ('total', 'reserved', 'min_unit', 'max_unit', 'step_size', 'allocation_ratio')
 
@@ -57,7 +57,7 @@ def _make(req: webob.Request, provider: ResourceProvider, resource_class: str, r
     return inventory
 
 
-@operation(Accepts(JSON), Allowed(policies.LIST), responses={200: responses.INVENTORIES})
+@operation(Consumes(JSON), RequiresPolicy(policies.LIST), responses={200: responses.INVENTORIES})
 def get_inventories(req: webob.Request, context: RequestContext) -> webob.Response:
     """Show all inventories of a provider."""
     provider, inventories = InventoryList.get_with_provider(context, util.wsgi_path_item(req.environ, 'uuid'))
@@ -65,8 +65,8 @@ def get_inventories(req: webob.Request, context: RequestContext) -> webob.Respon
 
 
 @operation(
-    Reads(JSON, schema.POST_ONE),
-    Allowed(policies.CREATE),
+    Produces(JSON, schema.POST_ONE),
+    RequiresPolicy(policies.CREATE),
     failures=(
         ErrorMapping(exception.Invalid, 'Unable to create inventory for resource provider {uuid}: {error}'),
         ErrorMapping(
@@ -91,8 +91,8 @@ def create_inventory(req: webob.Request, context: RequestContext) -> webob.Respo
 
 
 @operation(
-    Reads(JSON, schema.PUT_ALL),
-    Allowed(policies.UPDATE),
+    Produces(JSON, schema.PUT_ALL),
+    RequiresPolicy(policies.UPDATE),
     failures=(
         ErrorMapping(exception.Invalid, 'Unable to update inventory for resource provider {uuid}: {error}'),
         ErrorMapping(
@@ -117,8 +117,8 @@ def set_inventories(req: webob.Request, context: RequestContext) -> webob.Respon
 
 
 @operation(
-    Since('1.5', otherwise=405),
-    Allowed(policies.DELETE),
+    SinceVersion('1.5', otherwise=405),
+    RequiresPolicy(policies.DELETE),
     failures=(
         ErrorMapping(exception.ConcurrentUpdate, 'Unable to delete inventory for resource provider {uuid}: {error}'),
     ),
@@ -130,7 +130,7 @@ def delete_inventories(req: webob.Request, context: RequestContext) -> webob.Res
     return util.empty_response(req, 204)
 
 
-@operation(Accepts(JSON), Allowed(policies.SHOW), responses={200: responses.INVENTORY})
+@operation(Consumes(JSON), RequiresPolicy(policies.SHOW), responses={200: responses.INVENTORY})
 def get_inventory(req: webob.Request, context: RequestContext) -> webob.Response:
     """Show the inventory of one class."""
     uuid, resource_class = (util.wsgi_path_item(req.environ, name) for name in ('uuid', 'resource_class'))
@@ -139,8 +139,8 @@ def get_inventory(req: webob.Request, context: RequestContext) -> webob.Response
 
 
 @operation(
-    Reads(JSON, schema.PUT_ONE),
-    Allowed(policies.UPDATE),
+    Produces(JSON, schema.PUT_ONE),
+    RequiresPolicy(policies.UPDATE),
     failures=(
         ErrorMapping(exception.Invalid, 'Unable to update inventory for resource provider {uuid}: {error}'),
         ErrorMapping(exception.ProviderGenerationMismatch, 'resource provider generation conflict: {error}'),
@@ -159,7 +159,7 @@ def update_inventory(req: webob.Request, context: RequestContext) -> webob.Respo
 
 
 @operation(
-    Allowed(policies.DELETE),
+    RequiresPolicy(policies.DELETE),
     failures=(
         ErrorMapping(exception.ResourceClassNotFound, 'No inventory of class {resource_class} found for delete'),
         ErrorMapping(exception.InventoryNotFound, 'No inventory of class {resource_class} found for delete'),

@@ -14,13 +14,13 @@ from placement.schemas import reshaper as schema
 from placement.web import error_document, microversion, util
 from placement.web.context import RequestContext
 from placement.web.error_mapping import ErrorMapping
-from placement.web.operation import JSON, Allowed, Reads, Since, operation
+from placement.web.operation import JSON, Produces, RequiresPolicy, SinceVersion, operation
 
 
 @operation(
-    Since('1.30'),
-    Reads(JSON, schema.POST),
-    Allowed(policies.RESHAPE),
+    SinceVersion('1.30'),
+    Produces(JSON, schema.POST),
+    RequiresPolicy(policies.RESHAPE),
     failures=(
         ErrorMapping(
             exception.ResourceProviderNotFound,

@@ -16,7 +16,7 @@ from placement.schemas import responses
 from placement.web import util
 from placement.web.context import RequestContext
 from placement.web.error_mapping import ErrorMapping
-from placement.web.operation import JSON, Accepts, Allowed, Reads, Since, Versions, operation
+from placement.web.operation import JSON, Consumes, Produces, RequiresPolicy, SinceVersion, Versions, operation
 
 
 def _serialize(req: webob.Request, resource_class: ResourceClass) -> dict[str, Any]:
@@ -27,7 +27,9 @@ def _serialize(req: webob.Request, resource_class: ResourceClass) -> dict[str, A
     }
 
 
-@operation(Since('1.2'), Accepts(JSON), Allowed(policies.LIST), responses={200: responses.RESOURCE_CLASSES})
+@operation(
+    SinceVersion('1.2'), Consumes(JSON), RequiresPolicy(policies.LIST), responses={200: responses.RESOURCE_CLASSES}
+)
 def list_resource_classes(req: webob.Request, context: RequestContext) -> webob.Response:
     """List all classes, the standard ones first."""
     classes = ResourceClassList.get_all(context)
@@ -36,9 +38,9 @@ def list_resource_classes(req: webob.Request, context: RequestContext) -> webob.
 
 
 @operation(
-    Since('1.2'),
-    Reads(JSON, schema.CUSTOM_CLASS),
-    Allowed(policies.CREATE),
+    SinceVersion('1.2'),
+    Produces(JSON, schema.CUSTOM_CLASS),
+    RequiresPolicy(policies.CREATE),
     failures=(
         ErrorMapping(exception.ResourceClassExists, 'Conflicting resource class already exists: {resource_class}'),
     ),
@@ -51,7 +53,9 @@ def create_resource_class(req: webob.Request, context: RequestContext) -> webob.
     return util.empty_response(req, 201, location=util.resource_class_url(req.environ, data['name']))
 
 
-@operation(Since('1.2'), Accepts(JSON), Allowed(policies.SHOW), responses={200: responses.RESOURCE_CLASS})
+@operation(
+    SinceVersion('1.2'), Consumes(JSON), RequiresPolicy(policies.SHOW), responses={200: responses.RESOURCE_CLASS}
+)
 def get_resource_class(req: webob.Request, context: RequestContext) -> webob.Response:
     """Show one class."""
     resource_class = ResourceClass.get_by_name(context, util.wsgi_path_item(req.environ, 'name'))
@@ -59,9 +63,9 @@ def get_resource_class(req: webob.Request, context: RequestContext) -> webob.Res
 
 
 @operation(
-    Since('1.2', last='1.6'),
-    Reads(JSON, schema.CUSTOM_CLASS),
-    Allowed(policies.UPDATE),
+    SinceVersion('1.2', last='1.6'),
+    Produces(JSON, schema.CUSTOM_CLASS),
+    RequiresPolicy(policies.UPDATE),
     responses={200: responses.RESOURCE_CLASS},
 )
 def rename_resource_class(req: webob.Request, context: RequestContext) -> webob.Response:
@@ -72,7 +76,7 @@ def rename_resource_class(req: webob.Request, context: RequestContext) -> webob.
     return util.json_response(req, _serialize(req, resource_class))
 
 
-@operation(Since('1.7'), Allowed(policies.UPDATE), responses={201: None, 204: None})
+@operation(SinceVersion('1.7'), RequiresPolicy(policies.UPDATE), responses={201: None, 204: None})
 def ensure_resource_class(req: webob.Request, context: RequestContext) -> webob.Response:
     """Create a custom class, or confirm that it exists."""
     name = util.wsgi_path_item(req.environ, 'name')
@@ -87,8 +91,8 @@ update_resource_class = Versions(rename_resource_class, ensure_resource_class)
 
 
 @operation(
-    Since('1.2'),
-    Allowed(policies.DELETE),
+    SinceVersion('1.2'),
+    RequiresPolicy(policies.DELETE),
     failures=(
         ErrorMapping(exception.CannotDeleteStandardResourceClass, 'Error in delete resource class: {error}'),
         ErrorMapping(exception.ResourceClassInUse, 'Error in delete resource class: {error}'),

@@ -12,11 +12,11 @@ from webob import exc
 
 from placement import exception, schemas
 from placement.absent import ABSENT
+from placement.cache import provider_list
+from placement.cache.partition import Partition
+from placement.cache.provider_list import ProviderFilters
+from placement.cache.rows import ProviderRow
 from placement.handlers import existence
-from placement.mirror import listing
-from placement.mirror.block import Block
-from placement.mirror.listing import ProviderFilters
-from placement.mirror.records import Record
 from placement.objects import resource_provider as objects
 from placement.policies import resource_provider as policies
 from placement.schemas import resource_provider as schema
@@ -24,7 +24,7 @@ from placement.schemas import responses
 from placement.web import error_mapping, microversion, query, util
 from placement.web.context import RequestContext
 from placement.web.error_mapping import UNKNOWN_CLASS_IN_QUERY, ErrorMapping
-from placement.web.operation import JSON, Accepts, Allowed, Reads, operation
+from placement.web.operation import JSON, Consumes, Produces, RequiresPolicy, operation
 
 # The name of each link besides ``self``, and the first microversion that has it.
 _SUB_RESOURCES = (
@@ -43,7 +43,7 @@ def _links(req: webob.Request, uuid: str) -> list[dict[str, str]]:
     return [{'rel': 'self', 'href': url}, *below]
 
 
-def _serialize(req: webob.Request, provider: objects.ResourceProvider | Record) -> dict[str, Any]:
+def _serialize(req: webob.Request, provider: objects.ResourceProvider | ProviderRow) -> dict[str, Any]:
     body = {
         'uuid': provider.uuid,
         'name': provider.name,
@@ -81,8 +81,8 @@ def _filters(req: webob.Request) -> ProviderFilters:
 
 
 @operation(
-    Accepts(JSON),
-    Allowed(policies.LIST),
+    Consumes(JSON),
+    RequiresPolicy(policies.LIST),
     failures=(
         UNKNOWN_CLASS_IN_QUERY,
         ErrorMapping(exception.TraitNotFound, 'Invalid trait(s) in "required" parameter: {error}', exc.HTTPBadRequest),
@@ -92,18 +92,18 @@ def _filters(req: webob.Request) -> ProviderFilters:
 )
 def list_resource_providers(req: webob.Request, context: RequestContext) -> webob.Response:
     """List the providers that pass every filter of the query string."""
-    listed = list(listing.matching(context.mirror.current(), _filters(req)))
+    listed = list(provider_list.matching(context.mirror.current(), _filters(req)))
     members = {'resource_providers': ('[]', _entries(req, listed))}
-    return util.fragments_response(req, members, last_modified=listing.newest(listed))
+    return util.fragments_response(req, members, last_modified=provider_list.newest(listed))
 
 
-def _entries(req: webob.Request, listed: Iterable[tuple[Block, Sequence[int]]]) -> list[bytes]:
+def _entries(req: webob.Request, listed: Iterable[tuple[Partition, Sequence[int]]]) -> list[bytes]:
     """Encode each provider as ``_serialize`` describes it. The mirror caches the result for later requests."""
     version = microversion.wanted(req)
     form = ('entry', util.resource_provider_url(req.environ, ''), *(version >= since for _, since in _SUB_RESOURCES))
     form += (version >= (1, 14),)
 
-    def write(record: Record) -> bytes:
+    def write(record: ProviderRow) -> bytes:
         # Copied, because the bytes that orjson returns occupy more memory than their length, and these are cached.
         return bytes(memoryview(orjson.dumps(_serialize(req, record))))
 
@@ -111,8 +111,8 @@ def _entries(req: webob.Request, listed: Iterable[tuple[Block, Sequence[int]]]) 
 
 
 @operation(
-    Reads(JSON, schema.POST),
-    Allowed(policies.CREATE),
+    Produces(JSON, schema.POST),
+    RequiresPolicy(policies.CREATE),
     responses=(((1, 20), {200: responses.PROVIDER}), ((1, 0), {201: None})),
 )
 def create_resource_provider(req: webob.Request, context: RequestContext) -> webob.Response:
@@ -140,7 +140,7 @@ def create_resource_provider(req: webob.Request, context: RequestContext) -> web
     return response
 
 
-@operation(Accepts(JSON), Allowed(policies.SHOW), responses={200: responses.PROVIDER})
+@operation(Consumes(JSON), RequiresPolicy(policies.SHOW), responses={200: responses.PROVIDER})
 def get_resource_provider(req: webob.Request, context: RequestContext) -> webob.Response:
     """Show one provider."""
     provider = objects.ResourceProvider.get_by_uuid(context, util.wsgi_path_item(req.environ, 'uuid'))
@@ -148,8 +148,8 @@ def get_resource_provider(req: webob.Request, context: RequestContext) -> webob.
 
 
 @operation(
-    Reads(JSON, schema.PUT),
-    Allowed(policies.UPDATE),
+    Produces(JSON, schema.PUT),
+    RequiresPolicy(policies.UPDATE),
     failures=(
         ErrorMapping(exception.ParentProviderNotFound, 'Unable to save resource provider {uuid}: {error}'),
         ErrorMapping(exception.Invalid, 'Unable to save resource provider {uuid}: {error}'),
@@ -173,7 +173,7 @@ def update_resource_provider(req: webob.Request, context: RequestContext) -> web
 
 
 @operation(
-    Allowed(policies.DELETE),
+    RequiresPolicy(policies.DELETE),
     failures=(ErrorMapping(exception.ResourceProviderNotFound, '{error} for delete'),),
     responses={204: None},
 )

@@ -12,7 +12,7 @@ from webob import exc
 from placement import exception
 from placement.handlers import modified
 from placement.objects import trait
-from placement.objects.provider_parts import Provider
+from placement.objects.provider_query import Provider
 from placement.objects.resource_provider import ResourceProvider
 from placement.objects.trait import Trait, TraitList
 from placement.policies import trait as policies
@@ -21,7 +21,7 @@ from placement.schemas import trait as schema
 from placement.web import util, validation
 from placement.web.context import RequestContext
 from placement.web.error_mapping import ErrorMapping
-from placement.web.operation import JSON, Accepts, Allowed, Reads, Since, operation
+from placement.web.operation import JSON, Consumes, Produces, RequiresPolicy, SinceVersion, operation
 
 _INVALID_NAME = (
     'The trait is invalid. A valid trait must be no longer than 255 characters, start with the prefix "CUSTOM_" '
@@ -37,7 +37,9 @@ def _for_provider(req: webob.Request, provider: ResourceProvider | Provider, tra
     return util.json_response(req, body, last_modified=modified.newest(traits))
 
 
-@operation(Since('1.6'), Accepts(JSON), Allowed(policies.RP_LIST), responses={200: responses.PROVIDER_TRAITS})
+@operation(
+    SinceVersion('1.6'), Consumes(JSON), RequiresPolicy(policies.RP_LIST), responses={200: responses.PROVIDER_TRAITS}
+)
 def list_traits_for_resource_provider(req: webob.Request, context: RequestContext) -> webob.Response:
     """Show the traits of a provider."""
     provider, traits = TraitList.get_with_provider(context, util.wsgi_path_item(req.environ, 'uuid'))
@@ -45,9 +47,9 @@ def list_traits_for_resource_provider(req: webob.Request, context: RequestContex
 
 
 @operation(
-    Since('1.6'),
-    Reads(JSON, schema.PUT_FOR_PROVIDER),
-    Allowed(policies.RP_UPDATE),
+    SinceVersion('1.6'),
+    Produces(JSON, schema.PUT_FOR_PROVIDER),
+    RequiresPolicy(policies.RP_UPDATE),
     failures=(ErrorMapping(exception.TraitNotFound, 'No such trait {names}', exc.HTTPBadRequest),),
     responses={200: responses.PROVIDER_TRAITS},
 )
@@ -60,7 +62,7 @@ def update_traits_for_resource_provider(req: webob.Request, context: RequestCont
     return _for_provider(req, provider, provider.set_traits(data['traits']))
 
 
-@operation(Since('1.6'), Allowed(policies.RP_DELETE), responses={204: None})
+@operation(SinceVersion('1.6'), RequiresPolicy(policies.RP_DELETE), responses={204: None})
 def delete_traits_for_resource_provider(req: webob.Request, context: RequestContext) -> webob.Response:
     """Take all traits from a provider."""
     ResourceProvider.get_with(context, util.wsgi_path_item(req.environ, 'uuid'), trait.read).clear_traits()
@@ -86,7 +88,13 @@ def _associated_filter(value: str) -> dict[str, Any]:
     return {'associated': value.lower() == 'true'}
 
 
-@operation(Since('1.6'), Accepts(JSON), Allowed(policies.LIST), query=schema.LIST, responses={200: responses.TRAITS})
+@operation(
+    SinceVersion('1.6'),
+    Consumes(JSON),
+    RequiresPolicy(policies.LIST),
+    query=schema.LIST,
+    responses={200: responses.TRAITS},
+)
 def list_traits(req: webob.Request, context: RequestContext) -> webob.Response:
     """List the traits, all or those that the query string selects."""
     params = util.validate_query_params(req, schema.LIST)
@@ -100,14 +108,14 @@ def list_traits(req: webob.Request, context: RequestContext) -> webob.Response:
     return util.json_response(req, body, last_modified=modified.newest(traits))
 
 
-@operation(Since('1.6'), Allowed(policies.SHOW), responses={204: None})
+@operation(SinceVersion('1.6'), RequiresPolicy(policies.SHOW), responses={204: None})
 def get_trait(req: webob.Request, context: RequestContext) -> webob.Response:
     """Check whether a trait exists."""
     found = Trait.get_by_name(context, util.wsgi_path_item(req.environ, 'name'))
     return util.empty_response(req, 204, last_modified=found.modified)
 
 
-@operation(Since('1.6'), Allowed(policies.UPDATE), responses={201: None, 204: None})
+@operation(SinceVersion('1.6'), RequiresPolicy(policies.UPDATE), responses={201: None, 204: None})
 def put_trait(req: webob.Request, context: RequestContext) -> webob.Response:
     """Create a custom trait, or confirm that it exists."""
     name = util.wsgi_path_item(req.environ, 'name')
@@ -124,7 +132,7 @@ def put_trait(req: webob.Request, context: RequestContext) -> webob.Response:
     )
 
 
-@operation(Since('1.6'), Allowed(policies.DELETE), responses={204: None})
+@operation(SinceVersion('1.6'), RequiresPolicy(policies.DELETE), responses={204: None})
 def delete_trait(req: webob.Request, context: RequestContext) -> webob.Response:
     """Remove a custom trait that no provider has."""
     Trait.destroy(context, util.wsgi_path_item(req.environ, 'name'))

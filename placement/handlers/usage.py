@@ -15,7 +15,7 @@ from placement.schemas import responses
 from placement.schemas import usage as schema
 from placement.web import microversion, util
 from placement.web.context import RequestContext
-from placement.web.operation import JSON, Accepts, Allowed, Since, operation
+from placement.web.operation import JSON, Consumes, RequiresPolicy, SinceVersion, operation
 from placement.web.query import BadQuery
 
 
@@ -23,7 +23,7 @@ def _by_class(usages: Iterable[Usage]) -> dict[str, int]:
     return {usage.resource_class: usage.usage for usage in usages}
 
 
-@operation(Accepts(JSON), Allowed(policies.PROVIDER_USAGES), responses={200: responses.PROVIDER_USAGES})
+@operation(Consumes(JSON), RequiresPolicy(policies.PROVIDER_USAGES), responses={200: responses.PROVIDER_USAGES})
 def list_usages(req: webob.Request, context: RequestContext) -> webob.Response:
     """Show the amount consumed of each inventory of a provider."""
     provider, usages = UsageList.get_with_provider(context, util.wsgi_path_item(req.environ, 'uuid'))
@@ -44,9 +44,9 @@ def _project_of_query(req: webob.Request) -> dict[str, str]:
 
 
 @operation(
-    Since('1.9'),
-    Accepts(JSON),
-    Allowed(policies.TOTAL_USAGES, _project_of_query),
+    SinceVersion('1.9'),
+    Consumes(JSON),
+    RequiresPolicy(policies.TOTAL_USAGES, _project_of_query),
     query=schema.TOTAL,
     responses={200: responses.USAGES},
 )

@@ -9,26 +9,26 @@ import sqlalchemy as sa
 from oslo_db import exception as db_exc
 
 from placement.db import api as db_api
-from placement.db import name_cache, statements, tables
-from placement.db.together import Together
-from placement.objects import provider_parts
+from placement.db import name_cache, sql, tables
+from placement.db.batch import StatementBatch
+from placement.objects import provider_query
 from placement.objects.base import Context
 
 _aggregates = tables.placement_aggregates
 _members, _providers = tables.resource_provider_aggregates, tables.resource_providers
 
 
-def get_with_provider(context: Context, uuid: str) -> tuple[provider_parts.Provider, list[str]]:
+def get_with_provider(context: Context, uuid: str) -> tuple[provider_query.Provider, list[str]]:
     """Read a provider and the uuids of its aggregates.
 
     :param uuid: canonical.
     :raises ResourceProviderNotFound: no such provider.
     """
-    provider, rows = provider_parts.read(context, _WITH_PROVIDER, uuid)
+    provider, rows = provider_query.read(context, _WITH_PROVIDER, uuid)
     return provider, [row.uuid for row in rows]
 
 
-_WITH_PROVIDER = provider_parts.statement(
+_WITH_PROVIDER = provider_query.statement(
     _providers.outerjoin(_members, _members.c.resource_provider_id == _providers.c.id).outerjoin(
         _aggregates, _aggregates.c.id == _members.c.aggregate_id
     ),
@@ -44,32 +44,32 @@ def replace(tx: sa.Connection, known: name_cache.KnownAggregates, provider_id: i
 
     :param known: aggregates for which no INSERT is needed; ``uuids`` are added to it.
     :param uuids: sorted and distinct, so that concurrent requests insert new aggregates in the same order.
-    :raises TryAgain: an audit deleted one of the aggregates meanwhile.
+    :raises RetryTransaction: an audit deleted one of the aggregates meanwhile.
     """
-    together = Together(tx)
+    together = StatementBatch(tx)
     # All are deleted, not only those that were read before: below microversion 1.19 a write does not move the
     # generation, so nothing shows whether they have changed.
     together.add('DELETE FROM placement_resource_provider_aggregates WHERE resource_provider_id = ?', provider_id)
-    moment = statements.now(tx)
-    for batch in statements.batches(uuids):
+    moment = sql.now(tx)
+    for batch in sql.batches(uuids):
         if unknown := known.unknown(batch):
-            text, values = statements.insertion_unless_present(tx, 'placement_aggregates', 'uuid', unknown)
+            text, values = sql.insertion_unless_present(tx, 'placement_aggregates', 'uuid', unknown)
             together.add(text, *values)
         check = functools.partial(_expect, known, batch)
         together.add(_joining(tx.dialect.name, len(batch)), provider_id, moment, *batch, check=check)
     try:
-        together.run_last()
+        together.execute_final()
     except (db_exc.DBReferenceError, db_exc.DBDuplicateEntry) as error:
         # An audit on another node of a cluster deleted an aggregate that had no providers.
-        raise db_api.TryAgain from error
+        raise db_api.RetryTransaction from error
     known.add(uuids)
 
 
 def _expect(known: name_cache.KnownAggregates, uuids: Sequence[str], inserted: int) -> None:
     if inserted != len(uuids):
         # An audit deleted an aggregate that had no providers.
-        known.forget(uuids)
-        raise db_api.TryAgain
+        known.invalidate(uuids)
+        raise db_api.RetryTransaction
 
 
 @functools.lru_cache(maxsize=64)
@@ -78,5 +78,5 @@ def _joining(dialect: str, count: int) -> str:
     lock = {'sqlite': '', 'postgresql': ' FOR KEY SHARE'}.get(dialect, ' LOCK IN SHARE MODE')
     return (
         'INSERT INTO placement_resource_provider_aggregates (resource_provider_id, aggregate_id, created_at)'  # noqa: S608
-        f' SELECT ?, id, ? FROM placement_aggregates WHERE uuid IN ({statements.marks(count)}) ORDER BY id{lock}'
+        f' SELECT ?, id, ? FROM placement_aggregates WHERE uuid IN ({sql.placeholders(count)}) ORDER BY id{lock}'
     )

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from placement.claims import claim
 from placement.claims.request import ConsumerClaim
 from placement.db import tables
-from placement.objects import base, provider_parts
+from placement.objects import base, provider_query
 from placement.objects.base import Context
 
 _allocations, _consumers, _providers = tables.allocations, tables.consumers, tables.resource_providers
@@ -40,13 +40,13 @@ class AllocationList(base.ObjectList[Allocation]):
     VERSION = '1.0'
 
     @classmethod
-    def get_with_provider(cls, context: Context, uuid: str) -> tuple[provider_parts.Provider, AllocationList]:
+    def get_with_provider(cls, context: Context, uuid: str) -> tuple[provider_query.Provider, AllocationList]:
         """Read a provider and the allocations of all consumers on it.
 
         :param uuid: canonical.
         :raises ResourceProviderNotFound: no such provider.
         """
-        provider, rows = provider_parts.read(context, _WITH_PROVIDER, uuid)
+        provider, rows = provider_query.read(context, _WITH_PROVIDER, uuid)
         return provider, cls.from_rows(context, rows)
 
     @classmethod
@@ -78,7 +78,7 @@ COLUMNS = (
     _providers.c.generation.label('resource_provider_generation'),
     sa.func.coalesce(_consumers.c.generation, 0).label('consumer_generation'),
 )
-_WITH_PROVIDER = provider_parts.statement(
+_WITH_PROVIDER = provider_query.statement(
     _providers.outerjoin(_allocations, _allocations.c.resource_provider_id == _providers.c.id)
     .outerjoin(_classes, _classes.c.id == _allocations.c.resource_class_id)
     .outerjoin(_consumers, _consumers.c.uuid == _allocations.c.consumer_id),

@@ -9,16 +9,16 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, cast
 
-from placement.candidates.budget import Bound
+from placement.cache.partition import Partition
+from placement.cache.prefilter import CachedSearchUnit, Prefilter, TreeSearchUnit
+from placement.cache.refresh import ProviderCache
+from placement.cache.snapshot import Names, Snapshot
+from placement.candidates.limits import Limit
 from placement.candidates.providers import Provider
 from placement.candidates.request import CandidateRequest
 from placement.candidates.search import chosen, search
-from placement.candidates.sites import Candidate, Placement
-from placement.mirror.block import Block
-from placement.mirror.keeper import Mirror
-from placement.mirror.matching import Matching, MirrorSite, TreeSite
-from placement.mirror.state import Names, State
-from placement.objects import candidate_bounds
+from placement.candidates.search_units import Assignment, Candidate
+from placement.objects import search_limits
 from placement.objects.base import Context
 from placement.observability.metrics import Metrics
 
@@ -27,7 +27,7 @@ class SearchContext(Context, Protocol):
     """What a search needs of the context of a request."""
 
     @property
-    def mirror(self) -> Mirror:
+    def mirror(self) -> ProviderCache:
         """The mirror that the search reads."""
 
 
@@ -38,10 +38,10 @@ class AllocationCandidates:
     ``bounds`` are the limits of ``[placement]`` without which there might be more candidates.
     """
 
-    state: State
+    state: Snapshot
     request: CandidateRequest
     candidates: Sequence[Candidate]
-    bounds: frozenset[Bound] = frozenset()
+    bounds: frozenset[Limit] = frozenset()
 
     @classmethod
     def get_by_request(cls, context: SearchContext, request: CandidateRequest) -> AllocationCandidates:
@@ -57,17 +57,17 @@ class AllocationCandidates:
         _check_names(state.names, request)
         request = request.resolved(state.root_of)
         rng = random.SystemRandom() if options.randomize_allocation_candidates else None
-        budget = candidate_bounds.budget(options)
-        found = chosen(search(Matching(state, request).sites(rng), request, budget), request, budget, rng)
+        budget = search_limits.budget(options)
+        found = chosen(search(Prefilter(state, request).sites(rng), request, budget), request, budget, rng)
         bounds = frozenset(budget.met)
         _count(context.db.metrics, len(found), bounds, time.monotonic() - started)
         return cls(state, request, found, bounds)
 
     def uuids(self, candidate: Candidate, positions: Sequence[int]) -> tuple[str, ...]:
-        """Return the uuids of the providers at ``positions`` of the candidate's site (``candidates.sites.Site``)."""
-        return cast('MirrorSite', candidate.site).uuids(positions)
+        """Return the uuids of the providers at ``positions`` of the candidate's site (``SearchUnit``)."""
+        return cast('CachedSearchUnit', candidate.site).uuids(positions)
 
-    def providers(self) -> Mapping[Block, Sequence[int]]:
+    def providers(self) -> Mapping[Partition, Sequence[int]]:
         """Return the providers whose summaries belong to the answer (api-ref/candidate-search.md#summaries).
 
         :returns: for each block, the positions of such providers in it, ascending.
@@ -80,14 +80,14 @@ class AllocationCandidates:
             found[block] = [row for number in sorted(numbers) for row in range(starts[number], starts[number + 1])]
         return found
 
-    def _trees(self) -> Mapping[Block, set[int]]:
+    def _trees(self) -> Mapping[Partition, set[int]]:
         """For each block, the numbers of the trees that have a provider which a candidate uses."""
-        found: defaultdict[Block, set[int]] = defaultdict(set)
+        found: defaultdict[Partition, set[int]] = defaultdict(set)
         shared: set[int] = set()
         for candidate in self.candidates:
-            site, placement = cast('MirrorSite', candidate.site), candidate.placement
+            site, placement = cast('CachedSearchUnit', candidate.site), candidate.placement
             # A candidate at a tree uses at least one provider of it, but perhaps only for a group without resources.
-            if isinstance(site, TreeSite) and placement.amounts[0][0] < site.shared_from:
+            if isinstance(site, TreeSearchUnit) and placement.amounts[0][0] < site.shared_from:
                 found[site.block].add(site.number)
             if placement.amounts[-1][0] >= site.shared_from:
                 shared.update(one.root_id for one in _shared(site, placement))
@@ -96,13 +96,13 @@ class AllocationCandidates:
             found[block].add(number)
         return found
 
-    def _used(self) -> Mapping[Block, set[int]]:
+    def _used(self) -> Mapping[Partition, set[int]]:
         """For each block, the positions of the providers that a candidate uses."""
-        found: defaultdict[Block, set[int]] = defaultdict(set)
+        found: defaultdict[Partition, set[int]] = defaultdict(set)
         shared: set[Provider] = set()
         for candidate in self.candidates:
-            site, placement = cast('MirrorSite', candidate.site), candidate.placement
-            if isinstance(site, TreeSite):
+            site, placement = cast('CachedSearchUnit', candidate.site), candidate.placement
+            if isinstance(site, TreeSearchUnit):
                 found[site.block].update(
                     site.first + position for position, _, _ in placement.amounts if position < site.shared_from
                 )
@@ -113,7 +113,7 @@ class AllocationCandidates:
         return found
 
 
-def _count(metrics: Metrics, count: int, bounds: Collection[Bound], seconds: float) -> None:
+def _count(metrics: Metrics, count: int, bounds: Collection[Limit], seconds: float) -> None:
     metrics.candidates(count, seconds)
     for bound in bounds:
         metrics.search_bounded(bound.value)
@@ -123,7 +123,7 @@ def _check_names(names: Names, request: CandidateRequest) -> None:
     names.check([name for group in request.groups for name in group.resources], request.traits)
 
 
-def _shared(site: MirrorSite, placement: Placement) -> Iterator[Provider]:
+def _shared(site: CachedSearchUnit, placement: Assignment) -> Iterator[Provider]:
     """The sharing providers of other trees that a placement uses."""
     first = site.shared_from
     return (site.sharing[position - first] for position, _, _ in placement.amounts if position >= first)

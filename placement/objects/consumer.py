@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from placement.db import statements, tables
+from placement.db import sql, tables
 from placement.objects import allocation, base, consumer_type
 from placement.objects.allocation import AllocationList
 from placement.objects.base import Context
@@ -42,7 +42,7 @@ class Consumer(base.PlacementObject):
             'incomplete_project': options.incomplete_consumer_project_id,
             'incomplete_user': options.incomplete_consumer_user_id,
         }
-        known = statements.storable(uuid)
+        known = sql.storable(uuid)
         rows = context.db.ask(_WITH_ALLOCATIONS, {'sought': uuid, **incomplete}) if known else []
         if not rows:
             return None, AllocationList(context)

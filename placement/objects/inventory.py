@@ -10,12 +10,12 @@ import sqlalchemy as sa
 from oslo_log import log
 from oslo_utils import timeutils
 
-from placement import exception, room
-from placement.db import generation, inventory_rows, statements, tables
+from placement import capacity, exception
+from placement.db import generation, inventory_rows, sql, tables
+from placement.db.batch import StatementBatch
 from placement.db.generation import KnownProvider
 from placement.db.name_cache import NameCache
-from placement.db.together import Together
-from placement.objects import base, provider_parts
+from placement.objects import base, provider_query
 from placement.objects.base import Context
 
 LOG = log.getLogger(__name__)
@@ -24,7 +24,7 @@ _inventories, _providers = tables.inventories, tables.resource_providers
 _classes = tables.resource_classes
 
 #: Defaults of the fields that a request may leave out. A write replaces all fields.
-_DEFAULTS = {'reserved': 0, 'min_unit': 1, 'max_unit': room.LARGEST, 'step_size': 1, 'allocation_ratio': 1.0}
+_DEFAULTS = {'reserved': 0, 'min_unit': 1, 'max_unit': capacity.MAX_INT32, 'step_size': 1, 'allocation_ratio': 1.0}
 
 
 @base.register
@@ -63,7 +63,7 @@ class Inventory(base.Timestamped):
     @classmethod
     def get_with_provider(
         cls, context: Context, uuid: str, resource_class: str
-    ) -> tuple[provider_parts.Provider, Inventory]:
+    ) -> tuple[provider_query.Provider, Inventory]:
         """Read a provider and its inventory of ``resource_class``.
 
         :param uuid: canonical.
@@ -71,7 +71,7 @@ class Inventory(base.Timestamped):
         :raises InventoryNotFound: it has no inventory of the class, or there is no such class.
         """
         # This reads all inventories: one statement that also tells whether the provider exists.
-        provider, rows = provider_parts.read(context, _WITH_PROVIDER, uuid)
+        provider, rows = provider_query.read(context, _WITH_PROVIDER, uuid)
         for row in rows:
             if row.resource_class == resource_class:
                 return provider, cls.from_row(context, row)
@@ -80,7 +80,7 @@ class Inventory(base.Timestamped):
     @property
     def capacity(self) -> int:
         """How much may be used in all, truncated towards zero (api-ref/capacity.md#capacity-that-is-shown)."""
-        return room.capacity(self)
+        return capacity.capacity(self)
 
     def capacity_error(self, uuid: str, zero_allowed: bool) -> exception.InvalidInventoryCapacity | None:
         """Return why this inventory may not be stored (api-ref/capacity.md#capacity-that-may-be-stored), if so.
@@ -106,19 +106,19 @@ class InventoryList(base.ObjectList[Inventory]):
     VERSION = '1.1'
 
     @classmethod
-    def get_with_provider(cls, context: Context, uuid: str) -> tuple[provider_parts.Provider, InventoryList]:
+    def get_with_provider(cls, context: Context, uuid: str) -> tuple[provider_query.Provider, InventoryList]:
         """Read a provider and all its inventories.
 
         :param uuid: canonical.
         :raises ResourceProviderNotFound: no such provider.
         """
-        provider, rows = provider_parts.read(context, _WITH_PROVIDER, uuid)
+        provider, rows = provider_query.read(context, _WITH_PROVIDER, uuid)
         return provider, cls.from_rows(context, rows)
 
 
-def read(context: Context, uuid: str) -> tuple[provider_parts.Provider, list[sa.Row[Any]]]:
+def read(context: Context, uuid: str) -> tuple[provider_query.Provider, list[sa.Row[Any]]]:
     """Read a provider and, of each of its inventories, what a change needs: the id, the class, its id and ``used``."""
-    return provider_parts.read(context, _TO_CHANGE, uuid)
+    return provider_query.read(context, _TO_CHANGE, uuid)
 
 
 # Each of the functions that follow locks the custom classes that it names, shared, and adds to `together` the move of
@@ -130,33 +130,33 @@ def read(context: Context, uuid: str) -> tuple[provider_parts.Provider, list[sa.
 # be less by now.
 
 
-def add(together: Together, classes: NameCache, provider: KnownProvider, record: Inventory) -> None:
+def add(together: StatementBatch, classes: NameCache, provider: KnownProvider, record: Inventory) -> None:
     """Insert an inventory; see ``ResourceProvider.add_inventory``. If there is one it fails with DBDuplicateEntry."""
-    class_id = classes.hold(together.tx, [record.resource_class])[record.resource_class]
-    generation.bump(together, provider)
+    class_id = classes.lock_ids(together.tx, [record.resource_class])[record.resource_class]
+    generation.increment_one(together, provider)
     inventory_rows.insert(together, {(provider.id, class_id): record})
 
 
 def replace_all(
-    together: Together,
+    together: StatementBatch,
     classes: NameCache,
     provider: KnownProvider,
     present_rows: Sequence[sa.Row[Any]],
     records: Sequence[Inventory],
 ) -> None:
     """Make ``records`` all inventories of the provider; see ``ResourceProvider.set_inventories``."""
-    ids = classes.hold(together.tx, [record.resource_class for record in records])
+    ids = classes.lock_ids(together.tx, [record.resource_class for record in records])
     wanted = {ids[record.resource_class]: record for record in records}
     present = {row.resource_class_id: row for row in present_rows}
     removed = [row for class_id, row in present.items() if class_id not in wanted]
     kept = {class_id: record for class_id, record in wanted.items() if class_id in present}
     added = {class_id: record for class_id, record in wanted.items() if class_id not in present}
-    generation.bump(together, provider)
+    generation.increment_one(together, provider)
     _remove(together, provider, removed)
     if removed and kept and added:
         # Inserts and overwrites in one statement. Only here, because on some databases each row takes a new id in it,
         # also a row that exists.
-        otherwise = statements.otherwise_overwrite(together.tx, inventory_rows.KEY, _OVERWRITTEN)
+        otherwise = sql.upsert_clause(together.tx, inventory_rows.KEY, _OVERWRITTEN)
         inventory_rows.insert(together, _by_key(provider, wanted), otherwise)
     else:
         inventory_rows.overwrite(together, kept, provider.id)
@@ -164,37 +164,37 @@ def replace_all(
 
 
 def update(
-    together: Together,
+    together: StatementBatch,
     classes: NameCache,
     provider: KnownProvider,
     present: Sequence[sa.Row[Any]],
     record: Inventory,
 ) -> None:
     """Overwrite one inventory; see ``ResourceProvider.update_inventory``."""
-    class_id = classes.hold(together.tx, [record.resource_class])[record.resource_class]
+    class_id = classes.lock_ids(together.tx, [record.resource_class])[record.resource_class]
     if _of_class(present, class_id) is None:
         raise exception.InventoryRecordNotFound(resource_class=record.resource_class)
-    generation.bump(together, provider)
+    generation.increment_one(together, provider)
     inventory_rows.overwrite(together, {class_id: record}, provider.id)
 
 
 def delete(
-    together: Together,
+    together: StatementBatch,
     classes: NameCache,
     provider: KnownProvider,
     present: Sequence[sa.Row[Any]],
     resource_class: str,
 ) -> None:
     """Delete one inventory; see ``ResourceProvider.delete_inventory``."""
-    class_id = classes.hold(together.tx, [resource_class])[resource_class]
+    class_id = classes.lock_ids(together.tx, [resource_class])[resource_class]
     row = _of_class(present, class_id)
     if row is None:
         raise exception.InventoryNotFound(resource_class=resource_class, uuid=provider.uuid)
-    generation.bump(together, provider)
+    generation.increment_one(together, provider)
     _remove(together, provider, [row])
 
 
-def _remove(together: Together, provider: KnownProvider, rows: Sequence[sa.Row[Any]]) -> None:
+def _remove(together: StatementBatch, provider: KnownProvider, rows: Sequence[sa.Row[Any]]) -> None:
     """Add the DELETE of the inventories ``rows`` of ``provider``.
 
     :raises InventoryInUse: some have allocations; names all these classes, in order of class id.
@@ -202,8 +202,8 @@ def _remove(together: Together, provider: KnownProvider, rows: Sequence[sa.Row[A
     in_use = [row.resource_class for row in rows if row.used > 0]
     if in_use:
         raise exception.InventoryInUse(resource_classes=', '.join(in_use), uuid=provider.uuid)
-    for batch in statements.batches([row.id for row in rows]):
-        unused = f'id IN ({statements.marks(len(batch))}) AND used = 0'
+    for batch in sql.batches([row.id for row in rows]):
+        unused = f'id IN ({sql.placeholders(len(batch))}) AND used = 0'
         check = functools.partial(_expect, len(batch))
         together.add(f'DELETE FROM placement_inventories WHERE {unused}', *batch, check=check)  # noqa: S608
 
@@ -229,13 +229,13 @@ JOINED = _providers.outerjoin(_inventories, _inventories.c.resource_provider_id 
     _classes, _classes.c.id == _inventories.c.resource_class_id
 )
 # Only the columns that are needed, because the driver takes time for each.
-_WITH_PROVIDER = provider_parts.statement(
+_WITH_PROVIDER = provider_query.statement(
     JOINED,
     _classes.c.id,
     *(_inventories.c[name] for name in (*inventory_rows.FIELDS, 'used', 'created_at', 'updated_at')),
     _classes.c.name.label('resource_class'),
 )
-_TO_CHANGE = provider_parts.statement(
+_TO_CHANGE = provider_query.statement(
     JOINED,
     _classes.c.id,
     _inventories.c.id,

@@ -21,8 +21,8 @@ from oslo_utils import timeutils
 
 from placement import exception
 from placement.db import api as db_api
-from placement.db import change_log, statements, tables
-from placement.db.together import Together
+from placement.db import change_log, sql, tables
+from placement.db.batch import StatementBatch
 
 _providers = tables.resource_providers
 
@@ -35,16 +35,16 @@ def insert(
     :returns: its id, and the uuid of its root.
     :raises ParentProviderNotFound: no such parent.
     :raises DBDuplicateEntry: the name or the uuid is taken.
-    :raises TryAgain: the parent, or its root, was deleted or moved meanwhile.
+    :raises RetryTransaction: the parent, or its root, was deleted or moved meanwhile.
     """
     if parent_uuid is not None:
         return _insert_child(tx, (name, uuid, 0), parent_uuid, created_at)
-    own_id = statements.insert_one(tx, _TABLE, _COLUMNS, (name, uuid, 0, None, None), created_at)
+    own_id = sql.insert_one(tx, _TABLE, _COLUMNS, (name, uuid, 0, None, None), created_at)
     change_log.record_providers(tx, [own_id])
-    together = Together(tx)
+    together = StatementBatch(tx)
     # Does not set updated_at, as it is part of the creation.
     together.add('UPDATE placement_resource_providers SET root_provider_id = id WHERE id = ?', own_id)
-    together.run_last()
+    together.execute_final()
     return own_id, uuid
 
 
@@ -57,7 +57,7 @@ def _insert_child(
     is_still_there = _providers.c.parent_provider_id.is_(None) | (_providers.c.root_provider_id == parent.root_id)
     with _locked(tx, {parent.id, parent.root_id}, [parent.root_id], is_still_there), _parent_may_vanish():
         row = (*values, parent.id, parent.root_id)
-        own_id = statements.insert_one(tx, _TABLE, _COLUMNS, row, created_at)
+        own_id = sql.insert_one(tx, _TABLE, _COLUMNS, row, created_at)
         change_log.record_providers(tx, [own_id])
     return own_id, parent.root_provider_uuid
 
@@ -69,7 +69,7 @@ def rename(tx: sa.Connection, uuid: str, name: str) -> dict[str, Any]:
     :raises ResourceProviderNotFound: there is no such provider.
     :raises DBDuplicateEntry: another provider has the name.
     """
-    statements.run(tx, _RENAME, name, statements.now(tx), uuid)
+    sql.run(tx, _RENAME, name, sql.now(tx), uuid)
     renamed = tx.execute(BY_UUID, {'sought': uuid}).first()
     if renamed is None:
         raise exception.ResourceProviderNotFound(uuid=uuid)
@@ -91,7 +91,7 @@ def rename_and_move(
     :raises ProviderTreeLoop: the parent is the provider itself or in the tree below it.
     :raises ResourceProviderNotFound: there is no such provider.
     :raises DBDuplicateEntry: another provider has the name.
-    :raises TryAgain: one of the providers was deleted or moved meanwhile.
+    :raises RetryTransaction: one of the providers was deleted or moved meanwhile.
     """
     both = {row.uuid: row for row in tx.execute(_OWN_AND_PARENT, {'own': uuid, 'parent': parent_uuid})}
     own = both.get(uuid)
@@ -100,7 +100,7 @@ def rename_and_move(
     if parent_uuid == own.parent_provider_uuid:
         renamed = rename(tx, uuid, name)
         if renamed['parent_provider_uuid'] != parent_uuid:
-            raise db_api.TryAgain
+            raise db_api.RetryTransaction
         return renamed
     if parent_uuid is None and not reparenting:
         raise exception.UnparentingNotAllowed
@@ -117,7 +117,7 @@ def delete(tx: sa.Connection, uuid: str) -> None:
     :raises ResourceProviderNotFound: there is no such provider.
     :raises CannotDeleteParentProvider: it has children.
     :raises ResourceProviderInUse: it has allocations.
-    :raises TryAgain: it got a child, an allocation or another part meanwhile.
+    :raises RetryTransaction: it got a child, an allocation or another part meanwhile.
     """
     found = tx.execute(_TO_DELETE, {'sought': uuid}).first()
     if found is None:
@@ -137,7 +137,7 @@ def delete(tx: sa.Connection, uuid: str) -> None:
         change_log.record_providers(tx, [found.id])
     except db_exc.DBReferenceError as error:
         # A child, an allocation or another part was inserted since the query above.
-        raise db_api.TryAgain from error
+        raise db_api.RetryTransaction from error
 
 
 class _Place(NamedTuple):
@@ -155,13 +155,13 @@ class _Place(NamedTuple):
 def _read_place(tx: sa.Connection, uuid: str, parent_uuid: str | None) -> _Place:
     """Read a place, in one statement.
 
-    :raises TryAgain: one of the two providers was deleted.
+    :raises RetryTransaction: one of the two providers was deleted.
     """
     rows = tx.execute(_PLACE, {'own': uuid, 'parent': parent_uuid}).all()
     below = {row.uuid: row for row in rows if row.is_below}
     parent = next((row for row in rows if row.uuid == parent_uuid), None)
     if uuid not in below or (parent is None and parent_uuid is not None):
-        raise db_api.TryAgain
+        raise db_api.RetryTransaction
     links = frozenset((row.id, row.parent_provider_id, row.root_id) for row in rows)
     return _Place(below[uuid], parent, frozenset(row.id for row in below.values()), links)
 
@@ -181,12 +181,12 @@ def _move(tx: sa.Connection, uuid: str, name: str, parent_uuid: str | None) -> d
         # While the roots are locked, nobody can change the trees.
         place = _read_place(tx, uuid, parent_uuid)
         if place.links != links:
-            raise db_api.TryAgain
+            raise db_api.RetryTransaction
         change_log.record_providers(tx, moved)
         moment = timeutils.utcnow()
         values = {'own': own.id, 'parent': parent_id, 'root': root_id, 'new': name, 'moment': moment}
         with _parent_may_vanish():
-            for batch in statements.batches(sorted(moved)):
+            for batch in sql.batches(sorted(moved)):
                 tx.execute(_MOVE, {'moved': batch, **values})
     root_uuid = uuid if parent is None else parent.root_provider_uuid
     changed = {'parent_provider_uuid': parent_uuid, 'root_provider_uuid': root_uuid, 'updated_at': moment}
@@ -195,11 +195,11 @@ def _move(tx: sa.Connection, uuid: str, name: str, parent_uuid: str | None) -> d
 
 @contextlib.contextmanager
 def _parent_may_vanish() -> Iterator[None]:
-    """Raise ``TryAgain`` if the parent was deleted since it was read."""
+    """Raise ``RetryTransaction`` if the parent was deleted since it was read."""
     try:
         yield
     except db_exc.DBReferenceError as error:
-        raise db_api.TryAgain(exception.ParentProviderNotFound()) from error
+        raise db_api.RetryTransaction(exception.ParentProviderNotFound()) from error
 
 
 @contextlib.contextmanager
@@ -218,19 +218,19 @@ def _locked(
 
     :param root_ids: those of ``ids`` that are the roots of trees that are changed.
     :param conditions: what must be true of each of ``ids``.
-    :raises TryAgain: it is not, or one of them was deleted.
+    :raises RetryTransaction: it is not, or one of them was deleted.
     """
     value: sa.ColumnElement[Any] = _root_id
-    if statements.is_mysql(tx.dialect):
+    if sql.is_mysql(tx.dialect):
         value = sa.case((_providers.c.id.in_(root_ids), sa.null()), else_=_root_id)
-    for batch in statements.batches(sorted(ids)):
+    for batch in sql.batches(sorted(ids)):
         which = sa.and_(_providers.c.id.in_(batch), *conditions)
         if len(batch) > 1:
-            which = statements.locked_in_order(tx, _providers, which)
+            which = sql.lock_rows_in_id_order(tx, _providers, which)
         if tx.execute(_update_without_time(which).values(root_provider_id=value)).rowcount != len(batch):
-            raise db_api.TryAgain
+            raise db_api.RetryTransaction
     yield
-    if statements.is_mysql(tx.dialect):
+    if sql.is_mysql(tx.dialect):
         changed = _providers.c.id.in_(root_ids) & _providers.c.root_provider_id.is_(None)
         tx.execute(_update_without_time(changed).values(root_provider_id=_providers.c.id))
 

@@ -8,7 +8,7 @@ from oslo_db import exception as db_exc
 from placement import exception
 from placement.db import api as db_api
 from placement.db import change_log, name_cache, tables
-from placement.objects import base, custom_name
+from placement.objects import base, named_resource
 from placement.objects.base import Context
 
 _classes = tables.resource_classes
@@ -17,13 +17,13 @@ _inventories = tables.inventories
 
 
 @base.register
-class ResourceClass(custom_name.CustomName):
+class ResourceClass(named_resource.NamedResource):
     """One class, standard or custom (``CUSTOM_...``)."""
 
     VERSION = '1.0'
     TABLE = _classes
     USES = sa.select(_inventories.c.id).where(_inventories.c.resource_class_id == sa.bindparam('sought')).limit(1)
-    FAILURES = custom_name.Failures(
+    FAILURES = named_resource.Failures(
         not_found=lambda name: exception.ResourceClassNotFound(resource_class=name),
         standard=lambda name: exception.CannotDeleteStandardResourceClass(resource_class=name),
         in_use=lambda name: exception.ResourceClassInUse(resource_class=name),
@@ -45,7 +45,9 @@ class ResourceClass(custom_name.CustomName):
                 tx.execute(_classes.insert().values(id=new_id, name=name))
             except db_exc.DBDuplicateEntry as error:
                 # Since the query above a rename took the name, or a transaction on another node of a cluster the id.
-                raise db_api.TryAgain(exception.MaxRetriesExceeded(action=f'create resource class {name}')) from error
+                raise db_api.RetryTransaction(
+                    exception.MaxRetriesExceeded(action=f'create resource class {name}')
+                ) from error
             change_log.record_names(tx)
             return cls.read(context, tx, name)
 

@@ -12,16 +12,16 @@ from oslo_utils import timeutils
 
 from placement import exception
 from placement.absent import ABSENT, Absent
-from placement.db import change_log, generation, statements, tables
-from placement.db.together import Together
-from placement.objects import aggregate, base, inventory, provider_parts, provider_tree, trait
+from placement.db import change_log, generation, sql, tables
+from placement.db.batch import StatementBatch
+from placement.objects import aggregate, base, inventory, provider_query, provider_tree, trait
 from placement.objects.base import Context
 
 _providers = tables.resource_providers
 
 
 #: Reads a provider with its parts, given a context and a uuid: ``inventory.read`` or ``trait.read``.
-Reader = Callable[[Context, str], tuple[provider_parts.Provider, list[sa.Row[Any]]]]
+Reader = Callable[[Context, str], tuple[provider_query.Provider, list[sa.Row[Any]]]]
 
 
 @base.register
@@ -52,7 +52,7 @@ class ResourceProvider(base.Timestamped):
         :raises ResourceProviderNotFound: there is no such provider.
         """
         # No provider has a uuid that cannot be stored.
-        rows = context.db.ask(provider_tree.BY_UUID, {'sought': uuid}) if statements.storable(uuid) else []
+        rows = context.db.ask(provider_tree.BY_UUID, {'sought': uuid}) if sql.storable(uuid) else []
         if not rows:
             raise exception.ResourceProviderNotFound(uuid=uuid)
         return cls.from_row(context, rows[0])
@@ -235,7 +235,7 @@ class ResourceProvider(base.Timestamped):
         known = self._context.db.aggregates
 
         def work(tx: sa.Connection) -> None:
-            own_id = generation.bump_unread(tx, self.uuid, self.generation) if bump else self._lock(tx)
+            own_id = generation.increment_by_uuid(tx, self.uuid, self.generation) if bump else self._lock(tx)
             if own_id is None:
                 if tx.execute(provider_tree.BY_UUID, {'sought': self.uuid}).first() is None:
                     raise exception.ResourceProviderNotFound(uuid=self.uuid)
@@ -254,7 +254,7 @@ class ResourceProvider(base.Timestamped):
         :raises ConcurrentProviderUpdate: the generation was moved by another write.
         """
         wanted = sorted(set(names))
-        exchange = trait.Exchange(self._take_parts(functools.partial(trait.read, wanted=wanted)), wanted)
+        exchange = trait.TraitDiff(self._take_parts(functools.partial(trait.read, wanted=wanted)), wanted)
         if exchange.missing:
             raise exception.TraitNotFound(names=', '.join(exchange.missing))
         if not exchange.is_empty:
@@ -282,13 +282,13 @@ class ResourceProvider(base.Timestamped):
                 raise exception.ConcurrentProviderUpdate
         return parts
 
-    def _change(self, add: Callable[[Together], None]) -> None:
+    def _change(self, add: Callable[[StatementBatch], None]) -> None:
         """Run what ``add`` adds, of which one statement moves the generation, as a transaction; update this object."""
 
         def work(tx: sa.Connection) -> None:
-            together = Together(tx)
+            together = StatementBatch(tx)
             add(together)
-            together.run_last()
+            together.execute_final()
 
         self._context.db.write(work)
         self.generation += 1

@@ -9,10 +9,10 @@ import sqlalchemy as sa
 from oslo_db import exception as db_exc
 
 from placement import exception
-from placement.db import change_log, generation, name_cache, statements, tables
+from placement.db import change_log, generation, name_cache, sql, tables
+from placement.db.batch import StatementBatch
 from placement.db.generation import KnownProvider
-from placement.db.together import Together
-from placement.objects import base, custom_name, provider_parts
+from placement.objects import base, named_resource, provider_query
 from placement.objects.base import Context
 
 _traits, _providers = tables.traits, tables.resource_providers
@@ -20,13 +20,13 @@ _provider_traits = tables.resource_provider_traits
 
 
 @base.register
-class Trait(custom_name.CustomName):
+class Trait(named_resource.NamedResource):
     """One trait, standard or custom (``CUSTOM_...``)."""
 
     VERSION = '1.0'
     TABLE = _traits
     USES = sa.select(_provider_traits.c.trait_id).where(_provider_traits.c.trait_id == sa.bindparam('sought')).limit(1)
-    FAILURES = custom_name.Failures(
+    FAILURES = named_resource.Failures(
         not_found=lambda name: exception.TraitNotFound(names=name),
         standard=lambda name: exception.CannotDeleteStandardTrait(name=name),
         in_use=lambda name: exception.TraitInUse(name=name),
@@ -81,13 +81,13 @@ class TraitList(base.ObjectList[Trait]):
         return cls.from_rows(context, rows)
 
     @classmethod
-    def get_with_provider(cls, context: Context, uuid: str) -> tuple[provider_parts.Provider, TraitList]:
+    def get_with_provider(cls, context: Context, uuid: str) -> tuple[provider_query.Provider, TraitList]:
         """Read a provider and its traits.
 
         :param uuid: canonical.
         :raises ResourceProviderNotFound: no such provider.
         """
-        provider, rows = provider_parts.read(context, _WITH_PROVIDER, uuid)
+        provider, rows = provider_query.read(context, _WITH_PROVIDER, uuid)
         return provider, cls.from_rows(context, rows)
 
 
@@ -100,15 +100,15 @@ _JOINED = _providers.outerjoin(_provider_traits, _provider_traits.c.resource_pro
     _traits, _traits.c.id == _provider_traits.c.trait_id
 )
 _WANTED = _providers.outerjoin(_traits, _traits.c.name.in_(sa.bindparam('wanted', expanding=True)))
-_WITH_PROVIDER = provider_parts.statement(_JOINED, _traits.c.id, *_traits.c)
+_WITH_PROVIDER = provider_query.statement(_JOINED, _traits.c.id, *_traits.c)
 #: The traits of a provider, and those that a request names.
 _WITH_WANTED = sa.union_all(
-    provider_parts.statement(_JOINED, _traits.c.id, *_traits.c, sa.literal(1).label('present')).order_by(None),
-    provider_parts.statement(_WANTED, _traits.c.id, *_traits.c, sa.literal(0).label('present')).order_by(None),
+    provider_query.statement(_JOINED, _traits.c.id, *_traits.c, sa.literal(1).label('present')).order_by(None),
+    provider_query.statement(_WANTED, _traits.c.id, *_traits.c, sa.literal(0).label('present')).order_by(None),
 )
 
 
-def read(context: Context, uuid: str, wanted: Sequence[str] = ()) -> tuple[provider_parts.Provider, list[sa.Row[Any]]]:
+def read(context: Context, uuid: str, wanted: Sequence[str] = ()) -> tuple[provider_query.Provider, list[sa.Row[Any]]]:
     """Read a provider, its traits, and the traits ``wanted``.
 
     :param uuid: canonical.
@@ -117,15 +117,15 @@ def read(context: Context, uuid: str, wanted: Sequence[str] = ()) -> tuple[provi
         0.
     :raises ResourceProviderNotFound: no such provider.
     """
-    sought = [name for name in wanted if statements.storable(name)]
-    provider, rows = provider_parts.read(context, _WITH_WANTED, uuid, wanted=sought[: statements.BATCH])
-    for batch in statements.batches(sought[statements.BATCH :]):
-        more = provider_parts.read(context, _WITH_WANTED, uuid, wanted=batch)[1]
+    sought = [name for name in wanted if sql.storable(name)]
+    provider, rows = provider_query.read(context, _WITH_WANTED, uuid, wanted=sought[: sql.BATCH])
+    for batch in sql.batches(sought[sql.BATCH :]):
+        more = provider_query.read(context, _WITH_WANTED, uuid, wanted=batch)[1]
         rows += [row for row in more if not row.present]
     return provider, rows
 
 
-class Exchange:
+class TraitDiff:
     """The difference between the traits that a provider has and those ``wanted``.
 
     :param rows: what ``read`` returned for ``wanted``. Right as long as the generation of the provider is not moved,
@@ -147,18 +147,18 @@ class Exchange:
         """Whether nothing is to be added or removed."""
         return not (self._removed or self._added)
 
-    def carry_out(self, together: Together, traits: name_cache.NameCache, provider: KnownProvider) -> None:
+    def carry_out(self, together: StatementBatch, traits: name_cache.NameCache, provider: KnownProvider) -> None:
         """Lock the custom traits to be added, shared. Add to ``together`` the move of the generation and the changes.
 
         :raises TraitNotFound: some of the custom traits were deleted meanwhile; names them all.
         """
         custom = [name for name in self._added if name_cache.is_custom(name)]
-        added = self._added | traits.hold(together.tx, custom)
-        generation.bump(together, provider)
-        for batch in statements.batches(self._removed):
-            which = f'resource_provider_id = ? AND trait_id IN ({statements.marks(len(batch))})'
+        added = self._added | traits.lock_ids(together.tx, custom)
+        generation.increment_one(together, provider)
+        for batch in sql.batches(self._removed):
+            which = f'resource_provider_id = ? AND trait_id IN ({sql.placeholders(len(batch))})'
             together.add(f'DELETE FROM placement_resource_provider_traits WHERE {which}', provider.id, *batch)  # noqa: S608
         rows = [(provider.id, id_) for id_ in sorted(added.values())]
         columns = 'resource_provider_id, trait_id'
-        for text, values in statements.insertions(together.tx, 'placement_resource_provider_traits', columns, rows):
+        for text, values in sql.bulk_insert(together.tx, 'placement_resource_provider_traits', columns, rows):
             together.add(text, *values)

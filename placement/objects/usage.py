@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from placement.db import statements, tables
-from placement.objects import base, consumer_type, inventory, provider_parts
+from placement.db import sql, tables
+from placement.objects import base, consumer_type, inventory, provider_query
 from placement.objects.base import Context
 
 _allocations, _consumers, _inventories = tables.allocations, tables.consumers, tables.inventories
@@ -34,13 +34,13 @@ class UsageList(base.ObjectList[Usage]):
     VERSION = '1.0'
 
     @classmethod
-    def get_with_provider(cls, context: Context, uuid: str) -> tuple[provider_parts.Provider, UsageList]:
+    def get_with_provider(cls, context: Context, uuid: str) -> tuple[provider_query.Provider, UsageList]:
         """Read a provider, and one usage (perhaps 0) for each class that it has inventory of.
 
         :param uuid: canonical.
         :raises ResourceProviderNotFound: no such provider.
         """
-        provider, rows = provider_parts.read(context, _WITH_PROVIDER, uuid)
+        provider, rows = provider_query.read(context, _WITH_PROVIDER, uuid)
         return provider, cls.from_rows(context, rows)
 
     @classmethod
@@ -49,7 +49,7 @@ class UsageList(base.ObjectList[Usage]):
 
         :param project_id: external id, as is ``user_id``.
         """
-        if not all(statements.storable(text) for text in (project_id, user_id or '')):
+        if not all(sql.storable(text) for text in (project_id, user_id or '')):
             return cls.from_rows(context, [])
         query = _OF_PROJECT if user_id is None else _OF_PROJECT_AND_USER
         return cls.from_rows(context, context.db.ask(query, {'project': project_id, 'user': user_id}))
@@ -73,7 +73,7 @@ class UsageGroup(NamedTuple):
             consumers, None for a group for each type.
         :returns: groups with at least one consumer; their classes are in order of class id.
         """
-        if not all(statements.storable(text) for text in (project_id, user_id or '')):
+        if not all(sql.storable(text) for text in (project_id, user_id or '')):
             return []
         query = _grouped(of_user=user_id is not None, of_type=type_ not in (None, ALL), together=type_ == ALL)
         rows = context.db.ask(query, {'project': project_id, 'user': user_id, 'type': type_})
@@ -88,7 +88,7 @@ ALL = 'all'
 #: In place of a class name: the row has the number of consumers. No class has such a name.
 _COUNT = ''
 
-_WITH_PROVIDER = provider_parts.statement(
+_WITH_PROVIDER = provider_query.statement(
     inventory.JOINED,
     _classes.c.id,
     _classes.c.name.label('resource_class'),

@@ -24,7 +24,7 @@ REFUSALS: tuple[tuple[type[exception.PlacementError], str], ...] = (
 
 
 #: The exceptions after which a transaction is retried, as values of a label, as far as they are known beforehand.
-RETRIES = ('DBDeadlock', 'DBReferenceError', 'TryAgain')
+RETRIES = ('DBDeadlock', 'DBReferenceError', 'RetryTransaction')
 
 _NOTHING = contextlib.nullcontext()
 
@@ -79,7 +79,7 @@ class Metrics:
         """One search for allocation candidates returned ``count`` of them and took ``seconds``."""
 
     def search_bounded(self, bound: str) -> None:
-        """One search for allocation candidates was stopped at a limit. ``bound`` is the value of a ``Bound``."""
+        """One search for allocation candidates was stopped at a limit. ``bound`` is the value of a ``Limit``."""
 
     def mirror_checked(self) -> None:
         """This process compared its mirror with the change log in the database."""

@@ -13,9 +13,9 @@ from typing import NamedTuple
 import sqlalchemy as sa
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from placement.observability import spending
-from placement.observability.load import Load
+from placement.observability import timing
 from placement.observability.metrics import REFUSALS, RETRIES, Metrics
+from placement.observability.saturation import Saturation
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 COUNTS = (0, 1, 10, 100, 1000, 10000, 100000)
@@ -34,8 +34,8 @@ class PrometheusMetrics(Metrics):
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self._spent = spending.Spent()
-        self._load = Load(self.registry)
+        self._spent = timing.PhaseTimes()
+        self._load = Saturation(self.registry)
         #: By route, method, microversion and status. Looking them up in the registry takes as long as counting.
         self._responses: dict[tuple[str, str, str, int], _ResponseMetrics] = {}
         self._add_requests()
@@ -119,7 +119,7 @@ class PrometheusMetrics(Metrics):
     def expect(self, operations: Iterable[tuple[str, str]], bounds: Iterable[str]) -> None:
         for route, method in operations:
             self._request_seconds.labels(route, method)
-            for part in spending.PARTS:
+            for part in timing.PARTS:
                 self._request_parts.labels(route, method, part)
             for status in ('500', '503'):
                 self._errors.labels(route, status)
@@ -148,7 +148,7 @@ class PrometheusMetrics(Metrics):
         return _ResponseMetrics(
             self._requests.labels(route, method, microversion, str(status)),
             self._request_seconds.labels(route, method),
-            {part: self._request_parts.labels(route, method, part) for part in spending.PARTS},
+            {part: self._request_parts.labels(route, method, part) for part in timing.PARTS},
         )
 
     def threads(self, count: int) -> None:
@@ -158,14 +158,14 @@ class PrometheusMetrics(Metrics):
         self._load.requests_waiting(count)
 
     def watch(self, pool: str, engine: sa.Engine, limit: int) -> None:
-        spending.watch_statements(engine, self._spent)
+        timing.watch_statements(engine, self._spent)
         self._load.watch(pool, engine, limit)
 
     def connecting(self, pool: str) -> contextlib.AbstractContextManager[None]:
-        return spending.Span(self._spent, spending.CONNECTION, self._load.waiting[pool])
+        return timing.Span(self._spent, timing.CONNECTION, self._load.waiting[pool])
 
     def spending(self, part: str) -> contextlib.AbstractContextManager[None]:
-        return spending.Span(self._spent, part)
+        return timing.Span(self._spent, part)
 
     def claim_accepted(self) -> None:
         self._accepted.inc()

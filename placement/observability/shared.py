@@ -13,7 +13,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 from prometheus_client.registry import Collector
 
-#: The file for the ``livesum`` gauges of a process. Each process that serves requests has one, made by ``Load``.
+#: The file for the ``livesum`` gauges of a process. Each process that serves requests has one, made by ``Saturation``.
 _FILE = re.compile(r'gauge_livesum_(\d+)\.db')
 
 _LABELS = ('process', 'pid')

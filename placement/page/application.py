@@ -14,7 +14,7 @@ from oslo_log import log
 from sqlalchemy import exc as sa_exc
 
 from placement import exception
-from placement.db.api import NoTables
+from placement.db.api import SchemaMissing
 from placement.page import consumer, health, overview, trees, why
 from placement.page.hosts import LOOPBACK_NAMES
 from placement.page.parameters import BadInput, Missing, Parameters
@@ -130,7 +130,7 @@ def _failure(error: Exception) -> tuple[int, View]:
     """The status and the view for an exception."""
     if isinstance(error, (BadInput, exception.ResourceClassNotFound, exception.TraitNotFound)):
         return 400, _error_view('That cannot be asked', str(error))
-    if isinstance(error, NoTables):
+    if isinstance(error, SchemaMissing):
         return 503, _error_view('The database is not one of this service', error.for_operators)
     if isinstance(error, exception.DatabaseUnavailable):
         return 503, _error_view('The database cannot be reached', 'Nothing can be shown until it is back.')

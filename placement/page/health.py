@@ -7,7 +7,7 @@ from typing import Any
 
 from placement.audit import checks
 from placement.db.api import Database
-from placement.observability.recent import Activity
+from placement.observability.sliding_window import Activity
 from placement.page.parameters import Parameters
 from placement.page.rendering import View
 from placement.page.sources import Sources

@@ -8,7 +8,7 @@ from placement.page.parameters import Parameters
 from placement.page.rendering import Pages, View
 from placement.page.sources import Sources
 from placement.reports import capacity
-from placement.reports.how_many import Size, how_many
+from placement.reports.fit_estimate import Size, how_many
 
 #: Aggregates of the heat map on one page.
 _AGGREGATES = 25

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from placement.reports.capacity import Filling
-from placement.reports.forest import Node, Stock
+from placement.reports.provider_trees import Node, Stock
 
 #: Most boxes of a picture, and most bars of a box.
 _MOST_BOXES, _MOST_BARS = 40, 8

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from oslo_config import cfg
 
+from placement.cache.refresh import ProviderCache
 from placement.db.api import Database
-from placement.mirror.keeper import Mirror
-from placement.observability.recent import Recent
+from placement.observability.sliding_window import SlidingWindow
 
 
 @dataclass(frozen=True)
@@ -21,9 +21,9 @@ class Sources:
 
     conf: cfg.ConfigOpts
     db: Database
-    mirror: Mirror
+    mirror: ProviderCache
     log: pathlib.Path | None = None
-    recent: Recent | None = None
+    recent: SlidingWindow | None = None
 
 
 def log_file(conf: cfg.ConfigOpts) -> pathlib.Path | None:

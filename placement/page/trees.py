@@ -9,7 +9,7 @@ from placement.page import pictures
 from placement.page.parameters import BadInput, Missing, Parameters
 from placement.page.rendering import Pages, View
 from placement.page.sources import Sources
-from placement.reports import consumers, forest
+from placement.reports import consumers, provider_trees
 from placement.reports.tree_list import Order, listing
 from placement.web import validation
 
@@ -58,16 +58,16 @@ def view(sources: Sources, parameters: Parameters, uuid: str) -> View:
     return View('tree.html', tree.root.name or tree.root.uuid, data, extra)
 
 
-def _tree(sources: Sources, uuid: str) -> forest.Tree:
+def _tree(sources: Sources, uuid: str) -> provider_trees.Tree:
     try:
-        trees = forest.load(sources.db, uuid)
-    except forest.UnknownProvider as error:
+        trees = provider_trees.load(sources.db, uuid)
+    except provider_trees.UnknownProvider as error:
         raise Missing(reason=f'There is no provider with the uuid {uuid}.') from error
     # A tree whose parent links are broken is loaded as several; the one with the provider is shown.
     return next(tree for tree in trees if any(node.uuid == uuid for node in tree.root.walk()))
 
 
-def _provider(node: forest.Node, uuids: Mapping[int, str]) -> dict[str, Any]:
+def _provider(node: provider_trees.Node, uuids: Mapping[int, str]) -> dict[str, Any]:
     return {
         'uuid': node.uuid,
         'name': node.name,

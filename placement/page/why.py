@@ -8,7 +8,7 @@ from typing import Any
 from oslo_config import cfg
 
 from placement.handlers import pasted_search
-from placement.objects import candidate_bounds
+from placement.objects import search_limits
 from placement.page.parameters import BadInput, Parameters
 from placement.page.rendering import View
 from placement.page.sources import Sources
@@ -46,6 +46,6 @@ def _pasted(text: str, version: str, conf: cfg.ConfigOpts) -> pasted_search.Past
 
 
 def _options(conf: cfg.ConfigOpts) -> explanation.Options:
-    budget = candidate_bounds.budget(conf.placement)
+    budget = search_limits.budget(conf.placement)
     budget.steps, budget.candidates = min(budget.steps, _STEPS), min(budget.candidates, _CANDIDATES)
     return explanation.Options(budget)

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.mirror.block import Block, any_of_tree
-from placement.mirror.matching import holds
-from placement.mirror.state import State
-from placement.mirror.stock import Flags, Integers, Stock
+from placement.cache.inventory_columns import Flags, Integers, InventoryColumns
+from placement.cache.partition import Partition, any_of_tree
+from placement.cache.prefilter import holds
+from placement.cache.snapshot import Snapshot
 
 #: Larger capacities and usages count as this, so that the sums over a block fit 64 bits.
 _LARGEST = 2**48
@@ -37,7 +37,7 @@ class Scope:
         """Every trait that is named."""
         return self.traits | self.root_required | self.root_forbidden
 
-    def trees(self, block: Block) -> Flags:
+    def trees(self, block: Partition) -> Flags:
         """Return which trees of a block are included."""
         included = np.ones(len(block.roots), np.bool_)
         if self.aggregate is not None:
@@ -101,7 +101,7 @@ class HeatMap:
     rows: Sequence[AggregateRow]
 
 
-def by_class(state: State, scope: Scope) -> list[ClassFigures]:
+def by_class(state: Snapshot, scope: Scope) -> list[ClassFigures]:
     """The figures of each class of which a tree in ``scope`` has inventory, in the order of the class ids.
 
     :raises TraitNotFound: a trait of ``scope`` does not exist.
@@ -120,7 +120,7 @@ def by_class(state: State, scope: Scope) -> list[ClassFigures]:
 class _BlockSums:
     """The sums over some inventories of one block."""
 
-    def __init__(self, stock: Stock, within: Flags) -> None:
+    def __init__(self, stock: InventoryColumns, within: Flags) -> None:
         capacity, used = _bounded(stock.ceiling[within]), _bounded(stock.used[within])
         pieces = _pieces(stock)[within]
         self.providers = len(capacity)
@@ -143,8 +143,8 @@ def _figures(name: str, parts: Sequence[_BlockSums]) -> ClassFigures:
     )
 
 
-def _pieces(stock: Stock) -> Integers:
-    """The largest amount that one allocation can take of each inventory, by ``placement.room``; 0 if none fits."""
+def _pieces(stock: InventoryColumns) -> Integers:
+    """The largest amount that one allocation can take of each inventory, by ``placement.capacity``; 0 if none fits."""
     piece = np.clip(stock.headroom, 0, _LARGEST)
     step = np.maximum(stock.step_size, 1)
     piece -= piece % step
@@ -156,7 +156,7 @@ def _bounded(column: Integers) -> Integers:
     return np.clip(column, 0, _LARGEST)
 
 
-def heat_map(state: State, first: int = 0, count: int | None = None) -> HeatMap:
+def heat_map(state: Snapshot, first: int = 0, count: int | None = None) -> HeatMap:
     """Sum up capacity and usage by aggregate and class. A tree belongs to the aggregates of all its providers.
 
     :param first: how many of the fullest aggregates to skip.
@@ -171,7 +171,7 @@ def heat_map(state: State, first: int = 0, count: int | None = None) -> HeatMap:
 class _AggregateSums:
     """Capacity and usage by aggregate and class. ``totals`` has the axes aggregate (by uuid), class, and these two."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: Snapshot) -> None:
         sets = {names for block in state.blocks for names in block.tree_aggregates.values}
         self.uuids = sorted(frozenset().union(*sets))
         self._numbers = {uuid: number for number, uuid in enumerate(self.uuids)}
@@ -182,7 +182,7 @@ class _AggregateSums:
         for block in state.blocks:
             self._add(block, class_ids)
 
-    def _add(self, block: Block, class_ids: Sequence[int]) -> None:
+    def _add(self, block: Partition, class_ids: Sequence[int]) -> None:
         sets = block.tree_aggregates
         trees = np.bincount(sets.of, minlength=len(sets.values))
         by_set = np.stack([_by_set(block, class_id) for class_id in class_ids], axis=1) if class_ids else None
@@ -204,7 +204,7 @@ class _AggregateSums:
         return AggregateRow(self.uuids[number], int(self.trees[number]), present)
 
 
-def _by_set(block: Block, class_id: int) -> NDArray[np.float64]:
+def _by_set(block: Partition, class_id: int) -> NDArray[np.float64]:
     """Capacity and usage of one class, summed up over the trees of the block that have the same set of aggregates."""
     size = len(block.tree_aggregates.values)
     stock = block.stocks.get(class_id)
@@ -214,14 +214,14 @@ def _by_set(block: Block, class_id: int) -> NDArray[np.float64]:
     return np.stack(list(_sums(sets, stock, size)), axis=1)
 
 
-def of_trees(block: Block, class_id: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def of_trees(block: Partition, class_id: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Capacity and usage of one class, which the block has inventory of, for each tree of the block."""
     stock = block.stocks[class_id]
     capacity, used = _sums(block.tree_of[stock.rows], stock, len(block.roots))
     return capacity, used
 
 
-def _sums(numbers: NDArray[np.signedinteger[Any]], stock: Stock, size: int) -> Iterator[NDArray[np.float64]]:
+def _sums(numbers: NDArray[np.signedinteger[Any]], stock: InventoryColumns, size: int) -> Iterator[NDArray[np.float64]]:
     for column in (stock.ceiling, stock.used):
         summed = np.bincount(numbers, weights=_bounded(column), minlength=size)
         yield summed.astype(np.float64)
@@ -241,7 +241,7 @@ class Summary:
     classes: Sequence[ClassFigures] = field(default_factory=list)
 
 
-def summary(state: State, scope: Scope) -> Summary:
+def summary(state: Snapshot, scope: Scope) -> Summary:
     """Count the trees and providers in ``scope``, and sum up the inventories of each class.
 
     :raises TraitNotFound: a trait of ``scope`` does not exist.

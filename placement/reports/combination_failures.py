@@ -7,16 +7,16 @@ from collections.abc import Hashable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from placement.candidates.budget import Budget, Meter, OutOfSteps
-from placement.candidates.parts import compile_request
+from placement.cache.prefilter import Prefilter, TreeSearchUnit
+from placement.cache.snapshot import Snapshot
+from placement.candidates.limits import Budget, StepCounter, StepLimitReached
 from placement.candidates.providers import Anchor, Provider
 from placement.candidates.reasons import Reason, Rejections
 from placement.candidates.request import CandidateRequest
+from placement.candidates.requirements import compile_request
 from placement.candidates.search import Finder
-from placement.candidates.slots import Matcher, Slot
-from placement.mirror.matching import Matching, TreeSite
-from placement.mirror.state import State
-from placement.reports.obstacles import display_name
+from placement.candidates.variables import Matcher, Variable
+from placement.reports.blockers import display_name
 
 #: Most kinds of trees that are searched, and most trees that are named for each reason.
 _SHAPES, _NAMED = 100, 3
@@ -53,7 +53,7 @@ class CombinationFailure:
         }
 
 
-def combination_failures(state: State, request: CandidateRequest, budget: Budget) -> list[CombinationFailure]:
+def combination_failures(state: Snapshot, request: CandidateRequest, budget: Budget) -> list[CombinationFailure]:
     """Return the reasons why trees that could serve each part alone have no candidate; that of most trees first.
 
     Of trees that are alike to the request one is searched. Trees that are not reached within ``budget`` are left out.
@@ -61,8 +61,8 @@ def combination_failures(state: State, request: CandidateRequest, budget: Budget
     found: dict[Reason, CombinationFailure] = {}
     known: dict[Hashable, tuple[Reason, str] | None] = {}
     spending = replace(budget, met=set())
-    for site in Matching(state, request).sites():
-        if not isinstance(site, TreeSite):
+    for site in Prefilter(state, request).sites():
+        if not isinstance(site, TreeSearchUnit):
             continue
         if site.shape not in known:
             if len(known) == _SHAPES or spending.exhausted:
@@ -102,8 +102,8 @@ def _detail(request: CandidateRequest, anchor: Anchor, reason: Reason, budget: B
     if reason not in _CLAUSES:
         return f'a provider {reason.value}'
     try:
-        slots = Matcher(compile_request(request)).slots(anchor, Meter(budget))
-    except OutOfSteps:
+        slots = Matcher(compile_request(request)).slots(anchor, StepCounter(budget))
+    except StepLimitReached:
         return reason.value
     if reason is Reason.TOO_FEW_PROVIDERS:
         return _too_few(slots) or reason.value
@@ -112,7 +112,7 @@ def _detail(request: CandidateRequest, anchor: Anchor, reason: Reason, budget: B
     return reason.value
 
 
-def _too_few(slots: Sequence[Slot]) -> str:
+def _too_few(slots: Sequence[Variable]) -> str:
     """Describe groups that need different providers and are more than the providers that could serve them."""
     isolated = [slot for slot in slots if slot.isolated]
     for wide in sorted({slot.options for slot in isolated}, key=len):
@@ -127,7 +127,7 @@ def _too_few(slots: Sequence[Slot]) -> str:
     return ''
 
 
-def _too_little(slots: Sequence[Slot], providers: Sequence[Provider]) -> str:
+def _too_little(slots: Sequence[Variable], providers: Sequence[Provider]) -> str:
     for name in dict.fromkeys(name for slot in slots for name, _ in slot.part.resources):
         asking = [slot for slot in slots if name in dict(slot.part.resources)]
         wanted = sum(dict(slot.part.resources)[name] for slot in asking)

@@ -9,7 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from placement.db import statements, tables
+from placement.db import sql, tables
 from placement.db.api import Database
 
 _allocations, _consumers, _providers = tables.allocations, tables.consumers, tables.resource_providers
@@ -72,7 +72,7 @@ def of_tree(db: Database, root_id: int, first: int, count: int) -> ConsumerPage:
 
 def one(db: Database, uuid: str) -> Consumer | None:
     """A consumer and all its allocations; None when there is neither a record of it nor an allocation."""
-    if not statements.storable(uuid):
+    if not sql.storable(uuid):
         return None
     with db.reader() as tx:
         (found,) = _read(tx, [uuid], sa.true())

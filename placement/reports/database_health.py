@@ -10,8 +10,8 @@ from oslo_db import exception as db_exc
 from sqlalchemy import exc as sa_exc
 
 from placement import exception
-from placement.db import other_connections, tables, types
-from placement.db.api import Database, NoTables
+from placement.db import sessions, tables, types
+from placement.db.api import Database, SchemaMissing
 
 #: The exceptions that reading raises when the database is unavailable, or does not have our tables.
 TROUBLES = (exception.DatabaseUnavailable, db_exc.DBError, sa_exc.SQLAlchemyError)
@@ -25,7 +25,7 @@ def trouble(db: Database) -> str | None:
     try:
         with db.reader() as connection:
             connection.execute(sa.select(tables.resource_providers.c.id).limit(1))
-    except NoTables:
+    except SchemaMissing:
         return 'The database does not have the expected tables.'
     except (exception.DatabaseUnavailable, db_exc.DBNonExistentDatabase):
         return 'The database cannot be reached.'
@@ -62,8 +62,7 @@ def connections(db: Database) -> list[Connections] | None:
         if connection.dialect.name == 'sqlite':
             return None
         found = Counter(
-            (one.account, _without_port(one.address), one.program, one.own)
-            for one in other_connections.others(connection)
+            (one.account, _without_port(one.address), one.program, one.own) for one in sessions.others(connection)
         )
     rows = (Connections(*place, connections=count) for place, count in found.items())
     return sorted(rows, key=lambda one: (one.own, -one.connections, one))

@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from placement.candidates.budget import Bound, Budget
+from placement.cache.prefilter import Prefilter, TreeSearchUnit
+from placement.cache.snapshot import Snapshot
+from placement.candidates.limits import Budget, Limit
 from placement.candidates.request import CandidateRequest
 from placement.candidates.search import chosen, search
-from placement.candidates.sites import Candidate
-from placement.mirror.matching import Matching, TreeSite
-from placement.mirror.state import State
-from placement.reports.account import Stage, stages
+from placement.candidates.search_units import Candidate
+from placement.reports.blockers import Blocker, NearMiss, display_name, obstacle
 from placement.reports.combination_failures import CombinationFailure, combination_failures
-from placement.reports.obstacles import Nearest, Obstacle, display_name, obstacle
+from placement.reports.funnel import Stage, stages
 from placement.reports.rules import Kind, Rule, rules, without
 
 #: Most rules of a request that are left out one at a time, and most rules that are left out all at once.
@@ -97,14 +97,14 @@ class Explanation:
     sentence: str
     candidates: int
     limit: int | None
-    bounds: frozenset[Bound]
+    bounds: frozenset[Limit]
     stages: Sequence[Stage]
     what_ifs: Sequence[WhatIf] = ()
     left_out: int = 0
     blamed: Sequence[Rule] = ()
-    obstacles: Sequence[Obstacle] = ()
+    obstacles: Sequence[Blocker] = ()
     combination_failures: Sequence[CombinationFailure] = ()
-    nearest: Sequence[Nearest] = ()
+    nearest: Sequence[NearMiss] = ()
 
     def as_data(self) -> dict[str, Any]:
         """The explanation in JSON types."""
@@ -112,7 +112,7 @@ class Explanation:
             'sentence': self.sentence,
             'candidates': self.candidates,
             'limit': self.limit,
-            'stopped_at': [bound.value for bound in Bound if bound in self.bounds],
+            'stopped_at': [bound.value for bound in Limit if bound in self.bounds],
             'stages': [stage.as_data() for stage in self.stages],
             'what_if': [one.as_data() for one in self.what_ifs],
             'rules_not_tried': self.left_out,
@@ -123,7 +123,7 @@ class Explanation:
         }
 
 
-def explain(state: State, request: CandidateRequest, options: Options) -> Explanation:
+def explain(state: Snapshot, request: CandidateRequest, options: Options) -> Explanation:
     """Make the search of a request and explain its result.
 
     :raises ResourceClassNotFound: a class of any group does not exist.
@@ -132,9 +132,9 @@ def explain(state: State, request: CandidateRequest, options: Options) -> Explan
     state.names.check([name for group in request.groups for name in group.resources], request.traits)
     request = request.resolved(state.root_of)
     budget = replace(options.budget, met=set())
-    found = len(chosen(search(Matching(state, request).sites(), request, budget), request, budget))
+    found = len(chosen(search(Prefilter(state, request).sites(), request, budget), request, budget))
     bounds = frozenset(budget.met)
-    counted = stages(state, Matching(state, request, alike=False))
+    counted = stages(state, Prefilter(state, request, alike=False))
     parts = list(rules(request))
     budgets = _TrialBudgets(options, min(len(parts), _MOST_RULES))
     trials = [_Trial(state, request, rule, budgets) for rule in parts[:_MOST_RULES]]
@@ -148,7 +148,7 @@ def explain(state: State, request: CandidateRequest, options: Options) -> Explan
     return replace(result, sentence=_GIVEN_UP + result.sentence) if bounds else result
 
 
-def _found(found: int, request: CandidateRequest, bounds: frozenset[Bound]) -> str:
+def _found(found: int, request: CandidateRequest, bounds: frozenset[Limit]) -> str:
     count = f'There {"is 1 candidate" if found == 1 else f"are {found} candidates"}'
     if bounds:
         return f'{count}, and there may be more: the search stopped at a bound.'
@@ -158,7 +158,7 @@ def _found(found: int, request: CandidateRequest, bounds: frozenset[Bound]) -> s
 class _Trial:
     """A search without one rule."""
 
-    def __init__(self, state: State, request: CandidateRequest, rule: Rule, budgets: _TrialBudgets) -> None:
+    def __init__(self, state: Snapshot, request: CandidateRequest, rule: Rule, budgets: _TrialBudgets) -> None:
         self.rule = rule
         rest = without(request, rule)
         self.found: list[Candidate] = []
@@ -167,21 +167,21 @@ class _Trial:
             self.found, bounded = _candidates(state, rest, budgets)
             self.what_if = WhatIf(rule, len(self.found), bounded)
 
-    def trees(self) -> list[Nearest]:
+    def trees(self) -> list[NearMiss]:
         """The first trees that have candidates without the rule."""
         return _trees(self.found, f'would do without {self.rule}')
 
 
-def _candidates(state: State, request: CandidateRequest, budgets: _TrialBudgets) -> tuple[list[Candidate], bool]:
+def _candidates(state: Snapshot, request: CandidateRequest, budgets: _TrialBudgets) -> tuple[list[Candidate], bool]:
     """Return the first candidates, whatever the request's limit, and whether there may be more."""
     budget = budgets.next()
-    found = list(search(Matching(state, request).sites(), request, budget))
+    found = list(search(Prefilter(state, request).sites(), request, budget))
     return found, bool(budget.met)
 
 
-def _trees(found: Sequence[Candidate], lacks: str) -> list[Nearest]:
-    roots = (one.site.block.records[one.site.first] for one in found if isinstance(one.site, TreeSite))
-    named = {root.uuid: Nearest(display_name(root), root.uuid, lacks) for root in itertools.islice(roots, 20 * _NAMED)}
+def _trees(found: Sequence[Candidate], lacks: str) -> list[NearMiss]:
+    roots = (one.site.block.records[one.site.first] for one in found if isinstance(one.site, TreeSearchUnit))
+    named = {root.uuid: NearMiss(display_name(root), root.uuid, lacks) for root in itertools.islice(roots, 20 * _NAMED)}
     return list(named.values())[:_NAMED]
 
 
@@ -192,7 +192,7 @@ _BETWEEN_GROUPS = {Kind.GROUP_POLICY: 0, Kind.SAME_SUBTREE: 1, Kind.MICROVERSION
 
 
 def _empty(
-    state: State, request: CandidateRequest, budgets: _TrialBudgets, draft: Explanation, trials: Sequence[_Trial]
+    state: Snapshot, request: CandidateRequest, budgets: _TrialBudgets, draft: Explanation, trials: Sequence[_Trial]
 ) -> Explanation:
     """Complete ``draft``, the explanation of a request that finds nothing."""
     emptying = _emptying_rule(draft.stages, [trial.rule for trial in trials])
@@ -232,7 +232,7 @@ def _key(rule: Rule) -> tuple[str, str, str]:
     return rule.kind.value, rule.suffix, rule.subject
 
 
-def _sentence(draft: Explanation, blamed: Rule, obstacles: Sequence[Obstacle], each_served: bool) -> str:
+def _sentence(draft: Explanation, blamed: Rule, obstacles: Sequence[Blocker], each_served: bool) -> str:
     if each_served:
         return f'{_not_together(draft.combination_failures)}; there would be candidates without {blamed}.'
     if obstacles and obstacles[0].rule == blamed:
@@ -263,7 +263,7 @@ def _capitalized(text: str) -> str:
 # When no single rule is to blame ----------------------------------------------------------------------------------
 
 
-def _several(state: State, request: CandidateRequest, budgets: _TrialBudgets, draft: Explanation) -> Explanation:
+def _several(state: Snapshot, request: CandidateRequest, budgets: _TrialBudgets, draft: Explanation) -> Explanation:
     """Complete ``draft`` with several rules of which all must be left out before anything is found."""
     blamed, found = _blamed_together(state, request, budgets)
     obstacles = [
@@ -295,7 +295,7 @@ def _all_of(blamed: Sequence[Rule]) -> str:
 
 
 def _blamed_together(
-    state: State, request: CandidateRequest, budgets: _TrialBudgets
+    state: Snapshot, request: CandidateRequest, budgets: _TrialBudgets
 ) -> tuple[list[Rule], Sequence[Candidate]]:
     """Leave out one rule after the other until something is found, then put back those that make no difference.
 
@@ -305,7 +305,7 @@ def _blamed_together(
     rest = request
     for _ in range(_MOST_TOGETHER):
         parts = list(itertools.islice(rules(rest), _MOST_RULES))
-        counted = stages(state, Matching(state, rest, alike=False))
+        counted = stages(state, Prefilter(state, rest, alike=False))
         rule = _emptying_rule(counted, parts) or next(
             (one for one in reversed(parts) if not one.about_one_provider), parts[0]
         )
@@ -321,7 +321,11 @@ def _blamed_together(
 
 
 def _minimal(
-    state: State, request: CandidateRequest, budgets: _TrialBudgets, blamed: Sequence[Rule], found: Sequence[Candidate]
+    state: Snapshot,
+    request: CandidateRequest,
+    budgets: _TrialBudgets,
+    blamed: Sequence[Rule],
+    found: Sequence[Candidate],
 ) -> tuple[list[Rule], Sequence[Candidate]]:
     """Put a rule back into the request if something is still found with it; return the others."""
     kept = list(blamed)

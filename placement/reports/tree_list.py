@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.mirror.block import Block, any_of_tree
-from placement.mirror.state import State
-from placement.mirror.stock import Flags
+from placement.cache.inventory_columns import Flags
+from placement.cache.partition import Partition, any_of_tree
+from placement.cache.snapshot import Snapshot
 from placement.reports.capacity import Filling, Scope, of_trees, shares
 
 
@@ -51,7 +51,7 @@ class TreePage:
 
 
 def listing(
-    state: State,
+    state: Snapshot,
     text: str = '',
     scope: Scope | None = None,
     order: Order = Order.FULLEST,
@@ -85,7 +85,7 @@ def listing(
 class _Matches:
     """The trees of one block that match a search; ``numbers`` are their positions in the block."""
 
-    def __init__(self, block: Block, text: str, scope: Scope) -> None:
+    def __init__(self, block: Partition, text: str, scope: Scope) -> None:
         self._block = block
         included = scope.trees(block)
         self._matching = None
@@ -105,7 +105,7 @@ class _Matches:
             np.maximum(fullest, shares(*of_trees(self._block, class_id)), out=fullest)
         return fullest[self.numbers]
 
-    def row(self, state: State, number: int) -> TreeRow:
+    def row(self, state: Snapshot, number: int) -> TreeRow:
         block = self._block
         tree = block.tree(number)
         root = tree[0]
@@ -123,14 +123,14 @@ class _Matches:
         return None if row == first else one.name or one.uuid
 
 
-def _matching(block: Block, text: str) -> Flags:
+def _matching(block: Partition, text: str) -> Flags:
     """Which providers have a name that contains the text, or a uuid that begins with it."""
     part = text.casefold()
     matching = (part in (one.name or '').casefold() or one.uuid.startswith(part) for one in block.records)
     return np.fromiter(matching, np.bool_, len(block.records))
 
 
-def _fillings(state: State, block: Block, number: int) -> Iterator[ClassFilling]:
+def _fillings(state: Snapshot, block: Partition, number: int) -> Iterator[ClassFilling]:
     capacity: Counter[int] = Counter()
     used: Counter[int] = Counter()
     for record in block.tree(number):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import sys
 
-from placement import room
+from placement import capacity
 from placement.schemas import Schema, common
 
 MAX_RATIO = 3.40282e38
 
 
 def _integer(minimum: int) -> Schema:
-    return {'type': 'integer', 'minimum': minimum, 'maximum': room.LARGEST}
+    return {'type': 'integer', 'minimum': minimum, 'maximum': capacity.MAX_INT32}
 
 
 # A negative ratio passes, since the handler refuses it after the check of the generation. Only ratios beyond the limits

@@ -13,9 +13,9 @@ from prometheus_client.registry import Collector
 
 from placement.db import tables
 from placement.db.api import Database
-from placement.reports import cloud_numbers, database_health
-from placement.reports.cloud_numbers import AllocationNumbers, ClassTotals, CloudNumbers
-from placement.serving.readings import Reading, refresh
+from placement.reports import database_health, inventory_stats
+from placement.reports.inventory_stats import AllocationStats, ClassTotals, InventoryStats
+from placement.serving.background_query import BackgroundQuery, refresh
 
 _FIELDS = ('total', 'reserved', 'capacity', 'used')
 _PIECE = 'The largest amount that one allocation could still take of one inventory.'
@@ -81,11 +81,13 @@ class DatabaseCollector(Collector):
 
     def __init__(self, db: Database, options: Any) -> None:
         uuids = {uuid.lower() for uuid in options.aggregates}
-        self._up = Reading('database', functools.partial(database_health.trouble, db), 0)
-        self._cloud = Reading('cloud', functools.partial(cloud_numbers.read_cloud, db, uuids), options.cloud_interval)
-        self._allocations = Reading(
+        self._up = BackgroundQuery('database', functools.partial(database_health.trouble, db), 0)
+        self._cloud = BackgroundQuery(
+            'cloud', functools.partial(inventory_stats.read_cloud, db, uuids), options.cloud_interval
+        )
+        self._allocations = BackgroundQuery(
             'allocations',
-            functools.partial(cloud_numbers.read_allocations, db, uuids),
+            functools.partial(inventory_stats.read_allocations, db, uuids),
             options.allocations_interval,
         )
 
@@ -114,7 +116,7 @@ class DatabaseCollector(Collector):
         return families.all()
 
 
-def _add_cloud(families: _Families, cloud: CloudNumbers | None) -> None:
+def _add_cloud(families: _Families, cloud: InventoryStats | None) -> None:
     if cloud is None:
         return
     families.add('placement_database_schema_info', 1, cloud.schema)
@@ -127,7 +129,7 @@ def _add_cloud(families: _Families, cloud: CloudNumbers | None) -> None:
         families.add_classes('placement_aggregate_inventory', one.classes, one.aggregate)
 
 
-def _add_allocations(families: _Families, found: AllocationNumbers | None) -> None:
+def _add_allocations(families: _Families, found: AllocationStats | None) -> None:
     if found is None:
         return
     families.add('placement_wrong_usages', found.wrong_usages)

@@ -15,7 +15,7 @@ from webob import exc
 
 from placement import exception
 from placement.observability.metrics import Metrics
-from placement.observability.spending import KEYSTONE
+from placement.observability.timing import KEYSTONE
 from placement.web import request_log, wsgi_wrapper
 from placement.web.wsgi_types import WSGIApplication
 

@@ -10,8 +10,8 @@ from oslo_context import context
 from oslo_middleware import request_id
 
 from placement import exception
+from placement.cache.refresh import ProviderCache
 from placement.db.api import Database
-from placement.mirror.keeper import Mirror
 from placement.reports.empty_searches import EmptySearches
 from placement.web import authentication, policy
 from placement.web.wsgi_types import WSGIApplication
@@ -36,7 +36,7 @@ class RequestContext(context.RequestContext):
         conf: cfg.ConfigOpts,
         db: Database,
         enforcer: policy.Enforcer | None = None,
-        mirror: Mirror | None = None,
+        mirror: ProviderCache | None = None,
         empty_searches: EmptySearches | None = None,
         **identity: Any,
     ) -> None:
@@ -48,10 +48,10 @@ class RequestContext(context.RequestContext):
         self.empty_searches = empty_searches or EmptySearches()
 
     @property
-    def mirror(self) -> Mirror:
+    def mirror(self) -> ProviderCache:
         """The providers in memory, from which searches are answered."""
         if self._mirror is None:
-            self._mirror = Mirror(self.db)
+            self._mirror = ProviderCache(self.db)
         return self._mirror
 
     @property
@@ -83,7 +83,7 @@ class ContextMiddleware:
         conf: cfg.ConfigOpts,
         db: Database,
         enforcer: policy.Enforcer,
-        mirror: Mirror,
+        mirror: ProviderCache,
     ) -> None:
         self._application = application
         self._conf = conf

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from placement.cache.refresh import ProviderCache
 from placement.db.api import Database
-from placement.mirror.keeper import Mirror
 from placement.reports import database_health
 from placement.web.wsgi_types import WSGIApplication
 
@@ -24,7 +24,7 @@ class HealthCheck:
     :param mirror: the mirror of this process; None in a process that does not search.
     """
 
-    def __init__(self, app: WSGIApplication, db: Database, path: str, mirror: Mirror | None = None) -> None:
+    def __init__(self, app: WSGIApplication, db: Database, path: str, mirror: ProviderCache | None = None) -> None:
         self._app = app
         self._db = db
         self._mirror = mirror

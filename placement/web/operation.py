@@ -42,7 +42,7 @@ class Check(Protocol):
 
 
 @dataclasses.dataclass(frozen=True)
-class Since:
+class SinceVersion:
     """The operation exists from microversion ``first`` to ``last``, both included; without ``last`` it has no end.
 
     At other microversions the response has the status ``otherwise``.
@@ -74,7 +74,7 @@ class Since:
 
 
 @dataclasses.dataclass(frozen=True)
-class Reads:
+class Produces:
     """The Content-Type of the request is ``media_type``; else 415. The handler validates the body with ``schema``."""
 
     media_type: str
@@ -87,7 +87,7 @@ class Reads:
 
 
 @dataclasses.dataclass(frozen=True)
-class Accepts:
+class Consumes:
     """The Accept header of the request allows ``media_type``; else 406."""
 
     media_type: str
@@ -101,7 +101,7 @@ class Accepts:
 
 
 @dataclasses.dataclass(frozen=True)
-class Allowed:
+class RequiresPolicy:
     """The policy rule ``rule`` allows the caller the operation; else 403.
 
     ``target`` reads the attributes of the rule's target from the request; None for the caller's own project and user.
@@ -166,9 +166,9 @@ class Operation:
         return (self,)
 
     @property
-    def window(self) -> Since:
+    def window(self) -> SinceVersion:
         """The microversions in which the operation exists."""
-        return next((check for check in self.checks if isinstance(check, Since)), Since('1.0'))
+        return next((check for check in self.checks if isinstance(check, SinceVersion)), SinceVersion('1.0'))
 
 
 class Versions:
@@ -196,8 +196,8 @@ def operation(
 ) -> Callable[[Handler], Operation]:
     """Decorate a handler, which is called with the request and its context when all ``checks`` have passed.
 
-    The other parameters are those of ``Operation``. The schemas in ``Reads``, ``query`` and ``responses`` are for the
-    OpenAPI document (``placement.openapi``); tests compare it with what the service does.
+    The other parameters are those of ``Operation``. The schemas in ``Produces``, ``query`` and ``responses`` are for
+    the OpenAPI document (``placement.openapi``); tests compare it with what the service does.
     """
 
     def decorate(handler: Handler) -> Operation:

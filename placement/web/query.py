@@ -10,12 +10,12 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from placement import room
+from placement import capacity
 from placement.web import validation
 
 #: More than any inventory has, as stored amounts fit a signed 32-bit integer. Larger requested amounts are reduced to
 #: this one: they find nothing either, and no number is too long for the database.
-BEYOND_ANY_INVENTORY = room.LARGEST + 1
+BEYOND_ANY_INVENTORY = capacity.MAX_INT32 + 1
 
 _INTEGER = re.compile(r'\s*([+-]?)([0-9]+)\s*')
 _LONGEST_EXACT = len(str(BEYOND_ANY_INVENTORY))

@@ -9,7 +9,7 @@ from oslo_config import cfg
 from oslo_log import log
 
 from placement import conf as configuration
-from placement import deploy, exception, installation
+from placement import deploy, exception, package_conflict
 
 LOG = log.getLogger(__name__)
 
@@ -24,7 +24,7 @@ def init_application(conf: cfg.ConfigOpts | None = None) -> deploy.Application:
         if conf is None:
             conf = configuration.load()
         log.setup(conf, 'placement')
-        if trouble := installation.trouble():
+        if trouble := package_conflict.trouble():
             LOG.warning(trouble)
         return deploy.loadapp(conf)
     except (exception.PlacementError, log.LogConfigError) as error:

@@ -14,7 +14,7 @@ from oslo_config import cfg
 
 from placement.db import tables
 from placement.db.api import Database
-from tests.support.asking import ask
+from tests.support.http_client import ask
 
 PROVIDER = 'a3ed7b4c-6c1f-4d8f-9f0e-0f4b9d6f8a01'
 CONSUMER = '/allocations/5b3d9d52-5a3e-4e0c-8a4e-7f0d1c2b3a02'

@@ -16,11 +16,11 @@ from oslo_config import cfg
 from placement import handler
 from placement.web import error_document, microversion
 from tests.support import applications
-from tests.support.asking import ask, demand
 from tests.support.candidates.examples import EXAMPLES, REJECTIONS, Example, Section, listed, sections
 from tests.support.candidates.examples import inventories as inventories_of
 from tests.support.candidates.oracle import assert_candidates
 from tests.support.candidates.query_strings import with_uuids
+from tests.support.http_client import ask, demand
 from tests.support.pages import rows
 
 API_REF = Path(__file__).resolve().parents[2] / 'api-ref'

@@ -15,7 +15,7 @@ from placement import conf as configuration
 from placement import deploy, exception
 from placement.observability.prometheus import PrometheusMetrics
 from placement.web import authentication
-from tests.support.asking import CLAIMS
+from tests.support.http_client import CLAIMS
 from tests.support.keystone import keystone
 
 

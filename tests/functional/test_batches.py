@@ -8,10 +8,10 @@ import pytest
 
 from placement import exception
 from placement.audit import checks
+from placement.cache import provider_list
+from placement.cache.provider_list import ProviderFilters
 from placement.claims.request import ConsumerClaim
-from placement.db import statements
-from placement.mirror import listing
-from placement.mirror.listing import ProviderFilters
+from placement.db import sql
 from placement.objects import aggregate
 from placement.objects.allocation import AllocationList
 from placement.objects.consumer import Consumer
@@ -29,7 +29,7 @@ COUNT = 5
 @pytest.fixture(autouse=True)
 def short_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two values per statement."""
-    monkeypatch.setattr(statements, 'BATCH', 2)
+    monkeypatch.setattr(sql, 'BATCH', 2)
 
 
 @pytest.fixture
@@ -107,7 +107,7 @@ def test_traits_and_aggregates(context: RequestContext, providers: list[Resource
     one.set_aggregates(aggregates, bump=True)
     assert sorted(aggregate.get_with_provider(context, one.uuid)[1]) == sorted(aggregates)
     filters = ProviderFilters(required=frozenset(CLASSES), member_of=(frozenset(aggregates),))
-    listed = listing.matching(context.mirror.current(), filters)
+    listed = provider_list.matching(context.mirror.current(), filters)
     assert [block.records[row].uuid for block, rows in listed for row in rows] == [one.uuid]
     one.set_traits(CLASSES[:1])
     assert [trait.name for trait in TraitList.get_with_provider(context, one.uuid)[1]] == CLASSES[:1]

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from placement.db import error_kinds
+from placement.db import errors
 from tests.support import applications
-from tests.support.asking import ask, create_provider
-from tests.support.listening import listening
+from tests.support.event_hooks import listening
+from tests.support.http_client import ask, create_provider
 
 CONSUMER = '7f2c2e1c-6f0c-4b5e-9d5f-0a3b1c2d4e5f'
 ALLOCATING = 'Inventory and/or allocations changed while attempting to allocate: Another thread concurrently updated'
@@ -115,7 +115,7 @@ def test_a_table_that_is_locked_in_a_shared_cache_is_a_conflict(tmp_path: pathli
         with pytest.raises(sqlite3.OperationalError) as caught:
             reader.execute('SELECT * FROM numbers').fetchall()
     assert getattr(caught.value, 'sqlite_errorname', 'SQLITE_LOCKED').startswith('SQLITE_LOCKED')
-    assert error_kinds.is_conflict(sa.exc.OperationalError('SELECT', None, caught.value))
+    assert errors.is_conflict(sa.exc.OperationalError('SELECT', None, caught.value))
 
 
 @pytest.mark.parametrize('generation', [2**31, 2**63, 2**64, 10**30])

@@ -13,8 +13,8 @@ from tests.support import applications
 from tests.support.candidates.examples import EXAMPLES, Example
 from tests.support.candidates.oracle import RP, Oracle, Query
 from tests.support.candidates.store import Stored, check_example, check_query
-from tests.support.candidates.worlds import queries as some_queries
-from tests.support.candidates.worlds import thorough, worlds
+from tests.support.candidates.topologies import queries as some_queries
+from tests.support.candidates.topologies import thorough, worlds
 
 MINORS = (10, 11, 12, 16, 17, 21, 22, 24, 25, 26, 27, 28, 29, 29, 29)
 

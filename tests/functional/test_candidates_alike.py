@@ -11,7 +11,7 @@ import pytest
 from oslo_config import cfg
 
 from tests.support import applications
-from tests.support.asking import create_provider, demand
+from tests.support.http_client import create_provider, demand
 
 _SHARING = 'MISC_SHARES_VIA_AGGREGATE'
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from placement.candidates.budget import Bound, Budget
+from placement.candidates.limits import Budget, Limit
 from placement.candidates.reasons import Reason
 from placement.candidates.request import CandidateRequest, RequestGroup
 from placement.candidates.search import search
@@ -14,13 +14,13 @@ from placement.handlers import candidate_query
 from placement.reports import explanation
 from placement.reports.explanation import Explanation, Options, explain
 from placement.web.context import RequestContext
-from tests.support.asking import demand
 from tests.support.candidates import hard
 from tests.support.candidates.examples import WORLDS
 from tests.support.candidates.oracle import RP, record, rp
 from tests.support.candidates.query_strings import uuid_of, with_uuids
 from tests.support.candidates.store import Stored, query_string
 from tests.support.fixtures import Counter
+from tests.support.http_client import demand
 
 AVX2 = 'HW_CPU_X86_AVX2'
 
@@ -241,7 +241,7 @@ def test_an_explanation_of_a_search_that_exceeds_its_steps_says_so(app: Any, con
     request = candidate_query.parse(query_string(query), (1, 29), context.conf)
     told = explain(context.mirror.current(), request, Options(Budget(tree_steps=1000)))
     assert told.candidates == 0
-    assert told.bounds == {Bound.TREE_STEPS}
+    assert told.bounds == {Limit.TREE_STEPS}
     assert told.sentence.startswith('The search stopped at a bound before it found anything')
     assert {str(one) for one in told.what_ifs} == {'not known: the search was given up'}
     assert told.blamed == []

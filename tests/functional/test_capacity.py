@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from placement import exception
+from placement.cache.refresh import ProviderCache
+from placement.cache.snapshot import Snapshot
 from placement.db import tables
 from placement.db.api import Database
-from placement.mirror.keeper import Mirror
-from placement.mirror.state import State
 from placement.reports import capacity, consumers
 from placement.reports.capacity import ClassFigures, Filling, Scope
 from placement.reports.tree_list import Order, listing
@@ -18,12 +18,12 @@ from tests.support.clouds import Cloud, Provider, uuid_of
 
 
 @pytest.fixture
-def nested(db: Database) -> State:
+def nested(db: Database) -> Snapshot:
     clouds.plant(db, clouds.nested())
-    return Mirror(db).current()
+    return ProviderCache(db).current()
 
 
-def test_figures_of_each_class(nested: State) -> None:
+def test_figures_of_each_class(nested: Snapshot) -> None:
     told = capacity.summary(nested, Scope())
     assert (told.providers, told.trees) == (21, 5)
     assert told.classes == [
@@ -34,7 +34,7 @@ def test_figures_of_each_class(nested: State) -> None:
     ]
 
 
-def test_a_scope_selects_whole_trees(nested: State) -> None:
+def test_a_scope_selects_whole_trees(nested: Snapshot) -> None:
     rack = Scope(uuid_of('rack-a'))
     (vcpu, *_) = capacity.by_class(nested, rack)
     assert (vcpu.resource_class, vcpu.capacity, vcpu.used) == ('VCPU', 256, 152)
@@ -55,11 +55,11 @@ def test_largest_amounts_follow_the_units_and_over_commitment_is_not_free(db: Da
     cloud = Cloud([Provider(name, {'VCPU': columns}) for name, columns in inventories.items()])
     cloud.held = {'one': {'least': {'VCPU': 8}}, 'two': {'over': {'VCPU': 6}}}
     clouds.plant(db, cloud)
-    (vcpu,) = capacity.by_class(Mirror(db).current(), Scope())
+    (vcpu,) = capacity.by_class(ProviderCache(db).current(), Scope())
     assert vcpu == ClassFigures('VCPU', 4, capacity=34, used=14, free=22, largest_free=8, full=2)
 
 
-def test_heat_map_counts_a_tree_for_every_aggregate_of_its_providers(nested: State) -> None:
+def test_heat_map_counts_a_tree_for_every_aggregate_of_its_providers(nested: Snapshot) -> None:
     heat = capacity.heat_map(nested)
     assert heat.classes == ['VCPU', 'MEMORY_MB', 'DISK_GB', 'SRIOV_NET_VF']
     fullest, other = heat.rows
@@ -76,7 +76,7 @@ def test_aggregates_come_in_the_order_of_their_fullest_class(db: Database) -> No
     # Both classes of x together have a larger share in use than the one of y.
     cloud.held = {'one': {'half': {'VCPU': 4, 'DISK_GB': 4}}, 'two': {'most': {'VCPU': 6}}}
     clouds.plant(db, cloud)
-    rows = capacity.heat_map(Mirror(db).current()).rows
+    rows = capacity.heat_map(ProviderCache(db).current()).rows
     assert [row.aggregate for row in rows] == [uuid_of('y'), uuid_of('x')]
 
 
@@ -91,12 +91,12 @@ def test_an_inventory_without_capacity_is_full_if_anything_of_it_is_used(
 def test_cells_without_inventory_are_empty(db: Database) -> None:
     members = [Provider('a', {'VCPU': {'total': 1}}, (), ('x',)), Provider('b', {'DISK_GB': {'total': 1}}, (), ('y',))]
     clouds.plant(db, Cloud(members))
-    rows = capacity.heat_map(Mirror(db).current()).rows
+    rows = capacity.heat_map(ProviderCache(db).current()).rows
     cells = {row.aggregate: row.fillings for row in rows}
     assert cells == {uuid_of('x'): [Filling(1, 0), None], uuid_of('y'): [None, Filling(1, 0)]}
 
 
-def test_trees_are_listed_fullest_first(nested: State) -> None:
+def test_trees_are_listed_fullest_first(nested: Snapshot) -> None:
     page = listing(nested)
     assert page.trees == 5
     assert [row.name for row in page.rows] == ['compute-0', 'compute-1', 'compute-2', 'store', 'compute-3']
@@ -117,7 +117,7 @@ def test_trees_are_listed_fullest_first(nested: State) -> None:
     ],
 )
 def test_trees_are_found_by_name_and_uuid(
-    nested: State, text: str, scope: Scope, names: list[str], found: str | None
+    nested: Snapshot, text: str, scope: Scope, names: list[str], found: str | None
 ) -> None:
     page = listing(nested, text, scope)
     assert [row.name for row in page.rows] == names

@@ -14,8 +14,8 @@ from oslo_config import cfg
 
 from placement.db import migration, tables
 from placement.db.api import Database
-from tests.support import applications, damage, foreign
-from tests.support.asking import ask, create_provider, demand
+from tests.support import applications, corruption, legacy_database
+from tests.support.http_client import ask, create_provider, demand
 
 
 @pytest.fixture
@@ -176,17 +176,17 @@ def test_an_upgrade_keeps_the_types_of_a_database_that_was_adopted_before(tmp_pa
     url = f'sqlite:///{place}'
     with applications.database(place) as db:
         migration.sync(db.engine, '004')
-        foreign.add_types(url)
+        legacy_database.add_types(url)
         upgrade(db)
     with applications.application(place, placement={'max_microversion': '1.39'}) as app:
         assert stored(app) == ['INSTANCE', 'MIGRATION']
         assert 'consumer_types' not in sa.inspect(app.db.engine).get_table_names()
-        assert type_of(app, damage.HOLDER) == 'MIGRATION'
+        assert type_of(app, corruption.HOLDER) == 'MIGRATION'
     # The largest id is not used again.
-    damage.plant(
+    corruption.plant(
         url,
         'UPDATE placement_consumers SET consumer_type_id = 1',
         'DELETE FROM placement_consumer_types WHERE id = 2',
         "INSERT INTO placement_consumer_types (name) VALUES ('NEW')",
     )
-    assert damage.column(url, 'SELECT id FROM placement_consumer_types ORDER BY id') == [1, 3]
+    assert corruption.column(url, 'SELECT id FROM placement_consumer_types ORDER BY id') == [1, 3]

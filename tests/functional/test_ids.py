@@ -18,7 +18,7 @@ from placement.objects.resource_class import ResourceClass
 from placement.objects.resource_provider import ResourceProvider
 from placement.objects.trait import TraitList
 from placement.web.context import RequestContext
-from tests.support import applications, damage, foreign, lasting_ids
+from tests.support import applications, corruption, lasting_ids, legacy_database
 
 
 def test_no_id_is_given_twice(context: RequestContext) -> None:
@@ -93,37 +93,37 @@ def old(tmp_path: pathlib.Path) -> Database:
         tables_there = connection.exec_driver_sql("SELECT sql FROM sqlite_master WHERE type = 'table'").scalars().all()
         indexes = connection.exec_driver_sql("SELECT sql FROM sqlite_master WHERE type = 'index'").scalars().all()
     for name in tables.THEIR_NAMES.values():
-        damage.plant(url, f'DROP TABLE IF EXISTS {name}')
+        corruption.plant(url, f'DROP TABLE IF EXISTS {name}')
     for statement in tables_there:
         if 'alembic' not in statement and 'sqlite_sequence' not in statement:
-            damage.plant(url, statement.replace(' AUTOINCREMENT', ''))
-    damage.plant(url, 'ALTER TABLE traits ADD COLUMN colour INTEGER DEFAULT 3 CHECK (colour > 1)')
-    damage.plant(url, *filter(None, indexes), *map(foreign.called, damage.SOUND))
-    damage.plant(url, "INSERT INTO resource_classes (id, name) VALUES (0, 'VCPU'), (10007, 'CUSTOM_NEWEST')")
-    damage.plant(url, "INSERT INTO traits (id, name, colour) VALUES (4, 'CUSTOM_FAST', 7)")
-    damage.plant(url, 'CREATE INDEX by_colour ON traits (colour)')
+            corruption.plant(url, statement.replace(' AUTOINCREMENT', ''))
+    corruption.plant(url, 'ALTER TABLE traits ADD COLUMN colour INTEGER DEFAULT 3 CHECK (colour > 1)')
+    corruption.plant(url, *filter(None, indexes), *map(legacy_database.called, corruption.SOUND))
+    corruption.plant(url, "INSERT INTO resource_classes (id, name) VALUES (0, 'VCPU'), (10007, 'CUSTOM_NEWEST')")
+    corruption.plant(url, "INSERT INTO traits (id, name, colour) VALUES (4, 'CUSTOM_FAST', 7)")
+    corruption.plant(url, 'CREATE INDEX by_colour ON traits (colour)')
     return made
 
 
 def test_an_older_database_is_upgraded(old: Database, tmp_path: pathlib.Path) -> None:
     url = f'sqlite:///{tmp_path}/old.sqlite'
-    before = damage.contents(url)
+    before = corruption.contents(url)
     migration.sync(old.engine)
-    after = damage.contents(url)
+    after = corruption.contents(url)
     # Version 001 has no types of consumers: 006 adds their table, and a column to that of the consumers.
     before |= {'consumer_types': [], 'consumers': [f'{row[:-1]}, None)' for row in before['consumers']]}
     for table, name in tables.THEIR_NAMES.items():
         assert after[table.name] == before[name]
         assert table.name == name or name not in after
-    assert damage.column(url, 'SELECT last FROM resource_class_ids') == [10007]
-    assert damage.column(url, "SELECT name FROM sqlite_master WHERE name = 'by_colour'") == ['by_colour']
+    assert corruption.column(url, 'SELECT last FROM resource_class_ids') == [10007]
+    assert corruption.column(url, "SELECT name FROM sqlite_master WHERE name = 'by_colour'") == ['by_colour']
     indexes = "SELECT sql FROM sqlite_master WHERE type = 'index' AND tbl_name = 'placement_consumers'"
-    assert len(list(filter(None, damage.column(url, indexes)))) == 3
+    assert len(list(filter(None, corruption.column(url, indexes)))) == 3
     with pytest.raises(sa.exc.IntegrityError, match='CHECK'):
-        damage.plant(url, "INSERT INTO placement_traits (name, colour) VALUES ('CUSTOM_BAD', 1)")
+        corruption.plant(url, "INSERT INTO placement_traits (name, colour) VALUES ('CUSTOM_BAD', 1)")
     with pytest.raises(sa.exc.IntegrityError, match='UNIQUE'):
-        damage.plant(url, "INSERT INTO placement_traits (name) VALUES ('CUSTOM_FAST')")
-    assert damage.column(url, 'PRAGMA foreign_key_check') == []
+        corruption.plant(url, "INSERT INTO placement_traits (name) VALUES ('CUSTOM_FAST')")
+    assert corruption.column(url, 'PRAGMA foreign_key_check') == []
 
 
 def test_no_id_is_given_twice_after_an_upgrade(old: Database) -> None:

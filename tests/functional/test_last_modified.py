@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from placement.db import change_log, tables
 from placement.db.api import Database
-from tests.support.asking import create_provider, demand
+from tests.support.http_client import create_provider, demand
 
 CLASS = 'CUSTOM_CLASS'
 TRAIT = 'CUSTOM_TRAIT'

@@ -12,16 +12,16 @@ from oslo_config import cfg
 from placement import exception
 from placement.cmd import manage, manage_audit
 from placement.db import change_log, generation, tables
-from placement.db.api import Database, TryAgain
+from placement.db.api import Database, RetryTransaction
+from placement.db.batch import StatementBatch
 from placement.db.change_log import NO_PROVIDER, ChangeKind, Position, Relation, Sums, VersionVector
-from placement.db.together import Together
 from placement.objects.allocation import AllocationList
 from placement.objects.inventory import Inventory
 from placement.objects.resource_class import ResourceClass
 from placement.objects.resource_provider import ResourceProvider
 from placement.objects.trait import Trait
 from placement.web.context import RequestContext
-from tests.support import damage, logs
+from tests.support import corruption, logs
 from tests.support.fixtures import Counter, PointCommandsAt
 from tests.support.objects import claim, create_provider
 
@@ -114,7 +114,9 @@ def test_rebuild_mirrors_is_logged(
 
 def test_a_repair_is_logged(conf: cfg.ConfigOpts, logged: Logged, point_commands_at: PointCommandsAt) -> None:
     url = point_commands_at(conf.placement_database.connection)
-    damage.plant(url, *damage.SOUND, *damage.ALL['usage too high'].statements, *damage.ALL['wrong root'].statements)
+    corruption.plant(
+        url, *corruption.SOUND, *corruption.ALL['usage too high'].statements, *corruption.ALL['wrong root'].statements
+    )
     assert logged() == {}
     assert manage.main(['audit', '--repair']) == manage_audit.REPAIRED
     assert logged() == {1: ChangeKind.USAGE, 2: ChangeKind.PROVIDER}
@@ -142,9 +144,9 @@ def test_nothing_is_noted_after_the_end(db: Database, context: RequestContext) -
 
     def work(tx: sa.Connection) -> None:
         for _ in range(2):
-            last = Together(tx)
-            generation.bump(last, provider)
-            last.run_last()
+            last = StatementBatch(tx)
+            generation.increment_one(last, provider)
+            last.execute_final()
 
     with pytest.raises(change_log.MissingLogEntry, match='after the last'):
         db.write(work)
@@ -169,7 +171,7 @@ def test_numbers_have_no_gaps(db: Database) -> None:
         change_log.record_usage(tx, [1])
         attempts.append(1)
         if len(attempts) < 2:
-            raise TryAgain
+            raise RetryTransaction
 
     with pytest.raises(ZeroDivisionError):
         db.write(refused)

@@ -12,7 +12,7 @@ import pytest
 from placement.objects.inventory import Inventory
 from placement.objects.resource_provider import Reader, ResourceProvider
 from placement.web.context import RequestContext
-from tests.support.asking import ask
+from tests.support.http_client import ask
 
 UUID = '0f2f9ef6-6d4b-4b51-9a5c-0f0a6d9a1b11'
 TRAIT = 'HW_CPU_X86_VMX'

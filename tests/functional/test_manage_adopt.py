@@ -20,9 +20,9 @@ from placement.db.adoption import adopt
 from placement.db.adoption.plan import Step
 from placement.db.adoption.schema import shortest
 from placement.db.api import Database
-from tests.support import adopted, damage, foreign
-from tests.support.asking import ask
-from tests.support.foreign_service import WRITES, Busy, ForeignService
+from tests.support import adopted, corruption, legacy_database
+from tests.support.http_client import ask
+from tests.support.legacy_service import WRITES, Busy, ForeignService
 
 #: What was done to a database -> the doubt that it raises.
 DOUBTS = {
@@ -81,7 +81,7 @@ DOUBTS = {
 }
 
 #: The rows of a sound database, without the column that only this service has.
-SOUND = adopted.without_used(damage.SOUND)
+SOUND = adopted.without_used(corruption.SOUND)
 
 
 @pytest.fixture
@@ -94,10 +94,10 @@ def url(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def test_plan_changes_nothing(url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    foreign.build(url)
-    before = damage.contents(url)
+    legacy_database.build(url)
+    before = corruption.contents(url)
     assert manage.main(['db', 'adopt']) == 0
-    assert damage.contents(url) == before
+    assert corruption.contents(url) == before
     out = capsys.readouterr().out
     for sentence in (
         '- Set the generation of 1 row of placement_resource_providers to 0, where there is none.',
@@ -116,14 +116,14 @@ def test_plan_changes_nothing(url: str, capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_adoption(url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    foreign.build(url)
-    damage.plant(url, 'CREATE INDEX theirs ON consumers (consumer_type_id, uuid)')
+    legacy_database.build(url)
+    corruption.plant(url, 'CREATE INDEX theirs ON consumers (consumer_type_id, uuid)')
     assert manage.main(['db', 'adopt', '--yes']) == manage_audit.CLEAN
     assert 'Nothing is wrong.' in capsys.readouterr().out
     adopted.check_schema(url)
     adopted.check_rows(url)
-    assert damage.column(url, "SELECT tbl_name FROM sqlite_master WHERE name = 'theirs'") == ['placement_consumers']
-    assert damage.column(
+    assert corruption.column(url, "SELECT tbl_name FROM sqlite_master WHERE name = 'theirs'") == ['placement_consumers']
+    assert corruption.column(
         url,
         "SELECT sql LIKE '%REFERENCES placement_consumer_types%' FROM sqlite_master WHERE name = 'placement_consumers'",
     )
@@ -131,7 +131,7 @@ def test_adoption(url: str, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_adoption_of_a_deployment_without_types(url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    foreign.build(url, with_types=False)
+    legacy_database.build(url, with_types=False)
     assert manage.main(['db', 'adopt']) == 0
     assert 'a type' not in capsys.readouterr().out
     assert manage.main(['db', 'adopt', '--yes']) == manage_audit.CLEAN
@@ -143,19 +143,19 @@ def test_adoption_of_a_deployment_without_types(url: str, capsys: pytest.Capture
 
 @pytest.mark.parametrize(('statements', 'doubt'), DOUBTS.items())
 def test_doubts_change_nothing(url: str, statements: str, doubt: str, capsys: pytest.CaptureFixture[str]) -> None:
-    foreign.build(url)
-    damage.plant(url, *statements.split(';'))
-    before = damage.contents(url)
+    legacy_database.build(url)
+    corruption.plant(url, *statements.split(';'))
+    before = corruption.contents(url)
     for options in ([], ['--yes']):
         assert manage.main(['db', 'adopt', *options]) == manage.FAILED
         assert f'- {doubt}' in capsys.readouterr().out
-    assert damage.contents(url) == before
+    assert corruption.contents(url) == before
 
 
 def test_failure_changes_nothing(url: str) -> None:
     """A failure of the last step rolls back all others."""
-    foreign.build(url)
-    before = damage.contents(url)
+    legacy_database.build(url)
+    before = corruption.contents(url)
     db = Database(placement_conf.load(config_files=[]))
 
     def stop_at_the_end(step: Step) -> None:
@@ -164,30 +164,30 @@ def test_failure_changes_nothing(url: str) -> None:
 
     try:
         with pytest.raises(InterruptedError):
-            adopt.carry_out(db.engine, 'project', 'user', stop_at_the_end)
+            adopt.apply(db.engine, 'project', 'user', stop_at_the_end)
     finally:
         db.dispose()
-    assert damage.contents(url) == before
+    assert corruption.contents(url) == before
 
 
 def test_foreign_keys_of_the_other_service_are_checked(url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    foreign.build(url)
-    damage.plant(
+    legacy_database.build(url)
+    corruption.plant(
         url,
         'CREATE TABLE racks (id INTEGER PRIMARY KEY)',
         'ALTER TABLE consumers ADD COLUMN rack_id INTEGER REFERENCES racks (id)',
         'UPDATE consumers SET rack_id = 7',
     )
-    before = damage.contents(url)
+    before = corruption.contents(url)
     assert manage.main(['db', 'adopt', '--yes']) == manage.FAILED
     assert 'The tables consumers would refer to rows that are not there.' in capsys.readouterr().err
-    assert damage.contents(url) == before
+    assert corruption.contents(url) == before
 
 
 def test_a_root_that_must_not_be_null(url: str) -> None:
     """A NOT NULL root column would refuse new providers, whose root is set after the insert."""
-    foreign.build(url)
-    damage.plant(
+    legacy_database.build(url)
+    corruption.plant(
         url,
         'UPDATE resource_providers SET generation = 0 WHERE generation IS NULL',
         'UPDATE resource_providers SET root_provider_id = coalesce(parent_provider_id, id)',
@@ -206,7 +206,7 @@ def test_a_root_that_must_not_be_null(url: str) -> None:
 
 def test_only_what_differs_is_changed(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert manage.main(['db', 'sync']) == 0
-    damage.plant(
+    corruption.plant(
         url, 'DROP TABLE placement_alembic_version', 'ALTER TABLE placement_inventories DROP COLUMN used', *SOUND
     )
     capsys.readouterr()
@@ -217,17 +217,17 @@ def test_only_what_differs_is_changed(url: str, capsys: pytest.CaptureFixture[st
         '- Make the change log, the tables placement_change_log_slots and placement_change_log.',
         '- Record the version of the schema, 006, in the table placement_alembic_version.',
     ]
-    assert damage.column(url, 'SELECT used FROM placement_inventories ORDER BY id') == [2, 0]
+    assert corruption.column(url, 'SELECT used FROM placement_inventories ORDER BY id') == [2, 0]
 
 
 def test_tables_that_give_ids_twice_are_rebuilt(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     """And the largest id of a class is stored, if only that is missing."""
     assert manage.main(['db', 'sync']) == 0
-    (definition,) = damage.column(url, "SELECT sql FROM sqlite_master WHERE name = 'placement_users'")
-    damage.plant(
+    (definition,) = corruption.column(url, "SELECT sql FROM sqlite_master WHERE name = 'placement_users'")
+    corruption.plant(
         url, 'DROP TABLE placement_alembic_version', 'DROP TABLE resource_class_ids', 'DROP TABLE placement_users'
     )
-    damage.plant(url, definition.replace(' AUTOINCREMENT', ''), *damage.SOUND)
+    corruption.plant(url, definition.replace(' AUTOINCREMENT', ''), *corruption.SOUND)
     capsys.readouterr()
     assert manage.main(['db', 'adopt', '--yes']) == manage_audit.CLEAN
     done = [line for line in capsys.readouterr().out.splitlines() if line.startswith('- ')]
@@ -235,15 +235,15 @@ def test_tables_that_give_ids_twice_are_rebuilt(url: str, capsys: pytest.Capture
         '- Write the table placement_users anew, with what else is in it: give no id twice.',
         '- Remember the largest id of a resource class, in the table resource_class_ids.',
     ]
-    (definition,) = damage.column(url, "SELECT sql FROM sqlite_master WHERE name = 'placement_users'")
+    (definition,) = corruption.column(url, "SELECT sql FROM sqlite_master WHERE name = 'placement_users'")
     assert 'AUTOINCREMENT' in definition
-    assert damage.column(url, 'SELECT id FROM placement_users') == [501]
-    assert damage.column(url, 'SELECT last FROM resource_class_ids') == [9999]
+    assert corruption.column(url, 'SELECT id FROM placement_users') == [501]
+    assert corruption.column(url, 'SELECT last FROM resource_class_ids') == [9999]
 
 
 def test_an_audit_follows_the_adoption(url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    foreign.build(url)
-    damage.plant(url, 'UPDATE inventories SET total = 1 WHERE id = 4', 'DELETE FROM resource_provider_aggregates')
+    legacy_database.build(url)
+    corruption.plant(url, 'UPDATE inventories SET total = 1 WHERE id = 4', 'DELETE FROM resource_provider_aggregates')
     assert manage.main(['db', 'adopt', '--yes']) == manage_audit.FOUND
     out = capsys.readouterr().out
     assert 'over_committed' in out
@@ -271,25 +271,25 @@ COMMANDS = (
 
 @pytest.mark.parametrize('command', COMMANDS)
 def test_every_command_names_db_adopt(url: str, command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    foreign.build(url)
-    before = damage.contents(url)
+    legacy_database.build(url)
+    before = corruption.contents(url)
     assert manage.main(command) == manage.FAILED
     captured = capsys.readouterr()
     assert captured.err.endswith('Take it over with: placement-manage db adopt\n')
     assert captured.err.count('\n') == 1
     assert captured.out == ''
-    assert damage.contents(url) == before
+    assert corruption.contents(url) == before
 
 
 def test_db_version_names_db_adopt(url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    foreign.build(url)
+    legacy_database.build(url)
     assert manage.main(['db', 'version']) == 0
     assert capsys.readouterr().out.endswith('no schema of this service yet: placement-manage db adopt\n')
 
 
 def test_the_service_names_db_adopt(url: str, caplog: pytest.LogCaptureFixture) -> None:
     """A service that creates its schema does not start; another one answers 503 to every request."""
-    foreign.build(url)
+    legacy_database.build(url)
     overrides: dict[str, dict[str, Any]] = {
         'placement_database': {'connection': url, 'sync_on_startup': True},
         'api': {'auth_strategy': 'noauth2'},
@@ -298,7 +298,7 @@ def test_the_service_names_db_adopt(url: str, caplog: pytest.LogCaptureFixture) 
         deploy.loadapp(placement_conf.load(environ={}, config_files=[], overrides=overrides))
     with adopted.service(url) as app:
         assert 'Take it over with: placement-manage db adopt' in caplog.text
-        for method, path in (('GET', '/resource_providers'), ('GET', f'/allocations/{foreign.LOST}')):
+        for method, path in (('GET', '/resource_providers'), ('GET', f'/allocations/{legacy_database.LOST}')):
             assert ask(app, method, path).status_code == 503
         assert ask(app, 'PUT', '/traits/CUSTOM_ONE').status_code == 503
 
@@ -309,7 +309,7 @@ def test_the_service_names_db_adopt(url: str, caplog: pytest.LogCaptureFixture) 
 @pytest.fixture
 def other(url: str) -> Iterator[ForeignService]:
     """Another service, on the database that it made."""
-    foreign.build(url)
+    legacy_database.build(url)
     made = ForeignService(url)
     yield made
     made.close()
@@ -320,7 +320,7 @@ def shut_out(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Fo
     """The URL of a database, and the service that made it and could do all of ``WRITES`` until it was adopted."""
     directory = tmp_path_factory.mktemp('adopted')
     url = f'sqlite:///{directory}/placement.sqlite'
-    foreign.build(url)
+    legacy_database.build(url)
     other = ForeignService(url)
     for write in WRITES:
         adopted.check_it_writes(other, write)
@@ -338,7 +338,7 @@ def test_another_service_cannot_write(shut_out: tuple[str, ForeignService], writ
 
 
 def test_another_service_writes_until_it_is_shut_out(url: str) -> None:
-    foreign.build(url)
+    legacy_database.build(url)
     assert manage.main(['db', 'adopt']) == 0
     busy = Busy(url)
     busy.start()
@@ -355,7 +355,7 @@ def test_leaving_and_adopting_again(url: str, other: ForeignService, capsys: pyt
 
 
 def test_db_leave_needs_a_database_of_this_service(url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    foreign.build(url)
+    legacy_database.build(url)
     assert manage.main(['db', 'leave', '--yes']) == manage.FAILED
     assert 'The database is not one of this service, so there is nothing to give back.' in capsys.readouterr().err
 
@@ -363,43 +363,43 @@ def test_db_leave_needs_a_database_of_this_service(url: str, capsys: pytest.Capt
 def test_db_leave_of_a_database_that_this_service_made(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     """That is possible, and the command says that no other service made it."""
     assert manage.main(['db', 'sync']) == 0
-    before = damage.contents(url)
+    before = corruption.contents(url)
     capsys.readouterr()
     assert manage.main(['db', 'leave']) == 0
     out = capsys.readouterr().out
     assert 'Note: There is no table alembic_version: this service made the database' in out
     assert out.endswith('Nothing was changed. To carry this out: placement-manage db leave --yes\n')
-    assert damage.contents(url) == before
+    assert corruption.contents(url) == before
     assert manage.main(['db', 'leave', '--yes']) == 0
     assert not {table.name for table in tables.SHARED if table is not tables.placement_aggregates} & set(
-        damage.contents(url)
+        corruption.contents(url)
     )
     assert manage.main(['db', 'leave', '--yes']) == manage.FAILED
     assert manage.main(['db', 'adopt', '--yes']) == manage_audit.CLEAN
-    assert damage.contents(url).keys() == before.keys()
+    assert corruption.contents(url).keys() == before.keys()
 
 
 def test_tables_of_both_are_a_doubt(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     """The other service created its tables again in an adopted database."""
-    foreign.build(url)
+    legacy_database.build(url)
     assert manage.main(['db', 'adopt', '--yes']) == manage_audit.CLEAN
-    damage.plant(url, 'CREATE TABLE users (id INTEGER)')
-    before = damage.contents(url)
+    corruption.plant(url, 'CREATE TABLE users (id INTEGER)')
+    before = corruption.contents(url)
     capsys.readouterr()
     assert manage.main(['db', 'leave', '--yes']) == manage.FAILED
     doubt = '- There are both a table users and a table placement_users: drop the one that is not in use.'
     assert doubt in capsys.readouterr().out
-    damage.plant(url, 'DROP TABLE placement_alembic_version')
+    corruption.plant(url, 'DROP TABLE placement_alembic_version')
     assert manage.main(['db', 'adopt', '--yes']) == manage.FAILED
     assert doubt in capsys.readouterr().out
     del before[migration.VERSION_TABLE]
-    assert damage.contents(url) == before
+    assert corruption.contents(url) == before
 
 
 def test_adopting_again_reports_wrong_usages(url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    foreign.build(url)
+    legacy_database.build(url)
     assert manage.main(['db', 'adopt', '--yes']) == manage_audit.CLEAN
-    damage.plant(url, 'DELETE FROM placement_allocations')
+    corruption.plant(url, 'DELETE FROM placement_allocations')
     capsys.readouterr()
     assert manage.main(['db', 'adopt']) == manage.FAILED
     assert capsys.readouterr().err == (
@@ -412,15 +412,15 @@ def test_an_upgrade_renames_tables_and_recounts_usages(url: str, conf: cfg.Confi
     """Before version 004 another service could write allocations without changing the recorded usage."""
     db = Database(conf)
     migration.sync(db.engine, '003')
-    damage.plant(url, *map(foreign.called, damage.SOUND), 'UPDATE inventories SET used = 77')
-    before = damage.contents(url)
+    corruption.plant(url, *map(legacy_database.called, corruption.SOUND), 'UPDATE inventories SET used = 77')
+    before = corruption.contents(url)
     with pytest.raises(migration.StopOthers):
         db.sync()
     db.sync(attended=True)
     db.dispose()
-    assert damage.column(url, 'SELECT used FROM placement_inventories ORDER BY id') == [2, 0]
-    assert not tables.FOREIGN & damage.contents(url).keys()
-    assert damage.contents(url)['placement_allocations'] == before['allocations']
+    assert corruption.column(url, 'SELECT used FROM placement_inventories ORDER BY id') == [2, 0]
+    assert not tables.FOREIGN & corruption.contents(url).keys()
+    assert corruption.contents(url)['placement_allocations'] == before['allocations']
     assert manage.main(['audit']) == manage_audit.CLEAN
 
 

@@ -18,8 +18,8 @@ from oslo_config import cfg
 from placement.audit import checks
 from placement.cmd import manage, manage_audit
 from placement.db.api import Database
-from tests.support import damage
-from tests.support.asking import ask
+from tests.support import corruption
+from tests.support.http_client import ask
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def url(conf: cfg.ConfigOpts, db: Database, monkeypatch: pytest.MonkeyPatch, tmp
     found: str = conf.placement_database.connection
     monkeypatch.setenv('OS_PLACEMENT_CONFIG_DIR', str(tmp_path))
     monkeypatch.setenv('OS_PLACEMENT_DATABASE__CONNECTION', found)
-    damage.plant(found, *damage.SOUND)
+    corruption.plant(found, *corruption.SOUND)
     return found
 
 
@@ -38,14 +38,14 @@ def test_sound_database_has_no_findings(url: str, capsys: pytest.CaptureFixture[
 
 
 def test_every_check_has_a_damage_that_it_finds() -> None:
-    assert {planted.kind for planted in damage.ALL.values()} == set(checks.CHECKS)
+    assert {planted.kind for planted in corruption.ALL.values()} == set(checks.CHECKS)
 
 
-@pytest.mark.parametrize('name', damage.ALL)
+@pytest.mark.parametrize('name', corruption.ALL)
 def test_finding(url: str, name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    planted = damage.ALL[name]
-    damage.plant(url, *planted.statements)
-    before = damage.contents(url)
+    planted = corruption.ALL[name]
+    corruption.plant(url, *planted.statements)
+    before = corruption.contents(url)
     for options in ([], ['--dry-run'], ['--repair', '--dry-run']):
         assert manage.main(['audit', '--format', 'json', *options]) == manage_audit.FOUND
         findings = json.loads(capsys.readouterr().out)['findings']
@@ -53,49 +53,49 @@ def test_finding(url: str, name: str, capsys: pytest.CaptureFixture[str]) -> Non
         assert all(finding['kind'] == planted.kind for finding in findings)
         assert any(planted.detail in finding['detail'] for finding in findings)
         assert not any(finding['repaired'] for finding in findings)
-    assert damage.contents(url) == before
+    assert corruption.contents(url) == before
 
 
-@pytest.mark.parametrize('name', [name for name, planted in damage.ALL.items() if planted.after])
+@pytest.mark.parametrize('name', [name for name, planted in corruption.ALL.items() if planted.after])
 def test_repair(url: str, name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    planted = damage.ALL[name]
-    damage.plant(url, *planted.statements)
+    planted = corruption.ALL[name]
+    corruption.plant(url, *planted.statements)
     assert manage.main(['audit', '--repair', '--format', 'json']) == manage_audit.REPAIRED
     assert all(finding['repaired'] for finding in json.loads(capsys.readouterr().out)['findings'])
     assert planted.after is not None
     query, result = planted.after
-    assert damage.column(url, query) == result
+    assert corruption.column(url, query) == result
     assert manage.main(['audit']) == manage_audit.CLEAN
 
 
-@pytest.mark.parametrize('name', [name for name, planted in damage.ALL.items() if not planted.after])
+@pytest.mark.parametrize('name', [name for name, planted in corruption.ALL.items() if not planted.after])
 def test_findings_that_need_a_decision_are_not_repaired(
     url: str, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    damage.plant(url, *damage.ALL[name].statements)
-    before = damage.contents(url)
+    corruption.plant(url, *corruption.ALL[name].statements)
+    before = corruption.contents(url)
     assert manage.main(['audit', '--repair']) == manage_audit.FOUND
     assert 'to be decided by a person' in capsys.readouterr().out
-    assert damage.contents(url) == before
+    assert corruption.contents(url) == before
 
 
 def test_repairs_do_not_change_the_times_of_rows(url: str) -> None:
-    damage.plant(url, *damage.ALL['no root'].statements, *damage.ALL['usage too high'].statements)
+    corruption.plant(url, *corruption.ALL['no root'].statements, *corruption.ALL['usage too high'].statements)
     assert manage.main(['audit', '--repair']) == manage_audit.REPAIRED
-    assert damage.column(url, 'SELECT updated_at FROM placement_resource_providers') == [None, None, None]
-    assert damage.column(url, 'SELECT updated_at FROM placement_inventories') == [None, None]
+    assert corruption.column(url, 'SELECT updated_at FROM placement_resource_providers') == [None, None, None]
+    assert corruption.column(url, 'SELECT updated_at FROM placement_inventories') == [None, None]
 
 
 def test_usages_are_repaired_after_repairs_that_change_them(url: str) -> None:
     """The allocation on a missing provider is deleted, and the next repair no longer counts it."""
-    damage.plant(url, *damage.ALL['missing provider'].statements, *damage.ALL['usage too high'].statements)
-    damage.plant(url, *damage.ALL['missing parent'].statements, *damage.ALL['idle consumer'].statements)
+    corruption.plant(url, *corruption.ALL['missing provider'].statements, *corruption.ALL['usage too high'].statements)
+    corruption.plant(url, *corruption.ALL['missing parent'].statements, *corruption.ALL['idle consumer'].statements)
     assert manage.main(['audit', '--repair']) == manage_audit.REPAIRED
     assert manage.main(['audit']) == manage_audit.CLEAN
 
 
 def test_text(url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    damage.plant(url, *damage.ALL['usage too high'].statements, *damage.ALL['missing inventory'].statements)
+    corruption.plant(url, *corruption.ALL['usage too high'].statements, *corruption.ALL['missing inventory'].statements)
     for options, verdict in (
         ([], 'to be repaired with --repair'),
         (['--repair', '--dry-run'], 'would be repaired'),
@@ -104,11 +104,11 @@ def test_text(url: str, capsys: pytest.CaptureFixture[str]) -> None:
         assert manage.main(['audit', *options]) == manage_audit.FOUND
         assert capsys.readouterr().out == (
             'allocation_without_inventory\n'
-            f'  resource_provider {damage.FLAT}, resource_class DISK_GB, consumer {damage.HOLDER}\n'
+            f'  resource_provider {corruption.FLAT}, resource_class DISK_GB, consumer {corruption.HOLDER}\n'
             '    allocation of 5, but the provider has no inventory of it: add one or delete the allocation'
             ' (to be decided by a person)\n'
             'wrong_usage\n'
-            f'  resource_provider {damage.ROOT}, resource_class VCPU\n'
+            f'  resource_provider {corruption.ROOT}, resource_class VCPU\n'
             f'    recorded as used: 7; sum of the allocations: 2 ({verdict})\n'
             f'2 found: 1 to be decided by a person, 1 {verdict}\n'
         )
@@ -132,7 +132,7 @@ def test_failure_is_one_line(
 
 
 def test_table_that_is_gone_is_one_line(url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    damage.plant(url, 'DROP TABLE placement_allocations')
+    corruption.plant(url, 'DROP TABLE placement_allocations')
     assert manage.main(['audit', '--repair']) == manage.FAILED
     captured = capsys.readouterr()
     assert captured.out == ''
@@ -149,7 +149,7 @@ def test_check_is_one_statement(url: str, conf: cfg.ConfigOpts, db: Database, qu
 
 def test_repair_while_clients_claim(url: str, app: Any) -> None:
     """Claims go on while usages are made wrong and repaired. Nothing is oversold; in the end the database is sound."""
-    damage.plant(url, 'UPDATE placement_inventories SET total = 12, max_unit = 12 WHERE id = 2')
+    corruption.plant(url, 'UPDATE placement_inventories SET total = 12, max_unit = 12 WHERE id = 2')
 
     def claim(client: int) -> list[int]:
         statuses = []
@@ -164,18 +164,18 @@ def test_repair_while_clients_claim(url: str, app: Any) -> None:
         running = [pool.submit(claim, client) for client in range(3)]
         while not all(one.done() for one in running):
             # Never too low, since that would let clients oversell.
-            damage.plant(url, 'UPDATE placement_inventories SET used = used + 4 WHERE id = 2')
+            corruption.plant(url, 'UPDATE placement_inventories SET used = used + 4 WHERE id = 2')
             assert manage.main(['audit', '--repair']) in (manage_audit.CLEAN, manage_audit.REPAIRED)
         statuses = [status for one in running for status in one.result()]
     assert set(statuses) <= {204, 409}
     assert 204 in statuses
     assert manage.main(['audit', '--repair']) in (manage_audit.CLEAN, manage_audit.REPAIRED)
     assert manage.main(['audit']) == manage_audit.CLEAN
-    assert damage.column(url, 'SELECT used FROM placement_inventories ORDER BY id') == [2, 0]
+    assert corruption.column(url, 'SELECT used FROM placement_inventories ORDER BY id') == [2, 0]
 
 
 def _call(app: Any, method: str, consumer: str, resources: dict[str, int] | None = None) -> webob.Response:
-    allocations = {damage.CHILD: {'resources': resources}}
+    allocations = {corruption.CHILD: {'resources': resources}}
     body = {'allocations': allocations, 'project_id': 'project', 'user_id': 'user'}
     return ask(app, method, f'/allocations/{consumer}', body if resources is not None else None, '1.12')
 

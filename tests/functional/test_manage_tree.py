@@ -17,14 +17,14 @@ from oslo_config import cfg
 from placement.cmd import manage, manage_audit
 from placement.db import tables
 from placement.db.api import Database
-from placement.reports import forest
-from tests.support import damage
+from placement.reports import provider_trees
+from tests.support import corruption
 from tests.support.terminal import shown_by
 
 SHARED = 'a0000009-0000-4000-8000-000000000000'
 STORE = '00000009-0000-4000-8000-000000000000'
 
-#: A sharing provider with disk, in an aggregate with the child of the tree of ``damage.SOUND``.
+#: A sharing provider with disk, in an aggregate with the child of the tree of ``corruption.SOUND``.
 SHARING = (
     f"""INSERT INTO placement_resource_providers (id, uuid, name, generation, root_provider_id)
     VALUES (9, '{STORE}', 'store', 4, 9)""",
@@ -35,7 +35,7 @@ SHARING = (
     f"INSERT INTO placement_aggregates (id, uuid) VALUES (9, '{SHARED}')",
     'INSERT INTO placement_resource_provider_aggregates (resource_provider_id, aggregate_id) VALUES (9, 9), (2, 9)',
     f"""INSERT INTO placement_allocations (resource_provider_id, consumer_id, resource_class_id, used)
-    VALUES (9, '{damage.HOLDER}', 2, 1350)""",
+    VALUES (9, '{corruption.HOLDER}', 2, 1350)""",
 )
 
 
@@ -54,14 +54,14 @@ def _printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 
 def test_drawing(url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    damage.plant(url, *damage.SOUND, *SHARING)
+    corruption.plant(url, *corruption.SOUND, *SHARING)
     assert _printed(capsys) == (
-        f'flat {damage.FLAT} generation 0\n'
-        f'root {damage.ROOT} generation 0\n'
+        f'flat {corruption.FLAT} generation 0\n'
+        f'root {corruption.ROOT} generation 0\n'
         '├── VCPU █████░░░░░░░░░░░░░░░ 2 of 8 used (total 8, ratio 1)\n'
-        f'├── aggregates: {damage.AGGREGATE}\n'
+        f'├── aggregates: {corruption.AGGREGATE}\n'
         f'├── shared by store {STORE} through aggregate {SHARED}\n'
-        f'└── child {damage.CHILD} generation 0\n'
+        f'└── child {corruption.CHILD} generation 0\n'
         '    ├── VCPU ░░░░░░░░░░░░░░░░░░░░ 0 of 4 used (total 4, ratio 1)\n'
         f'    └── aggregates: {SHARED}\n'
         f'store {STORE} generation 4\n'
@@ -71,25 +71,25 @@ def test_drawing(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     )
 
 
-@pytest.mark.parametrize('identifier', [damage.CHILD, damage.CHILD.upper(), 'child', 'root', damage.ROOT])
+@pytest.mark.parametrize('identifier', [corruption.CHILD, corruption.CHILD.upper(), 'child', 'root', corruption.ROOT])
 def test_one_tree_by_any_of_its_providers(url: str, identifier: str, capsys: pytest.CaptureFixture[str]) -> None:
-    damage.plant(url, *damage.SOUND, *SHARING)
+    corruption.plant(url, *corruption.SOUND, *SHARING)
     text = _printed(capsys, identifier)
     assert next(line.split()[0] for line in text.splitlines() if 'generation' in line) == 'root'
-    assert f'child {damage.CHILD}' in text
+    assert f'child {corruption.CHILD}' in text
     assert f'shared by store {STORE}' in text
     assert 'flat' not in text
 
 
 def test_json(url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    damage.plant(url, *damage.SOUND, *SHARING)
+    corruption.plant(url, *corruption.SOUND, *SHARING)
     trees = json.loads(_printed(capsys, 'root', '--format', 'json'))['trees']
     assert trees == [
         {
-            'root': damage.ROOT,
+            'root': corruption.ROOT,
             'providers': [
                 {
-                    'uuid': damage.ROOT,
+                    'uuid': corruption.ROOT,
                     'name': 'root',
                     'generation': 0,
                     'parent_provider_uuid': None,
@@ -104,13 +104,13 @@ def test_json(url: str, capsys: pytest.CaptureFixture[str]) -> None:
                         }
                     },
                     'traits': [],
-                    'aggregates': [damage.AGGREGATE],
+                    'aggregates': [corruption.AGGREGATE],
                 },
                 {
-                    'uuid': damage.CHILD,
+                    'uuid': corruption.CHILD,
                     'name': 'child',
                     'generation': 0,
-                    'parent_provider_uuid': damage.ROOT,
+                    'parent_provider_uuid': corruption.ROOT,
                     'inventories': {
                         'VCPU': {
                             'total': 4,
@@ -133,10 +133,10 @@ def test_json(url: str, capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize('allocations', [1, 5])
 def test_wrong_usages_are_reported(url: str, allocations: int, capsys: pytest.CaptureFixture[str]) -> None:
     """Usages that are too low and too high; the audit finds both."""
-    damage.plant(url, *damage.SOUND, *SHARING)
+    corruption.plant(url, *corruption.SOUND, *SHARING)
     assert manage.main(['tree']) == 0
     assert capsys.readouterr().err == ''
-    damage.plant(url, f'UPDATE placement_allocations SET used = {allocations} WHERE resource_provider_id = 1')
+    corruption.plant(url, f'UPDATE placement_allocations SET used = {allocations} WHERE resource_provider_id = 1')
     warning = 'Warning: of 1 inventory, what is recorded as used is not the sum of the allocations.'
     for arguments in ([], ['child'], ['--format', 'json']):
         assert manage.main(['tree', *arguments]) == 0
@@ -157,7 +157,7 @@ def test_wrong_usages_are_reported(url: str, allocations: int, capsys: pytest.Ca
         (['--name', '?tore', '--trait', 'STORAGE_DISK_SSD'], ['store']),
         (['--trait', 'STORAGE_DISK_SSD', '--trait', 'MISC_SHARES_VIA_AGGREGATE'], ['store']),
         (['--aggregate', SHARED.upper()], ['root', 'store']),
-        (['--aggregate', SHARED, '--aggregate', damage.AGGREGATE], ['root']),
+        (['--aggregate', SHARED, '--aggregate', corruption.AGGREGATE], ['root']),
         (['--class', 'VCPU'], ['root']),
         (['--class', 'VCPU', '--class', 'DISK_GB'], []),
         (['--full'], ['store']),
@@ -168,17 +168,17 @@ def test_wrong_usages_are_reported(url: str, allocations: int, capsys: pytest.Ca
 )
 def test_trees_are_chosen(url: str, options: list[str], roots: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """Each condition is met by any provider of a tree, and the whole tree is shown."""
-    damage.plant(url, *damage.SOUND, *SHARING)
-    names = {damage.ROOT: 'root', STORE: 'store', damage.FLAT: 'flat'}
+    corruption.plant(url, *corruption.SOUND, *SHARING)
+    names = {corruption.ROOT: 'root', STORE: 'store', corruption.FLAT: 'flat'}
     trees = json.loads(_printed(capsys, *options, '--format', 'json'))['trees']
     assert [names[tree['root']] for tree in trees] == roots
-    assert [len(tree['providers']) for tree in trees if tree['root'] == damage.ROOT] == [2] * roots.count('root')
+    assert [len(tree['providers']) for tree in trees if tree['root'] == corruption.ROOT] == [2] * roots.count('root')
     if not roots:
         assert _printed(capsys, *options) == 'No tree meets these conditions.\n'
 
 
 def test_summary(url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    damage.plant(url, *damage.SOUND, *SHARING)
+    corruption.plant(url, *corruption.SOUND, *SHARING)
     text = _printed(capsys, '--summary')
     assert text.startswith('Trees: 3, resource providers: 4\n')
     rows = [[cell.strip() for cell in line.split('│')[1:-1]] for line in text.splitlines() if line.startswith('│')]
@@ -195,7 +195,7 @@ def test_summary(url: str, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_pager_on_a_terminal_only(url: str, tmp_path: pathlib.Path) -> None:
-    damage.plant(url, *damage.SOUND, *SHARING)
+    corruption.plant(url, *corruption.SOUND, *SHARING)
     pager = tmp_path / 'pager'
     pager.write_text('#!/bin/sh\necho "paged with LESS=$LESS"\nexec cat\n')
     pager.chmod(0o755)
@@ -206,7 +206,7 @@ def test_a_pager_on_a_terminal_only(url: str, tmp_path: pathlib.Path) -> None:
     assert 'paged' not in ''.join(plain)
     assert max(map(len, plain)) <= 80
     text = '\n'.join(plain)
-    assert all(uuid in text for uuid in (damage.ROOT, damage.CHILD, STORE, SHARED, damage.AGGREGATE))
+    assert all(uuid in text for uuid in (corruption.ROOT, corruption.CHILD, STORE, SHARED, corruption.AGGREGATE))
     program = [sys.executable, '-m', 'placement.cmd.manage', 'tree']
     done = subprocess.run(
         program, capture_output=True, text=True, check=True, timeout=60, env={**os.environ, 'PAGER': str(pager)}
@@ -238,12 +238,12 @@ def test_names_cannot_write_control_characters(url: str, db: Database, capsys: p
 def test_broken_trees_are_drawn_too(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Every provider is shown once, even if its parent or root is wrong."""
     for name in ('no root', 'missing parent', 'loop'):
-        damage.plant(url, *damage.CLEAR, *damage.SOUND, *damage.ALL[name].statements)
+        corruption.plant(url, *corruption.CLEAR, *corruption.SOUND, *corruption.ALL[name].statements)
         text = _printed(capsys)
         assert sorted(line.split()[-3] for line in text.splitlines() if 'generation' in line) == sorted(
-            (damage.ROOT, damage.CHILD, damage.FLAT)
+            (corruption.ROOT, corruption.CHILD, corruption.FLAT)
         )
-        assert f'root {damage.ROOT}' in _printed(capsys, 'root')
+        assert f'root {corruption.ROOT}' in _printed(capsys, 'root')
 
 
 def test_deep_tree(url: str, db: Database, capsys: pytest.CaptureFixture[str]) -> None:
@@ -266,21 +266,21 @@ def test_deep_tree(url: str, db: Database, capsys: pytest.CaptureFixture[str]) -
 
 @pytest.mark.parametrize('count', [1, 40])
 def test_statements_do_not_depend_on_what_is_stored(url: str, db: Database, queries: Any, count: int) -> None:
-    damage.plant(url, *damage.SOUND, *SHARING)
+    corruption.plant(url, *corruption.SOUND, *SHARING)
     with db.engine.begin() as tx:
         for id_ in range(100, 100 + count):
             values = {'id': id_, 'uuid': str(uuid.uuid4()), 'name': f'more-{id_}', 'root_provider_id': id_}
             tx.execute(tables.resource_providers.insert().values(values))
             tx.execute(tables.resource_provider_aggregates.insert().values(resource_provider_id=id_, aggregate_id=9))
     with queries(at_most=5):
-        assert len(forest.load(db)) == count + 3
+        assert len(provider_trees.load(db)) == count + 3
     with queries(at_most=6):
-        assert len(forest.load(db, 'child')) == 1
+        assert len(provider_trees.load(db, 'child')) == 1
 
 
 def test_in_a_pipe(url: str) -> None:
     """The program itself: no colours, no broken lines, and no traceback when the reader of the pipe ends."""
-    damage.plant(url, *damage.SOUND)
+    corruption.plant(url, *corruption.SOUND)
     traits = ', '.join(f'CUSTOM_{"LONG" * 10}_{number}' for number in range(20))
     engine = sa.create_engine(url, poolclass=sa.NullPool)
     with engine.begin() as tx:

@@ -16,7 +16,7 @@ from tests.support.objects import create_provider
 
 def _id(db: Database, kind: type[ResourceClass | Trait], name: str) -> int:
     names = db.traits if kind is Trait else db.resource_classes
-    return db.write(lambda tx: names.hold(tx, [name]))[name]
+    return db.write(lambda tx: names.lock_ids(tx, [name]))[name]
 
 
 def test_a_class_renamed_by_another_process(context: RequestContext, other_process: RequestContext) -> None:

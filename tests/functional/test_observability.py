@@ -20,7 +20,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from placement import deploy, observability
 from placement.db import tables
-from placement.db.api import Database, TryAgain
+from placement.db.api import Database, RetryTransaction
 from placement.objects.inventory import Inventory
 from placement.objects.resource_provider import ResourceProvider
 from placement.observability import metrics
@@ -137,7 +137,7 @@ def test_retries_are_counted_by_reason(counted: deploy.Application) -> None:
     def work(_connection: object) -> None:
         attempts.append(1)
         if len(attempts) < 3:
-            raise TryAgain
+            raise RetryTransaction
 
     counted.db.write(work)
     assert sum(_values(counted, 'placement_transaction_retries_total').values()) == 2

@@ -10,7 +10,7 @@ import pytest
 from oslo_config import cfg
 
 from tests.support import applications
-from tests.support.asking import ask, create_provider, demand
+from tests.support.http_client import ask, create_provider, demand
 
 _LOGGER = 'placement.objects.inventory'
 

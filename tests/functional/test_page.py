@@ -12,12 +12,12 @@ import webob
 from oslo_config import cfg
 
 from placement.audit import checks
+from placement.cache.refresh import ProviderCache
 from placement.db.api import Database
-from placement.mirror.keeper import Mirror
 from placement.page import health
 from placement.page.application import Page
 from placement.page.sources import Sources
-from tests.support import applications, clouds, damage
+from tests.support import applications, clouds, corruption
 from tests.support.clouds import Cloud, Provider, uuid_of
 from tests.support.fixtures import Counter
 
@@ -43,7 +43,7 @@ NESTED_VIEWS = [
 
 @pytest.fixture
 def sources(conf: cfg.ConfigOpts, db: Database) -> Sources:
-    return Sources(conf, db, Mirror(db))
+    return Sources(conf, db, ProviderCache(db))
 
 
 @pytest.fixture
@@ -159,28 +159,28 @@ def test_searches_without_result_are_read_from_the_log(sources: Sources, tmp_pat
 
 
 def test_the_audit_names_what_is_wrong(page: Page, conf: cfg.ConfigOpts) -> None:
-    damage.plant(
-        conf.placement_database.connection, *damage.SOUND, 'UPDATE placement_inventories SET used = 7 WHERE id = 1'
+    corruption.plant(
+        conf.placement_database.connection, *corruption.SOUND, 'UPDATE placement_inventories SET used = 7 WHERE id = 1'
     )
     by_kind = {one['kind']: one for one in json(page, '/health?audit=all')['audit']}
     assert by_kind.keys() == set(checks.CHECKS)
     assert by_kind['wrong_usage']['findings'] == [
         {
-            'subject': {'resource_provider': damage.ROOT, 'resource_class': 'VCPU'},
+            'subject': {'resource_provider': corruption.ROOT, 'resource_class': 'VCPU'},
             'detail': 'recorded as used: 7; sum of the allocations: 2',
             'repairable': True,
         }
     ]
-    assert f'/trees/{damage.ROOT}' in get(page, '/health?audit=wrong_usage').text
-    assert '<span class="warn">allocations: 2</span>' in get(page, f'/trees/{damage.ROOT}').text
+    assert f'/trees/{corruption.ROOT}' in get(page, '/health?audit=wrong_usage').text
+    assert '<span class="warn">allocations: 2</span>' in get(page, f'/trees/{corruption.ROOT}').text
 
 
 def test_the_type_of_a_consumer_is_shown(page: Page, conf: cfg.ConfigOpts) -> None:
-    damage.plant(conf.placement_database.connection, *damage.SOUND)
-    address = f'/consumers/{damage.HOLDER}'
+    corruption.plant(conf.placement_database.connection, *corruption.SOUND)
+    address = f'/consumers/{corruption.HOLDER}'
     assert json(page, address)['type'] is None
     assert '<dt>Type</dt>' not in get(page, address).text
-    damage.plant(
+    corruption.plant(
         conf.placement_database.connection,
         "INSERT INTO placement_consumer_types (id, name) VALUES (1, 'INSTANCE')",
         'UPDATE placement_consumers SET consumer_type_id = 1',
@@ -320,21 +320,21 @@ def test_a_large_tree_is_drawn_partly(page: Page, db: Database) -> None:
 
 
 def test_a_damaged_tree_is_shown(page: Page, conf: cfg.ConfigOpts) -> None:
-    damage.plant(
+    corruption.plant(
         conf.placement_database.connection,
-        *damage.SOUND,
+        *corruption.SOUND,
         'UPDATE placement_resource_providers SET parent_provider_id = 1 WHERE id = 3',
         'UPDATE placement_resource_providers SET parent_provider_id = 2 WHERE id = 1',
     )
-    for uuid in (damage.ROOT, damage.CHILD, damage.FLAT):
+    for uuid in (corruption.ROOT, corruption.CHILD, corruption.FLAT):
         assert get(page, f'/trees/{uuid}').status_int == 200
 
 
 def test_an_unreachable_database_is_503(tmp_path: Path) -> None:
     away = applications.options(tmp_path / 'not' / 'there.sqlite')
     db = Database(away)
-    for address in ('/', '/trees', f'/trees/{damage.ROOT}', f'/consumers/{damage.ROOT}', '/health'):
-        answer = get(Page(Sources(away, db, Mirror(db))), address)
+    for address in ('/', '/trees', f'/trees/{corruption.ROOT}', f'/consumers/{corruption.ROOT}', '/health'):
+        answer = get(Page(Sources(away, db, ProviderCache(db))), address)
         assert answer.status_int == 503
         assert 'Nothing can be shown until it is back.' in answer.text
     db.dispose()
@@ -343,8 +343,8 @@ def test_an_unreachable_database_is_503(tmp_path: Path) -> None:
 def test_a_database_without_our_tables(tmp_path: Path) -> None:
     empty = applications.options(tmp_path / 'empty.sqlite')
     db = Database(empty)
-    for address in ('/', f'/trees/{damage.ROOT}', '/health'):
-        answer = get(Page(Sources(empty, db, Mirror(db))), address)
+    for address in ('/', f'/trees/{corruption.ROOT}', '/health'):
+        answer = get(Page(Sources(empty, db, ProviderCache(db))), address)
         assert answer.status_int == 503
         assert 'The database is not one of this service' in answer.text
         assert 'A table of the service is not in the database: ' in answer.text

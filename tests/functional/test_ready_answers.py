@@ -11,7 +11,7 @@ import webob
 from oslo_config import cfg
 
 from placement import deploy
-from tests.support.asking import demand
+from tests.support.http_client import demand
 
 HOST, CHILD, OTHER, CONSUMER, AGGREGATE = (str(uuid.UUID(int=number + 2**76)) for number in range(1, 6))
 CLASS = 'CUSTOM_CLASS'

@@ -18,8 +18,8 @@ from placement.objects.allocation import AllocationList
 from placement.objects.resource_provider import ResourceProvider
 from placement.web.context import RequestContext
 from tests.support import applications, query_plans
-from tests.support.asking import ask
 from tests.support.fixtures import Counter
+from tests.support.http_client import ask
 from tests.support.objects import create_provider
 
 

@@ -11,7 +11,7 @@ from oslo_config import cfg
 
 from placement.cmd import status
 from placement.db.api import Database
-from tests.support import damage, foreign
+from tests.support import corruption, legacy_database
 from tests.support.fixtures import PointCommandsAt
 
 
@@ -25,7 +25,7 @@ def url(tmp_path: pathlib.Path, point_commands_at: PointCommandsAt) -> str:
 def sound(url: str, conf: cfg.ConfigOpts, db: Database) -> str:
     """The URL of a sound database."""
     assert conf.placement_database.connection == url
-    damage.plant(url, *damage.SOUND)
+    corruption.plant(url, *corruption.SOUND)
     return url
 
 
@@ -59,40 +59,40 @@ def test_table(sound: str, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_missing_consumer_is_a_warning(sound: str, capsys: pytest.CaptureFixture[str]) -> None:
-    damage.plant(sound, *damage.ALL['missing consumer'].statements)
+    corruption.plant(sound, *corruption.ALL['missing consumer'].statements)
     result, details = _results(capsys, 1)['Consumers']
     assert result == 1
-    assert f'consumer {damage.LOST_CONSUMER}: ' in details
+    assert f'consumer {corruption.LOST_CONSUMER}: ' in details
     assert 'placement-manage audit' in details
 
 
 def test_broken_trees_are_a_failure(sound: str, capsys: pytest.CaptureFixture[str]) -> None:
-    damage.plant(sound, *damage.ALL['no root'].statements, *damage.ALL['missing consumer'].statements)
+    corruption.plant(sound, *corruption.ALL['no root'].statements, *corruption.ALL['missing consumer'].statements)
     results = _results(capsys, 2)
     assert results['Provider trees'][0] == 2
-    assert f'resource_provider {damage.ROOT} and 2 more' in results['Provider trees'][1]
+    assert f'resource_provider {corruption.ROOT} and 2 more' in results['Provider trees'][1]
     assert results['Consumers'][0] == 1
 
 
 @pytest.mark.parametrize('usage', ['usage too high', 'usage without allocations'])
 def test_wrong_usages_are_a_failure(sound: str, usage: str, capsys: pytest.CaptureFixture[str]) -> None:
-    damage.plant(sound, *damage.ALL[usage].statements)
+    corruption.plant(sound, *corruption.ALL[usage].statements)
     result, details = _results(capsys, 2)['Usages']
     assert result == 2
-    assert damage.ALL[usage].detail in details
+    assert corruption.ALL[usage].detail in details
     assert 'placement-manage audit' in details
 
 
 def test_tables_of_another_service_are_a_warning(sound: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Another service created them, because it found none."""
-    damage.plant(sound, 'CREATE TABLE inventories (id INTEGER)', 'CREATE TABLE allocations (id INTEGER)')
+    corruption.plant(sound, 'CREATE TABLE inventories (id INTEGER)', 'CREATE TABLE allocations (id INTEGER)')
     result, details = _results(capsys, 1)['Tables of others']
     assert result == 1
     assert '(allocations, inventories)' in details
 
 
 def test_unadopted_database_is_a_failure(url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    foreign.build(url)
+    legacy_database.build(url)
     result, details = _results(capsys, 2)['Schema']
     assert result == 2
     assert details.endswith('Take it over with: placement-manage db adopt')
@@ -106,7 +106,7 @@ def test_missing_schema_is_a_failure(url: str, capsys: pytest.CaptureFixture[str
 
 
 def test_other_version_of_the_schema_is_a_failure(sound: str, capsys: pytest.CaptureFixture[str]) -> None:
-    damage.plant(sound, "UPDATE placement_alembic_version SET version_num = '000'")
+    corruption.plant(sound, "UPDATE placement_alembic_version SET version_num = '000'")
     result, details = _results(capsys, 2)['Schema']
     assert result == 2
     assert 'version 000' in details

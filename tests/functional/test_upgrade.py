@@ -15,8 +15,8 @@ from placement import deploy
 from placement.cmd import manage
 from placement.db import migration, tables
 from tests.support import applications
-from tests.support.asking import ask
 from tests.support.fixtures import PointCommandsAt
+from tests.support.http_client import ask
 
 
 @pytest.fixture

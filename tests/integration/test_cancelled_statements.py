@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from placement import exception
 from placement.audit import checks
 from tests.support import applications, databases, races
-from tests.support.asking import ask, create_provider
+from tests.support.http_client import ask, create_provider
 
 pytestmark = pytest.mark.parametrize(
     'setting', databases.parameters(*databases.defaults()), indirect=True, scope='module'

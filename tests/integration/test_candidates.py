@@ -11,7 +11,7 @@ from tests.support import databases
 from tests.support.candidates.examples import EXAMPLES, WORLDS, Example
 from tests.support.candidates.oracle import RP, Query
 from tests.support.candidates.store import Stored, check_example, check_query
-from tests.support.candidates.worlds import queries, thorough, worlds
+from tests.support.candidates.topologies import queries, thorough, worlds
 
 pytestmark = pytest.mark.parametrize('setting', databases.parameters(*databases.defaults()), indirect=True)
 

@@ -11,7 +11,7 @@ import pytest
 import sqlalchemy as sa
 
 from tests.support import applications, databases, races
-from tests.support.asking import create_provider, demand
+from tests.support.http_client import create_provider, demand
 
 pytestmark = pytest.mark.parametrize(
     'setting', databases.parameters(databases.Setting('mariadb', 'default')), indirect=True, scope='module'

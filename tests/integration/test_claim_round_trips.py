@@ -15,7 +15,7 @@ from placement.objects.allocation import AllocationList
 from placement.objects.inventory import Inventory
 from placement.objects.resource_provider import ResourceProvider
 from placement.web.context import RequestContext
-from tests.support import applications, databases, wire
+from tests.support import applications, databases, tcp_proxy
 from tests.support.objects import claim, create_provider
 
 pytestmark = pytest.mark.parametrize(
@@ -26,19 +26,19 @@ CLASSES = ('VCPU', 'MEMORY_MB', 'DISK_GB')
 
 
 @pytest.fixture(scope='module')
-def counting(database: sa.URL) -> Iterator[tuple[wire.Proxy, sa.URL]]:
+def counting(database: sa.URL) -> Iterator[tuple[tcp_proxy.Proxy, sa.URL]]:
     """The proxy between the service and its database, and the URL through it."""
-    with wire.counting(database) as running:
+    with tcp_proxy.counting(database) as running:
         yield running
 
 
 @pytest.fixture(scope='module')
-def proxy(counting: tuple[wire.Proxy, sa.URL]) -> wire.Proxy:
+def proxy(counting: tuple[tcp_proxy.Proxy, sa.URL]) -> tcp_proxy.Proxy:
     return counting[0]
 
 
 @pytest.fixture(scope='module')
-def context(counting: tuple[wire.Proxy, sa.URL]) -> Iterator[RequestContext]:
+def context(counting: tuple[tcp_proxy.Proxy, sa.URL]) -> Iterator[RequestContext]:
     """The context of the claims, through the proxy."""
     with applications.database(counting[1]) as opened:
         opened.sync()
@@ -58,7 +58,7 @@ def put(context: RequestContext, hosts: list[str], consumer: str | None = None) 
     return claim(context, {host: dict.fromkeys(CLASSES, 1) for host in hosts}, consumer)
 
 
-def test_claim_and_release(context: RequestContext, proxy: wire.Proxy, hosts: list[str]) -> None:
+def test_claim_and_release(context: RequestContext, proxy: tcp_proxy.Proxy, hosts: list[str]) -> None:
     """On MariaDB the reads, all changes at once, and the COMMIT; on PostgreSQL each statement, and the BEGIN."""
     on_postgresql = context.db.engine.dialect.name == 'postgresql'
     for _ in range(10):
@@ -80,7 +80,7 @@ def test_claim_and_release(context: RequestContext, proxy: wire.Proxy, hosts: li
     assert counts == {name: both[on_postgresql] for name, (_, *both) in works.items()}
 
 
-def test_reshape(context: RequestContext, proxy: wire.Proxy, hosts: list[str]) -> None:
+def test_reshape(context: RequestContext, proxy: tcp_proxy.Proxy, hosts: list[str]) -> None:
     """However many hosts give their VCPU to a cell, each with the consumer that holds it."""
     on_postgresql = context.db.engine.dialect.name == 'postgresql'
     # Once before: psycopg prepares a frequent statement.

@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from tests.support import applications, databases, races
-from tests.support.asking import ask, create_provider
+from tests.support.http_client import ask, create_provider
 
 pytestmark = pytest.mark.parametrize(
     'setting', databases.parameters(*databases.defaults()), indirect=True, scope='module'

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from placement import exception
 from placement.db.api import Database
-from tests.support import applications, certificates, databases, private
+from tests.support import applications, certificates, databases, local_servers
 
 #: The parameters that turn TLS on, and the query that shows that it is on.
 PARAMETERS = {'postgresql': 'sslmode=verify-full&sslrootcert={}', 'mariadb': 'ssl_ca={}'}
@@ -23,11 +23,13 @@ ENCRYPTED = {
 
 
 @pytest.fixture(scope='module', params=databases.parameters(*databases.defaults()))
-def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[private.PrivateServer]:
+def server(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[local_servers.PrivateServer]:
     """A server that refuses connections without TLS; its certificate is valid for the name localhost."""
     own = tmp_path_factory.mktemp('own')
     certificates.make(own)
-    with private.running(request.param.server, certificates=own) as started:
+    with local_servers.running(request.param.server, certificates=own) as started:
         yield started
 
 
@@ -37,18 +39,18 @@ def _database(url: sa.URL, parameters: str) -> Database:
     return Database(applications.options(url.set(query={}), placement_database=options))
 
 
-def _refused(server: private.PrivateServer, parameters: str, host: str = 'localhost') -> str:
+def _refused(server: local_servers.PrivateServer, parameters: str, host: str = 'localhost') -> str:
     """The message to the operator when it cannot be connected."""
     with pytest.raises(exception.DatabaseUnavailable) as caught:
         _database(server.url.set(host=host, database=DATABASES[server.name]), parameters).schema_version()
     return caught.value.for_operators
 
 
-def _ca(server: private.PrivateServer) -> pathlib.Path:
+def _ca(server: local_servers.PrivateServer) -> pathlib.Path:
     return server.home / 'tls' / 'ca.pem'
 
 
-def test_every_connection_is_encrypted(server: private.PrivateServer) -> None:
+def test_every_connection_is_encrypted(server: local_servers.PrivateServer) -> None:
     with databases.fresh(server.url) as url:
         db = _database(url.set(host='localhost'), PARAMETERS[server.name].format(_ca(server)))
         db.sync()
@@ -57,19 +59,21 @@ def test_every_connection_is_encrypted(server: private.PrivateServer) -> None:
         db.dispose()
 
 
-def test_without_tls_the_server_refuses(server: private.PrivateServer) -> None:
+def test_without_tls_the_server_refuses(server: local_servers.PrivateServer) -> None:
     said = _refused(server, PLAIN[server.name])
     # MariaDB does not give the reason.
     assert 'no encryption' in said or 'Access denied' in said
 
 
-def test_a_certificate_of_another_authority_is_refused(server: private.PrivateServer, tmp_path: pathlib.Path) -> None:
+def test_a_certificate_of_another_authority_is_refused(
+    server: local_servers.PrivateServer, tmp_path: pathlib.Path
+) -> None:
     certificates.make(tmp_path)
     said = _refused(server, PARAMETERS[server.name].format(tmp_path / 'ca.pem'))
     assert 'certificate verify failed' in said
 
 
-def test_a_certificate_for_another_name_is_refused(server: private.PrivateServer) -> None:
+def test_a_certificate_for_another_name_is_refused(server: local_servers.PrivateServer) -> None:
     said = _refused(server, PARAMETERS[server.name].format(_ca(server)), '127.0.0.1')
     assert '127.0.0.1' in said
     assert 'match' in said or 'not valid' in said

@@ -15,7 +15,7 @@ from placement.objects.allocation import AllocationList
 from placement.objects.resource_provider import ResourceProvider
 from placement.web.context import RequestContext
 from tests.support import applications, databases
-from tests.support.listening import listening
+from tests.support.event_hooks import listening
 from tests.support.objects import claim, create_provider
 
 pytestmark = pytest.mark.parametrize(

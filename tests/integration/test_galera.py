@@ -16,12 +16,12 @@ import pytest
 import sqlalchemy as sa
 
 from placement.cmd import manage, manage_audit
-from tests.support import adopted, applications, assertions, databases, foreign, mirrors, races, servers
+from tests.support import adopted, applications, assertions, caches, databases, legacy_database, races, servers
 from tests.support.fixtures import PointCommandsAt
-from tests.support.foreign_service import Busy
 from tests.support.history import fleet
 from tests.support.history.client import Client
 from tests.support.history.workload import Load
+from tests.support.legacy_service import Busy
 
 if TYPE_CHECKING:
     from tools import galera
@@ -76,7 +76,7 @@ def test_adoption_under_a_service_on_other_nodes(cluster: galera.Cluster, point_
     with databases.fresh(sa.make_url(cluster.nodes[0].url())) as url:
         connection = url.update_query_dict({'init_command': 'SET SESSION wsrep_sync_wait = 1'})
         point_commands_at(connection)
-        foreign.build(url)
+        legacy_database.build(url)
         others = [Busy(cluster.nodes[number].url(url.database or '')) for number in (1, 2)]
         for one in others:
             one.start()
@@ -127,14 +127,14 @@ def test_reading_on_one_node_what_was_written_on_another(urls: list[str]) -> Non
 
 
 def test_searching_on_one_node_what_was_written_on_another(urls: list[str]) -> None:
-    mirrors.answered_changes_are_found(urls)
+    caches.answered_changes_are_found(urls)
 
 
 @pytest.mark.parametrize('kill', [False, True])
 def test_mirrors_of_all_nodes(fleet_of_servers: list[servers.Server], node_urls: list[sa.URL], kill: bool) -> None:
     with contextlib.ExitStack() as stack:
         observed = [stack.enter_context(applications.database(url, mysql_wsrep_sync_wait=1)) for url in node_urls]
-        mirrors.stays_equal(fleet_of_servers, observed, seconds=8, kill=kill)
+        caches.stays_equal(fleet_of_servers, observed, seconds=8, kill=kill)
 
 
 def test_history_with_a_node_and_workers_killed(

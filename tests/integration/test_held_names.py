@@ -15,7 +15,7 @@ import pytest
 import sqlalchemy as sa
 
 from tests.support import applications, databases, lasting_ids
-from tests.support.asking import create_provider
+from tests.support.http_client import create_provider
 from tests.support.locking import Service
 
 pytestmark = pytest.mark.parametrize(

@@ -14,8 +14,8 @@ import sqlalchemy as sa
 from placement import deploy
 from placement.audit import checks
 from placement.db import tables
-from tests.support import applications, databases, races, wire
-from tests.support.asking import ask, create_provider
+from tests.support import applications, databases, races, tcp_proxy
+from tests.support.http_client import ask, create_provider
 
 pytestmark = pytest.mark.parametrize(
     'setting', databases.parameters(*databases.defaults()), indirect=True, scope='module'
@@ -27,7 +27,7 @@ CLAIMS = 50
 #: Units of each of the two hosts.
 UNITS = 5
 
-Interrupted = tuple[wire.Interrupter, deploy.Application]
+Interrupted = tuple[tcp_proxy.Interrupter, deploy.Application]
 #: Host and amount of each allocation of a consumer.
 Held = list[tuple[str, int]]
 
@@ -35,7 +35,7 @@ Held = list[tuple[str, int]]
 @pytest.fixture
 def interrupted(database: sa.URL) -> Iterator[Interrupted]:
     """An application whose connections pass through a proxy that interrupts statements."""
-    with wire.interrupting(database) as (proxy, through), applications.application(through) as app:
+    with tcp_proxy.interrupting(database) as (proxy, through), applications.application(through) as app:
         yield proxy, app
         proxy.word = None
 

@@ -20,7 +20,7 @@ from placement.db import change_log
 from placement.db.api import Database
 from placement.db.change_log import Relation
 from tests.support import applications, databases, logs
-from tests.support.listening import listening
+from tests.support.event_hooks import listening
 from tests.support.objects import claim, create_provider
 
 everywhere = pytest.mark.parametrize('server', logs.SERVERS)

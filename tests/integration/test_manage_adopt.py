@@ -14,8 +14,8 @@ from placement.cmd import manage, manage_audit
 from placement.db.adoption import adopt, leave, names
 from placement.db.adoption.plan import Reporter, Step
 from placement.db.api import Database
-from tests.support import adopted, damage, databases, foreign
-from tests.support.foreign_service import WRITES, Busy, ForeignService
+from tests.support import adopted, corruption, databases, legacy_database
+from tests.support.legacy_service import WRITES, Busy, ForeignService
 
 SERVERS = [databases.Setting(name, 'default') for name in ('postgresql', 'mariadb')]
 ON_EACH = pytest.mark.parametrize('setting', databases.parameters(*SERVERS), indirect=True)
@@ -27,7 +27,7 @@ Manage = Callable[..., int]
 def theirs(setting: databases.Setting) -> Iterator[sa.URL]:
     """The URL of a database that another deployment made."""
     with databases.fresh(databases.server_url(setting.server)) as url:
-        foreign.build(url)
+        legacy_database.build(url)
         yield url
 
 
@@ -41,10 +41,10 @@ def run(theirs: sa.URL, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path)
 
 @ON_EACH
 def test_adoption(theirs: sa.URL, run: Manage, capsys: pytest.CaptureFixture[str]) -> None:
-    before = damage.contents(theirs)
+    before = corruption.contents(theirs)
     assert run('db', 'adopt') == 0
     planned = [line for line in capsys.readouterr().out.splitlines() if line.startswith('- ')]
-    assert damage.contents(theirs) == before
+    assert corruption.contents(theirs) == before
     assert run('db', 'adopt', '--yes') == manage_audit.CLEAN
     out = capsys.readouterr().out
     assert [line for line in out.splitlines() if line.startswith('- ')] == planned
@@ -62,7 +62,7 @@ def test_adoption_of_a_deployment_without_types(
     setting: databases.Setting, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
 ) -> None:
     with databases.fresh(databases.server_url(setting.server)) as url:
-        foreign.build(url, with_types=False)
+        legacy_database.build(url, with_types=False)
         monkeypatch.setenv('OS_PLACEMENT_CONFIG_DIR', str(tmp_path))
         monkeypatch.setenv('OS_PLACEMENT_DATABASE__CONNECTION', url.render_as_string(hide_password=False))
         assert manage.main(['db', 'adopt', '--yes']) == manage_audit.CLEAN
@@ -73,31 +73,31 @@ def test_adoption_of_a_deployment_without_types(
 
 @ON_EACH
 def test_doubt_changes_nothing(theirs: sa.URL, run: Manage, capsys: pytest.CaptureFixture[str]) -> None:
-    damage.plant(theirs, "UPDATE resource_classes SET id = 10001, name = 'VCPU' WHERE id = 10000")
-    before = damage.contents(theirs)
+    corruption.plant(theirs, "UPDATE resource_classes SET id = 10001, name = 'VCPU' WHERE id = 10000")
+    before = corruption.contents(theirs)
     assert run('db', 'adopt', '--yes') == manage.FAILED
     out = capsys.readouterr().out
     assert '- The standard resource class VCPU has the id 10001 instead of 0.' in out
     assert '- inventories.resource_class_id refers to resource_classes that do not exist: 10000.' in out
-    assert damage.contents(theirs) == before
+    assert corruption.contents(theirs) == before
 
 
 @pytest.mark.parametrize('setting', databases.parameters(SERVERS[0]), indirect=True)
 def test_failure_on_postgresql_changes_nothing(theirs: sa.URL, run: Manage) -> None:
     """A failure of the last step rolls back all others."""
-    before = damage.contents(theirs)
+    before = corruption.contents(theirs)
     with pytest.raises(InterruptedError):
         _adopt(_Interrupting(after=1000, before_the_version=True))
-    assert damage.contents(theirs) == before
+    assert corruption.contents(theirs) == before
     assert run('db', 'adopt', '--yes') == manage_audit.CLEAN
 
 
 @pytest.mark.parametrize('setting', databases.parameters(SERVERS[1]), indirect=True)
 def test_an_interrupted_adoption_on_mariadb_is_finished_by_another(theirs: sa.URL, run: Manage) -> None:
     """Interrupted every few steps, with an old engine, and once during the conversion of the ratios."""
-    damage.plant(theirs, 'ALTER TABLE resource_provider_traits ENGINE=MyISAM')
-    damage.plant(theirs, 'ALTER TABLE inventories ADD COLUMN placement_allocation_ratio DOUBLE NULL')
-    damage.plant(theirs, 'UPDATE inventories SET placement_allocation_ratio = 7 WHERE id = 1')
+    corruption.plant(theirs, 'ALTER TABLE resource_provider_traits ENGINE=MyISAM')
+    corruption.plant(theirs, 'ALTER TABLE inventories ADD COLUMN placement_allocation_ratio DOUBLE NULL')
+    corruption.plant(theirs, 'UPDATE inventories SET placement_allocation_ratio = 7 WHERE id = 1')
     interrupted = 0
     while True:
         try:
@@ -114,11 +114,11 @@ def test_an_interrupted_adoption_on_mariadb_is_finished_by_another(theirs: sa.UR
 
 @pytest.mark.parametrize('setting', databases.parameters(SERVERS[1]), indirect=True)
 def test_foreign_key_on_a_text_is_a_doubt(theirs: sa.URL, run: Manage, capsys: pytest.CaptureFixture[str]) -> None:
-    damage.plant(theirs, 'ALTER TABLE allocations ADD FOREIGN KEY (consumer_id) REFERENCES consumers (uuid)')
-    before = damage.contents(theirs)
+    corruption.plant(theirs, 'ALTER TABLE allocations ADD FOREIGN KEY (consumer_id) REFERENCES consumers (uuid)')
+    before = corruption.contents(theirs)
     assert run('db', 'adopt', '--yes') == manage.FAILED
     assert '- The foreign key from allocations.consumer_id is on a text: drop it first.' in capsys.readouterr().out
-    assert damage.contents(theirs) == before
+    assert corruption.contents(theirs) == before
 
 
 @ON_EACH
@@ -137,8 +137,10 @@ def test_only_what_differs_is_changed(
         monkeypatch.setenv('OS_PLACEMENT_CONFIG_DIR', str(tmp_path))
         monkeypatch.setenv('OS_PLACEMENT_DATABASE__CONNECTION', url.render_as_string(hide_password=False))
         assert manage.main(['db', 'sync']) == 0
-        damage.plant(url, 'DROP TABLE placement_alembic_version', 'ALTER TABLE placement_inventories DROP COLUMN used')
-        damage.plant(url, single[setting.server], *adopted.without_used(damage.SOUND))
+        corruption.plant(
+            url, 'DROP TABLE placement_alembic_version', 'ALTER TABLE placement_inventories DROP COLUMN used'
+        )
+        corruption.plant(url, single[setting.server], *adopted.without_used(corruption.SOUND))
         capsys.readouterr()
         assert manage.main(['db', 'adopt', '--yes']) == manage_audit.CLEAN
         done = [line for line in capsys.readouterr().out.splitlines() if line.startswith('- ')]
@@ -149,7 +151,7 @@ def test_only_what_differs_is_changed(
             '- Make the change log, the tables placement_change_log_slots and placement_change_log.',
             '- Record the version of the schema, 006, in the table placement_alembic_version.',
         ]
-        assert damage.column(url, 'SELECT used FROM placement_inventories ORDER BY id') == [2, 0]
+        assert corruption.column(url, 'SELECT used FROM placement_inventories ORDER BY id') == [2, 0]
 
 
 # Another service that still runs ------------------------------------------------------------------------
@@ -208,7 +210,7 @@ def test_transactions_begun_before_the_adoption_are_counted(theirs: sa.URL, run:
     ending.start()
     assert run('db', 'adopt', '--yes', '--others-are-stopped') == manage_audit.CLEAN
     ending.join()
-    assert damage.column(theirs, 'SELECT used FROM placement_inventories WHERE id = 4') == [3]
+    assert corruption.column(theirs, 'SELECT used FROM placement_inventories WHERE id = 4') == [3]
     adopted.check_no_oversell(theirs)
 
 
@@ -216,13 +218,13 @@ def test_transactions_begun_before_the_adoption_are_counted(theirs: sa.URL, run:
 def test_a_transaction_that_does_not_end_stops_the_adoption(
     theirs: sa.URL, run: Manage, other: ForeignService, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    before = damage.contents(theirs)
+    before = corruption.contents(theirs)
     with other.connection.begin():
         assert other.begin_claim()
         assert run('db', 'adopt', '--yes', '--others-are-stopped') == manage.FAILED
         assert 'placement-manage: the database said: ' in capsys.readouterr().err
         other.connection.rollback()
-    assert damage.contents(theirs) == before
+    assert corruption.contents(theirs) == before
     assert run('db', 'adopt', '--yes', '--others-are-stopped') == manage_audit.CLEAN
 
 
@@ -234,7 +236,7 @@ def test_connections_of_another_service_stop_the_adoption(
     other: ForeignService,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    before = damage.contents(theirs)
+    before = corruption.contents(theirs)
     account = theirs.username
     assert run('db', 'adopt') == 0
     assert f'Note: There is a connection of the account {account} from 127.0.0.1' in capsys.readouterr().out
@@ -245,7 +247,7 @@ def test_connections_of_another_service_stop_the_adoption(
         assert f'- There is a connection of the account {account} from 127.0.0.1' in out
         assert out.endswith(', add --others-are-stopped.\n')
         if command == 'adopt':
-            assert damage.contents(theirs) == before
+            assert corruption.contents(theirs) == before
             assert run('db', 'adopt', '--yes', '--others-are-stopped') == manage_audit.CLEAN
             capsys.readouterr()
     assert run('db', 'leave') == 0
@@ -267,30 +269,30 @@ def test_leaving_and_adopting_again(
 @pytest.mark.parametrize('setting', databases.parameters(SERVERS[1]), indirect=True)
 def test_a_doubt_found_late_restores_the_tables(theirs: sa.URL, run: Manage, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another service may write doubtful rows before it is shut out, which are found after the tables are renamed."""
-    before = damage.contents(theirs)
+    before = corruption.contents(theirs)
     renaming = names.Names.to_ours
 
     def overtaken(self: names.Names) -> Iterator[Step]:
-        damage.plant(theirs, 'UPDATE inventories SET step_size = 0 WHERE id = 1')
+        corruption.plant(theirs, 'UPDATE inventories SET step_size = 0 WHERE id = 1')
         return renaming(self)
 
     monkeypatch.setattr(names.Names, 'to_ours', overtaken)
     assert run('db', 'adopt', '--yes') == manage.FAILED
-    damage.plant(theirs, 'UPDATE inventories SET step_size = 1 WHERE id = 1')
-    assert damage.contents(theirs) == before
+    corruption.plant(theirs, 'UPDATE inventories SET step_size = 1 WHERE id = 1')
+    assert corruption.contents(theirs) == before
 
 
 @pytest.mark.parametrize('setting', databases.parameters(SERVERS[1]), indirect=True)
 def test_an_interrupted_leave_on_mariadb_is_finished_by_another(theirs: sa.URL, run: Manage) -> None:
-    before = damage.contents(theirs)
+    before = corruption.contents(theirs)
     assert run('db', 'adopt', '--yes') == manage_audit.CLEAN
     for after in (0, 1):
         db = Database(placement_conf.load(config_files=[]))
         with pytest.raises(InterruptedError):
-            leave.carry_out(db.engine, _Interrupting(after))
+            leave.apply(db.engine, _Interrupting(after))
         db.dispose()
     assert run('db', 'leave', '--yes') == 0
-    after_all = damage.contents(theirs)
+    after_all = corruption.contents(theirs)
     assert before.keys() | {'resource_class_ids'} == after_all.keys()
     assert before['allocations'] == after_all['allocations']
 
@@ -313,6 +315,6 @@ def _adopt(report: Reporter) -> None:
     db = Database(conf)
     try:
         owner = (conf.placement.incomplete_consumer_project_id, conf.placement.incomplete_consumer_user_id)
-        adopt.carry_out(db.engine, *owner, report)
+        adopt.apply(db.engine, *owner, report)
     finally:
         db.dispose()

@@ -14,7 +14,7 @@ import pytest
 import sqlalchemy as sa
 
 from placement.cmd import manage, manage_audit
-from tests.support import damage, databases, servers
+from tests.support import corruption, databases, servers
 
 SERVERS = [databases.Setting(name, 'default') for name in ('postgresql', 'mariadb')]
 ON_EACH = pytest.mark.parametrize('setting', databases.parameters(*SERVERS), indirect=True)
@@ -33,16 +33,16 @@ def run(database: sa.URL, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Pat
 
     assert command('db', 'sync') == 0
     yield command
-    damage.plant(database, *damage.CLEAR)
+    corruption.plant(database, *corruption.CLEAR)
 
 
 @ON_EACH
 def test_findings_and_repairs(database: sa.URL, run: Manage, capsys: pytest.CaptureFixture[str]) -> None:
     """Each damage is found, not changed without --repair, and repaired unless a person has to decide."""
-    for name, planted in damage.ALL.items():
-        damage.plant(database, *damage.CLEAR, *damage.SOUND)
+    for name, planted in corruption.ALL.items():
+        corruption.plant(database, *corruption.CLEAR, *corruption.SOUND)
         assert run('audit') == manage_audit.CLEAN, name
-        damage.plant(database, *planted.statements)
+        corruption.plant(database, *planted.statements)
         capsys.readouterr()
         assert run('audit', '--repair', '--dry-run', '--format', 'json') == manage_audit.FOUND, name
         findings = json.loads(capsys.readouterr().out)['findings']
@@ -52,29 +52,33 @@ def test_findings_and_repairs(database: sa.URL, run: Manage, capsys: pytest.Capt
         assert run('audit', '--repair') == (manage_audit.REPAIRED if planted.after else manage_audit.FOUND), name
         if planted.after:
             query, result = planted.after
-            assert damage.column(database, query) == result, name
+            assert corruption.column(database, query) == result, name
             assert run('audit') == manage_audit.CLEAN, name
 
 
 @ON_EACH
 def test_repair_beside_a_running_service(database: sa.URL, run: Manage, tmp_path: pathlib.Path) -> None:
     """Usages are made wrong and repaired while clients claim. No answer is an error; in the end usages are right."""
-    damage.plant(database, *damage.SOUND, 'UPDATE placement_inventories SET total = 12, max_unit = 12 WHERE id = 2')
+    corruption.plant(
+        database, *corruption.SOUND, 'UPDATE placement_inventories SET total = 12, max_unit = 12 WHERE id = 2'
+    )
     url = database.render_as_string(hide_password=False)
     with servers.serving(url, tmp_path, metrics=False) as server, concurrent.futures.ThreadPoolExecutor(4) as pool:
         running = [pool.submit(_claims, server.url, client) for client in range(4)]
         while not all(one.done() for one in running):
             # Never too low, since that would let clients oversell.
-            damage.plant(database, 'UPDATE placement_inventories SET used = used + 4 WHERE id = 2')
+            corruption.plant(database, 'UPDATE placement_inventories SET used = used + 4 WHERE id = 2')
             assert run('audit', '--repair') in (manage_audit.CLEAN, manage_audit.REPAIRED)
-            held = damage.column(database, 'SELECT SUM(used) FROM placement_allocations WHERE resource_provider_id = 2')
+            held = corruption.column(
+                database, 'SELECT SUM(used) FROM placement_allocations WHERE resource_provider_id = 2'
+            )
             assert (held[0] or 0) <= 12
         statuses = [status for one in running for status in one.result()]
     assert set(statuses) <= {204, 409}
     assert 204 in statuses
     assert run('audit', '--repair') in (manage_audit.CLEAN, manage_audit.REPAIRED)
     assert run('audit') == manage_audit.CLEAN
-    assert damage.column(database, 'SELECT used FROM placement_inventories ORDER BY id') == [2, 0]
+    assert corruption.column(database, 'SELECT used FROM placement_inventories ORDER BY id') == [2, 0]
 
 
 def _claims(url: str, client: int) -> list[int]:
@@ -82,7 +86,7 @@ def _claims(url: str, client: int) -> list[int]:
     for turn in range(25):
         consumer = str(uuid.uuid5(uuid.NAMESPACE_OID, f'{client} {turn}'))
         claim = {
-            'allocations': {damage.CHILD: {'resources': {'VCPU': 3}}},
+            'allocations': {corruption.CHILD: {'resources': {'VCPU': 3}}},
             'project_id': 'project',
             'user_id': 'user',
         }

@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy as sa
 
 from placement.cmd import manage, status
-from tests.support import damage, databases
+from tests.support import corruption, databases
 
 SERVERS = [databases.Setting(name, 'default') for name in ('postgresql', 'mariadb')]
 
@@ -22,7 +22,7 @@ def test_trees_and_status(
     monkeypatch.setenv('OS_PLACEMENT_DATABASE__CONNECTION', database.render_as_string(hide_password=False))
     assert status.main(['upgrade', 'check', '--json']) == 2
     assert manage.main(['db', 'sync']) == 0
-    damage.plant(database, *damage.SOUND)
+    corruption.plant(database, *corruption.SOUND)
     assert status.main(['upgrade', 'check', '--json']) == 0
     capsys.readouterr()
     assert manage.main(['tree', 'child', '--format', 'json']) == 0
@@ -31,6 +31,6 @@ def test_trees_and_status(
     assert tree['providers'][0]['inventories']['VCPU']['used'] == 2
     # Names are compared with regard to case.
     assert manage.main(['tree', 'CHILD']) == manage.FAILED
-    assert manage.main(['tree', damage.CHILD.upper()]) == 0
-    damage.plant(database, *damage.ALL['no root'].statements)
+    assert manage.main(['tree', corruption.CHILD.upper()]) == 0
+    corruption.plant(database, *corruption.ALL['no root'].statements)
     assert status.main(['upgrade', 'check', '--json']) == 2

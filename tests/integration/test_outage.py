@@ -12,10 +12,10 @@ import pytest
 import sqlalchemy as sa
 
 from placement.reports import database_health
-from tests.support import applications, assertions, databases, private, races, servers
-from tests.support.asking import ask
+from tests.support import applications, assertions, databases, local_servers, races, servers
 from tests.support.history.client import Client, Reply
 from tests.support.history.workload import Load
+from tests.support.http_client import ask
 
 
 def on(*names: str) -> pytest.MarkDecorator:
@@ -34,14 +34,14 @@ TIMEOUTS = {
 
 
 @pytest.fixture(scope='module')
-def own(name: str) -> Iterator[private.PrivateServer]:
+def own(name: str) -> Iterator[local_servers.PrivateServer]:
     """A database server that only this module uses."""
-    with private.running(name) as started:
+    with local_servers.running(name) as started:
         yield started
 
 
 @pytest.fixture(scope='module')
-def database(own: private.PrivateServer) -> Iterator[sa.URL]:
+def database(own: local_servers.PrivateServer) -> Iterator[sa.URL]:
     """A database on it that has tables and no rows, whichever test comes first."""
     with databases.fresh(own.url) as url:
         with applications.database(url) as db:
@@ -72,7 +72,7 @@ def claim_one(client: Client, provider: str) -> Reply:
 
 @on('postgresql', 'mariadb')
 @pytest.mark.parametrize('mistake', ['account', 'option'])
-def test_wrong_account_or_option_is_an_outage(own: private.PrivateServer, mistake: str) -> None:
+def test_wrong_account_or_option_is_an_outage(own: local_servers.PrivateServer, mistake: str) -> None:
     wrong = {
         'account': own.url.set(username='nobody', password='secret'),
         'option': own.url.update_query_dict({'nonsense': '1'}),
@@ -84,7 +84,7 @@ def test_wrong_account_or_option_is_an_outage(own: private.PrivateServer, mistak
 
 
 @on('postgresql', 'mariadb')
-def test_an_outage_is_503_and_service_resumes(own: private.PrivateServer, client: Client) -> None:
+def test_an_outage_is_503_and_service_resumes(own: local_servers.PrivateServer, client: Client) -> None:
     provider = races.provider(client, 1000)
     own.crash()
     try:
@@ -108,7 +108,7 @@ SEARCHES = ('/resource_providers', '/resource_providers?resources=VCPU:1', '/all
 
 
 @on('postgresql', 'mariadb')
-def test_no_search_is_answered_during_an_outage(own: private.PrivateServer, client: Client) -> None:
+def test_no_search_is_answered_during_an_outage(own: local_servers.PrivateServer, client: Client) -> None:
     """The state of the mirror may be outdated. After the outage a claim made before it is seen."""
     provider = races.provider(client, 1)
     for _ in range(10):
@@ -130,7 +130,7 @@ def test_no_search_is_answered_during_an_outage(own: private.PrivateServer, clie
 
 
 @on('postgresql', 'mariadb')
-def test_an_outage_at_the_start(own: private.PrivateServer, database: sa.URL, tmp_path: pathlib.Path) -> None:
+def test_an_outage_at_the_start(own: local_servers.PrivateServer, database: sa.URL, tmp_path: pathlib.Path) -> None:
     """A service that starts during an outage answers searches as soon as the database is there."""
     away = {'OS_PLACEMENT_DATABASE__SYNC_ON_STARTUP': 'false'}
     own.crash()
@@ -154,7 +154,7 @@ def wait_for_service(client: Client, provider: str) -> None:
 
 # Not on PostgreSQL: psycopg has no time limit but TCP's, and the kernel acknowledges packets for a frozen process.
 @on('mariadb')
-def test_a_frozen_database_is_503_and_service_resumes(own: private.PrivateServer, client: Client) -> None:
+def test_a_frozen_database_is_503_and_service_resumes(own: local_servers.PrivateServer, client: Client) -> None:
     """A server that keeps its connections but answers nothing, like one behind a broken network."""
     provider = races.provider(client, 1000)
     own.freeze()
@@ -169,7 +169,7 @@ def test_a_frozen_database_is_503_and_service_resumes(own: private.PrivateServer
 @on('postgresql', 'mariadb')
 def test_history_with_an_outage(
     name: str,
-    own: private.PrivateServer,
+    own: local_servers.PrivateServer,
     database: sa.URL,
     server: servers.Server,
     record_property: Callable[[str, str], None],

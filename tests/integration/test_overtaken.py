@@ -16,7 +16,7 @@ import sqlalchemy as sa
 
 from placement.db import change_log, tables
 from tests.support import applications, logs
-from tests.support.asking import create_provider
+from tests.support.http_client import create_provider
 from tests.support.locking import Answer, Service
 
 

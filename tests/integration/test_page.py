@@ -15,8 +15,8 @@ import pytest
 import sqlalchemy as sa
 import webob
 
+from placement.cache.refresh import ProviderCache
 from placement.cmd import manage
-from placement.mirror.keeper import Mirror
 from placement.page.application import Page
 from placement.page.sources import Sources
 from tests.support import applications, clouds, databases, servers
@@ -33,7 +33,7 @@ def test_every_view_on_every_database(setting: databases.Setting, database: sa.U
     with applications.database(conf.placement_database.connection) as db:
         db.sync()
         clouds.plant(db, clouds.nested())
-        page = Page(Sources(conf, db, Mirror(db)))
+        page = Page(Sources(conf, db, ProviderCache(db)))
         _look_at_everything(page)
         other = sa.create_engine(database)
         before = _connections(page)

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support import forked, servers
+from tests.support import preforked, servers
 
 PROGRAM = str(pathlib.Path(sys.executable).with_name('placement-api'))
 SECONDS = 60
@@ -52,7 +52,7 @@ def _only_line(status: int, out: str, err: str) -> str:
 
 def _refuses(*arguments: str, cwd: pathlib.Path, **variables: str) -> str:
     """As ``_fails``, in a process that has the modules already: to import them takes all of the time otherwise."""
-    ended = forked.placement_api(arguments, cwd, _environment(**variables), SECONDS)
+    ended = preforked.placement_api(arguments, cwd, _environment(**variables), SECONDS)
     return _only_line(ended.returncode, ended.stdout, ended.stderr)
 
 

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support import databases, private
+from tests.support import databases, local_servers
 
 
 @pytest.mark.parametrize('setting', databases.parameters(*databases.defaults()))
 def test_a_server_whose_set_up_fails_is_ended_and_removed(
     setting: databases.Setting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    failed: list[private.PrivateServer] = []
+    failed: list[local_servers.PrivateServer] = []
 
-    def fail(server: private.PrivateServer) -> bool:
+    def fail(server: local_servers.PrivateServer) -> bool:
         failed.append(server)
         raise RuntimeError
 
-    monkeypatch.setattr(private.PrivateServer, '_answers', fail)
-    with pytest.raises(RuntimeError), private.running(setting.server):
+    monkeypatch.setattr(local_servers.PrivateServer, '_answers', fail)
+    with pytest.raises(RuntimeError), local_servers.running(setting.server):
         raise AssertionError('It must not start.')
     (server,) = failed
     assert server._process is not None

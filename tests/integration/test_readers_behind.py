@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from placement.cache.snapshot import Snapshot
 from placement.db import change_log, change_log_slots, tables
-from placement.mirror.state import State
 from placement.objects.inventory import Inventory
 from placement.objects.resource_provider import ResourceProvider
 from tests.support import applications, databases, logs, sleepers
@@ -64,7 +64,7 @@ def rename(process: Process, name: str) -> None:
     ResourceProvider.get_by_uuid(context, rows[0].uuid).update(name)
 
 
-def names(state: State) -> set[str | None]:
+def names(state: Snapshot) -> set[str | None]:
     return {record.name for block in state.blocks for record in block.records}
 
 

@@ -13,7 +13,7 @@ from placement.db import tables
 from placement.objects.allocation import AllocationList
 from placement.web.context import RequestContext
 from tests.support import applications, databases
-from tests.support.listening import listening
+from tests.support.event_hooks import listening
 from tests.support.objects import claim, create_provider
 
 pytestmark = pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from tests.support import applications, databases, wire
-from tests.support.asking import demand
+from tests.support import applications, databases, tcp_proxy
+from tests.support.http_client import demand
 
 pytestmark = pytest.mark.parametrize(
     'setting', databases.parameters(*databases.defaults()), indirect=True, scope='module'
@@ -24,7 +24,7 @@ WARM = 12
 class Watched:
     """The application on a database behind a proxy that counts round trips."""
 
-    def __init__(self, app: Any, proxy: wire.Proxy) -> None:
+    def __init__(self, app: Any, proxy: tcp_proxy.Proxy) -> None:
         #: Sends a request that has to succeed.
         self.call = functools.partial(demand, app)
         self._proxy = proxy
@@ -39,7 +39,7 @@ class Watched:
 @pytest.fixture(scope='module')
 def watched(database: sa.URL) -> Iterator[Watched]:
     with (
-        wire.counting(database) as (proxy, through),
+        tcp_proxy.counting(database) as (proxy, through),
         applications.application(through, placement={'max_microversion': '1.39'}) as app,
     ):
         yield Watched(app, proxy)

@@ -12,7 +12,7 @@ from alembic import autogenerate
 from alembic.migration import MigrationContext
 
 from placement.db import migration, tables
-from tests.support import databases, foreign
+from tests.support import databases, legacy_database
 
 pytestmark = pytest.mark.parametrize('setting', databases.parameters(*databases.defaults()), indirect=True)
 
@@ -58,7 +58,7 @@ def test_migrations_make_what_the_tables_say(engine: sa.Engine, first: str) -> N
 def test_types_of_consumers_that_another_service_stored_are_kept(engine: sa.Engine) -> None:
     """In a database that was adopted at version 004, under the name that the other service has for the table."""
     migration.sync(engine, '004')
-    foreign.add_types(engine.url)
+    legacy_database.add_types(engine.url)
     for _ in range(2):
         migration.sync(engine)
     with engine.begin() as connection:

@@ -23,7 +23,7 @@ from tests.support.candidates.random_queries import (
     query_strings,
 )
 from tests.support.candidates.store import Stored
-from tests.support.candidates.worlds import thorough
+from tests.support.candidates.topologies import thorough
 
 # More than ten thousand queries in the thorough profile.
 pytestmark = pytest.mark.timeout(1200)

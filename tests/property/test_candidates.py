@@ -10,13 +10,13 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from placement.candidates import walk
-from placement.candidates.budget import Bound, Budget
+from placement.candidates import backtracking
+from placement.candidates.limits import Budget, Limit
 from placement.candidates.reasons import Reason, Rejections
 from placement.candidates.search import chosen, search
 from placement.candidates.size import Size, at_most
 from tests.support.candidates.oracle import RP, SHARES, Body, Oracle, Query, assert_candidates
-from tests.support.candidates.worlds import (
+from tests.support.candidates.topologies import (
     MINORS,
     Rows,
     ShapedSite,
@@ -73,7 +73,7 @@ def test_requests_that_just_fit_are_not_refused(
     monkeypatch: pytest.MonkeyPatch, patience: int, case: tuple[list[RP], Query]
 ) -> None:
     # With a patience of 0 every partial placement is checked as in a long walk.
-    monkeypatch.setattr(walk, '_PATIENCE', patience)
+    monkeypatch.setattr(backtracking, '_PATIENCE', patience)
     world, query = case
     rejections: Rejections = Counter()
     rows = Rows(world)
@@ -118,7 +118,7 @@ def test_a_bound_that_is_not_reached_changes_nothing(case: tuple[list[RP], Query
     some = [rows.body(one) for one in search(rows.sites(), request, less)]
     assert len(set(some)) == len(some)
     assert set(some) <= set(everything)
-    assert less.met == ({Bound.REQUEST_STEPS} if less.steps < unbounded.spent else set())
+    assert less.met == ({Limit.REQUEST_STEPS} if less.steps < unbounded.spent else set())
     event(f'{len(some)} of {len(everything)}' if len(everything) < 4 else 'many')
 
 

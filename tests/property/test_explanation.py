@@ -8,16 +8,16 @@ from dataclasses import replace
 from hypothesis import assume, event, given
 from hypothesis import strategies as st
 
-from placement.candidates.budget import Budget
-from placement.mirror.state import Names, State
+from placement.cache.snapshot import Names, Snapshot
+from placement.candidates.limits import Budget
 from placement.reports.explanation import Explanation, Options, explain
 from placement.reports.rules import Kind, Rule
-from tests.support.candidates.mirrored import records_of
+from tests.support.candidates.cached import records_of
 from tests.support.candidates.oracle import RP, SHARES, Body, Group, Oracle, Query
 from tests.support.candidates.query_strings import RejectedError, parse, uuid_of
 from tests.support.candidates.random_queries import AGGREGATES, deep_worlds, query_strings
 from tests.support.candidates.random_queries import TRAITS as ALL_TRAITS
-from tests.support.candidates.worlds import TRAITS, queries, request_of, thorough, tight_worlds, worlds
+from tests.support.candidates.topologies import TRAITS, queries, request_of, thorough, tight_worlds, worlds
 
 CLASSES = ['VCPU', 'MEMORY_MB', 'DISK_GB', 'VGPU']
 CLASS_IDS = {name: number for number, name in enumerate(CLASSES)}
@@ -25,8 +25,8 @@ NAMES = Names(dict(enumerate(CLASSES)), frozenset([*ALL_TRAITS, SHARES]))
 MINORS = (10, 17, 22, 24, 25, 29, 29, 29)
 
 
-def state_of(world: list[RP]) -> State:
-    return State.of(NAMES, records_of(world, class_ids=CLASS_IDS), 3)
+def state_of(world: list[RP]) -> Snapshot:
+    return Snapshot.of(NAMES, records_of(world, class_ids=CLASS_IDS), 3)
 
 
 def explained(world: list[RP], query: Query) -> Explanation:

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placement.candidates.budget import Budget
+from placement.cache.prefilter import Prefilter
+from placement.cache.snapshot import Snapshot
+from placement.candidates.limits import Budget
 from placement.candidates.search import search
-from placement.mirror.matching import Matching
-from placement.mirror.state import State
 from placement.objects.allocation_candidate import AllocationCandidates
-from tests.support.candidates.mirrored import NAMES, records_of
+from tests.support.candidates.cached import NAMES, records_of
 from tests.support.candidates.oracle import RP, SHARES, Entry, Group, Oracle, Query, assert_candidates, record
-from tests.support.candidates.worlds import AGGREGATES, TRAITS, groups, request_of, thorough, worlds
+from tests.support.candidates.topologies import AGGREGATES, TRAITS, groups, request_of, thorough, worlds
 
 MINORS = (31, 32, 33, 34, 35, 36, 36, 36, 39, 39, 39)
 
@@ -90,10 +90,10 @@ def device_trees(draw: st.DrawFn) -> tuple[list[RP], Query]:
 
 
 def check(world: list[RP], query: Query, size: int, alike: bool) -> None:
-    state = State.of(NAMES, records_of(world), size)
+    state = Snapshot.of(NAMES, records_of(world), size)
     request = request_of(query).resolved(state.root_of)
     names = {one.id: one.name or '' for one in state.records()}
-    candidates = list(search(Matching(state, request, alike).sites(), request, Budget()))
+    candidates = list(search(Prefilter(state, request, alike).sites(), request, Budget()))
     found = []
     for candidate in candidates:
         mapped = zip(request.groups, candidate.mappings, strict=True) if request.with_mappings else ()

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support import applications
-from tests.support.asking import ask
+from tests.support.http_client import ask
 
 #: A number stands for the provider with it, of those that were created so far; None for no parent.
 Step = tuple[str, int, int | None, str]

@@ -18,9 +18,9 @@ from placement import deploy
 from placement.db import migration, tables
 from placement.db.adoption import found_tables
 from placement.db.adoption.names import Names
-from tests.support import applications, damage, foreign
-from tests.support.asking import ask
-from tests.support.foreign_service import WRITES, ForeignService
+from tests.support import applications, corruption, legacy_database
+from tests.support.http_client import ask
+from tests.support.legacy_service import WRITES, ForeignService
 
 
 def without_used(statements: Iterable[str]) -> list[str]:
@@ -47,9 +47,9 @@ def check_schema(url: str | sa.URL) -> None:
         assert not [
             name for name, shape in found_tables.read(connection, Names(connection)).items() if shape.reuses_ids
         ]
-    assert damage.column(url, 'SELECT last FROM resource_class_ids') == [10000]
-    assert damage.column(url, 'SELECT version_num FROM alembic_version') == ['somebody-elses']
-    assert damage.column(url, f'SELECT version_num FROM {migration.VERSION_TABLE}') == [migration.head()]
+    assert corruption.column(url, 'SELECT last FROM resource_class_ids') == [10000]
+    assert corruption.column(url, 'SELECT version_num FROM alembic_version') == ['somebody-elses']
+    assert corruption.column(url, f'SELECT version_num FROM {migration.VERSION_TABLE}') == [migration.head()]
 
 
 def _columns(item: Any) -> tuple[str, ...]:
@@ -75,7 +75,7 @@ def _matters(difference: Any, theirs: set[tuple[str, ...]]) -> bool:
 
 def check_rows(url: str | sa.URL) -> None:
     """No rows of the other service are lost; what it did not have is added."""
-    ask = damage.column
+    ask = corruption.column
     assert ask(url, 'SELECT root_provider_id FROM placement_resource_providers ORDER BY id') == [1, 1, 3]
     assert ask(url, 'SELECT generation FROM placement_resource_providers ORDER BY id') == [5, 2, 0]
     assert ask(url, 'SELECT allocation_ratio FROM placement_inventories ORDER BY id') == [1.5, 16.1, 0.1, 1.0]
@@ -112,36 +112,42 @@ def check_service(url: str | sa.URL) -> None:
     """The service answers with the old data, searches it, and can claim, move trees and create names."""
     with service(url) as app:
         _check_answers(app)
-        _check_types(app, 'INSTANCE' if damage.column(url, 'SELECT name FROM placement_consumer_types') else 'unknown')
+        _check_types(
+            app, 'INSTANCE' if corruption.column(url, 'SELECT name FROM placement_consumer_types') else 'unknown'
+        )
         _check_candidates(app)
         _check_claims(app)
         _check_names(app)
 
 
 def _check_answers(app: Any) -> None:
-    held = ask(app, 'GET', f'/allocations/{foreign.INSTANCE}').json
+    held = ask(app, 'GET', f'/allocations/{legacy_database.INSTANCE}').json
     assert {key: one['resources'] for key, one in held['allocations'].items()} == {
-        foreign.HOST: {'MEMORY_MB': 1024},
-        foreign.NUMA: {'VCPU': 4},
+        legacy_database.HOST: {'MEMORY_MB': 1024},
+        legacy_database.NUMA: {'VCPU': 4},
     }
     assert (held['project_id'], held['user_id'], held['consumer_generation']) == ('the-project', 'the-user', 3)
-    assert ask(app, 'GET', f'/resource_providers/{foreign.NUMA}/usages').json['usages'] == {'VCPU': 12}
+    assert ask(app, 'GET', f'/resource_providers/{legacy_database.NUMA}/usages').json['usages'] == {'VCPU': 12}
     usages = ask(app, 'GET', '/usages?project_id=the-project').json['usages']
     assert usages == {'MEMORY_MB': 1024, 'VCPU': 12}
-    inventory = ask(app, 'GET', f'/resource_providers/{foreign.OTHER}/inventories/CUSTOM_GOLD').json
+    inventory = ask(app, 'GET', f'/resource_providers/{legacy_database.OTHER}/inventories/CUSTOM_GOLD').json
     assert inventory['allocation_ratio'] == 0.1
-    numa = ask(app, 'GET', f'/resource_providers/{foreign.NUMA}').json
-    assert (numa['root_provider_uuid'], numa['parent_provider_uuid']) == (foreign.HOST, foreign.HOST)
-    traits = ask(app, 'GET', f'/resource_providers/{foreign.NUMA}/traits').json['traits']
+    numa = ask(app, 'GET', f'/resource_providers/{legacy_database.NUMA}').json
+    assert (numa['root_provider_uuid'], numa['parent_provider_uuid']) == (legacy_database.HOST, legacy_database.HOST)
+    traits = ask(app, 'GET', f'/resource_providers/{legacy_database.NUMA}/traits').json['traits']
     assert traits == ['HW_CPU_X86_AVX2']
 
 
 def _check_types(app: Any, of_instance: str) -> None:
     """Types that the database had are shown and can be used, and new ones get new ids."""
-    for consumer, type_ in ((foreign.INSTANCE, of_instance), (foreign.LARGE, 'unknown'), (foreign.LOST, 'unknown')):
+    for consumer, type_ in (
+        (legacy_database.INSTANCE, of_instance),
+        (legacy_database.LARGE, 'unknown'),
+        (legacy_database.LOST, 'unknown'),
+    ):
         assert ask(app, 'GET', f'/allocations/{consumer}', version='1.38').json['consumer_type'] == type_
     claim = {
-        'allocations': {foreign.NUMA: {'resources': {'VCPU': 1}}},
+        'allocations': {legacy_database.NUMA: {'resources': {'VCPU': 1}}},
         'project_id': 'typed',
         'user_id': 'the-user',
         'consumer_generation': None,
@@ -155,20 +161,24 @@ def _check_types(app: Any, of_instance: str) -> None:
 
 
 def _check_candidates(app: Any) -> None:
-    found = ask(app, 'GET', f'/allocation_candidates?resources=MEMORY_MB:512,VCPU:2&member_of={foreign.RACK}').json
-    assert [set(one['allocations']) for one in found['allocation_requests']] == [{foreign.HOST, foreign.NUMA}]
-    capacity = found['provider_summaries'][foreign.NUMA]['resources']['VCPU']
+    found = ask(
+        app, 'GET', f'/allocation_candidates?resources=MEMORY_MB:512,VCPU:2&member_of={legacy_database.RACK}'
+    ).json
+    assert [set(one['allocations']) for one in found['allocation_requests']] == [
+        {legacy_database.HOST, legacy_database.NUMA}
+    ]
+    capacity = found['provider_summaries'][legacy_database.NUMA]['resources']['VCPU']
     assert capacity == {'capacity': int(16 * 16.1), 'used': 12}
 
 
 def _check_claims(app: Any) -> None:
     claim = {'project_id': 'another', 'user_id': 'the-user', 'consumer_generation': None}
-    small, large = ({'allocations': {foreign.OTHER: {'resources': {'VCPU': n}}}, **claim} for n in (6, 7))
+    small, large = ({'allocations': {legacy_database.OTHER: {'resources': {'VCPU': n}}}, **claim} for n in (6, 7))
     assert ask(app, 'PUT', f'/allocations/{uuid.uuid4()}', large).status_code == 409
     assert ask(app, 'PUT', f'/allocations/{uuid.uuid4()}', small).status_code == 204
     assert ask(app, 'PUT', f'/allocations/{uuid.uuid4()}', small).status_code == 409
-    assert ask(app, 'DELETE', f'/allocations/{foreign.LOST}').status_code == 204
-    usages = ask(app, 'GET', f'/resource_providers/{foreign.OTHER}/usages').json['usages']
+    assert ask(app, 'DELETE', f'/allocations/{legacy_database.LOST}').status_code == 204
+    usages = ask(app, 'GET', f'/resource_providers/{legacy_database.OTHER}/usages').json['usages']
     assert usages == {'CUSTOM_GOLD': 0, 'VCPU': 6}
 
 
@@ -180,7 +190,7 @@ def _check_names(app: Any) -> None:
     assert ask(app, 'POST', '/resource_providers', {'name': 'host'}).status_code == 409
     assert ask(app, 'DELETE', '/traits/CUSTOM_FAST').status_code == 409
     assert ask(app, 'DELETE', '/resource_classes/CUSTOM_GOLD').status_code == 409
-    assert ask(app, 'DELETE', f'/resource_providers/{foreign.HOST}').status_code == 409
+    assert ask(app, 'DELETE', f'/resource_providers/{legacy_database.HOST}').status_code == 409
 
 
 # Another service that still runs ------------------------------------------------------------------------
@@ -203,15 +213,15 @@ def check_it_writes(other: ForeignService, write: str) -> None:
 
 def check_it_cannot_write(url: str | sa.URL, other: ForeignService, write: str) -> None:
     """The other service gets an error, and nothing is changed."""
-    before = damage.contents(url)
+    before = corruption.contents(url)
     with pytest.raises(sa.exc.DBAPIError, match=r"no such table|does not exist|doesn't exist"):
         other.write(WRITES[write])
-    assert damage.contents(url) == before
+    assert corruption.contents(url) == before
 
 
 def check_usages(url: str | sa.URL) -> None:
     """The recorded usages are the sums of the allocations."""
-    assert damage.column(url, _WRONG) == []
+    assert corruption.column(url, _WRONG) == []
 
 
 _WRONG = """SELECT id FROM placement_inventories WHERE used <> (
@@ -230,7 +240,7 @@ def check_no_oversell(url: str | sa.URL) -> None:
 def fill(app: Any) -> None:
     """Claim all VCPUs that are left of ``foreign.OTHER``, which has 8, and check that it was not oversold."""
     claim = {
-        'allocations': {foreign.OTHER: {'resources': {'VCPU': 1}}},
+        'allocations': {legacy_database.OTHER: {'resources': {'VCPU': 1}}},
         'project_id': 'ours',
         'user_id': 'ours',
         'consumer_generation': None,
@@ -238,11 +248,11 @@ def fill(app: Any) -> None:
     answers = [ask(app, 'PUT', f'/allocations/{uuid.uuid4()}', claim).status_code for _ in range(9)]
     assert set(answers) <= {204, 409}
     assert answers[-1] == 409
-    held = ask(app, 'GET', f'/resource_providers/{foreign.OTHER}/allocations').json['allocations']
+    held = ask(app, 'GET', f'/resource_providers/{legacy_database.OTHER}/allocations').json['allocations']
     assert sum(one['resources'].get('VCPU', 0) for one in held.values()) == 8
     # So do searches, which read a mirror.
     found = ask(app, 'GET', '/allocation_candidates?resources=CUSTOM_GOLD:1').json['provider_summaries']
-    assert found[foreign.OTHER]['resources']['VCPU']['used'] == 8
+    assert found[legacy_database.OTHER]['resources']['VCPU']['used'] == 8
 
 
 def check_leaving_and_adopting_again(
@@ -260,7 +270,7 @@ def check_leaving_and_adopting_again(
                 assert _type_of_large(app) == 'THEIRS_0'
             _set_type_of_instance(app, f'OURS_{cycle}')
             assert run(['db', 'leave', '--yes', '--others-are-stopped']) == 0
-            for method, path in (('GET', '/resource_providers'), ('GET', f'/allocations/{foreign.LOST}')):
+            for method, path in (('GET', '/resource_providers'), ('GET', f'/allocations/{legacy_database.LOST}')):
                 assert ask(app, method, path).status_code == 503
             assert ask(app, 'PUT', '/traits/CUSTOM_NONE').status_code == 503
             # It reads what we wrote, and continues.
@@ -271,7 +281,7 @@ def check_leaving_and_adopting_again(
             for name in ('traits', 'resource_classes'):
                 other.write(f"INSERT INTO {name} (name) VALUES ('CUSTOM_THEIRS_{cycle}')")
             # Types of both services are kept.
-            assert damage.column(url, _TYPE_OF_OURS) == [f'OURS_{cycle}']
+            assert corruption.column(url, _TYPE_OF_OURS) == [f'OURS_{cycle}']
             other.write(f"INSERT INTO consumer_types (name) VALUES ('THEIRS_{cycle}')")
             other.write(_GIVE_TYPE)
             other.write('UPDATE inventories SET total = 8 WHERE id = 4')
@@ -279,8 +289,8 @@ def check_leaving_and_adopting_again(
         check_usages(url)
         assert _type_of_large(app) == 'THEIRS_1'
         # So that no class gets the id of a class of the other service, not even after that one is deleted.
-        largest = damage.column(url, 'SELECT max(id) FROM placement_resource_classes')
-        assert damage.column(url, 'SELECT last FROM resource_class_ids') == largest
+        largest = corruption.column(url, 'SELECT max(id) FROM placement_resource_classes')
+        assert corruption.column(url, 'SELECT last FROM resource_class_ids') == largest
         fill(app)
         for name in ('traits', 'resource_classes'):
             assert ask(app, 'PUT', f'/{name}/CUSTOM_OURS_2').status_code == 201
@@ -288,17 +298,17 @@ def check_leaving_and_adopting_again(
 
 
 _TYPE_OF_OURS = f"""SELECT t.name FROM consumers c JOIN consumer_types t ON t.id = c.consumer_type_id
-    WHERE c.uuid = '{foreign.INSTANCE}'"""
+    WHERE c.uuid = '{legacy_database.INSTANCE}'"""
 _GIVE_TYPE = f"""UPDATE consumers SET consumer_type_id = (SELECT max(id) FROM consumer_types)
-    WHERE uuid = '{foreign.LARGE}'"""
+    WHERE uuid = '{legacy_database.LARGE}'"""
 
 
 def _type_of_large(app: Any) -> str:
-    return str(ask(app, 'GET', f'/allocations/{foreign.LARGE}', version='1.38').json['consumer_type'])
+    return str(ask(app, 'GET', f'/allocations/{legacy_database.LARGE}', version='1.38').json['consumer_type'])
 
 
 def _set_type_of_instance(app: Any, type_: str) -> None:
     """Write what the consumer holds with another type."""
-    path = f'/allocations/{foreign.INSTANCE}'
+    path = f'/allocations/{legacy_database.INSTANCE}'
     body = ask(app, 'GET', path, version='1.38').json
     assert ask(app, 'PUT', path, {**body, 'consumer_type': type_}, '1.38').status_code == 204

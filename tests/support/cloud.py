@@ -6,11 +6,11 @@ import dataclasses
 
 import sqlalchemy as sa
 
-from placement import room
+from placement import capacity
 from placement.db import tables
 from placement.db.api import Database
-from placement.reports import cloud_numbers
-from placement.reports.cloud_numbers import AggregateNumbers, AllocationNumbers, ClassTotals, Counts, Holdings
+from placement.reports import inventory_stats
+from placement.reports.inventory_stats import AggregateStats, AllocationStats, AllocationTotals, ClassTotals, Counts
 
 AGGREGATE, EMPTY, UNKNOWN = (f'a000000{number}-0000-4000-8000-000000000000' for number in (1, 2, 3))
 
@@ -23,7 +23,7 @@ class Inventory:
     total: int = 8
     reserved: int = 0
     min_unit: int = 1
-    max_unit: int = room.LARGEST
+    max_unit: int = capacity.MAX_INT32
     step_size: int = 1
     allocation_ratio: float = 1.0
     used: int = 0
@@ -44,7 +44,7 @@ INVENTORIES = (
     Inventory(0, min_unit=4, used=5),
     Inventory(4, min_unit=4, used=4),
     Inventory(0, allocation_ratio=0.0),
-    Inventory(room.LARGEST, total=room.LARGEST, allocation_ratio=1e30),
+    Inventory(capacity.MAX_INT32, total=capacity.MAX_INT32, allocation_ratio=1e30),
     Inventory(0, used=2**62),
 )
 
@@ -54,18 +54,20 @@ def assert_numbers(db: Database, inventory: Inventory) -> None:
     amounts = (inventory.largest, inventory.largest + 1)
     fits = [
         amount > 0
-        and inventory.used + amount <= room.limit(inventory)
-        and room.obeys_units(inventory, amount, amount, amount)
+        and inventory.used + amount <= capacity.capacity_limit(inventory)
+        and capacity.satisfies_unit_constraints(inventory, amount, amount, amount)
         for amount in amounts
     ]
     assert fits == [inventory.largest > 0, False], 'the example is wrong'
     with db.engine.begin() as connection:
         _provider(connection, 1, None)
         _inventory(connection, 1, inventory)
-    (totals,) = cloud_numbers.read_cloud(db, []).classes
+    (totals,) = inventory_stats.read_cloud(db, []).classes
     # On SQLite integers end at 2**63.
-    capacity = min(room.capacity(inventory), 2**63) if db.engine.dialect.name == 'sqlite' else room.capacity(inventory)
-    assert totals.capacity == float(capacity)
+    stored_capacity = (
+        min(capacity.capacity(inventory), 2**63) if db.engine.dialect.name == 'sqlite' else capacity.capacity(inventory)
+    )
+    assert totals.capacity == float(stored_capacity)
     assert totals == ('VCPU', inventory.total, inventory.reserved, totals.capacity, inventory.used, inventory.largest)
 
 
@@ -87,16 +89,16 @@ def fill(db: Database) -> None:
 def assert_counts(db: Database) -> None:
     """The counts of the small cloud are right."""
     fill(db)
-    found = cloud_numbers.read_cloud(db, [AGGREGATE, UNKNOWN])
+    found = inventory_stats.read_cloud(db, [AGGREGATE, UNKNOWN])
     assert found.schema == tables.VERSION
     assert found.counts == Counts(resource_providers=5, trees=3, consumers=4, allocations=5)
     assert found.classes == (ClassTotals('VCPU', 100, 0, 125.0, 30, 23),)
     assert found.aggregates == (
-        AggregateNumbers(AGGREGATE, 4, 2, (ClassTotals('VCPU', 80, 0, 100.0, 20, 23),)),
-        AggregateNumbers(UNKNOWN, 0, 0, ()),
+        AggregateStats(AGGREGATE, 4, 2, (ClassTotals('VCPU', 80, 0, 100.0, 20, 23),)),
+        AggregateStats(UNKNOWN, 0, 0, ()),
     )
-    holdings = (Holdings(AGGREGATE, 3, 4), Holdings(UNKNOWN, 0, 0))
-    assert cloud_numbers.read_allocations(db, [AGGREGATE, UNKNOWN]) == AllocationNumbers(1, holdings)
+    holdings = (AllocationTotals(AGGREGATE, 3, 4), AllocationTotals(UNKNOWN, 0, 0))
+    assert inventory_stats.read_allocations(db, [AGGREGATE, UNKNOWN]) == AllocationStats(1, holdings)
 
 
 def _provider(connection: sa.Connection, number: int, parent: int | None) -> None:

@@ -21,7 +21,7 @@ from placement.db import migration
 from placement.db.api import Database
 from placement.web.context import RequestContext
 from tests.support import applications
-from tests.support.listening import listening
+from tests.support.event_hooks import listening
 
 Counter = Callable[..., contextlib.AbstractContextManager[list[str]]]
 PointCommandsAt = Callable[[str | sa.URL], str]

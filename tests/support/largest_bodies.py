@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from tests.support.asking import ask, create_provider
+from tests.support.http_client import ask, create_provider
 
 #: The default of [api] max_request_body_size.
 LARGEST = 1048576

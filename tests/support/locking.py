@@ -10,7 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 import webob
 
-from tests.support.asking import ask
+from tests.support.http_client import ask
 
 #: Seconds in which a request is done that waits for no lock; one that is not done by then waits for a lock.
 MOMENT = 0.7

@@ -10,7 +10,7 @@ import threading
 import sqlalchemy as sa
 
 from placement import exception
-from placement.db.api import Database, TryAgain
+from placement.db.api import Database, RetryTransaction
 from tests.support import logs
 
 THREADS = 3
@@ -28,7 +28,7 @@ def write(db: Database, choose: random.Random, providers: list[int]) -> None:
         if fate < 0.1:
             raise ZeroDivisionError
         if fate < 0.2 and len(attempts) < 3:
-            raise TryAgain
+            raise RetryTransaction
 
     with contextlib.suppress(ZeroDivisionError, exception.PlacementError):
         db.write(work)

@@ -18,7 +18,7 @@ import sqlalchemy as sa
 
 from placement.db import change_log, tables
 from placement.db.change_log import NO_PROVIDER, ChangeKind, PendingChanges
-from tests.support.listening import listening
+from tests.support.event_hooks import listening
 
 _CHANGE = re.compile(
     r'\s*(?:INSERT\s+(?:OR\s+\w+\s+)?INTO|REPLACE\s+INTO|UPDATE|DELETE\s+FROM)\s+"?(\w+)', re.IGNORECASE

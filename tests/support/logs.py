@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from placement.db import change_log, change_log_slots, tables
 from placement.db.api import Database
 from tests.support import applications, databases
-from tests.support.wire import PORTS
+from tests.support.tcp_proxy import PORTS
 
 #: A test with ``server`` as a parameter runs on each of these, on SQLite also without any server.
 SERVERS = [

@@ -8,7 +8,7 @@ from typing import Any
 
 from placement.db import tables
 from placement.db.api import Database
-from tests.support.listening import listening
+from tests.support.event_hooks import listening
 
 #: Tables that do not grow with the cloud.
 _CATALOGUES = (tables.resource_classes, tables.traits, tables.consumer_types, tables.change_log_slots)

@@ -16,15 +16,15 @@ from typing import Any
 import sqlalchemy as sa
 
 from placement import exception
+from placement.cache import refresh
+from placement.cache.refresh import ProviderCache
+from placement.cache.snapshot import Snapshot
 from placement.db import tables
 from placement.db.api import Database
-from placement.mirror import keeper
-from placement.mirror.keeper import Mirror
-from placement.mirror.state import State
 from placement.objects.inventory import Inventory
 from placement.objects.resource_provider import ResourceProvider
 from tests.support import applications, logs
-from tests.support.mirror_equality import assert_same
+from tests.support.cache_equality import assert_same
 from tests.support.objects import claim, create_provider
 
 HOUR = 3600.0
@@ -37,7 +37,7 @@ class Process:
     def __init__(self, url: sa.URL) -> None:
         self.db = logs.opened(url)
         self.now = 0.0
-        self.mirror = Mirror(self.db, clock=lambda: self.now)
+        self.mirror = ProviderCache(self.db, clock=lambda: self.now)
         #: Whether the database was restored since the last search.
         self.restored = False
 
@@ -63,18 +63,18 @@ class Process:
             else:
                 ResourceProvider.destroy(context, provider.uuid)
 
-    def search(self) -> State:
+    def search(self) -> Snapshot:
         """Return what a search sees. After a restore this process may first wait for a node that seems to lag."""
         state = self.mirror.current()
         if self.restored:
-            self.now += keeper.STALE_READ_GRACE_SECONDS
+            self.now += refresh.STALE_READ_GRACE_SECONDS
             state = self.mirror.current()
             self.restored = False
         return state
 
     def check(self) -> None:
         """Fail unless a search sees the tables."""
-        assert_same(self.search(), Mirror(self.db).current())
+        assert_same(self.search(), ProviderCache(self.db).current())
 
     def stop(self) -> None:
         """End gracefully."""

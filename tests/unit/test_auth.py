@@ -8,7 +8,7 @@ import pytest
 import webob
 
 from placement.web import authentication
-from tests.support.asking import CLAIMS
+from tests.support.http_client import CLAIMS
 
 
 def _seen(token: str | None, path: str = '/traits', **headers: str) -> tuple[int, Any]:

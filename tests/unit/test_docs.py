@@ -24,7 +24,7 @@ from placement.schemas import (
     usage,
 )
 from placement.web import error_document, microversion
-from placement.web.operation import Accepts, Allowed, Check, Reads, Since
+from placement.web.operation import Check, Consumes, Produces, RequiresPolicy, SinceVersion
 
 ROOT = Path(__file__).resolve().parents[2]
 API_REF = ROOT / 'api-ref'
@@ -211,15 +211,15 @@ def test_every_page_is_listed_in_its_index() -> None:
 
 def _in_words(check: Check) -> str:
     match check:
-        case Since(first, None, otherwise):
+        case SinceVersion(first, None, otherwise):
             return f'{otherwise} below {first}'
-        case Since(first, last, otherwise):
+        case SinceVersion(first, last, otherwise):
             return f'{otherwise} outside of {first} to {last}'
-        case Reads(media_type):
+        case Produces(media_type):
             return f'415 unless the body is `{media_type}`'
-        case Accepts(media_type):
+        case Consumes(media_type):
             return f'406 unless `{media_type}` is acceptable'
-        case Allowed(rule):
+        case RequiresPolicy(rule):
             return f'403 unless `{rule}` allows it'
     raise AssertionError(check)
 

@@ -13,7 +13,7 @@ import pytest
 
 from placement import handler, openapi, schemas
 from placement.web import microversion
-from placement.web.operation import Accepts, Operation, Reads
+from placement.web.operation import Consumes, Operation, Produces
 
 VERSIONS = [microversion.parse_version_string(text) for text in microversion.VERSIONS]
 OPERATIONS = [
@@ -65,13 +65,13 @@ def test_what_an_operation_declares_is_what_its_handler_uses(one: Operation) -> 
     # The query for candidates is parsed in its own module, and the filters of the list of providers in a function.
     if one.handler.__name__ not in ('list_allocation_candidates', 'list_resource_providers'):
         used = set(re.findall(r'\bschema\.[A-Z_]+', body)) - {'schema.CUSTOM_TRAIT_NAME'}
-        in_path = {'schema.CUSTOM_CLASS'} if 'wsgi_path_item' in body and 'Reads' not in declaration else set()
+        in_path = {'schema.CUSTOM_CLASS'} if 'wsgi_path_item' in body and 'Produces' not in declaration else set()
         assert declared == used - in_path
     for check in one.checks:
-        if isinstance(check, Reads):
+        if isinstance(check, Produces):
             assert check.schema is not None
     assert one.responses
-    if any(isinstance(check, Accepts) for check in one.checks):
+    if any(isinstance(check, Consumes) for check in one.checks):
         assert isinstance(one.responses, dict)
         assert None not in one.responses.values()
 

@@ -10,7 +10,17 @@ import webob
 from placement import exception, handler
 from placement.web import context, microversion
 from placement.web.error_mapping import ErrorMapping
-from placement.web.operation import JSON, Accepts, Allowed, Check, Operation, Reads, Since, Versions, operation
+from placement.web.operation import (
+    JSON,
+    Check,
+    Consumes,
+    Operation,
+    Produces,
+    RequiresPolicy,
+    SinceVersion,
+    Versions,
+    operation,
+)
 
 
 class Caller:
@@ -44,56 +54,56 @@ def _ask(
 
 @pytest.mark.parametrize('sent', ['application/json', 'application/json; charset=utf-8', 'application/json ;x=y'])
 def test_parameters_of_the_media_type_are_ignored(sent: str) -> None:
-    assert _ask(_show(Reads(JSON)), CONTENT_TYPE=sent).text == 'reached'
+    assert _ask(_show(Produces(JSON)), CONTENT_TYPE=sent).text == 'reached'
 
 
 @pytest.mark.parametrize(
     ('sent', 'told'), [('text/plain', 'text/plain'), ('', 'None'), ('Application/JSON', 'Application/JSON')]
 )
 def test_another_media_type_is_not_supported(sent: str, told: str) -> None:
-    refused = _ask(_show(Reads(JSON)), CONTENT_TYPE=sent)
+    refused = _ask(_show(Produces(JSON)), CONTENT_TYPE=sent)
     assert refused.status_int == 415
     assert refused.json['errors'][0]['detail'] == f'The media type {told} is not supported, use application/json'
 
 
 @pytest.mark.parametrize('accept', ['application/json', '*/*', 'application/*;q=0.1', 'text/html, */*', 'not a header'])
 def test_accept_that_allows_json(accept: str) -> None:
-    assert _ask(_show(Accepts(JSON)), HTTP_ACCEPT=accept).text == 'reached'
+    assert _ask(_show(Consumes(JSON)), HTTP_ACCEPT=accept).text == 'reached'
 
 
 @pytest.mark.parametrize('accept', ['text/html', 'application/json;q=0', 'application/xml, text/*', '*/*;q=0'])
 def test_accept_that_excludes_json(accept: str) -> None:
-    refused = _ask(_show(Accepts(JSON)), HTTP_ACCEPT=accept)
+    refused = _ask(_show(Consumes(JSON)), HTTP_ACCEPT=accept)
     assert refused.status_int == 406
     assert 'Only application/json is provided' in refused.text
 
 
 def test_a_caller_without_permission_is_refused() -> None:
     with pytest.raises(exception.PolicyNotAuthorized):
-        _ask(_show(Allowed('placement:traits:list')), allowed=False)
+        _ask(_show(RequiresPolicy('placement:traits:list')), allowed=False)
 
 
 def test_checks_are_made_in_the_order_in_which_they_are_named() -> None:
-    window_first = _show(Since('1.1'), Reads(JSON), Allowed('x'))
-    media_first = _show(Reads(JSON), Since('1.1'), Allowed('x'))
+    window_first = _show(SinceVersion('1.1'), Produces(JSON), RequiresPolicy('x'))
+    media_first = _show(Produces(JSON), SinceVersion('1.1'), RequiresPolicy('x'))
     assert _ask(window_first, version='1.0', allowed=False, CONTENT_TYPE='text/plain').status_int == 404
     assert _ask(media_first, version='1.0', allowed=False, CONTENT_TYPE='text/plain').status_int == 415
     assert _ask(media_first, version='1.0', allowed=False, CONTENT_TYPE=JSON).status_int == 404
 
 
 def test_each_request_gets_the_operation_of_its_window() -> None:
-    both = Versions(_show(Since('1.2', last='1.6'), text='old'), _show(Since('1.7'), text='new'))
+    both = Versions(_show(SinceVersion('1.2', last='1.6'), text='old'), _show(SinceVersion('1.7'), text='new'))
     assert [_ask(both, version).text for version in ('1.2', '1.6', '1.7', '1.29')] == ['old', 'old', 'new', 'new']
     assert _ask(both, '1.1').status_int == 404
 
 
 def test_the_error_outside_of_the_window_can_be_chosen() -> None:
-    assert _ask(_show(Since('1.5', otherwise=405)), '1.4').status_int == 405
+    assert _ask(_show(SinceVersion('1.5', otherwise=405)), '1.4').status_int == 405
 
 
 def test_windows_must_not_overlap() -> None:
     with pytest.raises(ValueError, match=r'Two operations exist in 1\.6'):
-        Versions(_show(Since('1.2', last='1.6')), _show(Since('1.6')))
+        Versions(_show(SinceVersion('1.2', last='1.6')), _show(SinceVersion('1.6')))
 
 
 def test_errors_name_the_variables_of_the_path() -> None:
@@ -110,5 +120,5 @@ def test_every_operation_but_the_root_checks_the_policy_last() -> None:
     for path, methods in handler.ROUTE_DECLARATIONS.items():
         for declared in methods.values():
             for one in declared.operations:
-                allowed = [isinstance(check, Allowed) for check in one.checks]
+                allowed = [isinstance(check, RequiresPolicy) for check in one.checks]
                 assert allowed == ([False] * (len(allowed) - 1) + [True] if path != '/' else [])

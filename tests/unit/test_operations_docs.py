@@ -12,7 +12,7 @@ from oslo_policy import policy
 
 from placement import conf as placement_conf
 from placement import policies
-from placement.candidates.budget import Bound
+from placement.candidates.limits import Limit
 from placement.observability.metrics import REFUSALS
 from tests.support.pages import ROOT, first_cells, section
 
@@ -90,7 +90,7 @@ def test_policy_rules_are_documented_with_their_operations() -> None:
 
 def test_bounds_of_a_search_are_documented() -> None:
     rows = first_cells(section('observability.md', 'Bounds'))
-    assert sorted(rows) == sorted(['bound', *(bound.value for bound in Bound)])
+    assert sorted(rows) == sorted(['bound', *(bound.value for bound in Limit)])
 
 
 def test_reasons_to_refuse_a_claim_are_documented() -> None:

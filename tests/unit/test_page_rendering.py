@@ -6,7 +6,7 @@ import pytest
 
 from placement.page import pictures, rendering
 from placement.page.rendering import Pages
-from placement.reports.forest import Node, Stock
+from placement.reports.provider_trees import Node, Stock
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from placement import exception
 from placement.db import migration
 from placement.db.adoption import found_tables, log, row_doubts, rows, schema, sqlite
 from placement.db.adoption.found_tables import Shape
-from placement.db.adoption.names import Names, keep_others_out
+from placement.db.adoption.names import Names, lock_tables
 from placement.db.adoption.plan import Plan, Reporter, Step, alone, make, shown
 
 
@@ -26,7 +26,7 @@ class AdoptedAlready(exception.PlacementError):
     template = 'The schema is that of this service already, at version {version}.'
 
 
-def look(engine: sa.Engine, project: str, user: str) -> Plan:
+def plan_adoption(engine: sa.Engine, project: str, user: str) -> Plan:
     """Return the plan of an adoption, or the doubts that prevent it. Changes nothing.
 
     :param project: external id of the project that gets the consumers which allocations name but which have no row.
@@ -38,7 +38,7 @@ def look(engine: sa.Engine, project: str, user: str) -> Plan:
         return shown(connection, _plan(connection, project, user))
 
 
-def carry_out(engine: sa.Engine, project: str, user: str, report: Reporter, others_are_stopped: bool = False) -> Plan:
+def apply(engine: sa.Engine, project: str, user: str, report: Reporter, others_are_stopped: bool = False) -> Plan:
     """Adopt the database. If there are doubts, change nothing.
 
     The tables are renamed first, so that the other service cannot write any more, should it still run. Then the plan is
@@ -55,7 +55,7 @@ def carry_out(engine: sa.Engine, project: str, user: str, report: Reporter, othe
         if plan.doubts:
             return plan
         names = Names(connection)
-        keep_others_out(connection, names)
+        lock_tables(connection, names)
         make(connection, names.to_ours(), report)
         plan = _plan(connection, project, user)
         if plan.doubts:

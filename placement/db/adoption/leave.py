@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from placement import exception
 from placement.db import migration, tables
 from placement.db.adoption import rows
-from placement.db.adoption.names import Names, keep_others_out
+from placement.db.adoption.names import Names, lock_tables
 from placement.db.adoption.plan import Plan, Reporter, Step, alone, make, shown
 
 #: The tables that are dropped.
@@ -23,7 +23,7 @@ class NothingToLeave(exception.PlacementError):
     template = 'The database is not one of this service, so there is nothing to give back.'
 
 
-def look(engine: sa.Engine) -> Plan:
+def plan_rename_back(engine: sa.Engine) -> Plan:
     """Return what would be done, or the doubts that prevent it. Changes nothing.
 
     :raises NothingToLeave: the database is not one of this service.
@@ -33,7 +33,7 @@ def look(engine: sa.Engine) -> Plan:
         return shown(connection, _plan(connection))
 
 
-def carry_out(engine: sa.Engine, report: Reporter, others_are_stopped: bool = False) -> Plan:
+def apply(engine: sa.Engine, report: Reporter, others_are_stopped: bool = False) -> Plan:
     """Give the database back. If there are doubts, change nothing.
 
     One transaction on SQLite and PostgreSQL. On MySQL and MariaDB it is finished by running it again if it was
@@ -46,7 +46,7 @@ def carry_out(engine: sa.Engine, report: Reporter, others_are_stopped: bool = Fa
     with migration.locked(engine) as connection:
         plan = alone(connection, _plan(connection), others_are_stopped)
         if not plan.doubts:
-            keep_others_out(connection, Names(connection))
+            lock_tables(connection, Names(connection))
             make(connection, plan.steps, report)
         return plan
 

@@ -13,7 +13,7 @@ from typing import Any
 import sqlalchemy as sa
 from oslo_db import api as oslo_db_api
 
-from placement.db import error_kinds, tables
+from placement.db import errors, tables
 from placement.db.adoption.plan import Step
 
 #: Seconds that a change of the schema waits for other transactions to end.
@@ -123,7 +123,7 @@ def _rename(names: Mapping[str, str], connection: sa.Connection) -> None:
         connection.exec_driver_sql(f'ALTER TABLE {old} RENAME TO {new}')
 
 
-def keep_others_out(connection: sa.Connection, names: Names) -> None:
+def lock_tables(connection: sa.Connection, names: Names) -> None:
     """On PostgreSQL, lock the tables until the transaction ends, so that nobody writes before they are renamed."""
     if connection.dialect.name == 'postgresql':
         present = sorted(names.of(table) for table in tables.SHARED if table in names)
@@ -138,4 +138,4 @@ def _lock(connection: sa.Connection, names: Sequence[str]) -> None:
             connection.exec_driver_sql(f'LOCK TABLE {", ".join(names)} IN ACCESS EXCLUSIVE MODE')
 
     # Another transaction may have locked one of the tables and wait for another. The server ends one of the two.
-    oslo_db_api.wrap_db_retry(max_retries=_TRIES, retry_interval=0, exception_checker=error_kinds.is_deadlock)(lock)()
+    oslo_db_api.wrap_db_retry(max_retries=_TRIES, retry_interval=0, exception_checker=errors.is_deadlock)(lock)()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 import sqlalchemy as sa
 
-from placement.db import other_connections
+from placement.db import sessions
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,7 +44,7 @@ def make(connection: sa.Connection, steps: Iterable[Step], report: Reporter) -> 
 
 def shown(connection: sa.Connection, plan: Plan) -> Plan:
     """Return the plan with a note for each other connection to the database."""
-    return dataclasses.replace(plan, notes=[*plan.notes, *map(_told, other_connections.others(connection))])
+    return dataclasses.replace(plan, notes=[*plan.notes, *map(_told, sessions.others(connection))])
 
 
 def alone(connection: sa.Connection, plan: Plan, others_are_stopped: bool) -> Plan:
@@ -54,10 +54,10 @@ def alone(connection: sa.Connection, plan: Plan, others_are_stopped: bool) -> Pl
     """
     if plan.doubts or others_are_stopped:
         return plan
-    return dataclasses.replace(plan, doubts=[_told(one) for one in other_connections.staying(connection)])
+    return dataclasses.replace(plan, doubts=[_told(one) for one in sessions.staying(connection)])
 
 
-def _told(other: other_connections.Other) -> str:
+def _told(other: sessions.Session) -> str:
     return f'There is a connection of the account {other}: stop what it belongs to.'
 
 

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from oslo_utils import timeutils
 
 from placement.db import roots as tree_roots
-from placement.db import standards, tables
+from placement.db import seed, tables
 from placement.db.adoption.found_tables import Shape
 from placement.db.adoption.names import Names
 from placement.db.adoption.plan import Step, count
@@ -72,13 +72,13 @@ def standard_names(connection: sa.Connection, names: Names) -> Iterator[Step]:
 
 def _insert_names(connection: sa.Connection) -> None:
     if connection.dialect.name not in ('mysql', 'mariadb'):
-        standards.insert_missing(connection)
+        seed.insert_missing(connection)
         return
     # The first standard class has the id 0, which MySQL would replace in an auto-increment column, as theirs is.
     change = sa.text('SET SESSION sql_mode = :mode')
     mode = connection.exec_driver_sql('SELECT @@SESSION.sql_mode').scalar_one()
     connection.execute(change, {'mode': f'{mode},NO_AUTO_VALUE_ON_ZERO'})
-    standards.insert_missing(connection)
+    seed.insert_missing(connection)
     connection.execute(change, {'mode': mode})
 
 

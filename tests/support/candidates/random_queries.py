@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.support.candidates.oracle import RP, SHARES
 from tests.support.candidates.query_strings import uuid_of
-from tests.support.candidates.worlds import RECORDS, SUPPLIES
+from tests.support.candidates.topologies import RECORDS, SUPPLIES
 
 TRAITS = ['HW_CPU_X86_AVX2', 'STORAGE_DISK_SSD', 'CUSTOM_RED']
 AGGREGATES = ['north', 'south', 'east']

@@ -10,11 +10,11 @@ import webob
 
 from placement.db import change_log, tables
 from placement.db.api import Database
-from tests.support.asking import ask
 from tests.support.candidates.examples import WORLDS, Example
 from tests.support.candidates.oracle import RP, Body, Entry, Oracle, Query, assert_candidates
 from tests.support.candidates.query_strings import uuid_of, with_uuids
-from tests.support.candidates.worlds import TRAITS
+from tests.support.candidates.topologies import TRAITS
+from tests.support.http_client import ask
 
 _MEMBERS = (
     tables.allocations,

@@ -9,22 +9,22 @@ from dataclasses import replace
 import pytest
 
 from placement import conf as placement_conf
-from placement.candidates import budget as budgets
-from placement.candidates.budget import Bound, Budget
+from placement.candidates import limits as budgets
+from placement.candidates.limits import Budget, Limit
 from placement.candidates.request import CandidateRequest
 from placement.candidates.search import Finder, chosen, search
-from placement.candidates.sites import AnchorSite, Candidate
+from placement.candidates.search_units import AnchorSite, Candidate
 from placement.candidates.size import Size
-from placement.objects import candidate_bounds
+from placement.objects import search_limits
 from tests.support.candidates import hard
 from tests.support.candidates.hard import Case
 from tests.support.candidates.oracle import RP, SHARES, Group, Oracle, Query, record
-from tests.support.candidates.worlds import Rows, ShapedSite, request_of
+from tests.support.candidates.topologies import Rows, ShapedSite, request_of
 
 
 def defaults() -> Budget:
     """The budget of the default configuration."""
-    return candidate_bounds.budget(placement_conf.load(environ={}, config_files=[]).placement)
+    return search_limits.budget(placement_conf.load(environ={}, config_files=[]).placement)
 
 
 def answered(case: Case, budget: Budget) -> list[Candidate]:
@@ -106,7 +106,7 @@ def test_random_hard_searches_keep_to_the_bounds(seed: int) -> None:
 def test_a_tree_without_candidates_is_abandoned_at_its_bound() -> None:
     budget = Budget(tree_steps=5_000)
     assert answered(hard.packing(0, classes=3), budget) == []
-    assert budget.met == {Bound.TREE_STEPS}
+    assert budget.met == {Limit.TREE_STEPS}
     assert budget.spent < 10_000
 
 
@@ -122,7 +122,7 @@ def test_at_the_bound_of_the_request_the_answer_is_what_was_found() -> None:
     everything = answered(hard.wide(10), Budget())
     budget = Budget(steps=5_000)
     some = answered(hard.wide(10), budget)
-    assert budget.met == {Bound.REQUEST_STEPS}
+    assert budget.met == {Limit.REQUEST_STEPS}
     assert 0 < len(some) < len(everything)
     assert [one.amounts for one in some] == [one.amounts for one in everything[: len(some)]]
 
@@ -166,7 +166,7 @@ def test_hard_trees_do_not_hide_easy_ones() -> None:
 
 def test_an_answer_that_reaches_its_limit_reports_no_bound() -> None:
     world, query = hard.clouds(lambda _seed: hard.packing(0, classes=3), 2, easy=[1])
-    for limit, met in ((3, set()), (None, {Bound.TREE_STEPS, Bound.CANDIDATES})):
+    for limit, met in ((3, set()), (None, {Limit.TREE_STEPS, Limit.CANDIDATES})):
         query.limit = limit
         budget = Budget(tree_steps=5_000, candidates=3)
         assert len(answered((world, query), budget)) == 3
@@ -219,7 +219,7 @@ def size_of(candidates: list[Candidate], request: CandidateRequest) -> int:
 def test_wide_answers_are_bounded_by_their_size(classes: int) -> None:
     case, budget = hard.wide(classes), defaults()
     found = answered(case, budget)
-    assert budget.met == {Bound.ANSWER_SIZE}
+    assert budget.met == {Limit.ANSWER_SIZE}
     assert budget.size - classes <= size_of(found, request_of(case[1])) <= budget.size
     assert len(found) == (budget.size - 2 * classes - 1) // classes
 
@@ -240,7 +240,7 @@ def test_candidates_are_kept_up_to_the_bound_on_size(trees: int, minor: int) -> 
         assert [one.amounts for one in some] == [one.amounts for one in everything[: len(some)]]
         # A single candidate is returned whatever its size.
         assert len(some) == 1 or 0 < size_of(some, request) <= size
-        assert budget.met == (set() if len(some) == len(everything) else {Bound.ANSWER_SIZE})
+        assert budget.met == (set() if len(some) == len(everything) else {Limit.ANSWER_SIZE})
         if budget.met:
             assert size_of(everything[: len(some) + 1], request) > size
 
@@ -261,7 +261,7 @@ def test_sharing_providers_count_for_the_size(minor: int, shared: int) -> None:
         some = answered((world, query), budget)
         assert len(some) == fits
         assert size_of(some, request_of(query)) == each * fits
-        assert budget.met == (set() if fits == hosts else {Bound.ANSWER_SIZE})
+        assert budget.met == (set() if fits == hosts else {Limit.ANSWER_SIZE})
 
 
 def test_a_bound_is_reported_unless_the_limit_is_reached_first() -> None:
@@ -269,7 +269,7 @@ def test_a_bound_is_reported_unless_the_limit_is_reached_first() -> None:
     query.limit = 50
     budget = Budget(size=10 * 49 + 21)
     assert len(answered((world, query), budget)) == 49
-    assert budget.met == {Bound.ANSWER_SIZE}
+    assert budget.met == {Limit.ANSWER_SIZE}
     budget = Budget(size=10 * 50 + 21)
     assert len(answered((world, query), budget)) == 50
     assert budget.met == set()
@@ -304,7 +304,7 @@ def test_samples_are_drawn_from_all_candidates_up_to_the_size() -> None:
         assert bodies <= everything
         assert size_of(found, request) <= size
         assert len(found) > size // 14 or len(found) == query.limit
-        assert budget.met == ({Bound.ANSWER_SIZE} if len(found) < query.limit else set())
+        assert budget.met == ({Limit.ANSWER_SIZE} if len(found) < query.limit else set())
         drawn |= bodies
     # Without a sample the answer is of the first five rounds; a sample draws from all sixteen.
     assert len(drawn - {one.amounts for one in answered((world, query), Budget())}) > 100

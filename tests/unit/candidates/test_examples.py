@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from placement.candidates.budget import Budget
+from placement.candidates.limits import Budget
 from placement.candidates.search import chosen, search
 from tests.support.candidates.examples import EXAMPLES, REJECTIONS, WORLDS, Example, Rejection, bodies
 from tests.support.candidates.oracle import Oracle, Query, assert_candidates
 from tests.support.candidates.query_strings import RejectedError, parse, uuid_of, with_uuids
-from tests.support.candidates.worlds import Rows, request_of
+from tests.support.candidates.topologies import Rows, request_of
 
 CLASSES = {rc for world in WORLDS.values() for rp in world for rc in rp.inventory}
 TRAITS = {trait for world in WORLDS.values() for rp in world for trait in rp.traits}

@@ -10,13 +10,13 @@ from dataclasses import replace
 
 import pytest
 
-from placement.candidates.budget import Budget
+from placement.candidates.limits import Budget
 from placement.candidates.reasons import Reason, Rejections
 from placement.candidates.request import CandidateRequest, RequestGroup
 from placement.candidates.search import Finder, Walk, breadth_first, chosen, search
-from placement.candidates.sites import Candidate, Placement, Site
+from placement.candidates.search_units import Assignment, Candidate, SearchUnit
 from tests.support.candidates.oracle import RP, record, rp
-from tests.support.candidates.worlds import Rows
+from tests.support.candidates.topologies import Rows
 
 
 def numbered(count: int, policy: str = 'none', rc: str = 'VGPU', amount: int = 1, **more: object) -> CandidateRequest:
@@ -41,7 +41,7 @@ def found(world: list[RP], request: CandidateRequest, rejections: Rejections | N
 
 
 def first(
-    limit: int, sites: Iterable[Site], request: CandidateRequest, rejections: Rejections | None = None
+    limit: int, sites: Iterable[SearchUnit], request: CandidateRequest, rejections: Rejections | None = None
 ) -> list[Candidate]:
     request, budget = replace(request, limit=limit), Budget()
     return chosen(search(sites, request, budget, rejections), request, budget)
@@ -55,7 +55,7 @@ def between_groups(rejections: Rejections) -> Rejections:
     return Counter({key: n for key, n in rejections.items() if key[1].between_groups})
 
 
-def watched(sites: Iterable[Site], seen: list[Site]) -> Iterator[Site]:
+def watched(sites: Iterable[SearchUnit], seen: list[SearchUnit]) -> Iterator[SearchUnit]:
     for site in sites:
         seen.append(site)
         yield site
@@ -63,7 +63,7 @@ def watched(sites: Iterable[Site], seen: list[Site]) -> Iterator[Site]:
 
 def test_a_limit_visits_no_more_anchors_than_needed() -> None:
     rows = Rows([rp(f'host{number}', VCPU=4) for number in range(100)])
-    seen: list[Site] = []
+    seen: list[SearchUnit] = []
     request = CandidateRequest((RequestGroup('', False, {'VCPU': 1}),))
     kept = first(10, watched(rows.sites(), seen), request)
     assert len(kept) == 10
@@ -98,7 +98,7 @@ def test_slow_walks_come_last_in_their_round() -> None:
 
 def walk_of(*amounts: int) -> Walk:
     """A walk that finds these amounts; a 0 is a turn that finds nothing."""
-    return Walk(Placement(((0, 'VCPU', one),), sharing_only=False) if one else None for one in amounts)
+    return Walk(Assignment(((0, 'VCPU', one),), sharing_only=False) if one else None for one in amounts)
 
 
 def test_interchangeable_groups_give_each_combination_once() -> None:
@@ -285,7 +285,7 @@ def test_no_more_candidates_are_pulled_than_a_small_multiple_of_the_limit() -> N
     finder = Finder(numbered(8), Budget())
     pulled = 0
 
-    def counted(stream: Iterator[Placement | None]) -> Iterator[Placement | None]:
+    def counted(stream: Iterator[Assignment | None]) -> Iterator[Assignment | None]:
         nonlocal pulled
         for placement in stream:
             pulled += placement is not None

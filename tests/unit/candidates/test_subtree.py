@@ -9,13 +9,13 @@ from dataclasses import replace
 import pytest
 
 from placement.candidates import subtree
-from placement.candidates.budget import Bound, Budget, Meter
+from placement.candidates.limits import Budget, Limit, StepCounter
 from placement.candidates.providers import Anchor
 from placement.candidates.request import CandidateRequest, RequestGroup
 from placement.candidates.search import chosen, search
-from placement.candidates.sites import Candidate
+from placement.candidates.search_units import Candidate
 from tests.support.candidates.oracle import RP, rp
-from tests.support.candidates.worlds import Rows
+from tests.support.candidates.topologies import Rows
 
 NUMA = frozenset({'HW_NUMA_ROOT'})
 
@@ -70,7 +70,7 @@ def test_a_loop_of_parents_in_a_damaged_database_ends() -> None:
 def test_options_outside_of_every_subtree_are_removed() -> None:
     # 0 is the root of 1 and 2; 3 is below 1.
     above = [0b1, 0b11, 0b101, 0b1011]
-    meter = Meter(Budget())
+    meter = StepCounter(Budget())
     assert subtree.narrow([[0, 1]], [(1, 2), (3,)], above, meter) == ([(1,), (3,)], [0b10])
     assert subtree.narrow([[0, 1]], [(2,), (3,)], above, meter) is None
     # What one condition removes, another one has to do without.
@@ -113,7 +113,7 @@ def test_mappings_count_for_the_size_of_an_answer() -> None:
     world = [rp('root'), *(rp(f'd{n}', 'root', VGPU=1) for n in range(6))]
     budget = Budget(size=7 + 4 * 5)
     assert len(found(world, asked, budget)) == 5
-    assert budget.met == {Bound.ANSWER_SIZE}
+    assert budget.met == {Limit.ANSWER_SIZE}
 
 
 # In how many steps ----------------------------------------------------------------------------------------------

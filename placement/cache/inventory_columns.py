@@ -1,0 +1,138 @@
+"""The inventories of one resource class in one block, as numpy columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placement import capacity
+from placement.candidates.providers import InventoryRecord
+from placement.candidates.reasons import Reason
+
+Integers = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+#: A larger capacity is replaced by this one, which no amount and no usage comes near to.
+_PLENTY = 2**61
+
+#: A position in a block, and the inventory of the provider there.
+Entry = tuple[int, InventoryRecord]
+
+
+@dataclass(frozen=True, eq=False)
+class InventoryColumns:
+    """Columns with one item for each provider of the block that has inventory of the class, in order of position.
+
+    ``rows`` are the positions. ``ceiling`` is the limit of ``room.limit``, rounded down. ``headroom`` is what one
+    candidate may take: ceiling - used, and at most ``max_unit``. ``plain`` is true if every amount of at least 1 obeys
+    every ``min_unit`` and ``step_size``.
+    """
+
+    rows: Integers
+    ceiling: Integers
+    used: Integers
+    min_unit: Integers
+    max_unit: Integers
+    step_size: Integers
+    headroom: Integers
+    plain: bool
+
+    @classmethod
+    def of(cls, entries: Sequence[Entry]) -> InventoryColumns:
+        """Make the columns of ``entries``, which are in order of position."""
+        rows = _integers(row for row, _ in entries)
+        have = [one for _, one in entries]
+        sizes = SimpleNamespace(
+            total=_integers(one.total for one in have),
+            reserved=_integers(one.reserved for one in have),
+            allocation_ratio=np.array([one.allocation_ratio for one in have], dtype=np.float64),
+        )
+        # Rounding down changes nothing, as only integers are compared with it.
+        ceiling = np.clip(np.floor(capacity.capacity_limit(sizes)), -_PLENTY, _PLENTY).astype(np.int64)
+        return cls._complete(
+            rows=rows,
+            ceiling=ceiling,
+            used=_integers(one.used for one in have),
+            min_unit=_integers(one.min_unit for one in have),
+            max_unit=_integers(one.max_unit for one in have),
+            step_size=_integers(one.step_size for one in have),
+        )
+
+    @classmethod
+    def _complete(cls, **columns: Integers) -> InventoryColumns:
+        headroom = np.minimum(columns['ceiling'] - columns['used'], columns['max_unit'])
+        plain = bool((columns['min_unit'] <= 1).all() and (columns['step_size'] == 1).all())
+        return cls(**columns, headroom=headroom, plain=plain)
+
+    def fitting(self, amount: int) -> Integers:
+        """Return the positions of the providers that have room for ``amount`` (1 or more, also beyond 64 bits)."""
+        if amount >= _PLENTY:
+            return self.rows[:0]
+        fits = self.headroom >= amount
+        if not self.plain:
+            fits &= capacity.satisfies_unit_constraints(self, amount, amount, amount)
+        rows: Integers = self.rows[fits]
+        return rows
+
+    def refused(self, amount: int) -> dict[Reason, Flags]:
+        """Return which items of the columns have no room for ``amount``, by the first rule that it breaks there.
+
+        :param amount: 1 or more, also beyond 64 bits.
+        :returns: for each rule, a flag for each item.
+        """
+        amount = min(amount, _PLENTY)
+        breaks = {
+            Reason.ABOVE_MAX_UNIT: amount > self.max_unit,
+            Reason.BELOW_MIN_UNIT: amount < self.min_unit,
+            Reason.WRONG_STEP: amount % self.step_size != 0,
+            Reason.NO_CAPACITY: self.used + amount > self.ceiling,
+        }
+        remaining = np.ones(len(self.rows), np.bool_)
+        for reason, broken in breaks.items():
+            breaks[reason] = remaining & broken
+            remaining &= ~broken
+        return breaks
+
+    def refusals(self, amount: int) -> dict[Reason, int]:
+        """Count the inventories that have no room for ``amount``, by the first rule that it breaks there."""
+        counts = {reason: int(flags.sum()) for reason, flags in self.refused(amount).items()}
+        return {reason: count for reason, count in counts.items() if count}
+
+    def with_used(self, used: Mapping[int, int]) -> InventoryColumns:
+        """Return the columns with other usage.
+
+        :param used: by position; each has to be in ``rows``.
+        """
+        at = np.searchsorted(self.rows, np.fromiter(used.keys(), np.int64, len(used)))
+        column = self.used.copy()
+        column[at] = np.fromiter(used.values(), np.int64, len(used))
+        headroom = self.headroom.copy()
+        headroom[at] = np.minimum(self.ceiling[at] - column[at], self.max_unit[at])
+        return replace(self, used=column, headroom=headroom)
+
+    def moved(self, position: Integers, added: Sequence[Entry]) -> InventoryColumns | None:
+        """Return the columns of a block in which providers were moved, added or removed; None if nothing is left.
+
+        :param position: for each old position the new one, -1 if the provider was removed or read anew.
+        :param added: the entries at new positions that no old one moves to, in order of position.
+        """
+        to = position[self.rows]
+        kept = to >= 0
+        if not added and not kept.any():
+            return None
+        new = InventoryColumns.of(added)
+        rows = np.concatenate([to[kept], new.rows])
+        order = np.argsort(rows, kind='stable')
+        columns = {
+            name: np.concatenate([getattr(self, name)[kept], getattr(new, name)])[order]
+            for name in ('ceiling', 'used', 'min_unit', 'max_unit', 'step_size')
+        }
+        return self._complete(rows=rows[order], **columns)
+
+
+def _integers(values: Iterable[int]) -> Integers:
+    return np.fromiter(values, dtype=np.int64)

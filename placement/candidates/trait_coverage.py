@@ -1,0 +1,130 @@
+"""The traits that the unnumbered group requires of all its providers together.
+
+The rule is api-ref/candidate-search.md#the-unsuffixed-group. Each requirement is a set of traits of which one suffices;
+a plain required trait is a set of one. A set of requirements is an integer here, with one bit for each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from placement.candidates.limits import StepCounter
+
+#: How many sets one call of ``Lookahead.can_bring`` may try.
+_MOST = 10000
+
+
+class Traits:
+    """The requirements of the group, each with its bit: a set of traits of which one suffices."""
+
+    def __init__(self, wanted: Iterable[frozenset[str]]) -> None:
+        requirements = sorted(wanted, key=sorted)
+        self._bits: dict[str, int] = {}
+        for number, any_of in enumerate(requirements):
+            for name in any_of:
+                self._bits[name] = self._bits.get(name, 0) | 1 << number
+        #: The set of all requirements.
+        self.all = (1 << len(requirements)) - 1
+
+    def __bool__(self) -> bool:
+        return self.all != 0
+
+    def of(self, names: Iterable[str]) -> int:
+        """Return the set of the requirements that a provider with the traits ``names`` meets."""
+        return _union([self._bits[name] for name in self._bits.keys() & names])
+
+
+class Lookahead:
+    """The slots of the unnumbered group that come after a slot, and the required traits that their providers have.
+
+    With it a walk sees early that the traits of no combination of providers will do, instead of placing each of them.
+
+    :param choices: for each of these slots, the sets of required traits that the providers have which could take it.
+    :param combinations: how many combinations of one set of each slot there are; anything above ``_MOST`` for more.
+    """
+
+    def __init__(self, choices: Sequence[frozenset[int]] = (), combinations: int = 1) -> None:
+        self._choices = choices
+        self._combinations = combinations
+        self._known: dict[int, bool] = {}
+
+    def preceded_by(self, choice: frozenset[int]) -> Lookahead:
+        """Return the same with one more slot in front, whose providers have the sets ``choice``."""
+        if not any(choice):
+            return self
+        return Lookahead((choice, *self._choices), min(self._combinations * len(choice), _MOST + 1))
+
+    def can_bring(self, missing: int, meter: StepCounter) -> bool:
+        """Whether the slots can bring all traits of ``missing``. Also true if it would take too long to find out.
+
+        :param missing: a set of required traits.
+        :raises StepLimitReached: the steps of the tree or of the request are used up.
+        """
+        if not missing:
+            return True
+        answer = self._known.get(missing)
+        if answer is None:
+            answer = self._find_out(missing, meter)
+            if meter.remember(1):
+                self._known[missing] = answer
+        return answer
+
+    def _find_out(self, missing: int, meter: StepCounter) -> bool:
+        meter.spend(1 + sum(map(len, self._choices)))
+        most = sum([max([(one & missing).bit_count() for one in choice]) for choice in self._choices])
+        if most < missing.bit_count():
+            return False
+        choices = self._without_excluded(missing, meter)
+        if choices is None:
+            return False
+        if min(self._combinations, 1 << missing.bit_count()) > _MOST:
+            return True
+        return _add_up(choices, missing, meter)
+
+    def _without_excluded(self, missing: int, meter: StepCounter) -> Sequence[frozenset[int]] | None:
+        """Return the choices without sets that cannot be part of a solution; None if there is no solution.
+
+        If a trait can be brought by one slot only, that slot has to choose a set with it. Repeated until nothing
+        changes.
+        """
+        choices = [frozenset([one & missing for one in choice]) for choice in self._choices]
+        while True:
+            meter.spend(sum(map(len, choices)))
+            unions = [_union(choice) for choice in choices]
+            once = twice = 0
+            for union in unions:
+                twice |= once & union
+                once |= union
+            if missing & ~once:
+                return None
+            alone = once & ~twice
+            left = [
+                frozenset([one for one in choice if one & alone == union & alone])
+                for choice, union in zip(choices, unions, strict=True)
+            ]
+            if left == choices:
+                return choices
+            if not all(left):
+                return None
+            choices = left
+
+
+def _add_up(choices: Sequence[frozenset[int]], missing: int, meter: StepCounter) -> bool:
+    """Whether one set of each choice can make up ``missing``. Also true if it would take too long to find out."""
+    reachable = {missing}
+    tried = 0
+    for choice in choices:
+        pairs = len(reachable) * len(choice)
+        tried += pairs
+        if tried > _MOST:
+            return True
+        meter.spend(pairs)
+        reachable = {before & ~brought for before in reachable for brought in choice}
+    return 0 in reachable
+
+
+def _union(sets: Iterable[int]) -> int:
+    union = 0
+    for one in sets:
+        union |= one
+    return union

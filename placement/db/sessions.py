@@ -1,0 +1,73 @@
+"""The other connections to the database, which may be those of processes that must be stopped."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+
+import sqlalchemy as sa
+
+#: Seconds to wait until other connections are closed, or wait for our lock on the schema.
+_LEAVING_SECONDS = 3
+
+#: By dialect, what selects the other connections, without those that wait for our lock because they want to change the
+#: schema, too. SQLite has no such list.
+_QUERIES = {
+    'postgresql': (
+        'SELECT usename AS account, host(client_addr) AS address, application_name AS program,'
+        ' usename = current_user AS own FROM pg_stat_activity'
+        " WHERE datname = current_database() AND usename IS NOT NULL AND coalesce(backend_type, '') IN"
+        " ('client backend', '') AND pid <> pg_backend_pid()"
+        " AND pid NOT IN (SELECT pid FROM pg_locks WHERE locktype = 'advisory')"
+    ),
+}
+_QUERIES['mysql'] = _QUERIES['mariadb'] = (
+    "SELECT user AS account, host AS address, '' AS program, user = substring_index(user(), '@', 1) AS own"
+    ' FROM information_schema.processlist WHERE db = database() AND id <> connection_id()'
+    " AND coalesce(state, '') <> 'User lock'"
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Session:
+    """One connection: its database account, the client's address and program, empty where the server does not tell.
+
+    ``own``: it has the same account as the connection that asked.
+    """
+
+    account: str
+    address: str
+    program: str
+    own: bool
+
+    def __str__(self) -> str:
+        where = f' from {self.address}' if self.address else ''
+        return f'{self.account}{where}' + (f' ({self.program})' if self.program else '')
+
+
+def others(connection: sa.Connection) -> list[Session]:
+    """The other connections to this database that the account of ``connection`` may see, on this node of a cluster.
+
+    None on SQLite.
+    """
+    query = _QUERIES.get(connection.dialect.name)
+    if query is None:
+        return []
+    if connection.dialect.name == 'postgresql':
+        # Otherwise PostgreSQL shows the same connections throughout a transaction.
+        connection.execute(sa.select(sa.func.pg_stat_clear_snapshot()))
+    rows = connection.exec_driver_sql(query).all()
+    return [Session(row.account, row.address or '', row.program or '', bool(row.own)) for row in rows]
+
+
+def staying(connection: sa.Connection, *, own: bool = False) -> list[Session]:
+    """As ``others``, after waiting for up to three seconds until there are none.
+
+    :param own: only connections of the same account.
+    """
+    deadline = time.monotonic() + _LEAVING_SECONDS
+    while found := [one for one in others(connection) if one.own or not own]:
+        if time.monotonic() > deadline:
+            break
+        time.sleep(0.1)
+    return found

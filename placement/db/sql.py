@@ -1,0 +1,173 @@
+"""SQL that databases write differently, or that has to stay within the limits of a database."""
+
+from __future__ import annotations
+
+import datetime as dt
+import functools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+from oslo_utils import timeutils
+from sqlalchemy.dialects import mysql, postgresql, sqlite
+
+#: How many conditions ``all_of`` puts into one chain of ANDs. SQLite refuses expressions nested deeper than 1,000, and
+#: counts a chain of ANDs as nested as often as it is long.
+_CHUNK = 100
+
+#: The most values of an IN list of one statement. PostgreSQL takes 65,535 parameters, SQLite 32,766. From 1,000 values
+#: on MariaDB makes a temporary table of the list, and may then read the whole other table to join them.
+BATCH = 900
+
+V = TypeVar('V')
+
+
+def batches(values: Sequence[V]) -> Iterator[Sequence[V]]:
+    """Yield ``values``, in their order, in lists that are short enough for one statement. No list if there are none."""
+    for start in range(0, len(values), BATCH):
+        yield values[start : start + BATCH]
+
+
+def lock_rows_in_id_order(tx: sa.Connection, table: sa.Table, which: sa.ColumnElement[bool]) -> sa.ColumnElement[bool]:
+    """Return the WHERE clause of an UPDATE or DELETE that locks its rows in order of ``id``.
+
+    MariaDB and MySQL find, and so lock, the rows in that order anyway. PostgreSQL promises no order, so there a
+    subquery locks them first; ``which`` is evaluated once more after that, as it may not be true any more.
+
+    :param which: the condition on the rows of ``table``.
+    """
+    if tx.dialect.name != 'postgresql':
+        return which
+    held = sa.select(table.c.id).where(which).order_by(table.c.id).with_for_update(key_share=True).cte()
+    return sa.and_(table.c.id == held.c.id, which)
+
+
+def insert_unless_present(tx: sa.Connection, table: sa.Table) -> sa.Insert:
+    """An INSERT into ``table`` that skips rows whose key exists."""
+    if tx.dialect.name == 'postgresql':
+        return postgresql.insert(table).on_conflict_do_nothing()
+    if tx.dialect.name == 'sqlite':
+        return sqlite.insert(table).on_conflict_do_nothing()
+    return mysql.insert(table).prefix_with('IGNORE')
+
+
+# Plain text, for the statements of claims and other frequent writes. A statement takes the database about 0.1 ms; an
+# expression of SQLAlchemy would add as much each time that it is run, even though it is compiled only once.
+
+
+def run(tx: sa.Connection, text: str, *values: Any, options: Mapping[str, Any] | None = None) -> sa.CursorResult[Any]:
+    """Run ``text``.
+
+    :param text: has a question mark for each of ``values``, and no other question mark or percent sign.
+    :param values: integers, floats, texts, None, or moments as ``now`` and ``as_stored`` make them.
+    :param options: execution options.
+    """
+    spelled = _spelled(text, tx.dialect.paramstyle) if values else text
+    return tx.exec_driver_sql(spelled, values, execution_options=options)
+
+
+@functools.lru_cache(maxsize=1024)
+def _spelled(text: str, paramstyle: str) -> str:
+    return text if paramstyle == 'qmark' else text.replace('?', '%s')
+
+
+def placeholders(count: int) -> str:
+    """``count`` question marks for an IN list, without its parentheses."""
+    return ', '.join('?' * count)
+
+
+def now(tx: sa.Connection) -> Any:
+    """The present moment in UTC, for ``created_at`` and ``updated_at``, as ``run`` takes it."""
+    return as_stored(tx, timeutils.utcnow())
+
+
+def as_stored(tx: sa.Connection, moment: dt.datetime) -> Any:
+    """Convert a moment to what ``run`` takes: on SQLite the text that SQLAlchemy would store."""
+    return moment.isoformat(' ', 'microseconds') if tx.dialect.name == 'sqlite' else moment
+
+
+def bulk_insert(
+    tx: sa.Connection, table: str, columns: str, rows: Sequence[Sequence[Any]]
+) -> Iterator[tuple[str, list[Any]]]:
+    """Yield the texts and values, for ``run``, of INSERT statements: one for every 900 rows.
+
+    :param columns: their names, joined with commas, without ``created_at``, which is set to ``now``.
+    :param rows: values as ``run`` takes them, in the order of ``columns``.
+    """
+    moment = now(tx)
+    for batch in batches(rows):
+        yield (
+            _insertion(table, columns, len(batch[0]) + 1, len(batch)),
+            [value for row in batch for value in (*row, moment)],
+        )
+
+
+def insert_one(tx: sa.Connection, table: str, columns: str, row: Sequence[Any], created_at: dt.datetime) -> int:
+    """Insert one row, and return the ``id`` that the database gave it.
+
+    :param columns: their names, joined with commas, without ``created_at``.
+    """
+    text = _insertion(table, columns, len(row) + 1, 1)
+    if tx.dialect.name == 'postgresql':
+        return int(run(tx, f'{text} RETURNING id', *row, created_at).scalar_one())
+    return int(run(tx, text, *row, as_stored(tx, created_at)).lastrowid)
+
+
+def insertion_unless_present(
+    tx: sa.Connection, table: str, column: str, values: Sequence[Any]
+) -> tuple[str, list[Any]]:
+    """The text and values, for ``run``, of an INSERT of one row for each value that skips rows whose key exists.
+
+    :param values: at most ``BATCH``, for ``column``.
+    """
+    ((text, given),) = bulk_insert(tx, table, column, [(value,) for value in values])
+    if is_mysql(tx.dialect):
+        return text.replace('INSERT', 'INSERT IGNORE', 1), given
+    return f'{text} ON CONFLICT DO NOTHING', given
+
+
+@functools.lru_cache(maxsize=256)
+def _insertion(table: str, columns: str, width: int, count: int) -> str:
+    rows = ', '.join([f'({placeholders(width)})'] * count)
+    return f'INSERT INTO {table} ({columns}, created_at) VALUES {rows}'  # noqa: S608
+
+
+def upsert_clause(tx: sa.Connection, key: str, columns: Mapping[str, str]) -> str:
+    """The end of an INSERT statement that makes it update rows whose ``key`` exists.
+
+    :param key: the columns of a unique constraint, joined with commas.
+    :param columns: the columns to update, each with the column of the new row from which its value is taken.
+    """
+    if is_mysql(tx.dialect):
+        return ' ON DUPLICATE KEY UPDATE ' + ', '.join(f'{name} = VALUES({new})' for name, new in columns.items())
+    written = ', '.join(f'{name} = excluded.{new}' for name, new in columns.items())
+    return f' ON CONFLICT ({key}) DO UPDATE SET {written}'
+
+
+def is_mysql(dialect: sa.Dialect) -> bool:
+    """Whether the database is MySQL or MariaDB."""
+    return dialect.name in ('mysql', 'mariadb')
+
+
+def all_of(conditions: Iterable[sa.ColumnElement[bool]]) -> sa.ColumnElement[bool]:
+    """All ``conditions``, of which there may be any number, joined with AND and nested so that SQLite accepts them."""
+    level: Sequence[sa.ColumnElement[bool]] = list(conditions)
+    while len(level) > _CHUNK:
+        chunks = [level[start : start + _CHUNK] for start in range(0, len(level), _CHUNK)]
+        # The IS TRUE keeps SQLAlchemy from joining the chunks to one long chain again.
+        level = [sa.and_(*chunk).is_(sa.true()) for chunk in chunks]
+    return sa.and_(sa.true(), *level)
+
+
+def new_id(inserted: sa.CursorResult[Any]) -> int:
+    """The id that the database gave to the row of an INSERT of one row."""
+    key: Any = inserted.inserted_primary_key
+    return int(key[0])
+
+
+def storable(text: str) -> bool:
+    """Whether every database can store ``text``: it has neither a NUL nor a lone surrogate.
+
+    Look for no other text in the database: it cannot be there, and some drivers refuse to send it.
+    """
+    return '\x00' not in text and not any('\ud800' <= char <= '\udfff' for char in text)

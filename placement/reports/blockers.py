@@ -1,0 +1,469 @@
+"""Why one rule of a request for candidates leaves nothing, judged by the providers that meet its other rules."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import heapq
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from placement.cache.dictionary_column import DictionaryColumn
+from placement.cache.inventory_columns import Flags, Integers, InventoryColumns
+from placement.cache.partition import Partition
+from placement.cache.prefilter import Prefilter, holds, meets
+from placement.cache.rows import ProviderRow, UsageRow
+from placement.cache.snapshot import Snapshot
+from placement.candidates.limits import Budget
+from placement.candidates.reasons import Reason
+from placement.candidates.request import SHARING_TRAIT, CandidateRequest
+from placement.candidates.requirements import Requirement, compile_request
+from placement.candidates.search import search
+from placement.reports.rules import Kind, Rule, resource_of, rules, without
+
+#: Most different values of max_unit, min_unit or step_size that are listed; of more only the range is given.
+_VALUES = 3
+#: The fields of an inventory for units, and the reason for which each refuses an amount.
+_UNITS = {
+    'max_unit': Reason.ABOVE_MAX_UNIT,
+    'min_unit': Reason.BELOW_MIN_UNIT,
+    'step_size': Reason.WRONG_STEP,
+}
+#: The kinds of rules of a group that name what may not exist.
+_NAMING = (Kind.REQUIRED, Kind.MEMBER_OF, Kind.IN_TREE)
+#: Most providers that are named for one rule, and most that are tried in a search.
+_NAMED, _TRIED = 3, 8
+
+
+@dataclass(frozen=True)
+class Shortfall:
+    """Providers that meet the other rules and have inventory of the class, but cannot give the amount ``asked``.
+
+    ``kind`` is the reason: ``max_unit``, ``min_unit`` or ``step_size`` (``value`` is that of all these ``providers``,
+    or the least of theirs, with the greatest in ``upto``), ``too_small`` (``value`` is their largest capacity),
+    ``full`` (``value`` is the most that any of them has left), or ``room``: they can give the amount, but not also what
+    other parts of the request need from them.
+    """
+
+    kind: str
+    value: int
+    asked: int
+    providers: int
+    upto: int | None = None
+
+    def __str__(self) -> str:
+        count = _providers(self.providers)
+        if self.kind == 'too_small':
+            return f'too small ever ({self.value} at most, asked {self.asked}): {count}'
+        if self.kind == 'full':
+            return f'full now ({max(self.value, 0)} left at most, asked {self.asked}): {count}'
+        if self.kind == 'room':
+            return f'room, but not beside the rest of the request: {count}'
+        upto = '' if self.upto is None else f' to {self.upto}'
+        return f'{self.kind} is {self.value}{upto}, asked {self.asked}: {count}'
+
+
+@dataclass(frozen=True)
+class NearMiss:
+    """A provider, or the root of a tree, that nearly gives a candidate. ``lacks`` says in words what is missing.
+
+    If that is room, ``resource_class``, the amount ``wanted`` and the amount ``left`` are set, and there would be a
+    candidate if the difference became free. Otherwise there would be one without the rules that ``lacks`` names.
+    """
+
+    name: str
+    uuid: str
+    lacks: str
+    resource_class: str | None = None
+    wanted: int | None = None
+    left: int | None = None
+
+
+@dataclass(frozen=True)
+class Blocker:
+    """Why a single rule leaves nothing. ``cause`` is a clause of a sentence; ``notes`` are further sentences.
+
+    ``trees`` counts the trees that can serve each other part of the request, each part considered alone.
+    """
+
+    rule: Rule
+    cause: str
+    trees: int
+    lacks: Sequence[Shortfall] = ()
+    nearest: Sequence[NearMiss] = ()
+    notes: Sequence[str] = ()
+
+    def as_data(self) -> dict[str, Any]:
+        """The obstacle in JSON types, without ``nearest``."""
+        return {
+            'rule': str(self.rule),
+            'cause': self.cause,
+            'trees': self.trees,
+            'lacks': [asdict(lack) for lack in self.lacks],
+            'notes': list(self.notes),
+        }
+
+
+def display_name(record: ProviderRow) -> str:
+    """The name of a provider, or its uuid if it has no name."""
+    return record.name or record.uuid
+
+
+def obstacle(state: Snapshot, request: CandidateRequest, rule: Rule, budget: Budget) -> Blocker:
+    """Find out why one rule leaves nothing, among the providers and trees that meet all other rules of ``request``.
+
+    :param rule: one for which ``about_one_provider`` is true.
+    :param budget: the limits for the searches that try providers.
+    """
+    rest = _Rest(state, without(request, rule), request)
+    if rule.kind is Kind.RESOURCES:
+        # The conditions on roots remain, also those of a group that has no resources without the rule.
+        return _of_resources(state, request, rule, rest.at_anchors(request), budget)
+    if rule.kind is Kind.ROOT_REQUIRED:
+        return Blocker(rule, _cause_of_roots(state, request, rule, rest), rest.count)
+    return Blocker(rule, _cause_of_names(state, request, rule, rest), rest.count)
+
+
+def _cause_of_roots(state: Snapshot, request: CandidateRequest, rule: Rule, rest: _Rest) -> str:
+    """The cause for a trait of ``root_required``."""
+    absent = _absent_everywhere(state, rule)
+    if absent:
+        return absent
+    admitted = rest.at_anchors(request).count
+    trees = f'{rest.count} trees that meet the rest' if rest.count != 1 else 'the one tree that meets the rest'
+    if admitted:
+        return f'of the {trees.removeprefix("the ")}, {admitted} meet {rule}, but not beside the rest of the request'
+    each = trees if rest.count == 1 else f'each of the {trees}'
+    return f'the root of {each} {"has the forbidden trait" if rule.forbids else "lacks the trait"} {rule.names[0]}'
+
+
+def _cause_of_names(state: Snapshot, request: CandidateRequest, rule: Rule, rest: _Rest) -> str:
+    """The cause for a rule about traits or aggregates."""
+    absent = _absent_everywhere(state, rule)
+    if absent:
+        return absent
+    eligible = rest.eligible(rest.parts(rule))
+    meeting = _count(_meeting(state, request, rule, rest, eligible))
+    count = _count(eligible)
+    if meeting:
+        return f'of the {_could_serve(rule, count)}, {meeting} meet {rule}, but not beside the rest of the request'
+    if rule.kind is Kind.FORBIDDEN:
+        return f'the {_could_serve(rule, count)} {"has" if count == 1 else "have"} the forbidden trait {rule.subject}'
+    if rule.forbids:
+        verb = 'is' if count == 1 else 'are'
+        root = '' if rule.suffix else ', or has a root that is,' if count == 1 else ', or have roots that are,'
+        return f'the {_could_serve(rule, count)} {verb}{root} in the forbidden aggregate {rule.names[0]}'
+    if rule.kind is Kind.MEMBER_OF:
+        return _none(rule, count, f'is not in {_aggregates(rule)}')
+    if rule.kind is Kind.IN_TREE:
+        return _none(rule, count, f'is not in the tree of {rule.subject}')
+    lacks = f'lacks the trait {rule.subject}' if len(rule.names) == 1 else f'has none of {_traits(rule)}'
+    return _none(rule, count, lacks)
+
+
+def _could_serve(rule: Rule, count: int) -> str:
+    return f'{_providers(count)} that could otherwise serve {_served(rule)}'
+
+
+def _none(rule: Rule, count: int, each: str) -> str:
+    """The clause that ``each``, such as ``lacks the trait A``, is true of every provider that could serve a group."""
+    return (
+        f'the one that could otherwise serve {_served(rule)} {each}'
+        if count == 1
+        else (f'each of the {_could_serve(rule, count)} {each}')
+    )
+
+
+def _meeting(
+    state: Snapshot, request: CandidateRequest, rule: Rule, rest: _Rest, eligible: Sequence[Flags]
+) -> Sequence[Flags]:
+    """Return which of the providers in ``eligible`` also meet ``rule``."""
+    if rule.kind is Kind.REQUIRED:
+        has = functools.partial(meets, rule.names)
+        return [flags & block.traits.where(has) for block, flags in zip(state.blocks, eligible, strict=True)]
+    parts = [part for part in compile_request(request).parts if part.group == rule.suffix]
+    return rest.at_anchors(request).eligible(parts)
+
+
+def _count(flags: Sequence[Flags]) -> int:
+    return sum(int(some.sum()) for some in flags)
+
+
+def _providers(count: int) -> str:
+    return f'{count} provider{"s" if count != 1 else ""}'
+
+
+def _served(rule: Rule) -> str:
+    return f'group {rule.suffix}' if rule.suffix else 'the request'
+
+
+def _absent_everywhere(state: Snapshot, rule: Rule) -> str:
+    """The clause that no provider at all has the trait or is in the aggregates of a rule; empty if some are."""
+    if rule.forbids:
+        return ''
+    if rule.kind is Kind.IN_TREE:
+        return '' if state.find(rule.subject) else f'there is no provider {rule.subject}, whose tree is wanted'
+    member_of = rule.kind is Kind.MEMBER_OF
+    columns = (block.aggregates if member_of else block.traits for block in state.blocks)
+    if not all(names.isdisjoint(rule.names) for column in columns for names in _present(column)):
+        return ''
+    if member_of:
+        return f'no provider is in {_aggregates(rule)}'
+    return f'no provider has {"the trait " if len(rule.names) == 1 else "any of "}{_traits(rule)}'
+
+
+def _traits(rule: Rule) -> str:
+    return rule.names[0] if len(rule.names) == 1 else f'the traits {", ".join(rule.names)}'
+
+
+def _aggregates(rule: Rule) -> str:
+    wanted = rule.names
+    return f'aggregate {wanted[0]}' if len(wanted) == 1 else f'any of the {len(wanted)} aggregates wanted'
+
+
+def _present(sets: DictionaryColumn) -> Iterator[frozenset[str]]:
+    """Those of the sets that at least one provider has."""
+    return (sets.values[number] for number in np.unique(sets.of).tolist())
+
+
+class _Rest:
+    """The trees with own or sharing providers for every part of a request without one rule.
+
+    :param rest: the request without the rule; None if nothing else is asked for, and then these are all trees.
+    """
+
+    def __init__(self, state: Snapshot, rest: CandidateRequest | None, request: CandidateRequest) -> None:
+        self._state = state
+        self._rest = rest
+        #: Whether anything else is asked for.
+        self.asks = rest is not None
+        self._matching = Prefilter(state, rest or request, alike=False)
+        self.trees: list[Flags] = [self._matching.served(block) if rest else block.whole for block in state.blocks]
+        self.count = sum(int(flags.sum()) for flags in self.trees)
+
+    def at_anchors(self, request: CandidateRequest) -> _Rest:
+        """Return a copy with those of the trees whose roots meet the conditions of ``request`` on roots."""
+        matching = Prefilter(self._state, request, alike=False)
+        found = copy.copy(self)
+        found.__dict__.pop('touched', None)
+        found.trees = [
+            flags & matching.admitted(block) for block, flags in zip(self._state.blocks, self.trees, strict=True)
+        ]
+        found.count = sum(int(flags.sum()) for flags in found.trees)
+        found.asks = self.asks or compile_request(request).selects_roots
+        return found
+
+    @functools.cached_property
+    def touched(self) -> frozenset[str]:
+        """The aggregates that providers of these trees are in."""
+        found: set[str] = set()
+        for block, trees in zip(self._state.blocks, self.trees, strict=True):
+            sets = block.tree_aggregates
+            for number in np.unique(sets.of[trees]).tolist():
+                found |= sets.values[number]
+        return frozenset(found)
+
+    def rows(self, block: Partition) -> Flags:
+        """Return which providers of a block are in these trees."""
+        number = next(number for number, one in enumerate(self._state.blocks) if one is block)
+        flags: Flags = self.trees[number][block.tree_of]
+        return flags
+
+    def parts(self, rule: Rule) -> list[Requirement]:
+        """The parts that a provider must satisfy to serve the group of ``rule``, without the rule itself."""
+        parts = compile_request(self._rest).parts if self._rest else ()
+        found = [part for part in parts if part.group == rule.suffix]
+        if rule.kind is not Kind.RESOURCES or (found and found[0].numbered):
+            return found
+        return [replace(part, resources=()) for part in found[:1]]
+
+    def eligible(self, parts: Sequence[Requirement]) -> list[Flags]:
+        """Return which providers satisfy any of ``parts``: of these trees, or sharing providers that they can use."""
+        found = []
+        for block, trees in zip(self._state.blocks, self.trees, strict=True):
+            flags = np.zeros(len(block.records), np.bool_)
+            for part in parts:
+                flags |= self._matching.takers(block, part)
+            found.append(flags & trees[block.tree_of])
+        numbers = {id(block): number for number, block in enumerate(self._state.blocks)}
+        for provider, names in self._state.sharing.items():
+            if not names.isdisjoint(self.touched) and any(part.rejection(provider, None) is None for part in parts):
+                block, row = self._state.position(provider.root_id, provider.id)
+                found[numbers[id(block)]][row] = True
+        return found
+
+
+def _of_resources(state: Snapshot, request: CandidateRequest, rule: Rule, rest: _Rest, budget: Budget) -> Blocker:
+    name, amount = resource_of(rule)
+    stocks = list(state.stocks(name))
+    if not stocks:
+        return Blocker(rule, f'no provider has inventory of {name}', rest.count)
+    parts = rest.parts(rule) or [_bare(request, rule)]
+    by_block = rest.eligible(parts)
+    eligible = {id(block): flags for block, flags in zip(state.blocks, by_block, strict=True)}
+    entries = [(block, stock, eligible[id(block)][stock.rows]) for block, stock in stocks]
+    lacks = list(_lacks(entries, amount))
+    absent = list(_absent(state, request, rule))
+    others = 'that meets the rest ' if rest.asks else ''
+    if lacks:
+        cause = _no_room(rule, others, lacks)
+    elif not any(flags.any() for flags in by_block):
+        # No provider meets the other rules of the group, so all inventories of the class in these trees are counted.
+        lacks = list(_lacks([(block, stock, rest.rows(block)[stock.rows]) for block, stock in stocks], amount))
+        cause = '; '.join(absent) or f'no provider meets all that {_served(rule)} asks for besides {rule.subject}'
+        if lacks and lacks[0].kind != 'room':
+            cause = f'{cause}; and {_no_room(rule, "", lacks)}'
+        absent = []
+    else:
+        cause = _none_has(name, rule, rest, parts[0], _count(by_block))
+    crowded = any(lack.kind == 'room' for lack in lacks)
+    notes = [*([] if crowded else _notes(state, name, amount, parts, rest)), *absent]
+    nearest = list(_nearest(state, request, name, amount, entries, budget))
+    return Blocker(rule, cause, rest.count, lacks, nearest, notes)
+
+
+def _no_room(rule: Rule, others: str, lacks: Sequence[Shortfall]) -> str:
+    counts = '; '.join(map(str, lacks))
+    if lacks[0].kind == 'room':
+        alone = _providers(lacks[0].providers)
+        return f'{alone} {others}would have room for {rule.subject} alone, but not beside the rest of the request'
+    return f'no provider {others}has room for {rule.subject}: {counts}'
+
+
+def _none_has(name: str, rule: Rule, rest: _Rest, part: Requirement, eligible: int) -> str:
+    """The clause that no provider that could serve a group has inventory of the class, although others have."""
+    if part.numbered:
+        return _none(rule, eligible, f'has no {name} itself')
+    do = 'does' if rest.count == 1 else 'do'
+    limited = part.member_of or part.forbidden or part.forbidden_aggregates or part.root_id is not None
+    trees = f'no tree that meets the rest ({rest.count} {do}) has {name}, or is reached by a provider that shares it'
+    return f'{trees}, as far as its aggregates and traits allow' if limited else trees
+
+
+def _absent(state: Snapshot, request: CandidateRequest, rule: Rule) -> Iterator[str]:
+    """Clauses for traits and aggregates of the group that no provider has, if ``rule`` is for its only class."""
+    group = next(group for group in request.groups if group.suffix == rule.suffix)
+    if len(group.resources) == 1:
+        wanted = [one for one in rules(replace(request, groups=(group,))) if one.kind in _NAMING and not one.forbids]
+        yield from (clause for clause in (_absent_everywhere(state, one) for one in wanted) if clause)
+
+
+def _bare(request: CandidateRequest, rule: Rule) -> Requirement:
+    """The first part of the group of a rule, without its amounts."""
+    part = next(part for part in compile_request(request).parts if part.group == rule.suffix)
+    return replace(part, resources=())
+
+
+#: The inventories of one class in one block, and which of them are of eligible providers.
+_Entry = tuple[Partition, InventoryColumns, Flags]
+
+
+def _full(stock: InventoryColumns, amount: int) -> Flags:
+    """Which inventories have no room for ``amount`` now, but would have room if nothing of them were used."""
+    full: Flags = stock.refused(amount)[Reason.NO_CAPACITY] & (amount <= stock.ceiling)
+    return full
+
+
+def _lacks(entries: Sequence[_Entry], amount: int) -> Iterator[Shortfall]:
+    """Count the inventories without room for an amount, by the first reason that applies to each."""
+    refused = [stock.refused(amount) for _, stock, _ in entries]
+
+    def values(column: str, reason: Reason) -> Integers:
+        pairs = zip(entries, refused, strict=True)
+        return np.concatenate([getattr(stock, column)[flags & by[reason]] for (_, stock, flags), by in pairs])
+
+    eligible = sum(int(flags.sum()) for _, _, flags in entries)
+    found = [lack for kind, reason in _UNITS.items() for lack in _by_value(kind, values(kind, reason), amount)]
+    ceiling = values('ceiling', Reason.NO_CAPACITY)
+    left = ceiling - values('used', Reason.NO_CAPACITY)
+    small = ceiling < amount
+    if small.any():
+        found.append(Shortfall('too_small', int(ceiling[small].max()), amount, int(small.sum())))
+    if not small.all():
+        found.append(Shortfall('full', int(left[~small].max()), amount, int((~small).sum())))
+    room = eligible - sum(lack.providers for lack in found)
+    if room:
+        yield Shortfall('room', amount, amount, room)
+    yield from found
+
+
+def _by_value(kind: str, values: Integers, amount: int) -> list[Shortfall]:
+    """One entry for each value if there are few, else one with the range."""
+    units, counts = np.unique(values, return_counts=True)
+    if len(units) > _VALUES:
+        return [Shortfall(kind, int(units[0]), amount, len(values), upto=int(units[-1]))]
+    return [Shortfall(kind, int(unit), amount, int(count)) for unit, count in zip(units, counts, strict=True)]
+
+
+def _nearest(
+    state: Snapshot, request: CandidateRequest, name: str, amount: int, entries: Sequence[_Entry], budget: Budget
+) -> Iterator[NearMiss]:
+    """The full providers that lack least room, if there would be a candidate with so much room."""
+    short = []
+    for block, stock, flags in entries:
+        for entry in np.flatnonzero(flags & _full(stock, amount)).tolist():
+            left = int(stock.ceiling[entry] - stock.used[entry])
+            short.append((amount - left, block.records[stock.rows[entry]].id, block, int(stock.rows[entry]), left))
+    named = 0
+    for lack, _, block, row, left in heapq.nsmallest(_TRIED, short, key=lambda one: one[:2]):
+        if named == _NAMED:
+            return
+        if _would_do(_freed(state, block, row, name, lack), request, budget):
+            named += 1
+            record = block.records[row]
+            lacks = f'has {max(left, 0)} of {name} left, {lack} less than the {amount} asked for'
+            yield NearMiss(display_name(record), record.uuid, lacks, name, amount, left)
+
+
+def _freed(state: Snapshot, block: Partition, row: int, name: str, units: int) -> Snapshot:
+    """Return the state in which ``units`` less of a class are used on a provider."""
+    record = block.records[row]
+    class_id = state.names.class_ids[name]
+    used = dict(record.inventories)[class_id].used - units
+    freed = block.with_usages({row: UsageRow(record.generation, record.modified, {class_id: used})})
+    return replace(state, blocks=tuple(freed if one is block else one for one in state.blocks))
+
+
+def _would_do(state: Snapshot, request: CandidateRequest, budget: Budget) -> bool:
+    return next(search(Prefilter(state, request).sites(), request, budget), None) is not None
+
+
+def _notes(state: Snapshot, name: str, amount: int, parts: Sequence[Requirement], rest: _Rest) -> Iterator[str]:
+    """Sentences about providers that have room but cannot be used by the trees, and only for want of one thing.
+
+    ``unmarked`` are in an aggregate with these trees but lack the trait for sharing; ``stranded`` have the trait but
+    are in no aggregate with the trees.
+    """
+    unmarked: list[str] = []
+    stranded: list[str] = []
+    meets = rest.touched
+    class_id = state.names.class_ids[name]
+    for block, trees in zip(state.blocks, rest.trees, strict=True):
+        room = block.with_room(class_id, amount) & ~trees[block.tree_of]
+        marked = block.traits.where(functools.partial(holds, SHARING_TRAIT))
+        near = block.aggregates.where(lambda names: not names.isdisjoint(meets))
+        for rows, found in ((room & near & ~marked, unmarked), (room & ~near & marked, stranded)):
+            for row in np.flatnonzero(rows).tolist():
+                provider = state.provider(block.records[row])
+                bare = (replace(part, resources=tuple(r for r in part.resources if r[0] != name)) for part in parts)
+                if any(part.rejection(provider, None) is None for part in bare):
+                    found.append(display_name(block.records[row]))
+    common = 'in common with the trees that meet the rest'
+    if unmarked:
+        yield (
+            f'{_named(unmarked)} room for {name}:{amount} and an aggregate {common}, but not the trait {SHARING_TRAIT}:'
+            ' nothing is shared without it'
+        )
+    if stranded:
+        yield f'{_named(stranded)} room for {name}:{amount} and the trait {SHARING_TRAIT}, but no aggregate {common}'
+
+
+def _named(names: Sequence[str]) -> str:
+    """The first few names and the number of the others, with the verb."""
+    shown = ', '.join(names[:_NAMED])
+    if len(names) > _NAMED:
+        return f'{shown} and {len(names) - _NAMED} more have'
+    return f'{shown} {"has" if len(names) == 1 else "have"}'

@@ -1,0 +1,192 @@
+"""How many more consumers of one size fit: counted by placing them on a copy of the inventories, and an upper bound."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from placement.cache.inventory_columns import Flags, Integers
+from placement.cache.partition import Partition, any_of_tree
+from placement.cache.prefilter import CachedSearchUnit, Prefilter, TreeSearchUnit, holds
+from placement.cache.snapshot import Snapshot
+from placement.candidates.limits import Budget
+from placement.candidates.providers import Anchor, InventoryRecord, Provider
+from placement.candidates.request import CandidateRequest, RequestGroup
+from placement.candidates.search import search
+from placement.candidates.search_units import AnchorSite, Candidate
+
+#: Most consumers that are counted for one provider, so that sums fit 64 bits.
+_MOST_TIMES = 2**40
+#: Steps of the search for one placement in one tree.
+_STEPS = 20_000
+
+
+@dataclass(frozen=True)
+class Size:
+    """What each consumer takes: amounts by class, and the traits that its providers together must have.
+
+    ``aggregate`` is the uuid of one that each of its providers, or the root of the provider's tree, must be in.
+    ``root_required`` and ``root_forbidden`` are traits of that root, as in ``CandidateRequest``.
+    """
+
+    resources: Mapping[str, int]
+    required: frozenset[str] = frozenset()
+    aggregate: str | None = None
+    root_required: frozenset[str] = frozenset()
+    root_forbidden: frozenset[str] = frozenset()
+
+    def request(self) -> CandidateRequest:
+        """The request for candidates of one consumer, without mappings."""
+        member_of = () if self.aggregate is None else (frozenset({self.aggregate}),)
+        return CandidateRequest(
+            (RequestGroup('', False, self.resources, self.required, member_of=member_of),),
+            root_required=self.root_required,
+            root_forbidden=self.root_forbidden,
+        )
+
+
+@dataclass(frozen=True)
+class FitEstimate:
+    """``fit`` consumers were placed on a copy; ``at_most`` is an upper bound for any order of placing them.
+
+    ``complete`` is False when the limit of searches ended the count before the cloud was full.
+    """
+
+    fit: int
+    at_most: int
+    complete: bool
+
+
+def how_many(state: Snapshot, size: Size, most_searches: int) -> FitEstimate:
+    """Count how many more consumers of ``size`` fit.
+
+    For a tree without sharing providers, in which the required traits rule out no placement, the count is a division.
+    Other trees are filled with one placement after the other.
+
+    :param most_searches: most searches for a placement; then the count ends.
+    :raises ResourceClassNotFound: a class of ``size`` does not exist.
+    :raises TraitNotFound: a trait of ``size`` does not exist.
+    """
+    request = size.request()
+    state.names.check(size.resources, request.traits)
+    matching = Prefilter(state, request, alike=False)
+    counts = {id(block): _Counts(state, matching, block, size.required) for block in state.blocks}
+    exact = sum(one.exact for one in counts.values())
+    at_most = sum(one.without_sharing for one in counts.values())
+    with_sharing = np.sum([one.with_sharing for one in counts.values()], axis=0) if counts else np.zeros(1)
+    at_most += int(with_sharing.min())
+    if at_most == exact:
+        return FitEstimate(exact, at_most, complete=True)
+    copy = _Copy(request, most_searches)
+    fit = exact
+    for site in matching.sites():
+        if not (isinstance(site, TreeSearchUnit) and counts[id(site.block)].is_exact[site.number]):
+            fit += copy.fill(site)
+        if copy.searches == 0:
+            return FitEstimate(fit, at_most, complete=fit == at_most)
+    return FitEstimate(fit, at_most, complete=True)
+
+
+class _Counts:
+    """How many consumers the trees of one block could take, counted by division.
+
+    ``is_exact`` says for which trees that is exact, and ``exact`` is the sum over these. ``without_sharing`` is an
+    upper bound for all trees without sharing providers, the exact ones included. ``with_sharing`` has for each class
+    of the request an upper bound for all other trees together.
+    """
+
+    def __init__(self, state: Snapshot, matching: Prefilter, block: Partition, required: frozenset[str]) -> None:
+        takers = [matching.takers(block, part) for part in matching.parts]
+        counts = np.stack(
+            [
+                _times(block, state.names.class_ids[part.resources[0][0]], part.resources[0][1], takes)
+                for part, takes in zip(matching.parts, takers, strict=True)
+            ],
+            axis=1,
+        )
+        sharing = _touched_by_sharing(matching, block)
+        possible = block.whole & matching.admitted(block) & _has_traits(block, np.logical_or.reduce(takers), required)
+        self.is_exact = ~sharing & _always_has_traits(block, takers, required)
+        each = np.where(possible & ~sharing, counts.min(axis=1), 0)
+        self.exact = int(each[self.is_exact].sum())
+        self.without_sharing = int(each.sum())
+        self.with_sharing: Integers = counts[sharing].sum(axis=0)
+
+
+def _times(block: Partition, class_id: int, amount: int, takes: Flags) -> Integers:
+    """How many times the providers flagged in ``takes`` can take an amount of a class, summed up for each tree."""
+    stock = block.stocks.get(class_id)
+    times = np.zeros(len(block.records), np.int64)
+    if stock is not None:
+        times[stock.rows] = np.clip((stock.ceiling - stock.used) // amount, 0, _MOST_TIMES)
+    times[~takes] = 0
+    summed: Integers = np.add.reduceat(times, block.starts[:-1])
+    return summed
+
+
+def _touched_by_sharing(matching: Prefilter, block: Partition) -> Flags:
+    """Which trees have, or can use, a sharing provider that could take a part of the request."""
+    aggregates = matching.sharing.aggregates
+    ids = {one.root_id for one in matching.sharing.providers}
+    has_sharing: Flags = np.isin(block.roots, list(ids))
+    return has_sharing | block.tree_aggregates.where(lambda names: not aggregates.isdisjoint(names))
+
+
+def _has_traits(block: Partition, takes_any: Flags, required: frozenset[str]) -> Flags:
+    """Which trees have each required trait on a provider that could take a part of the request."""
+    has = np.ones(len(block.roots), np.bool_)
+    for name in required:
+        has &= any_of_tree(block, takes_any & block.traits.where(functools.partial(holds, name)))
+    return has
+
+
+def _always_has_traits(block: Partition, takers: Sequence[Flags], required: frozenset[str]) -> Flags:
+    """Which trees meet the required traits with any placement: for some part, every possible provider has them all."""
+    if not required:
+        return np.ones(len(block.roots), np.bool_)
+    lacking = ~block.traits.where(lambda names: required <= names)
+    return np.logical_or.reduce([~any_of_tree(block, takes & lacking) for takes in takers])
+
+
+class _Copy:
+    """A copy of inventories on which consumers are placed. ``searches`` is how many more searches may be made."""
+
+    def __init__(self, request: CandidateRequest, searches: int) -> None:
+        self._request = request
+        self.searches = searches
+        self._inventories: dict[int, dict[str, InventoryRecord]] = {}
+
+    def fill(self, site: CachedSearchUnit) -> int:
+        """Place consumers at ``site`` until no more fit, and return how many were placed."""
+        tree, sharing = site.anchor()
+        anchor = Anchor(tuple(map(self._changeable, tree)), tuple(map(self._changeable, sharing)))
+        placed = 0
+        while self.searches:
+            self.searches -= 1
+            budget = Budget(candidates=1, steps=_STEPS)
+            found = next(search([AnchorSite(anchor)], self._request, budget), None)
+            if found is None:
+                break
+            placed += self._take(found)
+        return placed
+
+    def _changeable(self, provider: Provider) -> Provider:
+        own = self._inventories.setdefault(provider.id, dict(provider.inventories))
+        return Provider(
+            provider.id, provider.uuid, provider.root_id, provider.parent_id, own, provider.traits, provider.aggregates
+        )
+
+    def _take(self, candidate: Candidate) -> int:
+        """Place as many consumers like ``candidate`` as fit: the search would return it first as long as it fits."""
+        times = min(self._room(id_, name) // amount for id_, name, amount in candidate.amounts)
+        for id_, name, amount in candidate.amounts:
+            inventory = self._inventories[id_][name]
+            self._inventories[id_][name] = inventory._replace(used=inventory.used + times * amount)
+        return times
+
+    def _room(self, id_: int, name: str) -> int:
+        inventory = self._inventories[id_][name]
+        return inventory.capacity - inventory.used

@@ -1,0 +1,273 @@
+"""How many providers and trees each rule of a request for candidates leaves, by the conditions of the search itself."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from placement.cache.inventory_columns import Flags
+from placement.cache.partition import Partition, any_of_tree
+from placement.cache.prefilter import Prefilter, meets
+from placement.cache.snapshot import Snapshot
+from placement.candidates.limits import Budget, Limit
+from placement.candidates.providers import Provider
+from placement.candidates.reasons import Reason
+from placement.candidates.request import CandidateRequest
+from placement.candidates.requirements import Requirement
+from placement.reports.combination_failures import CombinationFailure, combination_failures
+from placement.reports.rules import alternatives, in_short, same_subtrees, trait_subject
+
+#: Most rules that are counted; a query may have thousands.
+MOST_RULES = 50
+
+#: Most characters of a subject in a line of text; a list of aggregates may have thousands.
+_MAX_SUBJECT = 200
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What one rule leaves when it is applied after all rules before it.
+
+    ``suffixes`` are those of the request group and of all groups that ask for the same, none for a rule of no group.
+    ``rule`` is the query parameter, or ``forbidden`` or ``same provider``; ``subject`` is what it asks for, such as
+    ``VCPU:2``. In the unnumbered group each class may come from another provider; ``serving`` is the class that the
+    providers of this stage are for, if ``subject`` does not name it, or ``the root`` if the aggregates of roots count.
+    ``providers`` counts the providers that pass the rules of this group so far (for ``same_subtree`` those that could
+    be the topmost, otherwise the roots for a rule of no group), ``trees`` the trees that can satisfy all rules so far,
+    with their own or with sharing providers. For ``resources``, ``refused`` counts the inventories of the class that
+    have no room for the amount, by reason.
+    """
+
+    suffixes: tuple[str, ...]
+    rule: str
+    subject: str
+    providers: int
+    trees: int
+    refused: Mapping[Reason, int] = field(default_factory=dict)
+    serving: str = ''
+
+    def __str__(self) -> str:
+        """The stage as a part of a log line."""
+        refused = ''.join(f', {n} {reason.name.lower()}' for reason, n in self.refused.items())
+        subject = self.subject if len(self.subject) <= _MAX_SUBJECT else f'{self.subject[:_MAX_SUBJECT]}...'
+        serving = f' (for {self.serving})' if self.serving else ''
+        rule = f'{self.rule}{in_short(self.suffixes)} {subject}{serving}'
+        return f'{rule}: {self.trees} trees, {self.providers} providers{refused}'
+
+    def as_data(self) -> dict[str, Any]:
+        """The stage in JSON types; ``groups`` are suffixes, of which that of the unnumbered group is empty."""
+        return {
+            'rule': self.rule,
+            'groups': list(self.suffixes),
+            'subject': self.subject,
+            'serving': self.serving,
+            'providers': self.providers,
+            'trees': self.trees,
+            'refused': {reason.name.lower(): count for reason, count in self.refused.items()},
+        }
+
+
+def account_of_empty(state: Snapshot, request: CandidateRequest, budget: Budget, bounds: Collection[Limit]) -> str:
+    """Explain in one line, for the log, why a search found nothing.
+
+    That takes much less time than ``explanation.explain``, as no search with a changed request is made.
+
+    :param request: all its classes and traits exist.
+    :param budget: the limits for searching trees again.
+    :param bounds: the limits at which the search stopped.
+    """
+    counted = stages(state, Prefilter(state, request, alike=False))
+    parts = list(map(str, counted))
+    if counted and counted[-1].trees:
+        parts += map(_combination_failure, combination_failures(state, request, budget))
+    parts += [f'stopped at a bound: {bound.value}' for bound in Limit if bound in bounds]
+    return '; '.join(parts)
+
+
+def _combination_failure(failure: CombinationFailure) -> str:
+    example = failure.examples[0]
+    return f'not together in {failure.trees} trees: {failure.reason.value} ({example.name}: {example.detail})'
+
+
+def stages(state: Snapshot, matching: Prefilter) -> list[Stage]:
+    """Apply the first ``MOST_RULES`` rules of a request one after the other, and count what each leaves."""
+    return list(itertools.islice(_stages(state, matching), MOST_RULES))
+
+
+@dataclass(frozen=True)
+class _Rule:
+    """One condition of a part. ``part`` has all up to this one; ``resource`` is set if it asks for an amount."""
+
+    rule: str
+    subject: str
+    part: Requirement
+    resource: tuple[str, int] | None = None
+
+
+def _rules(part: Requirement, in_tree: str) -> Iterator[_Rule]:
+    """Split a part into its conditions, in the order in which they are applied.
+
+    :param in_tree: the uuid in the ``in_tree`` of its group, if any.
+    """
+    so_far = Requirement(part.group, (), frozenset(), frozenset(), (), part.numbered)
+    for name, amount in part.resources:
+        so_far = replace(so_far, resources=(*so_far.resources, (name, amount)))
+        yield _Rule('resources', f'{name}:{amount}', so_far, (name, amount))
+    for any_traits in alternatives(part.required, part.required_any):
+        so_far = replace(so_far, required_any=so_far.required_any | {any_traits})
+        yield _Rule('required', trait_subject(any_traits), so_far)
+    for name in sorted(part.forbidden):
+        so_far = replace(so_far, forbidden=so_far.forbidden | {name})
+        yield _Rule('forbidden', name, so_far)
+    for any_of in dict.fromkeys(part.member_of):
+        so_far = replace(so_far, member_of=(*so_far.member_of, any_of))
+        yield _Rule('member_of', ','.join(sorted(any_of)), so_far)
+    for uuid in sorted(part.forbidden_aggregates):
+        so_far = replace(so_far, forbidden_aggregates=so_far.forbidden_aggregates | {uuid})
+        yield _Rule('member_of', f'!{uuid}', so_far)
+    if part.root_id is not None:
+        so_far = replace(so_far, root_id=part.root_id)
+        yield _Rule('in_tree', in_tree, so_far)
+    if so_far == Requirement(part.group, (), frozenset(), frozenset(), (), part.numbered):
+        yield _Rule('same_subtree', 'any provider', so_far)
+
+
+class _RemainingTrees:
+    """The trees that can satisfy all rules so far, with their own or with sharing providers."""
+
+    def __init__(self, state: Snapshot, matching: Prefilter) -> None:
+        self._state = state
+        self._matching = matching
+        self._flags = [block.whole for block in state.blocks]
+
+    def after(self, takes: Sequence[Flags], shared: Callable[[Sequence[Provider]], bool] | None) -> Sequence[Flags]:
+        """Return which of these trees also meet another rule.
+
+        :param takes: for each block, which of its providers meet the rule.
+        :param shared: whether the sharing providers that reach a tree meet the rule; None if they do not count.
+        """
+        return [
+            left & (any_of_tree(block, own) | self._reached(block, shared))
+            for block, left, own in zip(self._state.blocks, self._flags, takes, strict=True)
+        ]
+
+    def _reached(self, block: Partition, shared: Callable[[Sequence[Provider]], bool] | None) -> Flags:
+        carrying = self._matching.sharing.aggregates
+        if shared is None or not carrying:
+            return np.zeros(len(block.whole), np.bool_)
+        reaching = self._matching.sharing.reaching
+        return block.tree_aggregates.where(lambda names: shared(reaching(names & carrying)))
+
+    def keep(self, flags: Sequence[Flags]) -> None:
+        """Reduce the trees to those that ``after`` returned."""
+        self._flags = list(flags)
+
+
+def _stages(state: Snapshot, matching: Prefilter) -> Iterator[Stage]:
+    """Apply one rule after the other and count what each leaves."""
+    left = _RemainingTrees(state, matching)
+    in_tree = {group.suffix: group.in_tree or '' for group in matching.request.groups}
+    yield from _root_stages(state, matching, left)
+    for part, suffixes in matching.suffixes.items():
+        for rule in _rules(part, in_tree[part.group]):
+            takes = [matching.takers(block, rule.part) for block in state.blocks]
+            flags = left.after(takes, functools.partial(_any_takes, rule.part))
+            refused = _refused(state, *rule.resource) if rule.resource else {}
+            serving = '' if part.numbered or rule.resource else part.resources[0][0]
+            yield Stage(suffixes, rule.rule, rule.subject, _count(takes), _count(flags), refused, serving)
+        left.keep(flags)
+    for any_of in matching.collective:
+        takes = [block.traits.where(functools.partial(meets, any_of)) for block in state.blocks]
+        flags = left.after(takes, functools.partial(_any_has, any_of))
+        yield Stage(('',), 'required', trait_subject(any_of), _count(takes), _count(flags))
+        left.keep(flags)
+    yield from _subtree_stages(state, matching, left)
+    own = [part for part in matching.parts if not _any_takes(part, matching.sharing.providers)]
+    if len(own) > 1 and not matching.nested_aware:
+        takes = [np.logical_and.reduce([matching.takers(block, part) for part in own]) for block in state.blocks]
+        subject = 'for all of this (below 1.29)'
+        yield Stage((), 'same provider', subject, _count(takes), _count(left.after(takes, None)))
+
+
+def _any_takes(part: Requirement, sharing: Sequence[Provider]) -> bool:
+    return any(part.rejection(provider, None) is None for provider in sharing)
+
+
+def _any_has(any_of: Collection[str], sharing: Sequence[Provider]) -> bool:
+    return any(meets(any_of, provider.traits) for provider in sharing)
+
+
+def _root_stages(state: Snapshot, matching: Prefilter, left: _RemainingTrees) -> Iterator[Stage]:
+    """Count the trees whose root may be an anchor, for each rule about roots."""
+    request = matching.request
+    rules = [Stage((), 'root_required', name, 0, 0) for name in sorted(request.root_required)]
+    rules += [Stage((), 'root_required', f'!{name}', 0, 0) for name in sorted(request.root_forbidden)]
+    for group in request.groups:
+        if not group.use_same_provider:
+            uuids = sorted(group.forbidden_aggregates)
+            rules += [Stage(('',), 'member_of', f'!{uuid}', 0, 0, serving='the root') for uuid in uuids]
+    admitted = [block.whole for block in state.blocks]
+    for rule in rules:
+        nothing, one = frozenset[str](), frozenset({rule.subject.removeprefix('!')})
+        for number, block in enumerate(state.blocks):
+            if rule.rule == 'member_of':
+                meeting = block.not_in_aggregates(one)
+            else:
+                meeting = block.with_traits(*((nothing, one) if rule.subject[0] == '!' else (one, nothing)))
+            admitted[number] = admitted[number] & meeting[block.starts[:-1]]
+        # Sharing providers may be used at other anchors, so their own trees do not count here.
+        takes = [flags[block.tree_of] for block, flags in zip(state.blocks, admitted, strict=True)]
+        flags = left.after(takes, None)
+        yield replace(rule, providers=_count(admitted), trees=_count(flags))
+        left.keep(flags)
+
+
+def _subtree_stages(state: Snapshot, matching: Prefilter, left: _RemainingTrees) -> Iterator[Stage]:
+    """Count the providers that could be the topmost of each ``same_subtree``, and the trees that have one."""
+    part_of = {suffix: part for part, suffixes in matching.suffixes.items() for suffix in suffixes}
+    for suffixes in same_subtrees(matching.request):
+        parts = list(dict.fromkeys(part_of[suffix] for suffix in sorted(suffixes) if suffix in part_of))
+        tops = [_tops(block, [matching.takers(block, part) for part in parts]) for block in state.blocks]
+        flags = left.after(tops, functools.partial(_have_top, parts))
+        yield Stage((), 'same_subtree', ','.join(sorted(suffixes)), _count(tops), _count(flags))
+        left.keep(flags)
+
+
+def _tops(block: Partition, takers: Sequence[Flags]) -> Flags:
+    """Return which providers take one of some parts and have a provider for each of the others at or below them."""
+    inside = np.flatnonzero(block.parents >= 0)
+    parents = block.parents[inside] + block.starts[:-1][block.tree_of[inside]]
+    tops: Flags = np.logical_or.reduce(takers)
+    for takes in takers:
+        at_or_below, count = takes.copy(), -1
+        while count != (count := int(at_or_below.sum())):
+            at_or_below[parents[at_or_below[inside]]] = True
+        tops = tops & at_or_below
+    return tops
+
+
+def _have_top(parts: Sequence[Requirement], sharing: Sequence[Provider]) -> bool:
+    """As ``_tops``, for the sharing providers that reach a tree: whether one of them could be the topmost."""
+    takers = [[one for one in sharing if part.rejection(one, None) is None] for part in parts]
+    return any(
+        all(any(top.id in (one.id, *one.ancestors) for one in others) for others in takers)
+        for top in itertools.chain.from_iterable(takers)
+    )
+
+
+def _count(flags: Iterable[Flags]) -> int:
+    return sum(int(some.sum()) for some in flags)
+
+
+def _refused(state: Snapshot, name: str, amount: int) -> dict[Reason, int]:
+    """Count the inventories of a class that have no room for an amount, by the first reason that applies to each."""
+    counted: Counter[Reason] = Counter()
+    for _block, stock in state.stocks(name):
+        counted.update(stock.refusals(amount))
+    return dict(counted)

@@ -1,0 +1,73 @@
+"""What is read for a scrape: at most once per interval, without making the scrape wait, and no outdated value."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+
+from placement import exception
+from placement.serving import background_query
+from placement.serving.background_query import BackgroundQuery, refresh
+
+
+def _counter() -> Callable[[], int]:
+    calls = iter(range(1, 100))
+    return lambda: next(calls)
+
+
+@pytest.mark.parametrize(('interval', 'values'), [(0, [1, 2, 3]), (1000, [1, 1, 1]), (-1, [None, None, None])])
+def test_values_are_read_again_after_the_interval(interval: float, values: list[int | None]) -> None:
+    reading = BackgroundQuery('numbers', _counter(), interval)
+    seen = []
+    for _ in range(3):
+        refresh([reading])
+        seen.append(reading.value)
+    assert seen == values
+    assert (reading.read_at > 0) == (interval >= 0)
+
+
+def test_a_scrape_does_not_wait_for_a_slow_read_and_has_the_last_value(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(background_query, 'PATIENCE', 0.2)
+    may_end, values = threading.Event(), _counter()
+
+    def slow() -> int:
+        value = values()
+        if value > 1:
+            may_end.wait(60)
+        return value
+
+    reading, other = BackgroundQuery('slow', slow, 0), BackgroundQuery('fast', _counter(), 0)
+    refresh([reading, other])
+    read_at = reading.read_at
+    started = time.monotonic()
+    for _ in range(2):
+        refresh([reading, other])
+        assert (reading.value, reading.read_at) == (1, read_at)
+    assert time.monotonic() - started < 5
+    assert other.value == 3
+    may_end.set()
+    reading.wait(60)
+    assert reading.value == 2
+    assert reading.read_at > read_at
+    assert reading.seconds > 0.2
+
+
+@pytest.mark.parametrize('error', [exception.DatabaseUnavailable, ZeroDivisionError])
+def test_a_failed_read_removes_the_value_until_it_succeeds(error: type[Exception]) -> None:
+    outcomes = iter([None, error, None])
+
+    def read() -> str:
+        outcome = next(outcomes)
+        if outcome is not None:
+            raise outcome
+        return 'value'
+
+    reading = BackgroundQuery('numbers', read, 0)
+    for expected in ('value', None, 'value'):
+        refresh([reading])
+        assert reading.value == expected

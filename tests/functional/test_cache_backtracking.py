@@ -1,0 +1,155 @@
+"""The number of walks of a search: one for each shape of tree, independent of the number of trees."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from placement.cache.prefilter import Prefilter
+from placement.cache.snapshot import Snapshot
+from placement.candidates.limits import Budget
+from placement.candidates.providers import Anchor
+from placement.candidates.search import Finder, search
+from placement.candidates.search_units import Assignment
+from tests.support.candidates.cached import NAMES, found, records_of
+from tests.support.candidates.oracle import RP, SHARES, Group, Oracle, Query, assert_candidates, record
+from tests.support.candidates.topologies import request_of
+
+HOSTS = 1000
+
+NODE_AND_MEMORY = Query([Group('', {'VCPU': 2, 'MEMORY_MB': 8})])
+TWO_OF_TWO_NODES = Query([Group('1', {'VCPU': 2}), Group('2', {'VCPU': 2})], policy='isolate')
+ANYWHERE_TWICE = Query([Group('1', {'VCPU': 2}), Group('2', {'VCPU': 2})], policy='none')
+FROM_SHARED_DISKS = Query([Group('', {'VCPU': 2, 'DISK_GB': 1})])
+
+
+@pytest.fixture
+def walks(monkeypatch: pytest.MonkeyPatch) -> list[Anchor]:
+    """The anchors that were walked."""
+    walked: list[Anchor] = []
+    placements = Finder.placements
+
+    def noted(self: Finder, anchor: Anchor) -> Iterator[Assignment | None]:
+        walked.append(anchor)
+        return placements(self, anchor)
+
+    monkeypatch.setattr(Finder, 'placements', noted)
+    return walked
+
+
+def tree(number: int, used: int = 0, traits: frozenset[str] = frozenset()) -> list[RP]:
+    """A host with memory and two NUMA nodes with VCPUs, in an aggregate with shared disks."""
+    host = f'host{number}'
+    nodes = [RP(f'{host} node{one}', host, {'VCPU': record(8, used=used)}, set(traits)) for one in range(2)]
+    return [RP(host, None, {'MEMORY_MB': record(64, used=used)}, aggregates={'north'}), *nodes]
+
+
+def state(*trees: list[RP]) -> Snapshot:
+    disks = RP('disks', None, {'DISK_GB': record(10000)}, {SHARES}, {'north'})
+    return Snapshot.of(NAMES, records_of([rp for one in trees for rp in one] + [disks]))
+
+
+def count(of: Snapshot, query: Query) -> int:
+    """The number of candidates."""
+    request = request_of(query)
+    return sum(1 for _ in search(Prefilter(of, request).sites(), request, Budget()))
+
+
+@pytest.mark.parametrize(
+    ('query', 'each'), [(NODE_AND_MEMORY, 2), (TWO_OF_TWO_NODES, 1), (ANYWHERE_TWICE, 3), (FROM_SHARED_DISKS, 2)]
+)
+def test_hosts_of_one_shape_take_one_walk(walks: list[Anchor], query: Query, each: int) -> None:
+    assert count(state(*(tree(number) for number in range(HOSTS))), query) == HOSTS * each
+    assert len(walks) == 1
+
+
+@pytest.mark.parametrize(('query', 'each'), [(NODE_AND_MEMORY, 2), (FROM_SHARED_DISKS, 2)])
+def test_hosts_with_different_usage_that_leaves_room_take_one_walk(
+    walks: list[Anchor], query: Query, each: int
+) -> None:
+    assert count(state(*(tree(number, used=number % 5) for number in range(HOSTS))), query) == HOSTS * each
+    assert len(walks) == 1
+
+
+def test_hosts_with_room_for_different_sums_take_several_walks(walks: list[Anchor]) -> None:
+    """With 5 used a node has room for one of the groups, with up to 4 for both."""
+    mixed = state(*(tree(number, used=number % 6) for number in range(60)))
+    assert count(mixed, ANYWHERE_TWICE) == 50 * 3 + 10 * 1
+    assert 2 <= len(walks) <= 6
+
+
+def test_traits_that_the_request_does_not_name_take_no_extra_walk(walks: list[Anchor]) -> None:
+    names = (frozenset[str](), frozenset(['CUSTOM_RED']))
+    several = state(*(tree(number, traits=names[number % 2]) for number in range(HOSTS)))
+    assert count(several, NODE_AND_MEMORY) == HOSTS * 2
+    assert len(walks) == 1
+    walks.clear()
+    red = Query([Group('', {'VCPU': 2}, required={'CUSTOM_RED'})])
+    assert count(several, red) == HOSTS
+    assert len(walks) == 1
+
+
+def test_hosts_without_room_are_not_walked(walks: list[Anchor]) -> None:
+    full = state(*(tree(number, used=8) for number in range(HOSTS)))
+    assert count(full, NODE_AND_MEMORY) == 0
+    assert walks == []
+
+
+# Trees that differ in one thing. Whichever is walked first, the other must not get its placements.
+
+
+def shared(name: str, parent: str | None, resource_class: str, *aggregates: str) -> RP:
+    """A sharing provider of one class."""
+    return RP(name, parent, {resource_class: record(100)}, {SHARES}, set(aggregates))
+
+
+def check(world: list[RP], query: Query) -> None:
+    """Compare with the oracle, with the trees in both orders."""
+    families: dict[str, list[RP]] = {}
+    for rp in world:
+        families.setdefault(rp.parent or rp.name, []).append(rp)
+    expected = Oracle(world).candidates(query)
+    assert expected
+    for order in (list(families.values()), list(families.values())[::-1]):
+        bodies = found(Snapshot.of(NAMES, records_of([rp for family in order for rp in family])), query)
+        assert_candidates(bodies, expected)
+
+
+def test_a_tree_that_shares_and_one_that_does_not() -> None:
+    """Two sharing providers that together meet the request are found from both, and are one candidate."""
+    plain = RP('plain', None, {'DISK_GB': record(100)}, aggregates={'north'})
+    world = [plain, shared('one', None, 'DISK_GB', 'north')]
+    world += [shared(name, None, 'DISK_GB', 'south') for name in ('two', 'three')]
+    check(world, Query([Group('1', {'DISK_GB': 1}), Group('2', {'DISK_GB': 1})], policy='none'))
+
+
+def test_sharing_providers_of_one_tree_and_of_two() -> None:
+    """Below 1.29 no candidate has two providers of one tree."""
+    hosts = [RP(f'host {name}', None, {'VCPU': record(8)}, aggregates={name}) for name in ('north', 'south')]
+    world = [*hosts, RP('rack', None)]
+    world += [
+        shared('disk of rack', 'rack', 'DISK_GB', 'north'),
+        shared('memory of rack', 'rack', 'MEMORY_MB', 'north'),
+    ]
+    world += [shared('disk', None, 'DISK_GB', 'south'), shared('memory', None, 'MEMORY_MB', 'south')]
+    check(world, Query([Group('', {'VCPU': 1, 'DISK_GB': 1, 'MEMORY_MB': 1})], minor=28))
+
+
+def test_a_tree_with_a_sharing_provider_of_its_own() -> None:
+    """Another tree of the same aggregate can use one sharing provider more."""
+    world = []
+    for name, aggregates in (('open', {'north'}), ('closed', set())):
+        world.append(RP(f'host {name}', None, {'VCPU': record(8)}, aggregates={'north'}))
+        world.append(shared(f'disk of {name}', f'host {name}', 'DISK_GB', *aggregates))
+    world.append(shared('disks', None, 'DISK_GB', 'north'))
+    check(world, Query([Group('', {'VCPU': 1, 'DISK_GB': 1})]))
+
+
+def test_a_provider_whose_root_is_no_root_is_known_and_not_searched() -> None:
+    """Only a damaged database has a provider whose root has another root itself."""
+    vcpu = {'VCPU': record(8)}
+    host, child, lost = records_of([RP('host', None, vcpu), RP('child', 'host'), RP('lost', None, vcpu)])
+    damaged = Snapshot.of(NAMES, [host, child, lost._replace(root_id=child.id)])
+    assert found(damaged, Query([Group('', {'VCPU': 1})])) == [frozenset({('host', 'VCPU', 1)})]
+    assert damaged.find(lost.uuid) is not None

@@ -1,0 +1,348 @@
+"""How the mirror of a process follows its database, and when it is built anew."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import logging
+import pathlib
+import re
+import sqlite3
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from oslo_db import exception as db_exc
+
+from placement import exception
+from placement.cache import refresh
+from placement.cache.refresh import ProviderCache
+from placement.cache.snapshot import Snapshot
+from placement.db import change_log, tables
+from placement.db.api import Database
+from placement.objects.resource_class import ResourceClass
+from placement.objects.resource_provider import ResourceProvider
+from placement.objects.trait import Trait
+from placement.web.context import RequestContext
+from tests.support import applications
+from tests.support.cache_equality import assert_same, compare
+from tests.support.event_hooks import listening
+from tests.support.fixtures import Counter
+from tests.support.objects import claim, create_provider
+
+
+class Counting(ProviderCache):
+    """A mirror that counts how often it was built and brought forward, and can be made to wait before a step."""
+
+    def __init__(self, db: Database) -> None:
+        super().__init__(db)
+        self.builds = 0
+        self.steps = 0
+        self.gate = threading.Event()
+        self.gate.set()
+
+    def _load(self, tx: sa.Connection) -> Any:
+        self.builds += 1
+        return super()._load(tx)
+
+    def _follow(self, tx: sa.Connection, version: Any) -> Any:
+        self.steps += 1
+        assert self.gate.wait(10)
+        return super()._follow(tx, version)
+
+
+@pytest.fixture
+def host(context: RequestContext) -> ResourceProvider:
+    return create_provider(context, 'host', VCPU=100)
+
+
+@pytest.fixture
+def mirror(db: Database, host: ResourceProvider) -> Counting:
+    """The mirror of a database with one host, built."""
+    made = Counting(db)
+    made.current()
+    assert made.builds == 1
+    return made
+
+
+@pytest.fixture
+def copy(db: Database, tmp_path: pathlib.Path) -> Iterator[Callable[[], Database]]:
+    """Copies the database as it is now; the copy serves as a node that lags, or as a backup."""
+    with contextlib.ExitStack() as stack:
+
+        def copied() -> Database:
+            path = tmp_path / f'{uuid.uuid4()}.sqlite'
+            with (
+                contextlib.closing(sqlite3.connect(tmp_path / 'placement.sqlite')) as source,
+                contextlib.closing(sqlite3.connect(path)) as target,
+            ):
+                source.backup(target)
+            return stack.enter_context(applications.database(path))
+
+        yield copied
+
+
+@pytest.fixture
+def older(mirror: Counting, context: RequestContext, host: ResourceProvider, copy: Callable[[], Database]) -> Database:
+    """A copy from before the host was renamed; the mirror knows its new name."""
+    made = copy()
+    rename(context, host, 'renamed')
+    mirror.current()
+    return made
+
+
+@pytest.fixture
+def short_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A database that stays older for 0.2 s is taken for a restored one."""
+    monkeypatch.setattr(refresh, 'STALE_READ_GRACE_SECONDS', 0.2)
+
+
+def rename(context: RequestContext, host: ResourceProvider, name: str) -> None:
+    ResourceProvider.get_by_uuid(context, host.uuid).update(name)
+
+
+def claim_one(context: RequestContext, host: ResourceProvider) -> None:
+    claim(context, {host.uuid: {'VCPU': 1}})
+
+
+def name_in(state: Snapshot, host: ResourceProvider) -> str | None:
+    record = state.find(host.uuid)
+    assert record is not None
+    return record.name
+
+
+def scratch(db: Database) -> Snapshot:
+    return ProviderCache(db).current()
+
+
+# A database that is older than the mirror ----------------------------------------------------------------
+
+
+def test_the_state_of_a_lagging_node_is_not_taken(
+    mirror: Counting, context: RequestContext, host: ResourceProvider, older: Database
+) -> None:
+    newest = mirror.current()
+    mirror._db = older
+    assert mirror.current() is newest
+    mirror._db = context.db
+    claim_one(context, host)
+    assert_same(mirror.current(), scratch(context.db))
+    assert mirror.builds == 1
+
+
+@pytest.mark.usefixtures('short_patience')
+def test_a_node_that_lags_repeatedly_is_not_taken_for_a_restored_database(
+    mirror: Counting, context: RequestContext, older: Database
+) -> None:
+    newest = mirror.current()
+    for db in (older, context.db):
+        mirror._db = db
+        assert mirror.current() is newest
+    time.sleep(0.3)
+    mirror._db = older
+    assert mirror.current() is newest
+    assert mirror.builds == 1
+
+
+@pytest.mark.usefixtures('short_patience')
+def test_the_mirror_is_built_anew_when_a_database_stays_older(mirror: Counting, older: Database) -> None:
+    newest = mirror.current()
+    mirror._db = older
+    assert mirror.current() is newest
+    time.sleep(0.3)
+    assert_same(mirror.current(), scratch(older))
+    assert mirror.builds == 2
+    mirror.current()
+    assert mirror.builds == 2
+
+
+def test_the_mirror_is_built_anew_at_once_when_a_restored_database_was_written_to(
+    mirror: Counting, host: ResourceProvider, older: Database
+) -> None:
+    rename(applications.administrator(older), host, 'renamed otherwise')
+    mirror._db = older
+    assert name_in(mirror.current(), host) == 'renamed otherwise'
+    assert mirror.builds == 2
+    assert_same(mirror.current(), scratch(older))
+
+
+# Changes that the log does not hold ----------------------------------------------------------------------
+
+
+def test_the_mirror_is_built_anew_when_entries_of_the_log_are_missing(
+    mirror: Counting, context: RequestContext, host: ResourceProvider
+) -> None:
+    for number in range(3):
+        rename(context, host, f'host-{number}')
+    with context.db.engine.begin() as tx:
+        newest = sa.select(sa.func.max(tables.change_log.c.sequence)).scalar_subquery()
+        tx.execute(tables.change_log.delete().where(tables.change_log.c.sequence < newest))
+    assert name_in(mirror.current(), host) == 'host-2'
+    assert mirror.builds == 2
+    rename(context, host, 'host')
+    compare(mirror, context.db)
+    assert mirror.builds == 3  # Building the mirror that it was compared with.
+
+
+def test_changes_by_hand_are_seen_after_rebuild_mirrors(
+    mirror: Counting, context: RequestContext, host: ResourceProvider
+) -> None:
+    with context.db.engine.begin() as tx:
+        tx.execute(tables.resource_providers.update().values(name='by hand'))
+    assert name_in(mirror.current(), host) == 'host'
+    context.db.write(change_log.record_reload)
+    assert name_in(mirror.current(), host) == 'by hand'
+    mirror.current()
+    assert mirror.builds == 2
+
+
+# Other processes and threads -----------------------------------------------------------------------------
+
+
+def test_names_changed_by_another_process_are_followed(
+    mirror: Counting, other_process: RequestContext, db: Database
+) -> None:
+    ResourceClass.create(other_process, 'CUSTOM_ONE').rename('CUSTOM_OTHER')
+    Trait.create(other_process, 'CUSTOM_ONE')
+    names = mirror.current().names
+    assert 'CUSTOM_OTHER' in names.class_ids
+    assert 'CUSTOM_ONE' not in names.class_ids
+    assert 'CUSTOM_ONE' in names.traits
+    ResourceClass.destroy(other_process, 'CUSTOM_OTHER')
+    Trait.destroy(other_process, 'CUSTOM_ONE')
+    compare(mirror, db)
+    assert 'CUSTOM_OTHER' not in mirror.current().names.class_ids
+
+
+def test_threads_that_wait_share_one_step_of_the_mirror(
+    mirror: Counting, context: RequestContext, host: ResourceProvider
+) -> None:
+    rename(context, host, 'renamed')
+    mirror.gate.clear()
+    with concurrent.futures.ThreadPoolExecutor(6) as pool:
+        waiting = [pool.submit(mirror.current) for _ in range(6)]
+        time.sleep(0.3)
+        assert not any(one.done() for one in waiting)
+        mirror.gate.set()
+    found = [one.result() for one in waiting]
+    assert {name_in(state, host) for state in found} == {'renamed'}
+    assert len({id(state) for state in found}) == 1
+    assert mirror.steps == 1
+
+
+def test_a_thread_finds_its_own_last_write(mirror: Counting, context: RequestContext, host: ResourceProvider) -> None:
+    """Threads write and search at the same time."""
+
+    def act(number: int) -> None:
+        own = create_provider(context, f'own-{number}')
+        for turn in range(15):
+            own.update(f'own-{number}-{turn}')
+            assert name_in(mirror.current(), own) == f'own-{number}-{turn}'
+
+    with concurrent.futures.ThreadPoolExecutor(6) as pool:
+        list(pool.map(act, range(6)))
+    assert mirror.builds == 1
+    compare(mirror, context.db)
+
+
+# Faults --------------------------------------------------------------------------------------------------
+
+
+class Planted(Exception):
+    """An error that no code handles."""
+
+
+def failing(db: Database, table: str) -> contextlib.AbstractContextManager[None]:
+    """Make every statement that reads this table fail."""
+
+    def fail(_connection: Any, _cursor: Any, statement: str, *_rest: Any) -> None:
+        if re.search(rf'FROM {table}\b', statement):
+            raise Planted('planted')
+
+    return listening(db.engine, 'before_cursor_execute', fail)
+
+
+@pytest.mark.parametrize(
+    'table',
+    [
+        'placement_inventories',
+        'placement_resource_provider_traits',
+        'placement_resource_providers',
+        'placement_change_log',
+        'placement_change_log_slots',
+    ],
+)
+def test_a_failed_step_is_made_again_by_the_next_search(
+    mirror: Counting, context: RequestContext, host: ResourceProvider, table: str
+) -> None:
+    claim_one(context, host)
+    rename(context, host, 'renamed')
+    with failing(context.db, table):
+        for _ in range(2):
+            with pytest.raises(db_exc.DBError, match='planted'):
+                mirror.current()
+    assert name_in(mirror.current(), host) == 'renamed'
+    assert mirror.builds == 1
+    compare(mirror, context.db)
+
+
+def test_a_failure_at_commit_keeps_the_whole_new_state(
+    mirror: Counting, context: RequestContext, host: ResourceProvider, copy: Callable[[], Database]
+) -> None:
+    """The database that is read next may be older than the one before."""
+
+    def fail(_connection: Any) -> None:
+        raise Planted
+
+    claim_one(context, host)
+    between = copy()
+    claim_one(context, host)
+    create_provider(context)
+    with listening(context.db.engine, 'commit', fail), pytest.raises(exception.DatabaseUnavailable):
+        mirror.current()
+    mirror._db = between
+    # All of the newer state, and nothing of the older one.
+    assert_same(mirror.current(), scratch(context.db))
+    mirror._db = context.db
+    claim_one(context, host)
+    compare(mirror, context.db)
+
+
+def test_a_damaged_state_is_built_anew_at_the_next_search(
+    mirror: Counting, context: RequestContext, host: ResourceProvider, caplog: pytest.LogCaptureFixture
+) -> None:
+    held = mirror._version
+    assert held is not None
+    held.next._root_of.clear()
+    claim_one(context, host)
+    with caplog.at_level(logging.ERROR):
+        assert_same(mirror.current(), scratch(context.db))
+    assert 'is built anew' in caplog.text
+    assert mirror.builds == 2
+
+
+# The cost of a check -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize('slots', [5, 500, 2000])
+def test_a_check_is_one_statement_whatever_the_number_of_slots(
+    mirror: Counting, context: RequestContext, host: ResourceProvider, queries: Counter, slots: int
+) -> None:
+    """It returns one row. A refresh of many slots takes one statement more than of few."""
+    with context.db.engine.begin() as tx:
+        rows = [{'id': id_, 'sequence': 0, 'token': 0, 'owner': 1} for id_ in range(2, slots + 1)]
+        tx.execute(tables.change_log_slots.insert(), rows)
+    mirror.current()
+    with queries(at_most=1) as seen:
+        mirror.current()
+    assert len(seen) == 1
+    assert len(context.db.ask(change_log.CHECK)) == 1
+    claim_one(context, host)
+    with queries(at_most=5 + (slots > 64)):
+        mirror.current()
+    assert mirror.builds == 1
+    compare(mirror, context.db)

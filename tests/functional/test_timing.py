@@ -1,0 +1,176 @@
+"""Metrics of the parts of a request's time, of how busy a process is, and of the processes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from oslo_config import cfg
+from oslo_db import exception as db_exc
+
+from placement import deploy, exception
+from placement.observability.prometheus import PrometheusMetrics
+from placement.observability.shared import Processes
+from tests.support.http_client import ask
+
+SLOW = 'WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 300000) SELECT max(i){} FROM n'
+
+
+@pytest.fixture
+def counted(conf: cfg.ConfigOpts) -> Iterator[deploy.Application]:
+    """An application with metrics."""
+    conf.set_override('bind', '127.0.0.1:1', group='metrics')
+    conf.set_override('max_pool_size', 1, group='placement_database')
+    conf.set_override('max_overflow', 0, group='placement_database')
+    conf.set_override('pool_timeout', 1, group='placement_database')
+    made = deploy.loadapp(conf)
+    yield made
+    made.db.dispose()
+
+
+def _metrics(app: deploy.Application) -> PrometheusMetrics:
+    assert isinstance(app.db.metrics, PrometheusMetrics)
+    return app.db.metrics
+
+
+def _value(app: deploy.Application, name: str, **labels: str) -> float:
+    value = _metrics(app).registry.get_sample_value(name, labels)
+    assert value is not None, (name, labels)
+    return value
+
+
+def _part(app: deploy.Application, part: str, route: str = '/traits') -> float:
+    return _value(app, 'placement_request_part_seconds_total', route=route, method='GET', part=part)
+
+
+def _answered(app: deploy.Application, seconds: float = 0.1) -> None:
+    app.db.metrics.request_answered('/traits', 'GET', '1.29', 200, seconds)
+
+
+@pytest.mark.parametrize('fails', [False, True])
+@pytest.mark.parametrize('kind', ['question', 'transaction'])
+def test_the_time_of_statements_is_spent_on_the_database(counted: deploy.Application, kind: str, fails: bool) -> None:
+    # The overflow is found with the row, after the slow part.
+    statement = sa.text(SLOW.format(' + abs(-9223372036854775807 - 1)' if fails else ''))
+
+    def ask() -> None:
+        if kind == 'question':
+            counted.db.ask(statement)
+        else:
+            with counted.db.reader() as connection:
+                connection.execute(statement)
+
+    counted.db.metrics.request_begun()
+    started = time.perf_counter()
+    with pytest.raises((sa.exc.DBAPIError, db_exc.DBError)) if fails else contextlib.nullcontext():
+        ask()
+    took = time.perf_counter() - started
+    _answered(counted)
+    assert 0.5 * took < _part(counted, 'database') <= took
+
+
+def test_the_time_of_a_commit_is_spent_on_the_database(
+    counted: deploy.Application, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def slow(_self: Any, connection: Any) -> None:
+        time.sleep(0.1)
+        connection.commit()
+
+    monkeypatch.setattr(type(counted.db.engine.dialect), 'do_commit', slow)
+    counted.db.metrics.request_begun()
+    with counted.db.reader() as connection:
+        connection.exec_driver_sql('SELECT 1')
+    _answered(counted)
+    assert _part(counted, 'database') >= 0.1
+
+
+def test_the_parts_of_a_request_are_not_counted_for_the_next(counted: deploy.Application) -> None:
+    ask(counted, 'GET', '/traits')
+    before = _part(counted, 'database')
+    assert before > 0
+    counted.db.metrics.request_begun()
+    _answered(counted)
+    assert _part(counted, 'database') == before
+    assert _part(counted, 'keystone') == 0
+
+
+def test_waiting_for_a_connection_is_shown_while_it_lasts_and_counted_separately(counted: deploy.Application) -> None:
+    def waits() -> None:
+        counted.db.metrics.request_begun()
+        with pytest.raises(exception.DatabaseUnavailable):
+            counted.db.ask(sa.text('SELECT 1'))
+        _answered(counted)
+
+    load = _metrics(counted)._load
+    with counted.db.engine.connect():
+        waiter = threading.Thread(target=waits)
+        waiter.start()
+        deadline = time.monotonic() + 10
+        while load.waiting['database'].count == 0 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        load.update()
+        assert _value(counted, 'placement_database_connections_waiting', pool='database') == 1
+        assert _value(counted, 'placement_database_connections', pool='database', field='in_use') == 1
+        assert _value(counted, 'placement_database_connections', pool='database', field='limit') == 1
+        assert _value(counted, 'placement_threads_busy') == 1
+        waiter.join()
+    load.update()
+    assert _value(counted, 'placement_database_connections_waiting', pool='database') == 0
+    assert _value(counted, 'placement_database_connections', pool='database', field='in_use') == 0
+    assert _value(counted, 'placement_threads_busy') == 0
+    assert _part(counted, 'connection') >= 0.9
+    assert _part(counted, 'database') < 0.5
+
+
+def test_the_load_of_a_process_is_sampled_by_a_thread(counted: deploy.Application) -> None:
+    ask(counted, 'GET', '/traits')
+    with counted.db.engine.connect():
+        deadline = time.monotonic() + 10
+        while time.monotonic() < deadline:
+            labels = {'pool': 'database', 'field': 'in_use'}
+            if _metrics(counted).registry.get_sample_value('placement_database_connections', labels) == 1:
+                return
+            time.sleep(0.05)
+    pytest.fail('nobody looked')
+
+
+def test_counts_begin_at_zero_where_the_labels_are_known(counted: deploy.Application) -> None:
+    assert _value(counted, 'placement_server_errors_total', route='/allocations', status='503') == 0
+    assert _value(counted, 'placement_request_seconds_count', route='/allocations', method='POST') == 0
+    assert _value(counted, 'placement_claims_refused_total', reason='capacity') == 0
+    assert _value(counted, 'placement_transaction_retries_total', reason='DBDeadlock') == 0
+    assert _value(counted, 'placement_candidates_bounded_total', bound='request_steps') == 0
+    assert _part(counted, 'keystone') == 0
+
+
+def test_errors_are_counted_by_route_and_status(counted: deploy.Application) -> None:
+    with counted.db.engine.connect():
+        answer = ask(counted, 'GET', '/allocation_candidates?resources=VCPU:1')
+    assert answer.status_code == 503
+    assert _value(counted, 'placement_server_errors_total', route='/allocation_candidates', status='503') == 1
+
+
+def test_the_gauges_of_an_ended_process_are_removed(tmp_path: Path) -> None:
+    gone = subprocess.Popen([sys.executable, '-c', ''])
+    gone.wait()
+    for pid in (gone.pid, os.getpid(), os.getppid()):
+        tmp_path.joinpath(f'gauge_livesum_{pid}.db').touch()
+        tmp_path.joinpath(f'counter_{pid}.db').touch()
+    memory = {
+        sample.labels['pid']: sample.labels['process']
+        for family in Processes(tmp_path).collect()
+        for sample in family.samples
+        if sample.name == 'placement_process_resident_memory_bytes' and sample.value > 0
+    }
+    assert memory == {str(os.getpid()): 'exporter', str(os.getppid()): 'server'}
+    assert not tmp_path.joinpath(f'gauge_livesum_{gone.pid}.db').exists()
+    assert tmp_path.joinpath(f'counter_{gone.pid}.db').exists()

@@ -1,0 +1,104 @@
+"""Mirrors on PostgreSQL and MariaDB: equal to the tables, never outdated, one round trip, usable after a fork."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+from collections.abc import Iterator
+
+import pytest
+import sqlalchemy as sa
+
+from placement.cache.refresh import ProviderCache
+from placement.db import change_log
+from placement.db.api import Database
+from tests.support import applications, caches, databases, servers, tcp_proxy
+from tests.support.cache_equality import compare
+
+pytestmark = pytest.mark.parametrize(
+    'setting', databases.parameters(*databases.defaults()), indirect=True, scope='module'
+)
+
+
+@pytest.fixture(scope='module')
+def pair(
+    setting: databases.Setting, database: sa.URL, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[list[servers.Server]]:
+    """Two servers of one worker each."""
+    directory: pathlib.Path = tmp_path_factory.mktemp('placement-api')
+    url = setting.session_url(database)
+    with (
+        servers.serving(url, directory, workers=1, environment=servers.ALL_MICROVERSIONS) as first,
+        servers.serving(url, directory, workers=1, environment=servers.ALL_MICROVERSIONS) as second,
+    ):
+        yield [first, second]
+
+
+@pytest.fixture
+def db(database: sa.URL, pair: list[servers.Server]) -> Iterator[Database]:
+    """The database, as another process."""
+    with applications.database(database) as opened:
+        yield opened
+
+
+def test_answered_changes_are_found(pair: list[servers.Server]) -> None:
+    caches.answered_changes_are_found([server.url for server in pair])
+
+
+def test_mirrors_equal_the_tables_while_others_write(pair: list[servers.Server], db: Database) -> None:
+    caches.stays_equal(pair, [db], seconds=5)
+
+
+def test_mirrors_equal_the_tables_while_writers_are_killed(pair: list[servers.Server], db: Database) -> None:
+    caches.stays_equal(pair, [db], seconds=8, kill=True)
+
+
+def test_a_search_with_nothing_changed_is_one_round_trip(database: sa.URL, db: Database) -> None:
+    """Counted on the wire, including what drivers and pools add."""
+    with tcp_proxy.counting(database) as (proxy, through), applications.database(through) as watched:
+        mirror = ProviderCache(watched)
+        # Drivers prepare a frequent statement.
+        for _ in range(10):
+            mirror.current()
+        proxy.trips = 0
+        for _ in range(20):
+            mirror.current()
+        assert proxy.trips == 20
+
+
+def test_an_ended_connection_is_replaced(database: sa.URL, db: Database) -> None:
+    mirror = ProviderCache(db)
+    state = mirror.current()
+    for _ in range(2):
+        databases.end_connections(database)
+        assert mirror.current() is state
+    db.write(change_log.record_names)
+    databases.end_connections(database)
+    mirror.current()
+    compare(mirror, db)
+
+
+def test_a_forked_child_has_connections_of_its_own(db: Database) -> None:
+    """Parent and child search and write at the same time after a fork. If they shared a connection, both would fail."""
+    mirror = ProviderCache(db)
+    mirror.current()
+    child = os.fork()
+    right = _search_and_write(mirror, db)
+    if not child:
+        os._exit(0 if right else 1)
+    _, status = os.waitpid(child, 0)
+    assert right
+    assert os.waitstatus_to_exitcode(status) == 0
+    compare(mirror, db)
+
+
+def _search_and_write(mirror: ProviderCache, db: Database) -> bool:
+    try:
+        for _ in range(60):
+            mirror.current()
+            db.write(change_log.record_names)
+        compare(mirror, db)
+    except BaseException as error:
+        print(f'{os.getpid()}: {error!r}')
+        return False
+    return True

@@ -1,0 +1,516 @@
+"""The slots of the change log on every database: their numbers after commits, rollbacks, failures and forks."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import pathlib
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from placement import exception
+from placement.db import change_log, change_log_slots, tables
+from placement.db.api import Database, RetryTransaction
+from placement.db.change_log_slots import Outcome
+from tests.support import logs
+
+everywhere = pytest.mark.parametrize('server', logs.SERVERS)
+on_servers = pytest.mark.parametrize('server', logs.SERVERS[1:])
+
+
+@pytest.fixture
+def url(server: str, tmp_path: pathlib.Path) -> Iterator[sa.URL]:
+    """The URL of an empty database."""
+    with logs.fresh(server, tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+def db(url: sa.URL) -> Iterator[Database]:
+    """The database, opened."""
+    made = logs.opened(url)
+    yield made
+    made.dispose()
+
+
+@pytest.fixture
+def other(url: sa.URL) -> Iterator[Database]:
+    """The same, opened by another process."""
+    made = logs.opened(url)
+    yield made
+    made.dispose()
+
+
+@pytest.fixture
+def providers(db: Database) -> list[int]:
+    """Three providers; the database has one slot, which ``db`` uses."""
+    return logs.add_providers(db, 3)
+
+
+def newest(db: Database) -> dict[int, int]:
+    with db.reader() as tx:
+        logs.check(tx)
+        return logs.sequences(tx)
+
+
+def owned(db: Database) -> set[int]:
+    """The ids of the slots that have an owner."""
+    slots = tables.change_log_slots.c
+    return {row.id for row in db.ask(sa.select(slots.id).where(slots.owner.is_not(None)))}
+
+
+@everywhere
+def test_only_what_is_committed_has_a_number(db: Database, providers: list[int]) -> None:
+    attempts = []
+
+    def work(tx: sa.Connection) -> None:
+        logs.move(tx, providers)
+        attempts.append(1)
+        if len(attempts) < 3:
+            raise RetryTransaction
+
+    def fail(tx: sa.Connection) -> None:
+        logs.move(tx, providers)
+        raise ZeroDivisionError
+
+    ((slot, number),) = newest(db).items()
+    db.write(work)
+    with pytest.raises(ZeroDivisionError):
+        db.write(fail)
+    db.write(lambda tx: logs.move(tx, providers[:1]))
+    assert newest(db) == {slot: number + 2}
+
+
+@everywhere
+def test_transactions_at_once_have_a_slot_each(db: Database, providers: list[int]) -> None:
+    """They use them again later. On SQLite one transaction waits for the other, but has taken its slot before."""
+    for _ in range(2):
+        barrier = threading.Barrier(3)
+
+        def run(number: int, barrier: threading.Barrier = barrier) -> None:
+            barrier.wait()
+            for _ in range(20):
+                db.write(lambda tx: logs.move(tx, [providers[number]]))
+
+        threads = [threading.Thread(target=run, args=(number,)) for number in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    found = newest(db)
+    assert len(found) <= 3
+    assert sum(found.values()) >= 120
+
+
+# Taking and freeing ---------------------------------------------------------------------------------------
+
+
+@everywhere
+def test_a_slot_that_its_owner_freed_is_taken_again(db: Database, other: Database, providers: list[int]) -> None:
+    """Its numbers continue. A slot that has an owner is not taken."""
+    (slot,) = newest(db)
+    other.write(lambda tx: logs.move(tx, providers))
+    (added,) = newest(db).keys() - {slot}
+    assert owned(db) == {slot, added}
+    other.dispose()
+    assert owned(db) == {slot}
+    other.write(lambda tx: logs.move(tx, providers))
+    assert newest(db)[added] == 2
+    assert owned(db) == {slot, added}
+
+
+@everywhere
+@pytest.mark.parametrize(('hours', 'taken'), [(0.9, False), (1.1, True), (-0.9, False), (-1.1, True)])
+def test_a_slot_whose_owner_is_silent_is_taken(
+    db: Database, other: Database, providers: list[int], hours: float, taken: bool
+) -> None:
+    """After an hour; also if its time is in the future, as the clock was wrong then."""
+    (slot,) = newest(db)
+    logs.free_all(db, hours)
+    other.write(lambda tx: logs.move(tx, providers))
+    assert (newest(db).keys() == {slot}) is taken
+
+
+@everywhere
+def test_both_owners_of_a_slot_go_on(db: Database, other: Database, providers: list[int]) -> None:
+    """The first one was silent for longer than an hour, but did not end. What it writes then gets another slot."""
+    ((slot, number),) = newest(db).items()
+    logs.free_all(db)
+    for one in (other, db, other, db):
+        one.write(lambda tx: logs.move(tx, providers))
+    found = newest(db)
+    assert sorted(found.values()) == [2, number + 2]
+    assert found[slot] == number + 2
+
+
+@everywhere
+def test_a_silent_process_with_many_slots_takes_one_new(
+    db: Database, other: Database, providers: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise it would try each of its slots in turn, and fail."""
+    with contextlib.ExitStack() as stack:
+        for _ in range(30):
+            stack.enter_context(db._slots.lease())
+    logs.free_all(db)
+    with contextlib.ExitStack() as stack:
+        for _ in range(30):
+            slot = stack.enter_context(other._slots.lease())
+            with other._writer() as tx:
+                logs.append(tx, slot)
+    retried: list[str] = []
+    monkeypatch.setattr(db.metrics, 'retried', retried.append)
+    db.write(lambda tx: logs.move(tx, providers))
+    assert retried == ['SlotTaken']
+
+
+@everywhere
+def test_processes_that_take_slots_at_once(url: sa.URL, db: Database, providers: list[int]) -> None:
+    """Each gets another one: free ones first, of which none is lost."""
+    opened = [logs.opened(url) for _ in range(8)]
+    for one in opened[:4]:
+        one.write(lambda tx: logs.move(tx, providers))
+    for one in opened[:4]:
+        one.dispose()
+    barrier = threading.Barrier(8)
+
+    def run(one: Database) -> int:
+        barrier.wait()
+        with one._slots.lease() as slot:
+            barrier.wait(60)
+            return slot.slot_id
+
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        taken = list(pool.map(run, opened))
+    assert len(set(taken)) == 8
+    count = db.ask(sa.select(sa.func.count()).select_from(tables.change_log_slots))[0][0]
+    # A process that finds a row locked that another one is just taking may insert a new one.
+    assert 9 <= count <= 12
+    for one in opened:
+        one.dispose()
+
+
+@on_servers
+def test_a_locked_slot_is_not_waited_for(url: sa.URL, db: Database, other: Database, providers: list[int]) -> None:
+    """Its owner was stopped in the middle of a transaction, a day ago."""
+    before = newest(db)
+    logs.free_all(db, hours=24)
+    # Otherwise MariaDB would lock the gaps between the rows, too.
+    holder = sa.create_engine(url, poolclass=sa.NullPool, isolation_level='READ COMMITTED')
+    with holder.connect() as connection:
+        connection.execute(sa.select(tables.change_log_slots).with_for_update())
+        other.write(lambda tx: logs.move(tx, providers))
+    after = newest(db)
+    (added,) = after.keys() - before.keys()
+    assert after == {**before, added: 1}
+
+
+@on_servers
+def test_a_conflict_in_the_entry_uses_the_number_again(
+    server: str, url: sa.URL, db: Database, providers: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another transaction locks the row of the slot for longer than the lock timeout."""
+    patience = {
+        'postgresql': {'options': '-c lock_timeout=300'},
+        'mariadb': {'init_command': 'SET SESSION innodb_lock_wait_timeout=1'},
+    }
+    hasty = logs.opened(url.update_query_dict(patience[server]))
+    retried: list[str] = []
+    monkeypatch.setattr(hasty.metrics, 'retried', retried.append)
+    before = newest(hasty)
+    hasty.write(lambda tx: logs.move(tx, providers))
+    (slot,) = newest(hasty).keys() - before.keys()
+    holder = sa.create_engine(url, poolclass=sa.NullPool)
+    with holder.connect() as connection:
+        held = tables.change_log_slots.c.id == slot
+        connection.execute(sa.select(tables.change_log_slots).where(held).with_for_update())
+        waiting = threading.Thread(target=hasty.write, args=(lambda tx: logs.move(tx, providers),))
+        waiting.start()
+        while not retried:
+            waiting.join(0.05)
+            assert waiting.is_alive()
+    waiting.join()
+    assert newest(hasty) == {**before, slot: 2}
+    hasty.dispose()
+
+
+# A COMMIT that fails --------------------------------------------------------------------------------------
+
+
+def interrupt_commit(db: Database, monkeypatch: pytest.MonkeyPatch, error: type[BaseException], done: bool) -> None:
+    """Make the next COMMIT raise ``error``, after it was done or not."""
+    commit = db.engine.dialect.do_commit
+
+    def interrupted(connection: Any) -> None:
+        monkeypatch.undo()
+        if done:
+            commit(connection)
+        raise error('interrupted')
+
+    monkeypatch.setattr(db.engine.dialect, 'do_commit', interrupted)
+
+
+@everywhere
+@pytest.mark.parametrize('done', [False, True])
+@pytest.mark.parametrize('error', [KeyboardInterrupt, SystemExit])
+def test_an_interrupted_commit_abandons_the_slot(
+    db: Database, providers: list[int], monkeypatch: pytest.MonkeyPatch, done: bool, error: type[BaseException]
+) -> None:
+    """It is not known whether the COMMIT succeeded, and the process is about to end."""
+    ((slot, number),) = newest(db).items()
+    interrupt_commit(db, monkeypatch, error, done)
+    with pytest.raises(error):
+        db.write(lambda tx: logs.move(tx, providers))
+    assert newest(db) == {slot: number + done}
+    for _ in range(2):
+        db.write(lambda tx: logs.move(tx, providers))
+    after = newest(db)
+    (new,) = after.keys() - {slot}
+    assert after == {slot: number + done, new: 2}
+
+
+@everywhere
+@pytest.mark.parametrize('done', [False, True])
+def test_a_commit_that_fails_is_looked_up(
+    db: Database, providers: list[int], monkeypatch: pytest.MonkeyPatch, done: bool
+) -> None:
+    """The transaction takes effect exactly once: it is run again unless it was committed."""
+    attempts = []
+
+    def work(tx: sa.Connection) -> str:
+        attempts.append(1)
+        logs.move(tx, providers)
+        return 'result'
+
+    ((slot, number),) = newest(db).items()
+    interrupt_commit(db, monkeypatch, OSError, done)
+    assert db.write(work) == 'result'
+    assert len(attempts) == 2 - done
+    with db.reader() as tx:
+        assert set(logs.generations(tx).values()) == {1}
+        # Without ``done`` a number was spent to prevent that the first attempt is committed later.
+        assert logs.sequences(tx) == {slot: number + 2 - done}
+
+
+@everywhere
+def test_a_failed_commit_of_nothing_recorded_is_an_outage(
+    db: Database, providers: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The change log does not know of it."""
+    interrupt_commit(db, monkeypatch, OSError, done=True)
+    with pytest.raises(exception.DatabaseUnavailable):
+        db.write(lambda tx: tx.execute(tables.projects.insert().values(external_id='project')))
+
+
+@on_servers
+@pytest.mark.parametrize('deliver', [False, True])
+def test_a_connection_that_breaks_in_the_commit(url: sa.URL, db: Database, providers: list[int], deliver: bool) -> None:
+    """The transaction takes effect exactly once, and the caller gets its result."""
+    with logs.breaking(url) as (proxy, through):
+        far = logs.opened(through)
+        try:
+            far.write(lambda tx: logs.move(tx, providers))
+            proxy.break_next(deliver=deliver)
+            far.write(lambda tx: logs.move(tx, providers))
+            assert proxy.broken == 1
+            far.write(lambda tx: logs.move(tx, providers))
+        finally:
+            far.dispose()
+    with db.reader() as tx:
+        logs.check(tx)
+        assert set(logs.generations(tx).values()) == {3}
+
+
+@on_servers
+def test_a_commit_that_the_server_gets_late(
+    url: sa.URL, db: Database, providers: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its session is open in the server for longer than anybody waits: the outcome is unknown, and stays consistent."""
+    monkeypatch.setattr(change_log_slots, '_SETTLE_SECONDS', 0.5)
+    with logs.breaking(url) as (proxy, through):
+        far = logs.opened(through)
+        far.write(lambda tx: logs.move(tx, providers[:1]))
+        deliver = proxy.hold_next()
+        with pytest.raises(exception.DatabaseUnavailable):
+            far.write(lambda tx: logs.move(tx, providers[:1]))
+        # Its slot is locked, so it uses another one.
+        far.write(lambda tx: logs.move(tx, providers[1:]))
+        assert sorted(newest(db).values()) == [1, 1, 2]
+        deliver.set()
+        deadline = time.monotonic() + 30
+        while sorted(newest(db).values()) != [1, 2, 2]:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        far.write(lambda tx: logs.move(tx, providers))
+        newest(db)
+        far.dispose()
+
+
+@on_servers
+def test_a_transaction_that_counts_as_not_committed_cannot_be_committed(
+    url: sa.URL, db: Database, providers: list[int]
+) -> None:
+    """A session that has not reached its last statements yet finds that its slot has moved."""
+    with db._slots.lease() as slot:
+        pass
+    late = change_log_slots.Slot(slot.slot_id, slot.sequence, slot.token)
+    list(late.statements(db.engine.dialect.name, {1: change_log.ChangeKind.USAGE}))
+    assert db._slots.settle(late) is Outcome.NOT_COMMITTED
+    late.next_token = None
+    with sa.create_engine(url, poolclass=sa.NullPool).connect() as connection:
+        first, *_ = late.statements(db.engine.dialect.name, {1: change_log.ChangeKind.USAGE})
+        with pytest.raises(change_log_slots.SlotTaken):
+            late.check(connection.exec_driver_sql(first).rowcount)
+
+
+@everywhere
+@pytest.mark.parametrize('own', [False, True])
+def test_a_failed_commit_on_a_slot_that_another_process_continued(
+    db: Database, other: Database, providers: list[int], own: bool
+) -> None:
+    """The entry with the number of the transaction tells whose it was; unless it was deleted."""
+    with db._slots.lease() as slot:
+        pass
+    mine = change_log_slots.Slot(slot.slot_id, slot.sequence, slot.token)
+    if own:
+        with db.engine.begin() as tx:
+            logs.append(tx, mine)
+    else:
+        list(mine.statements('sqlite', {1: change_log.ChangeKind.USAGE}))
+    logs.free_all(db)
+    for _ in range(2):
+        other.write(change_log.record_names)
+    assert logs.next_slot(other) == slot.slot_id
+    assert db._slots.settle(mine) is (Outcome.COMMITTED if own else Outcome.NOT_COMMITTED)
+    with db.engine.begin() as tx:
+        tx.execute(tables.change_log.delete())
+    assert db._slots.settle(mine) is Outcome.UNKNOWN
+
+
+# Two processes on one slot --------------------------------------------------------------------------------
+
+
+@everywhere
+def test_a_number_that_another_process_used(db: Database, providers: list[int]) -> None:
+    """A copy of a running process, such as that in a cloned virtual machine, has the same slot."""
+    ((slot, number),) = newest(db).items()
+    copy = logs.opened(db.engine.url)
+    with db._slots.lease() as mine, copy._slots.lease() as theirs:
+        theirs.__dict__.update(vars(mine))
+    copy.write(lambda tx: logs.move(tx, providers))
+    assert newest(db) == {slot: number + 1}
+    for one in (db, copy, db, copy):
+        one.write(lambda tx: logs.move(tx, providers))
+    found = newest(db)
+    assert found[slot] == number + 3
+    assert sum(found.values()) == number + 5
+    copy.dispose()
+
+
+@everywhere
+def test_two_processes_forced_onto_one_slot_at_once(db: Database, other: Database, providers: list[int]) -> None:
+    """Again and again, while both write from several threads: nothing is lost, and no number is used twice."""
+
+    def run(number: int) -> None:
+        one = (db, other)[number % 2]
+        for _ in range(15):
+            one.write(lambda tx: logs.move(tx, [providers[number % 3]]))
+
+    def share() -> None:
+        for _ in range(40):
+            logs.free_all(db)
+            for one in (db, other):
+                for owner in list(one._slots._owners.values()):
+                    owner.free.clear()
+            time.sleep(0.02)
+
+    with concurrent.futures.ThreadPoolExecutor(7) as pool:
+        jobs = [pool.submit(share), *(pool.submit(run, number) for number in range(6))]
+        for job in jobs:
+            job.result()
+    assert sum(newest(db).values()) == 2 + 6 * 15
+
+
+_FORK = """
+import os, sys
+from tests.support import logs
+db = logs.opened(sys.argv[1])
+provider = int(sys.argv[2])
+for _ in range(3):
+    db.write(lambda tx: logs.move(tx, [provider]))
+child = os.fork()
+if child == 0:
+    # The connections are the parent's.
+    db.engine.dispose(close=False)
+for _ in range(3):
+    db.write(lambda tx: logs.move(tx, [provider]))
+if child == 0:
+    grandchild = os.fork()
+    if grandchild == 0:
+        db.engine.dispose(close=False)
+    db.write(lambda tx: logs.move(tx, [provider]))
+    if grandchild == 0:
+        os._exit(0)
+    assert os.waitpid(grandchild, 0)[1] == 0
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+db.write(lambda tx: logs.move(tx, [provider]))
+"""
+
+
+@everywhere
+def test_a_fork_has_slots_of_its_own(url: sa.URL, db: Database, providers: list[int]) -> None:
+    before = newest(db)
+    text = url.render_as_string(hide_password=False)
+    subprocess.run([sys.executable, '-c', _FORK, text, str(providers[0])], check=True, timeout=120)
+    after = newest(db)
+    # All three were killed, or ended without freeing their slots.
+    assert sorted(after[slot] for slot in after.keys() - before.keys()) == [1, 4, 7]
+
+
+# Trimming -------------------------------------------------------------------------------------------------
+
+
+@everywhere
+def test_an_owner_deletes_old_entries(
+    db: Database, other: Database, providers: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After so many transactions of the slot, whoever made them. The newest ones always stay."""
+    monkeypatch.setattr(change_log_slots, 'TRIM_INTERVAL_TRANSACTIONS', 5)
+    monkeypatch.setattr(change_log_slots, 'KEPT_TRANSACTIONS', 20)
+    (slot,) = newest(db)
+
+    def numbers() -> list[int]:
+        with db.reader() as tx:
+            return sorted({number for number, _ in logs.entries(tx)[slot]})
+
+    for count in (22, 1, 4):
+        for _ in range(count):
+            db.write(lambda tx: logs.move(tx, providers))
+        if count == 22:
+            assert numbers() == list(range(1, 25))
+    assert numbers() == list(range(6, 30))
+    db.dispose()
+    with db.reader() as tx:
+        before = change_log.read_vector(tx)
+    for _ in range(11):
+        other.write(lambda tx: logs.move(tx, providers))
+    assert numbers() == list(range(21, 41))
+    with db.reader() as tx:
+        upto = change_log.read_vector(tx)
+        assert change_log.read_since(tx, before, upto) == dict.fromkeys(providers, change_log.ChangeKind.USAGE)
+    monkeypatch.setattr(change_log_slots, 'KEPT_TRANSACTIONS', 1)
+    for _ in range(5):
+        other.write(lambda tx: logs.move(tx, providers))
+    assert numbers() == [45]
+    with db.reader() as tx:
+        upto = change_log.read_vector(tx)
+        assert change_log.read_since(tx, upto, upto) == {}
+        with pytest.raises(change_log.LogTruncated):
+            change_log.read_since(tx, before, upto)

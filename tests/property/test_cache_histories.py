@@ -1,0 +1,165 @@
+"""After random writes, a mirror that was brought forward step by step equals one that is built from scratch."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from oslo_config import cfg
+
+from placement import deploy
+from placement.cache.refresh import ProviderCache
+from placement.cache.snapshot import Snapshot, SnapshotBuilder
+from placement.cmd import manage, manage_audit
+from placement.db import change_log
+from placement.db.api import Database
+from tests.support import corruption
+from tests.support.cache_equality import compare
+from tests.support.cache_histories import History, Universe, sender
+from tests.support.fixtures import PointCommandsAt
+
+STEPS = 150
+#: Paths and microversions of searches.
+SEARCHES = (
+    *(('/resource_providers', version) for version in ('1.0', '1.6', '1.13', '1.14', '1.29')),
+    ('/resource_providers?resources=VCPU:2', '1.29'),
+    ('/resource_providers?required={traits[0]}', '1.29'),
+    ('/resource_providers?required=HW_CPU_X86_AVX2&resources={classes[0]}:1', '1.29'),
+    ('/resource_providers?member_of=in:{aggregates[0]},{aggregates[1]}', '1.29'),
+    ('/resource_providers?in_tree={providers[0]}', '1.29'),
+    ('/resource_providers?name={names[0]}', '1.29'),
+    ('/resource_providers?uuid={providers[1]}', '1.29'),
+    *(('/allocation_candidates?resources=VCPU:1', version) for version in ('1.10', '1.12', '1.17', '1.27', '1.29')),
+    ('/allocation_candidates?resources=VCPU:1,MEMORY_MB:2', '1.29'),
+    ('/allocation_candidates?resources=VCPU:1&resources1={classes[0]}:1&group_policy=none', '1.29'),
+    ('/allocation_candidates?resources=VCPU:1&required=HW_CPU_X86_AVX2', '1.29'),
+    ('/allocation_candidates?resources={classes[1]}:1&member_of={aggregates[0]}', '1.29'),
+)
+
+
+@pytest.fixture
+def conf(conf: cfg.ConfigOpts) -> cfg.ConfigOpts:
+    """The options of a service that serves every microversion."""
+    conf.set_override('max_microversion', '1.39', 'placement')
+    return conf
+
+
+@pytest.fixture
+def applications(conf: cfg.ConfigOpts, app: Any) -> Iterator[list[Any]]:
+    """Three applications on the same database."""
+    made = [app, deploy.loadapp(conf), deploy.loadapp(conf)]
+    yield made
+    for one in made[1:]:
+        one.db.dispose()
+
+
+class Divided(ProviderCache):
+    """A mirror with small blocks, so that few providers make many blocks."""
+
+    def _load(self, tx: sa.Connection) -> Any:
+        held = super()._load(tx)
+        state = Snapshot.of(held.state.names, held.state.records(), size=2)
+        return dataclasses.replace(held, state=state, next=SnapshotBuilder(state, size=2))
+
+
+@pytest.mark.parametrize('seed', range(4))
+def test_mirrors_follow_random_histories(applications: list[Any], seed: int) -> None:
+    """Two applications write and are searched at times; both mirrors and a third one are always right."""
+    first, second, _ = applications
+    choose = random.Random(seed)
+    universe = Universe(seed)
+    histories = [History(sender(one), universe, f'{seed}-{one is first}') for one in (first, second)]
+    histories[0].populate()
+    idle = Divided(first.db)
+    idle.current()
+    for _ in range(STEPS):
+        choose.choice(histories).step()
+        if choose.random() < 0.2:
+            compare(first.mirror, first.db)
+        if choose.random() < 0.05:
+            compare(second.mirror, second.db)
+        if choose.random() < 0.02:
+            compare(idle, first.db)
+    for mirror in (first.mirror, second.mirror, idle):
+        compare(mirror, first.db)
+    assert [history.errors for history in histories] == [[], []]
+
+
+@pytest.mark.parametrize('seed', range(2))
+def test_answers_follow_random_histories(applications: list[Any], seed: int) -> None:
+    """Parts of answers that are kept ready are dropped when they change."""
+    writing, searching, fresh = applications
+    with searching.db.reader() as tx:
+        searching.mirror._version = Divided(searching.db)._load(tx)
+    choose = random.Random(seed)
+    universe = Universe(seed)
+    history = History(sender(writing), universe, seed)
+    history.populate()
+    for _ in range(45):
+        for _ in range(choose.randint(1, 4)):
+            history.step()
+        fresh.mirror._version = None
+        for path, version in SEARCHES:
+            request = {'path': path.format(**vars(universe)), 'version': version}
+            assert search(searching, **request) == search(fresh, **request), request
+
+
+def test_answers_follow_the_rename_of_a_class(app: Any) -> None:
+    """The rows of its providers do not change, but the parts of answers that were kept ready for them do."""
+    send = sender(app)
+    provider = Universe(0).providers[0]
+    send('PUT', '/resource_classes/CUSTOM_OLD', None, '1.29')
+    send('POST', '/resource_providers', {'uuid': provider, 'name': 'host'}, '1.29')
+    inventories = {'VCPU': {'total': 8}, 'CUSTOM_OLD': {'total': 1}}
+    body = {'resource_provider_generation': 0, 'inventories': inventories}
+    assert send('PUT', f'/resource_providers/{provider}/inventories', body, '1.29')[0] == 200
+    for name in ('CUSTOM_OLD', 'CUSTOM_NEW'):
+        if name == 'CUSTOM_NEW':
+            assert send('PUT', '/resource_classes/CUSTOM_OLD', {'name': name}, '1.6')[0] == 200
+        _, found = send('GET', '/allocation_candidates?resources=VCPU:1', None, '1.29')
+        assert set(found['provider_summaries'][provider]['resources']) == {'VCPU', name}
+
+
+def search(app: Any, path: str, version: str) -> tuple[int | None, Any]:
+    """The answer to a search, without what differs in every answer."""
+    status, body = sender(app)('GET', path, None, version)
+    for error in body.get('errors', ()):
+        del error['request_id']
+    return status, body
+
+
+def test_histories_make_all_kinds_of_requests_succeed_and_fail(app: Any) -> None:
+    """The tests above need histories in which every kind of request succeeds and fails."""
+    answers: collections.Counter[tuple[str, bool]] = collections.Counter()
+    for seed in range(2):
+        history = History(sender(app), Universe(seed), seed)
+        history.populate()
+        for _ in range(400):
+            history.step()
+        answers += history.answers
+        assert history.errors == []
+    assert {kind for kind, accepted in answers if accepted} == history.kinds
+    # Some kinds are never refused, such as an empty set of traits; but most are at times.
+    assert len({kind for kind, accepted in answers if not accepted}) >= len(history.kinds) - 3
+
+
+@pytest.fixture
+def damaged(conf: cfg.ConfigOpts, db: Database, point_commands_at: PointCommandsAt) -> str:
+    """The URL of a database with every damage that can be repaired, that the commands of the test use."""
+    url = point_commands_at(conf.placement_database.connection)
+    corruption.plant(url, *corruption.SOUND)
+    return url
+
+
+@pytest.mark.parametrize('name', [name for name, planted in corruption.ALL.items() if planted.after])
+def test_repairs_are_logged(app: Any, damaged: str, name: str) -> None:
+    corruption.plant(damaged, *corruption.ALL[name].statements)
+    app.db.write(change_log.record_reload)
+    app.mirror.current()
+    assert manage.main(['audit', '--repair']) == manage_audit.REPAIRED
+    compare(app.mirror, app.db)

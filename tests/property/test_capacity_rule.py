@@ -1,0 +1,79 @@
+"""The room rule has the same result for one number, for arrays, and in SQL."""
+
+from __future__ import annotations
+
+import math
+
+import sqlalchemy as sa
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from placement import capacity
+from placement.cache.inventory_columns import InventoryColumns
+from placement.candidates.providers import InventoryRecord
+from placement.db import tables
+
+_small = st.integers(0, 12)
+_large = st.integers(0, capacity.MAX_INT32)
+_whole = _small | _large
+_inventories = st.builds(
+    InventoryRecord,
+    total=_whole,
+    reserved=_whole,
+    min_unit=st.integers(1, 4) | _large,
+    max_unit=st.integers(1, 12) | _large,
+    step_size=st.integers(1, 4) | st.integers(1, capacity.MAX_INT32),
+    allocation_ratio=st.sampled_from([0.0, 0.1, 0.5, 1.0, 1.1, 1.5, 16.0, 1e-30, 3e38])
+    | st.floats(-10, 100, allow_nan=False),
+    used=_whole,
+)
+
+
+_engine = sa.create_engine('sqlite://')
+
+
+def _fits_in_sql(inventory: InventoryRecord, amount: int) -> bool:
+    """Evaluate the rule in a WHERE clause, on a row with ``inventory``."""
+    columns = (column for column in tables.inventories.c if column.name in InventoryRecord._fields)
+    row = (sa.literal(getattr(inventory, column.name), column.type).label(column.name) for column in columns)
+    inv = sa.select(*row).subquery().c
+    literal = sa.literal(amount, sa.BigInteger)
+    rule = sa.and_(
+        inv.used + literal <= capacity.capacity_limit(inv),
+        capacity.satisfies_unit_constraints(inv, literal, literal, literal),
+    )
+    with _engine.connect() as connection:
+        return connection.scalar(sa.select(inv.total).where(rule)) is not None
+
+
+def _amounts(inventory: InventoryRecord) -> st.SearchStrategy[int]:
+    """Small amounts, arbitrary ones, and those near what is left."""
+    left = min(max(capacity.capacity(inventory) - inventory.used, 1), capacity.MAX_INT32 - 1)
+    return st.integers(1, 14) | st.integers(1, capacity.MAX_INT32) | st.integers(max(left - 1, 1), left + 1)
+
+
+@given(asked=_inventories.flatmap(lambda one: st.tuples(st.just(one), _amounts(one))))
+@example(asked=(InventoryRecord(total=4, used=1), 3))
+@example(asked=(InventoryRecord(total=3, allocation_ratio=1.1), 4))
+@example(asked=(InventoryRecord(total=10, reserved=12), 1))
+@example(
+    asked=(InventoryRecord(total=1, step_size=capacity.MAX_INT32, max_unit=capacity.MAX_INT32), capacity.MAX_INT32)
+)
+def test_all_implementations_of_the_rule_agree(asked: tuple[InventoryRecord, int]) -> None:
+    inventory, amount = asked
+    reason = inventory.rejection(amount)
+    stock = InventoryColumns.of([(0, inventory)])
+    assert (reason is None) == (list(stock.fitting(amount)) == [0]) == _fits_in_sql(inventory, amount)
+    assert [one for one, flags in stock.refused(amount).items() if flags[0]] == ([] if reason is None else [reason])
+
+
+@given(inventory=_inventories, amounts=st.lists(st.integers(1, 24), min_size=1, max_size=4))
+def test_smallest_largest_and_divisor_decide_for_many_amounts(inventory: InventoryRecord, amounts: list[int]) -> None:
+    together = capacity.satisfies_unit_constraints(inventory, min(amounts), max(amounts), math.gcd(*amounts))
+    assert together == all(capacity.satisfies_unit_constraints(inventory, amount, amount, amount) for amount in amounts)
+
+
+@given(inventory=_inventories)
+def test_capacity_is_the_limit_without_its_fraction(inventory: InventoryRecord) -> None:
+    assert capacity.capacity(inventory) == int((inventory.total - inventory.reserved) * inventory.allocation_ratio)
+    assert abs(capacity.capacity(inventory)) <= abs(capacity.capacity_limit(inventory))

@@ -1,0 +1,240 @@
+"""Checks of mirrors for every database: with writes from several processes, killed workers, and several servers."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import random
+import signal
+import threading
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from placement.cache.refresh import ProviderCache
+from placement.db.api import Database
+from tests.support import races, servers
+from tests.support.cache_equality import assert_same, compare
+from tests.support.cache_histories import History, Send, Universe
+from tests.support.history import fleet
+from tests.support.history.client import Client, UnreachableError
+
+_TRAIT = 'HW_CPU_X86_AVX2'
+
+
+# Equality ------------------------------------------------------------------------------------------------
+
+
+def sender(client: Client) -> Send:
+    """Sends requests over HTTP; those with an unknown outcome have no status."""
+
+    def send(method: str, path: str, body: Any, version: str) -> tuple[int | None, Any]:
+        try:
+            reply = client.request(method, path, body, version=version)
+        except UnreachableError:
+            time.sleep(0.05)
+            return None, None
+        return reply.status, reply.body
+
+    return send
+
+
+class Writers:
+    """Threads that send random histories to several servers, as long as the context lasts."""
+
+    def __init__(self, urls: Sequence[str], count: int) -> None:
+        self.answers: Counter[tuple[str, bool]] = Counter()
+        self.errors: list[tuple[str, int]] = []
+        self._urls = urls
+        self._universe = Universe(random.randrange(2**32))
+        self._stopping = threading.Event()
+        self._failures: list[BaseException] = []
+        self._threads = [threading.Thread(target=self._run, args=(number,)) for number in range(count)]
+
+    def __enter__(self) -> Writers:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._stopping.set()
+        for thread in self._threads:
+            thread.join()
+        for failure in self._failures:
+            raise failure
+
+    def _run(self, number: int) -> None:
+        with contextlib.closing(Client(self._urls, token='admin', first=number)) as client:
+            history = History(sender(client), self._universe, number)
+            try:
+                if number == 0:
+                    history.populate()
+                while not self._stopping.is_set():
+                    history.step()
+            except BaseException as failure:  # Raised again in the main thread.
+                self._failures.append(failure)
+            self.answers += history.answers
+            self.errors += history.errors
+
+
+def stays_equal(
+    running: Sequence[servers.Server], observed: Sequence[Database], seconds: float, *, kill: bool = False
+) -> None:
+    """Let 8 clients write at random, and meanwhile compare a mirror on each of ``observed`` with the tables.
+
+    :param kill: also kill the workers of the servers, one after the other.
+    """
+    mirrors = [(ProviderCache(db), db) for db in observed]
+    for mirror, _ in mirrors:
+        mirror.current()
+    compared = 0
+    victims = itertools.cycle(running)
+    end = time.monotonic() + seconds
+    with Writers([server.url for server in running], 8) as writing:
+        while time.monotonic() < end:
+            for mirror, db in mirrors:
+                compare(mirror, db)
+                compared += 1
+                # And with the normal update.
+                mirror.current()
+            if kill:
+                with contextlib.suppress(IndexError, ProcessLookupError):
+                    os.kill(next(victims).workers()[0], signal.SIGKILL)
+                time.sleep(0.7)
+    time.sleep(1 if kill else 0)
+    for mirror, db in mirrors:
+        compare(mirror, db)
+        assert_same(mirror.current(), ProviderCache(db).current())
+    accepted = sum(number for (_, was_accepted), number in writing.answers.items() if was_accepted)
+    print(f'compared {compared} times; {accepted} writes accepted of {writing.answers.total()}; {writing.errors}')
+    assert compared >= 2
+    assert writing.errors == []
+    assert accepted > 10
+
+
+# Read your writes ----------------------------------------------------------------------------------------
+
+
+class Alternating:
+    """One client that writes through one process and searches through another, on a provider of its own."""
+
+    def __init__(self, clients: Sequence[Client], rounds: int) -> None:
+        self.missing: list[str] = []
+        self.searches = 0
+        self._clients = itertools.cycle(clients)
+        self._rounds = rounds
+        self._provider = races.provider(next(self._clients), 100)
+        self._aggregate = str(uuid.uuid4())
+
+    def run(self) -> None:
+        """Make one change after the other, and search for each."""
+        for _ in range(self._rounds):
+            for change in (self._claim, self._resize, self._label, self._gather, self._rename, self._grow):
+                change()
+
+    def _claim(self) -> None:
+        """A claim of everything that is left, and its deletion."""
+        consumer = str(uuid.uuid4())
+        entry = races.claim([self._provider], None)
+        entry['allocations'][self._provider]['resources']['VCPU'] = 100
+        self._write('PUT', f'/allocations/{consumer}', entry)
+        self._look('claimed', 'VCPU:1', there=False)
+        self._write('DELETE', f'/allocations/{consumer}')
+        self._look('given back', 'VCPU:100', there=True)
+
+    def _resize(self) -> None:
+        self._inventory(50)
+        self._look('smaller', 'VCPU:51', there=False)
+        self._inventory(100)
+        self._look('larger', 'VCPU:100', there=True)
+
+    def _inventory(self, total: int) -> None:
+        self._guarded('inventories', {'inventories': {'VCPU': {'total': total}}})
+
+    def _label(self) -> None:
+        self._guarded('traits', {'traits': [_TRAIT]})
+        self._look('with a trait', 'VCPU:1', f'&required={_TRAIT}', there=True)
+        self._guarded('traits', {'traits': []})
+        self._look('without a trait', 'VCPU:1', f'&required={_TRAIT}', there=False)
+
+    def _gather(self) -> None:
+        self._guarded('aggregates', {'aggregates': [self._aggregate]})
+        self._look('in an aggregate', 'VCPU:1', f'&member_of={self._aggregate}', there=True)
+        self._guarded('aggregates', {'aggregates': []})
+        self._look('in none', 'VCPU:1', f'&member_of={self._aggregate}', there=False)
+
+    def _rename(self) -> None:
+        name = str(uuid.uuid4())
+        self._write('PUT', f'/resource_providers/{self._provider}', {'name': name})
+        self._found(f'/resource_providers?name={name}', 'renamed', there=True)
+        trait = f'CUSTOM_{uuid.uuid4().hex.upper()}'
+        self._write('PUT', f'/traits/{trait}')
+        reply = next(self._clients).request('GET', f'/resource_providers?required={trait}')
+        self._note(reply.status == 200, 'a new trait')
+
+    def _grow(self) -> None:
+        """A child provider, which is created and deleted."""
+        below = str(uuid.uuid4())
+        tree = f'/resource_providers?in_tree={self._provider}&uuid={below}'
+        body = {'name': below, 'uuid': below, 'parent_provider_uuid': self._provider}
+        self._write('POST', '/resource_providers', body)
+        self._found(tree, 'created', there=True, provider=below)
+        self._write('DELETE', f'/resource_providers/{below}')
+        self._found(tree, 'deleted', there=False, provider=below)
+
+    def _guarded(self, path: str, body: dict[str, Any]) -> None:
+        provider = f'/resource_providers/{self._provider}'
+        generation = fleet.demand(next(self._clients), 'GET', provider)['generation']
+        self._write('PUT', f'{provider}/{path}', {'resource_provider_generation': generation, **body})
+
+    def _write(self, method: str, path: str, body: Any = None) -> None:
+        fleet.demand(next(self._clients), method, path, body)
+
+    def _look(self, what: str, resources: str, filters: str = '', *, there: bool) -> None:
+        self._found(f'/resource_providers?resources={resources}{filters}', what, there=there)
+        path = f'/allocation_candidates?resources={resources}{filters}'
+        found = fleet.demand(next(self._clients), 'GET', path)
+        self._note((self._provider in found['provider_summaries']) == there, f'{what}: {path}')
+
+    def _found(self, path: str, what: str, *, there: bool, provider: str | None = None) -> None:
+        listed = fleet.demand(next(self._clients), 'GET', path)['resource_providers']
+        found = (provider or self._provider) in {one['uuid'] for one in listed}
+        self._note(found == there, f'{what}: {path}')
+
+    def _note(self, right: bool, what: str) -> None:
+        self.searches += 1
+        if not right:
+            self.missing.append(what)
+
+
+def answered_changes_are_found(urls: Sequence[str], rounds: int = 5, callers: int = 4) -> None:
+    """Several clients alternate between ``urls``. No search may lack a change that was answered before it was sent."""
+    with contextlib.ExitStack() as stack:
+        found: list[Alternating] = []
+        failures: list[BaseException] = []
+        for number in range(callers):
+            clients = [stack.enter_context(contextlib.closing(Client([url], token='admin'))) for url in urls]
+            # With an odd number of requests each round begins at the other process.
+            found.append(Alternating(clients[number % len(urls) :] + clients[: number % len(urls)], rounds))
+        threads = [threading.Thread(target=_noting(one.run, failures)) for one in found]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    for failure in failures:
+        raise failure
+    assert [what for one in found for what in one.missing] == []
+    assert sum(one.searches for one in found) > callers * rounds * 10
+
+
+def _noting(act: Callable[[], None], failures: list[BaseException]) -> Callable[[], None]:
+    def run() -> None:
+        try:
+            act()
+        except BaseException as failure:  # Raised again in the main thread.
+            failures.append(failure)
+
+    return run

@@ -1,0 +1,55 @@
+"""The worlds of the candidate tests as states of the mirror, and searches in them."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+
+from placement.cache.prefilter import Prefilter
+from placement.cache.rows import ProviderRow
+from placement.cache.snapshot import Names, Snapshot
+from placement.candidates.limits import Budget
+from placement.candidates.providers import InventoryRecord
+from placement.candidates.search import search
+from tests.support.candidates.oracle import RP, SHARES, Body, Query
+from tests.support.candidates.topologies import CLASSES, TRAITS, request_of, root_of
+
+CLASS_IDS = {name: number for number, name in enumerate(CLASSES)}
+NAMES = Names({number: name for name, number in CLASS_IDS.items()}, frozenset([*TRAITS, SHARES]))
+NOW = dt.datetime(2026, 1, 1, tzinfo=dt.timezone.utc)
+
+
+def records_of(world: list[RP], generation: int = 0, class_ids: Mapping[str, int] = CLASS_IDS) -> list[ProviderRow]:
+    """The records of a world; the provider at index n has the id n + 1."""
+    ids = {rp.name: number for number, rp in enumerate(world, start=1)}
+    parents = {rp.name: rp.parent for rp in world}
+    return [
+        ProviderRow(
+            id=ids[rp.name],
+            uuid=f'uuid of {rp.name}',
+            name=rp.name,
+            generation=generation,
+            parent_id=ids[rp.parent] if rp.parent else None,
+            root_id=ids[root_of(rp.name, parents)],
+            parent_provider_uuid=f'uuid of {rp.parent}' if rp.parent else None,
+            root_provider_uuid=f'uuid of {root_of(rp.name, parents)}',
+            modified=NOW,
+            inventories=tuple(
+                sorted((class_ids[name], InventoryRecord(**values)) for name, values in rp.inventory.items())
+            ),
+            traits=frozenset(rp.traits),
+            aggregates=frozenset(rp.aggregates),
+        )
+        for rp in world
+    ]
+
+
+def found(state: Snapshot, query: Query, alike: bool = True) -> list[Body]:
+    """The candidates that a search of the mirror finds, in the form of the oracle."""
+    request = request_of(query)
+    names = {record.id: record.name or '' for record in state.records()}
+    sites = Prefilter(state, request, alike).sites()
+    return [
+        frozenset((names[provider], name, amount) for provider, name, amount in candidate.amounts)
+        for candidate in search(sites, request, Budget())
+    ]
