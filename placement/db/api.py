@@ -269,7 +269,7 @@ class Database:
                 raise undo.explain(tx) from None
 
     def _transaction(self, work: Callable[[sa.Connection], T]) -> T:
-        """One attempt: run ``work``, append to the change log unless ``StatementBatch.execute_final`` did, and commit."""
+        """One attempt: run ``work``, append to the change log if the last batch did not, and commit."""
         try:
             with self._slots.lease() as slot, self._writer() as tx:
                 pending = change_log.attach(tx, slot)
