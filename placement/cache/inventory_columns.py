@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from placement import capacity
 from placement.candidates.providers import InventoryRecord
-from placement.candidates.reasons import Reason
+from placement.candidates.reasons import CAPACITY_REASONS, Reason
 
 Integers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -64,9 +64,17 @@ class InventoryColumns:
 
     @classmethod
     def _complete(cls, **columns: Integers) -> InventoryColumns:
-        headroom = np.minimum(columns['ceiling'] - columns['used'], columns['max_unit'])
         plain = bool((columns['min_unit'] <= 1).all() and (columns['step_size'] == 1).all())
-        return cls(**columns, headroom=headroom, plain=plain)
+        inventory = SimpleNamespace(**columns)
+        return cls(**columns, headroom=capacity.headroom(inventory, inventory.ceiling, np.minimum), plain=plain)
+
+    @property
+    def max_allocatable(self) -> Integers:
+        """The largest amount of one new allocation from each inventory; 0 if none is possible."""
+        # A database that was not repaired may have steps of 0.
+        units = SimpleNamespace(min_unit=self.min_unit, step_size=np.maximum(self.step_size, 1))
+        amounts: Integers = capacity.max_allocatable(units, np.maximum(self.headroom, 0))
+        return amounts
 
     def fitting(self, amount: int) -> Integers:
         """Return the positions of the providers that have room for ``amount`` (1 or more, also beyond 64 bits)."""
@@ -85,12 +93,7 @@ class InventoryColumns:
         :returns: for each rule, a flag for each item.
         """
         amount = min(amount, _PLENTY)
-        breaks = {
-            Reason.ABOVE_MAX_UNIT: amount > self.max_unit,
-            Reason.BELOW_MIN_UNIT: amount < self.min_unit,
-            Reason.WRONG_STEP: amount % self.step_size != 0,
-            Reason.NO_CAPACITY: self.used + amount > self.ceiling,
-        }
+        breaks = dict(zip(CAPACITY_REASONS, capacity.violations(self, self.ceiling, amount), strict=True))
         remaining = np.ones(len(self.rows), np.bool_)
         for reason, broken in breaks.items():
             breaks[reason] = remaining & broken
@@ -110,9 +113,8 @@ class InventoryColumns:
         at = np.searchsorted(self.rows, np.fromiter(used.keys(), np.int64, len(used)))
         column = self.used.copy()
         column[at] = np.fromiter(used.values(), np.int64, len(used))
-        headroom = self.headroom.copy()
-        headroom[at] = np.minimum(self.ceiling[at] - column[at], self.max_unit[at])
-        return replace(self, used=column, headroom=headroom)
+        changed = replace(self, used=column)
+        return replace(changed, headroom=capacity.headroom(changed, self.ceiling, np.minimum))
 
     def moved(self, position: Integers, added: Sequence[Entry]) -> InventoryColumns | None:
         """Return the columns of a block in which providers were moved, added or removed; None if nothing is left.

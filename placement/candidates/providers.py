@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from placement import capacity as capacity_rule
-from placement.candidates.reasons import Reason
+from placement.candidates.reasons import CAPACITY_REASONS, Reason
 
 
 class InventoryRecord(NamedTuple):
@@ -28,19 +29,14 @@ class InventoryRecord(NamedTuple):
 
     @property
     def headroom(self) -> int:
-        """The most that the sum of the groups of one candidate may be: what is left, and at most ``max_unit``."""
-        return min(self.capacity - self.used, self.max_unit)
+        """The maximum of the sum of the groups of one candidate."""
+        return capacity_rule.headroom(self, math.floor(capacity_rule.capacity_limit(self)))
 
     def rejection(self, amount: int) -> Reason | None:
         """Return the first rule that ``amount`` breaks, None when there is room for it (api-ref/capacity.md#room)."""
-        if amount > self.max_unit:
-            return Reason.ABOVE_MAX_UNIT
-        if amount < self.min_unit:
-            return Reason.BELOW_MIN_UNIT
-        if amount % self.step_size:
-            return Reason.WRONG_STEP
-        if self.used + amount > capacity_rule.capacity_limit(self):
-            return Reason.NO_CAPACITY
+        violations = capacity_rule.violations(self, capacity_rule.capacity_limit(self), amount)
+        if True in violations:
+            return CAPACITY_REASONS[violations.index(True)]
         return None
 
 

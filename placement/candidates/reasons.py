@@ -52,5 +52,8 @@ _ABOUT_ONE_PROVIDER = frozenset(
     }
 )
 
+#: The reasons for the parts of the capacity rule, in the order of ``capacity.violations``.
+CAPACITY_REASONS = (Reason.ABOVE_MAX_UNIT, Reason.BELOW_MIN_UNIT, Reason.WRONG_STEP, Reason.NO_CAPACITY)
+
 #: How often each reason was met, by group suffix ('' is the unnumbered group) and reason.
 Rejections = Counter[tuple[str, Reason]]

@@ -145,11 +145,7 @@ def _figures(name: str, parts: Sequence[_BlockSums]) -> ClassFigures:
 
 def _pieces(stock: InventoryColumns) -> Integers:
     """The largest amount that one allocation can take of each inventory, by ``placement.capacity``; 0 if none fits."""
-    piece = np.clip(stock.headroom, 0, _LARGEST)
-    step = np.maximum(stock.step_size, 1)
-    piece -= piece % step
-    piece[piece < stock.min_unit] = 0
-    return piece
+    return _bounded(stock.max_allocatable)
 
 
 def _bounded(column: Integers) -> Integers:

@@ -77,3 +77,18 @@ def test_smallest_largest_and_divisor_decide_for_many_amounts(inventory: Invento
 def test_capacity_is_the_limit_without_its_fraction(inventory: InventoryRecord) -> None:
     assert capacity.capacity(inventory) == int((inventory.total - inventory.reserved) * inventory.allocation_ratio)
     assert abs(capacity.capacity(inventory)) <= abs(capacity.capacity_limit(inventory))
+
+
+@given(inventory=_inventories)
+def test_max_allocatable_is_the_largest_amount_that_fits(inventory: InventoryRecord) -> None:
+    largest = capacity.max_allocatable(inventory, max(inventory.headroom, 0))
+    assert InventoryColumns.of([(0, inventory)]).max_allocatable.tolist() == [min(largest, inventory.max_unit)]
+    assert largest == 0 or inventory.rejection(largest) is None
+    following = max(largest + inventory.step_size, -(-inventory.min_unit // inventory.step_size) * inventory.step_size)
+    assert inventory.rejection(following) is not None
+
+
+@given(inventory=_inventories)
+def test_headroom_of_columns_is_that_of_numbers(inventory: InventoryRecord) -> None:
+    [of_column] = InventoryColumns.of([(0, inventory)]).headroom.tolist()
+    assert of_column == max(min(inventory.headroom, inventory.max_unit), -(2**61) - inventory.used)
