@@ -40,13 +40,13 @@ class Application:
 
     :param entry: the outermost middleware.
     :param db: the database; ``db.dispose()`` closes its connections.
-    :param mirror: the providers in memory, from which searches are answered.
+    :param provider_cache: the providers in memory, from which searches are answered.
     """
 
-    def __init__(self, entry: WSGIApplication, db: Database, mirror: ProviderCache) -> None:
+    def __init__(self, entry: WSGIApplication, db: Database, provider_cache: ProviderCache) -> None:
         self._entry = entry
         self.db = db
-        self.mirror = mirror
+        self.provider_cache = provider_cache
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         """Process a request."""
@@ -65,18 +65,18 @@ def loadapp(conf: cfg.ConfigOpts) -> Application:
         once.warn(LOG, f'Options that this service does not have are ignored: {", ".join(ignored)}.')
     db = Database(conf)
     enforcer = policy.Enforcer(conf)
-    mirror = ProviderCache(db)
+    provider_cache = ProviderCache(db)
     declarations = handler.declarations(conf.placement.max_microversion)
     operations = [(path, method) for path, methods in declarations.items() for method in methods]
     db.metrics.expect(operations, [bound.value for bound in Limit])
     application: WSGIApplication = handler.PlacementHandler(declarations)
-    for middleware in reversed(_pipeline(conf, db, enforcer, mirror)):
+    for middleware in reversed(_pipeline(conf, db, enforcer, provider_cache)):
         application = middleware(application)
     # After everything else, so that an invalid configuration is reported before a connection to the database is made.
     if conf.placement_database.sync_on_startup:
         _sync(db)
-    mirror.load()
-    return Application(application, db, mirror)
+    provider_cache.load()
+    return Application(application, db, provider_cache)
 
 
 def _sync(db: Database) -> None:
@@ -87,13 +87,15 @@ def _sync(db: Database) -> None:
         raise exception.ConfigurationInvalid(reason=f'The database cannot be used: {reason}') from error
 
 
-def _pipeline(conf: cfg.ConfigOpts, db: Database, enforcer: policy.Enforcer, mirror: ProviderCache) -> list[Middleware]:
+def _pipeline(
+    conf: cfg.ConfigOpts, db: Database, enforcer: policy.Enforcer, provider_cache: ProviderCache
+) -> list[Middleware]:
     """The middleware that a request passes before it is dispatched, outermost first.
 
     The order decides which of several errors is reported (api-ref/rules.md#the-order-of-checks).
     """
     pipeline: list[Middleware | None] = [
-        functools.partial(health.HealthCheck, db=db, path=conf.healthcheck.path, mirror=mirror)
+        functools.partial(health.HealthCheck, db=db, path=conf.healthcheck.path, provider_cache=provider_cache)
         if conf.healthcheck.path
         else None,
         functools.partial(metrics_middleware.RequestMetrics, metrics=db.metrics) if conf.metrics.bind else None,
@@ -107,7 +109,9 @@ def _pipeline(conf: cfg.ConfigOpts, db: Database, enforcer: policy.Enforcer, mir
         functools.partial(authentication.KeystoneAuth, conf=conf, metrics=db.metrics)
         if conf.api.auth_strategy == 'keystone'
         else authentication.NoAuth,
-        functools.partial(context.ContextMiddleware, conf=conf, db=db, enforcer=enforcer, mirror=mirror),
+        functools.partial(
+            context.ContextMiddleware, conf=conf, db=db, enforcer=enforcer, provider_cache=provider_cache
+        ),
         request_log.RequestLog,
         fault_handler.FaultHandler,
         functools.partial(microversion_middleware.MicroversionMiddleware, newest=conf.placement.max_microversion),

@@ -1,4 +1,4 @@
-"""The set of traits, or of aggregates, of each provider of a block. Each distinct set is stored once."""
+"""The set of traits, or of aggregates, of each provider of a partition. Each distinct set is stored once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class DictionaryColumn:
     """
 
     values: tuple[Names, ...]
-    of: NDArray[np.int32]
+    codes: NDArray[np.int32]
 
     @classmethod
     def build(cls, sets: Iterable[Names]) -> DictionaryColumn:
@@ -30,29 +30,29 @@ class DictionaryColumn:
         :param sets: one for each position, in order.
         """
         known: dict[Names, int] = {}
-        of = np.fromiter((known.setdefault(one, len(known)) for one in sets), np.int32)
-        return cls(tuple(known), of)
+        codes = np.fromiter((known.setdefault(one, len(known)) for one in sets), np.int32)
+        return cls(tuple(known), codes)
 
-    def where(self, holds: Callable[[Names], bool]) -> Flags:
-        """Return for each position whether ``holds`` is true for its set. ``holds`` is called once for each value."""
-        flags: Flags = np.fromiter(map(holds, self.values), np.bool_, len(self.values))[self.of]
+    def where(self, predicate: Callable[[Names], bool]) -> Flags:
+        """Return for each position whether its set satisfies ``predicate``, called once for each distinct set."""
+        flags: Flags = np.fromiter(map(predicate, self.values), np.bool_, len(self.values))[self.codes]
         return flags
 
     def moved(self, position: Integers, size: int, added: Mapping[int, Names]) -> DictionaryColumn:
-        """Return the column of a block in which providers were moved, added or removed.
+        """Return the column of a partition in which providers were moved, added or removed.
 
         :param position: for each old position the new one, -1 if the provider was removed or read anew.
         :param size: the number of new positions.
         :param added: the sets at the new positions that no old one moves to.
         """
         known = {one: number for number, one in enumerate(self.values)}
-        of = np.zeros(size, np.int32)
+        codes = np.zeros(size, np.int32)
         kept = position >= 0
-        of[position[kept]] = self.of[kept]
+        codes[position[kept]] = self.codes[kept]
         for row, one in added.items():
-            of[row] = known.setdefault(one, len(known))
-        moved = DictionaryColumn(tuple(known), of)
+            codes[row] = known.setdefault(one, len(known))
+        moved = DictionaryColumn(tuple(known), codes)
         return moved if len(known) <= 2 * size + 16 else moved._compact()
 
     def _compact(self) -> DictionaryColumn:
-        return DictionaryColumn.build(self.values[number] for number in self.of)
+        return DictionaryColumn.build(self.values[number] for number in self.codes)

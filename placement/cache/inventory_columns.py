@@ -1,4 +1,4 @@
-"""The inventories of one resource class in one block, as numpy columns."""
+"""The inventories of one resource class in one partition, as numpy columns."""
 
 from __future__ import annotations
 
@@ -19,32 +19,32 @@ Flags = NDArray[np.bool_]
 #: A larger capacity is replaced by this one, which no amount and no usage comes near to.
 _PLENTY = 2**61
 
-#: A position in a block, and the inventory of the provider there.
+#: A position in a partition, and the inventory of the provider there.
 Entry = tuple[int, InventoryRecord]
 
 
 @dataclass(frozen=True, eq=False)
 class InventoryColumns:
-    """Columns with one item for each provider of the block that has inventory of the class, in order of position.
+    """Columns with one item for each provider of the partition that has inventory of the class, in order of position.
 
-    ``rows`` are the positions. ``ceiling`` is the limit of ``room.limit``, rounded down. ``headroom`` is what one
-    candidate may take: ceiling - used, and at most ``max_unit``. ``plain`` is true if every amount of at least 1 obeys
-    every ``min_unit`` and ``step_size``.
+    ``positions`` are the positions. ``capacity_limit`` is the limit of ``room.limit``, rounded down. ``headroom`` is
+    what one candidate may take: capacity_limit - used, and at most ``max_unit``. ``trivial_units`` is true if every
+    amount of at least 1 obeys every ``min_unit`` and ``step_size``.
     """
 
-    rows: Integers
-    ceiling: Integers
+    positions: Integers
+    capacity_limit: Integers
     used: Integers
     min_unit: Integers
     max_unit: Integers
     step_size: Integers
     headroom: Integers
-    plain: bool
+    trivial_units: bool
 
     @classmethod
     def of(cls, entries: Sequence[Entry]) -> InventoryColumns:
         """Make the columns of ``entries``, which are in order of position."""
-        rows = _integers(row for row, _ in entries)
+        positions = _integers(row for row, _ in entries)
         have = [one for _, one in entries]
         sizes = SimpleNamespace(
             total=_integers(one.total for one in have),
@@ -52,10 +52,10 @@ class InventoryColumns:
             allocation_ratio=np.array([one.allocation_ratio for one in have], dtype=np.float64),
         )
         # Rounding down changes nothing, as only integers are compared with it.
-        ceiling = np.clip(np.floor(capacity.capacity_limit(sizes)), -_PLENTY, _PLENTY).astype(np.int64)
+        capacity_limit = np.clip(np.floor(capacity.capacity_limit(sizes)), -_PLENTY, _PLENTY).astype(np.int64)
         return cls._complete(
-            rows=rows,
-            ceiling=ceiling,
+            positions=positions,
+            capacity_limit=capacity_limit,
             used=_integers(one.used for one in have),
             min_unit=_integers(one.min_unit for one in have),
             max_unit=_integers(one.max_unit for one in have),
@@ -64,9 +64,13 @@ class InventoryColumns:
 
     @classmethod
     def _complete(cls, **columns: Integers) -> InventoryColumns:
-        plain = bool((columns['min_unit'] <= 1).all() and (columns['step_size'] == 1).all())
+        trivial_units = bool((columns['min_unit'] <= 1).all() and (columns['step_size'] == 1).all())
         inventory = SimpleNamespace(**columns)
-        return cls(**columns, headroom=capacity.headroom(inventory, inventory.ceiling, np.minimum), plain=plain)
+        return cls(
+            **columns,
+            headroom=capacity.headroom(inventory, inventory.capacity_limit, np.minimum),
+            trivial_units=trivial_units,
+        )
 
     @property
     def max_allocatable(self) -> Integers:
@@ -76,64 +80,64 @@ class InventoryColumns:
         amounts: Integers = capacity.max_allocatable(units, np.maximum(self.headroom, 0))
         return amounts
 
-    def fitting(self, amount: int) -> Integers:
+    def positions_with_capacity(self, amount: int) -> Integers:
         """Return the positions of the providers that have room for ``amount`` (1 or more, also beyond 64 bits)."""
         if amount >= _PLENTY:
-            return self.rows[:0]
+            return self.positions[:0]
         fits = self.headroom >= amount
-        if not self.plain:
+        if not self.trivial_units:
             fits &= capacity.satisfies_unit_constraints(self, amount, amount, amount)
-        rows: Integers = self.rows[fits]
-        return rows
+        positions: Integers = self.positions[fits]
+        return positions
 
-    def refused(self, amount: int) -> dict[Reason, Flags]:
+    def violations(self, amount: int) -> dict[Reason, Flags]:
         """Return which items of the columns have no room for ``amount``, by the first rule that it breaks there.
 
         :param amount: 1 or more, also beyond 64 bits.
         :returns: for each rule, a flag for each item.
         """
         amount = min(amount, _PLENTY)
-        breaks = dict(zip(CAPACITY_REASONS, capacity.violations(self, self.ceiling, amount), strict=True))
-        remaining = np.ones(len(self.rows), np.bool_)
+        breaks = dict(zip(CAPACITY_REASONS, capacity.violations(self, self.capacity_limit, amount), strict=True))
+        remaining = np.ones(len(self.positions), np.bool_)
         for reason, broken in breaks.items():
             breaks[reason] = remaining & broken
             remaining &= ~broken
         return breaks
 
-    def refusals(self, amount: int) -> dict[Reason, int]:
+    def count_violations(self, amount: int) -> dict[Reason, int]:
         """Count the inventories that have no room for ``amount``, by the first rule that it breaks there."""
-        counts = {reason: int(flags.sum()) for reason, flags in self.refused(amount).items()}
+        counts = {reason: int(flags.sum()) for reason, flags in self.violations(amount).items()}
         return {reason: count for reason, count in counts.items() if count}
 
     def with_used(self, used: Mapping[int, int]) -> InventoryColumns:
         """Return the columns with other usage.
 
-        :param used: by position; each has to be in ``rows``.
+        :param used: by position; each has to be in ``positions``.
         """
-        at = np.searchsorted(self.rows, np.fromiter(used.keys(), np.int64, len(used)))
+        at = np.searchsorted(self.positions, np.fromiter(used.keys(), np.int64, len(used)))
         column = self.used.copy()
         column[at] = np.fromiter(used.values(), np.int64, len(used))
         changed = replace(self, used=column)
-        return replace(changed, headroom=capacity.headroom(changed, self.ceiling, np.minimum))
+        return replace(changed, headroom=capacity.headroom(changed, self.capacity_limit, np.minimum))
 
     def moved(self, position: Integers, added: Sequence[Entry]) -> InventoryColumns | None:
-        """Return the columns of a block in which providers were moved, added or removed; None if nothing is left.
+        """Return the columns of a partition in which providers were moved, added or removed; None if nothing is left.
 
         :param position: for each old position the new one, -1 if the provider was removed or read anew.
         :param added: the entries at new positions that no old one moves to, in order of position.
         """
-        to = position[self.rows]
+        to = position[self.positions]
         kept = to >= 0
         if not added and not kept.any():
             return None
         new = InventoryColumns.of(added)
-        rows = np.concatenate([to[kept], new.rows])
-        order = np.argsort(rows, kind='stable')
+        positions = np.concatenate([to[kept], new.positions])
+        order = np.argsort(positions, kind='stable')
         columns = {
             name: np.concatenate([getattr(self, name)[kept], getattr(new, name)])[order]
-            for name in ('ceiling', 'used', 'min_unit', 'max_unit', 'step_size')
+            for name in ('capacity_limit', 'used', 'min_unit', 'max_unit', 'step_size')
         }
-        return self._complete(rows=rows[order], **columns)
+        return self._complete(positions=positions[order], **columns)
 
 
 def _integers(values: Iterable[int]) -> Integers:

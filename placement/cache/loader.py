@@ -1,6 +1,6 @@
 """The statements that read the mirror's data from the tables: all of it, or some providers.
 
-They have to run in a transaction that sees one state of the database (``Database.reader``).
+They have to run in a transaction that sees one snapshot of the database (``Database.reader``).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 
 from placement.cache.rows import Inventories, ProviderRow, UsageRow
-from placement.cache.snapshot import Names
+from placement.cache.snapshot import KnownNames
 from placement.candidates.providers import InventoryRecord
 from placement.db import sql, tables
 
@@ -62,16 +62,16 @@ _GENERATIONS = sa.select(
 _USED = sa.select(_inventories.resource_provider_id, _inventories.resource_class_id, _inventories.used)
 
 
-def names(tx: sa.Connection) -> Names:
+def load_names(tx: sa.Connection) -> KnownNames:
     """Read the names of all resource classes and traits."""
     classes, traits = tables.resource_classes.c, tables.traits.c
-    return Names(
+    return KnownNames(
         {row.id: row.name for row in tx.execute(sa.select(classes.id, classes.name))},
         frozenset(tx.scalars(sa.select(traits.name))),
     )
 
 
-def everything(tx: sa.Connection, report: Callable[[str], None] = lambda _what: None) -> Iterator[ProviderRow]:
+def load_all(tx: sa.Connection, report: Callable[[str], None] = lambda _what: None) -> Iterator[ProviderRow]:
     """Read all providers, in a constant number of statements.
 
     :param report: called after each table but the last, with a text of what was read.
@@ -79,7 +79,7 @@ def everything(tx: sa.Connection, report: Callable[[str], None] = lambda _what: 
     return _records(tx, None, report)
 
 
-def some(tx: sa.Connection, ids: Collection[int]) -> dict[int, ProviderRow | None]:
+def load_providers(tx: sa.Connection, ids: Collection[int]) -> dict[int, ProviderRow | None]:
     """Read the providers with these ids; None for those that do not exist."""
     found: dict[int, ProviderRow | None] = dict.fromkeys(ids)
     for batch in sql.batches(sorted(ids)):
@@ -87,7 +87,7 @@ def some(tx: sa.Connection, ids: Collection[int]) -> dict[int, ProviderRow | Non
     return found
 
 
-def usages(tx: sa.Connection, ids: Collection[int]) -> dict[int, UsageRow]:
+def load_usages(tx: sa.Connection, ids: Collection[int]) -> dict[int, UsageRow]:
     """Read generation and usage of the providers with these ids; those that do not exist are left out."""
     found = {}
     for batch in sql.batches(sorted(ids)):

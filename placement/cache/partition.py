@@ -1,6 +1,6 @@
-"""A block: some thousand resource providers, in whole trees, as columns. A change of the mirror replaces blocks.
+"""Keeps some thousand resource providers, in whole trees, as columns. A refresh replaces the changed partitions.
 
-A vector of flags or numbers has one item for each provider of a block or one for each tree, as the docstrings say.
+A vector of flags or numbers has one item for each provider of a partition or one for each tree, as the docstrings say.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from placement.cache.inventory_columns import Entry, Flags, Integers, InventoryC
 from placement.cache.rows import ProviderRow, UsageRow, with_usage
 from placement.candidates.request import SHARING_TRAIT
 
-#: The records of one tree: the root, then the others in order of id.
+#: The rows of one tree: the root, then the others in order of id.
 Tree = tuple[ProviderRow, ...]
 
 _Bits = TypeVar('_Bits', np.uint64, np.bool_)
 
-#: For how many values of ``form`` a block keeps fragments.
+#: For how many values of ``form`` a partition keeps fragments.
 _FORMS = 6
 
 
@@ -33,59 +33,59 @@ _FORMS = 6
 class Partition:
     """Trees in order of their root ids.
 
-    A *position* is the index of a provider in ``records``, a *number* the index of a tree in ``roots``.
+    A *position* is the index of a provider in ``rows``, a *number* the index of a tree in ``roots``.
 
-    ``starts`` has the position of the first record of each tree and, at the end, the number of records. ``roots`` has
-    the root id of each tree. ``whole`` tells for each tree whether its first record is its root. A tree without its
+    ``starts`` has the position of the first row of each tree and, at the end, the number of rows. ``roots`` has
+    the root id of each tree. ``has_root`` tells for each tree whether its first row is its root. A tree without its
     root, which only a damaged database has, is listed but not searched. ``traits`` and ``aggregates`` have an item for
-    each provider. ``stocks`` is by resource class id.
+    each provider. ``inventory_columns`` is by resource class id.
     """
 
-    records: tuple[ProviderRow, ...]
+    rows: tuple[ProviderRow, ...]
     starts: Integers
     roots: Integers
-    whole: Flags
+    has_root: Flags
     traits: DictionaryColumn
     aggregates: DictionaryColumn
-    stocks: Mapping[int, InventoryColumns]
+    inventory_columns: Mapping[int, InventoryColumns]
     _fragments: dict[Hashable, list[bytes | None]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, trees: Iterable[Tree]) -> Partition:
-        """Make a block of ``trees``, which are in order of their root ids."""
-        records = tuple(itertools.chain.from_iterable(trees))
+        """Make a partition of ``trees``, which are in order of their root ids."""
+        rows = tuple(itertools.chain.from_iterable(trees))
         return cls(
-            records,
-            *_trees(records),
-            DictionaryColumn.build(one.traits for one in records),
-            DictionaryColumn.build(one.aggregates for one in records),
-            {class_id: InventoryColumns.of(entries) for class_id, entries in _entries(enumerate(records)).items()},
+            rows,
+            *_trees(rows),
+            DictionaryColumn.build(one.traits for one in rows),
+            DictionaryColumn.build(one.aggregates for one in rows),
+            {class_id: InventoryColumns.of(entries) for class_id, entries in _entries(enumerate(rows)).items()},
         )
 
     @property
-    def low(self) -> int:
+    def first_root_id(self) -> int:
         """The root id of the first tree."""
-        return self.records[0].root_id
+        return self.rows[0].root_id
 
     @functools.cached_property
-    def tree_of(self) -> Integers:
+    def tree_numbers(self) -> Integers:
         """For each provider the number of its tree."""
         return np.repeat(np.arange(len(self.starts) - 1), np.diff(self.starts))
 
     @functools.cached_property
-    def root_rows(self) -> Integers:
+    def root_positions(self) -> Integers:
         """For each provider the position of its root."""
-        return self.starts[:-1][self.tree_of]
+        return self.starts[:-1][self.tree_numbers]
 
     @functools.cached_property
     def by_uuid(self) -> Mapping[str, int]:
         """The position of each provider, by uuid."""
-        return {one.uuid: row for row, one in enumerate(self.records)}
+        return {one.uuid: row for row, one in enumerate(self.rows)}
 
     @functools.cached_property
     def by_name(self) -> Mapping[str, int]:
         """The position of each provider that has a name, by name."""
-        return {one.name: row for row, one in enumerate(self.records) if one.name is not None}
+        return {one.name: row for row, one in enumerate(self.rows) if one.name is not None}
 
     @functools.cached_property
     def sharing(self) -> Sequence[int]:
@@ -97,7 +97,7 @@ class Partition:
     @functools.cached_property
     def tree_aggregates(self) -> DictionaryColumn:
         """For each tree (not provider) the aggregates of all its providers together."""
-        sets = [self.aggregates.values[number] for number in self.aggregates.of.tolist()]
+        sets = [self.aggregates.values[number] for number in self.aggregates.codes.tolist()]
         starts = self.starts.tolist()
         return DictionaryColumn.build(
             sets[first] if last - first == 1 else frozenset().union(*sets[first:last])
@@ -105,32 +105,32 @@ class Partition:
         )
 
     def tree(self, number: int) -> Tree:
-        """Return the tree with this number within the block."""
-        return self.records[self.starts[number] : self.starts[number + 1]]
+        """Return the tree with this number within the partition."""
+        return self.rows[self.starts[number] : self.starts[number + 1]]
 
     def tree_number(self, root_id: int) -> int | None:
-        """Return the number of the tree with this root id, None if it is not in the block."""
+        """Return the number of the tree with this root id, None if it is not in the partition."""
         number = int(np.searchsorted(self.roots, root_id))
         return number if number < len(self.roots) and self.roots[number] == root_id else None
 
     # Conditions on all providers at once --------------------------------------------------------------------
 
-    def with_room(self, class_id: int, amount: int) -> Flags:
+    def with_capacity(self, class_id: int, amount: int) -> Flags:
         """Return for each provider whether it has room for ``amount`` of a resource class."""
-        fits = np.zeros(len(self.records), np.bool_)
-        stock = self.stocks.get(class_id)
-        if stock is not None:
-            fits[stock.fitting(amount)] = True
+        fits = np.zeros(len(self.rows), np.bool_)
+        columns = self.inventory_columns.get(class_id)
+        if columns is not None:
+            fits[columns.positions_with_capacity(amount)] = True
         return fits
 
     @functools.cached_property
     def parents(self) -> Integers:
         """For each provider the index of its parent within the tree, -1 if its parent is not in it."""
-        found = np.full(len(self.records), -1, np.int64)
+        found = np.full(len(self.rows), -1, np.int64)
         for first, last in itertools.pairwise(self.starts.tolist()):
             if last - first > 1:
-                index_of = {one.id: index for index, one in enumerate(self.records[first:last])}
-                found[first:last] = [index_of.get(one.parent_id or 0, -1) for one in self.records[first:last]]
+                index_of = {one.id: index for index, one in enumerate(self.rows[first:last])}
+                found[first:last] = [index_of.get(one.parent_id or 0, -1) for one in self.rows[first:last]]
         return found
 
     def with_traits(
@@ -157,120 +157,123 @@ class Partition:
         return self.aggregates.where(forbidden.isdisjoint)
 
     def fragments(self, form: Hashable, rows: Iterable[int], write: Callable[[ProviderRow], bytes]) -> Iterator[bytes]:
-        """Yield what ``write`` makes of the records at the positions ``rows``; kept until the record changes.
+        """Yield what ``write`` makes of the rows at the positions ``rows``; kept until the row changes.
 
-        :param form: identifies ``write`` and all that its result depends on but the record.
+        :param form: identifies ``write`` and all that its result depends on but the row.
         """
         kept = self._fragments.get(form)
         if kept is None:
             while len(self._fragments) >= _FORMS:
                 # ``list`` and ``pop`` with a default are safe if other threads do the same.
                 self._fragments.pop(list(self._fragments)[0], None)  # noqa: RUF015
-            kept = self._fragments[form] = [None] * len(self.records)
+            kept = self._fragments[form] = [None] * len(self.rows)
         for row in rows:
             fragment = kept[row]
             if fragment is None:
-                fragment = kept[row] = write(self.records[row])
+                fragment = kept[row] = write(self.rows[row])
             yield fragment
 
-    def bare(self) -> Partition:
-        """Return the same block with no fragments kept."""
+    def without_fragments(self) -> Partition:
+        """Return the same partition with no fragments kept."""
         return replace(self, _fragments={})
 
-    # Other blocks made of this one ---------------------------------------------------------------------------
+    # Other partitions made of this one ---------------------------------------------------------------------------
 
     def with_usages(self, usages: Mapping[int, UsageRow]) -> Partition:
-        """Return the block with other usage and generations, as they are after claims.
+        """Return the partition with other usage and generations, as they are after claims.
 
         :param usages: by position.
         """
-        records = list(self.records)
+        rows = list(self.rows)
         used: defaultdict[int, dict[int, int]] = defaultdict(dict)
         for row, usage in usages.items():
-            records[row] = with_usage(records[row], usage)
-            for class_id, one in records[row].inventories:
+            rows[row] = with_usage(rows[row], usage)
+            for class_id, one in rows[row].inventories:
                 used[class_id][row] = one.used
-        stocks = {**self.stocks, **{class_id: self.stocks[class_id].with_used(by) for class_id, by in used.items()}}
-        block = Partition(tuple(records), self.starts, self.roots, self.whole, self.traits, self.aggregates, stocks)
-        self._hand_on(block, usages)
-        return block
+        inventory_columns = {
+            **self.inventory_columns,
+            **{class_id: self.inventory_columns[class_id].with_used(by) for class_id, by in used.items()},
+        }
+        partition = Partition(
+            tuple(rows), self.starts, self.roots, self.has_root, self.traits, self.aggregates, inventory_columns
+        )
+        self._hand_on(partition, usages)
+        return partition
 
     def with_trees(self, trees: Mapping[int, Tree]) -> Partition | None:
-        """Return the block with some trees replaced, added or removed; None if no tree is left.
+        """Return the partition with some trees replaced, added or removed; None if no tree is left.
 
         :param trees: by root id, in any order; an empty one removes the tree.
         """
-        records: list[ProviderRow] = []
-        position = np.full(len(self.records), -1, np.int64)
+        rows: list[ProviderRow] = []
+        position = np.full(len(self.rows), -1, np.int64)
         fresh: dict[int, ProviderRow] = {}
         done = 0
 
         def keep(end: int) -> None:
-            position[done:end] = np.arange(len(records), len(records) + end - done)
-            records.extend(self.records[done:end])
+            position[done:end] = np.arange(len(rows), len(rows) + end - done)
+            rows.extend(self.rows[done:end])
 
         for root_id, tree in sorted(trees.items()):
             first, last = self._place(root_id)
             keep(first)
             done = last
-            fresh.update(enumerate(tree, start=len(records)))
-            records.extend(tree)
-        keep(len(self.records))
-        return self._moved(tuple(records), position, fresh) if records else None
+            fresh.update(enumerate(tree, start=len(rows)))
+            rows.extend(tree)
+        keep(len(self.rows))
+        return self._moved(tuple(rows), position, fresh) if rows else None
 
     def _place(self, root_id: int) -> tuple[int, int]:
         """The first position of the tree with this root id, and the one after its last.
 
-        If it is not in the block, twice the position where it belongs.
+        If it is not in the partition, twice the position where it belongs.
         """
         number = int(np.searchsorted(self.roots, root_id))
         exists = number < len(self.roots) and self.roots[number] == root_id
         return int(self.starts[number]), int(self.starts[number + exists])
 
-    def _moved(
-        self, records: tuple[ProviderRow, ...], position: Integers, fresh: Mapping[int, ProviderRow]
-    ) -> Partition:
+    def _moved(self, rows: tuple[ProviderRow, ...], position: Integers, fresh: Mapping[int, ProviderRow]) -> Partition:
         added = _entries(fresh.items())
-        stocks = {}
-        for class_id in self.stocks.keys() | added.keys():
-            present, entries = self.stocks.get(class_id), added.get(class_id, [])
-            stock = present.moved(position, entries) if present else InventoryColumns.of(entries)
-            if stock is not None:
-                stocks[class_id] = stock
+        inventory_columns = {}
+        for class_id in self.inventory_columns.keys() | added.keys():
+            present, entries = self.inventory_columns.get(class_id), added.get(class_id, [])
+            columns = present.moved(position, entries) if present else InventoryColumns.of(entries)
+            if columns is not None:
+                inventory_columns[class_id] = columns
         return Partition(
-            records,
-            *_trees(records),
-            self.traits.moved(position, len(records), {row: one.traits for row, one in fresh.items()}),
-            self.aggregates.moved(position, len(records), {row: one.aggregates for row, one in fresh.items()}),
-            stocks,
+            rows,
+            *_trees(rows),
+            self.traits.moved(position, len(rows), {row: one.traits for row, one in fresh.items()}),
+            self.aggregates.moved(position, len(rows), {row: one.aggregates for row, one in fresh.items()}),
+            inventory_columns,
         )
 
-    def _hand_on(self, block: Partition, changed: Iterable[int]) -> None:
-        """Copy cached values, and the fragments of positions not ``changed``, to ``block`` with the same providers."""
-        for name in ('tree_of', 'root_rows', 'by_uuid', 'by_name', 'sharing', 'tree_aggregates', 'parents'):
+    def _hand_on(self, partition: Partition, changed: Iterable[int]) -> None:
+        """Copy cached values, and the fragments of positions not ``changed``, to ``partition``."""
+        for name in ('tree_numbers', 'root_positions', 'by_uuid', 'by_name', 'sharing', 'tree_aggregates', 'parents'):
             if name in self.__dict__:
-                block.__dict__[name] = self.__dict__[name]
+                partition.__dict__[name] = self.__dict__[name]
         for form, kept in list(self._fragments.items()):
             fragments = list(kept)
             for row in changed:
                 fragments[row] = None
-            block._fragments[form] = fragments
+            partition._fragments[form] = fragments
 
 
-def any_of_tree(block: Partition, of_providers: NDArray[_Bits]) -> NDArray[_Bits]:
+def combine_by_tree(partition: Partition, of_providers: NDArray[_Bits]) -> NDArray[_Bits]:
     """Combine the values of the providers of each tree with a bitwise or.
 
-    :param of_providers: an item (or a row of items) for each provider of ``block``.
+    :param of_providers: an item (or a row of items) for each provider of ``partition``.
     :returns: an item (or a row) for each tree.
     """
-    if len(block.starts) == len(of_providers) + 1:
+    if len(partition.starts) == len(of_providers) + 1:
         return of_providers
-    combined: NDArray[_Bits] = np.bitwise_or.reduceat(of_providers, block.starts[:-1], axis=0)
+    combined: NDArray[_Bits] = np.bitwise_or.reduceat(of_providers, partition.starts[:-1], axis=0)
     return combined
 
 
-def in_blocks(trees: Sequence[Tree], size: int) -> Iterator[Partition]:
-    """Yield blocks of about ``size`` providers, made of ``trees``, which are in order of their root ids."""
+def partition_trees(trees: Sequence[Tree], size: int) -> Iterator[Partition]:
+    """Yield partitions of about ``size`` providers, made of ``trees``, which are in order of their root ids."""
     waiting: list[Tree] = []
     held = 0
     for tree in trees:
@@ -283,19 +286,19 @@ def in_blocks(trees: Sequence[Tree], size: int) -> Iterator[Partition]:
         yield Partition.of(waiting)
 
 
-def _trees(records: Sequence[ProviderRow]) -> tuple[Integers, Integers, Flags]:
-    """``starts``, ``roots`` and ``whole`` of a block."""
-    roots = np.fromiter((one.root_id for one in records), np.int64, len(records))
-    starts = np.concatenate([[0], np.flatnonzero(np.diff(roots)) + 1, [len(records)]]).astype(np.int64)
-    ids = np.fromiter((records[start].id for start in starts[:-1].tolist()), np.int64, len(starts) - 1)
+def _trees(rows: Sequence[ProviderRow]) -> tuple[Integers, Integers, Flags]:
+    """``starts``, ``roots`` and ``has_root`` of a partition."""
+    roots = np.fromiter((one.root_id for one in rows), np.int64, len(rows))
+    starts = np.concatenate([[0], np.flatnonzero(np.diff(roots)) + 1, [len(rows)]]).astype(np.int64)
+    ids = np.fromiter((rows[start].id for start in starts[:-1].tolist()), np.int64, len(starts) - 1)
     own = roots[starts[:-1]]
     return starts, own, ids == own
 
 
-def _entries(records: Iterable[tuple[int, ProviderRow]]) -> dict[int, list[Entry]]:
-    """The entries of each stock, by resource class id, made of pairs of position and record."""
+def _entries(rows: Iterable[tuple[int, ProviderRow]]) -> dict[int, list[Entry]]:
+    """The entries of each columns, by resource class id, made of pairs of position and row."""
     found: defaultdict[int, list[Entry]] = defaultdict(list)
-    for row, record in records:
-        for class_id, inventory in record.inventories:
-            found[class_id].append((row, inventory))
+    for position, row in rows:
+        for class_id, inventory in row.inventories:
+            found[class_id].append((position, inventory))
     return found

@@ -21,14 +21,14 @@ from oslo_log import log
 
 from placement import exception
 from placement.cache import loader
-from placement.cache.snapshot import Changes, Names, Snapshot, SnapshotBuilder
+from placement.cache.snapshot import Changes, KnownNames, Snapshot, SnapshotBuilder
 from placement.db import change_log, migration
 from placement.db.api import Database
 from placement.db.change_log import ChangeKind, Relation, VersionVector
 
 LOG = log.getLogger(__name__)
 
-#: For so many seconds the database may show an older state than that of the mirror, as a node of a cluster does that
+#: For so many seconds the database may show an older snapshot than that of the mirror, as a node of a cluster does that
 #: has not applied everything yet. After that the mirror assumes that the database was restored from a backup, and is
 #: reloaded.
 STALE_READ_GRACE_SECONDS = 10.0
@@ -38,12 +38,12 @@ LONG = 2.0
 
 @dataclasses.dataclass(frozen=True)
 class _Version:
-    """A state of the mirror, and the version of the database that it is.
+    """A snapshot of the mirror, and the version of the database that it is.
 
     ``next`` makes the states that follow. ``refresh`` is the number of the refresh that read it.
     """
 
-    state: Snapshot
+    snapshot: Snapshot
     vector: VersionVector
     next: SnapshotBuilder
     refresh: int = 0
@@ -66,7 +66,7 @@ class ProviderCache:
         self._older_since: float | None = None
 
     def current(self) -> Snapshot:
-        """Return a committed state of the database that is no older than this call.
+        """Return a committed snapshot of the database that is no older than this call.
 
         One round trip to the database if nothing changed. Threads may call it at the same time.
 
@@ -78,7 +78,7 @@ class ProviderCache:
         self._db.metrics.mirror_checked()
         if version is not None and sums == version.vector.total:
             self._older_since = None
-            return version.state
+            return version.snapshot
         return self._refreshed(refreshes, sums)
 
     def load(self) -> None:
@@ -100,12 +100,12 @@ class ProviderCache:
         return None
 
     @property
-    def is_built(self) -> bool:
+    def is_loaded(self) -> bool:
         """Whether there is a mirror, so that a search does not have to build it first."""
         return self._version is not None
 
     def _refreshed(self, refreshes: int, sums: change_log.Sums) -> Snapshot:
-        """Return a state that another thread has read since the call began, or read one.
+        """Return a snapshot that another thread has read since the call began, or read one.
 
         :param refreshes: the number of refreshes that had begun when the call began.
         :param sums: what the database was found to be at.
@@ -113,7 +113,7 @@ class ProviderCache:
         with self._lock:
             version = self._version
             if version is not None and (version.refresh > refreshes or version.vector.total == sums):
-                return version.state
+                return version.snapshot
             self._refreshes += 1
             started = time.monotonic()
             with self._db.reader() as tx:
@@ -126,8 +126,8 @@ class ProviderCache:
                 self._version = dataclasses.replace(made, refresh=self._refreshes)
             self._db.metrics.mirror_checked()
             if made is not version:
-                self._db.metrics.mirrored(made.state.providers, count, time.monotonic() - started, reloaded)
-            return made.state
+                self._db.metrics.mirrored(made.snapshot.providers, count, time.monotonic() - started, reloaded)
+            return made.snapshot
 
     def _load(self, tx: sa.Connection) -> _Version:
         started = time.monotonic()
@@ -138,20 +138,20 @@ class ProviderCache:
                 LOG.info('Building the mirror: read the %s in %.1f s', what, seconds)
 
         vector = change_log.read_vector(tx)
-        state = Snapshot.of(loader.names(tx), loader.everything(tx, report))
+        snapshot = Snapshot.of(loader.load_names(tx), loader.load_all(tx, report))
         seconds = time.monotonic() - started
         _freeze()
         LOG.log(
             log.INFO if seconds > LONG else log.DEBUG,
             'ProviderCache built: %d resource providers in %.1f s',
-            state.providers,
+            snapshot.providers,
             seconds,
         )
         self._older_since = None
-        return _Version(state, vector, SnapshotBuilder(state))
+        return _Version(snapshot, vector, SnapshotBuilder(snapshot))
 
     def _follow(self, tx: sa.Connection, version: _Version) -> tuple[_Version | None, int]:
-        """Bring ``version`` up to the state that ``tx`` sees.
+        """Bring ``version`` up to the snapshot that ``tx`` sees.
 
         :returns: that, or None if everything has to be read again; and the number of providers that changed.
         """
@@ -179,18 +179,20 @@ class ProviderCache:
             return None, 0
         found = self._read(tx, changed)
         try:
-            state = version.next(found)
+            snapshot = version.next(found)
         except Exception:
             # A bug, or somebody wrote to the tables without the log. Without this searches would fail until a restart.
             LOG.exception('The mirror could not be brought forward, and is built anew.')
             return None, 0
-        return dataclasses.replace(version, state=state, vector=vector), len(changed)
+        return dataclasses.replace(version, snapshot=snapshot, vector=vector), len(changed)
 
     def _read(self, tx: sa.Connection, changed: Mapping[int, ChangeKind]) -> Changes:
         by_kind = {kind: [id_ for id_, found in changed.items() if found is kind] for kind in ChangeKind}
-        names: Names | None = loader.names(tx) if by_kind[ChangeKind.NAMES] else None
+        names: KnownNames | None = loader.load_names(tx) if by_kind[ChangeKind.NAMES] else None
         return Changes(
-            loader.some(tx, by_kind[ChangeKind.PROVIDER]), loader.usages(tx, by_kind[ChangeKind.USAGE]), names
+            loader.load_providers(tx, by_kind[ChangeKind.PROVIDER]),
+            loader.load_usages(tx, by_kind[ChangeKind.USAGE]),
+            names,
         )
 
 

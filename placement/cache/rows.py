@@ -41,11 +41,11 @@ class UsageRow(NamedTuple):
     used: Mapping[int, int]
 
 
-def with_usage(record: ProviderRow, usage: UsageRow) -> ProviderRow:
-    """Return ``record`` with ``usage``. Inventories of classes that are not in ``usage.used`` stay as they are."""
+def with_usage(row: ProviderRow, usage: UsageRow) -> ProviderRow:
+    """Return ``row`` with ``usage``. Inventories of classes that are not in ``usage.used`` stay as they are."""
     used = usage.used
     inventories = tuple(
         (class_id, one if used.get(class_id, one.used) == one.used else one._replace(used=used[class_id]))
-        for class_id, one in record.inventories
+        for class_id, one in row.inventories
     )
-    return record._replace(generation=usage.generation, modified=usage.modified, inventories=inventories)
+    return row._replace(generation=usage.generation, modified=usage.modified, inventories=inventories)

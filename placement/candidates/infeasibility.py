@@ -1,6 +1,7 @@
-"""Shows in few steps that not all slots can be placed, where a walk would try every combination to find out.
+"""Shows in few steps that not all variables can be placed, where a walk would try every combination to find out.
 
-Each test is a necessary condition: slots that fail one cannot be placed; slots that pass all may still be impossible.
+Each test is a necessary condition: variables that fail one cannot be placed; variables that pass all may still be
+impossible.
 """
 
 from __future__ import annotations
@@ -15,65 +16,65 @@ from placement.candidates import subtree
 from placement.candidates.limits import StepCounter
 from placement.candidates.reasons import Reason
 from placement.candidates.subtree import Subtree
-from placement.candidates.variables import Options, Providers, Variable
+from placement.candidates.variables import Domain, Providers, Variable
 
-#: How many options the tests of one anchor may look at. Then they are ended without a result.
+#: How many domain the tests of one anchor may look at. Then they are ended without a result.
 _MOST = 50000
 
 
 class _TooLong(Exception):
-    """The tests have looked at ``_MOST`` options."""
+    """The tests have looked at ``_MOST`` domain."""
 
 
 class _Effort:
-    """Counts the options that were looked at."""
+    """Counts the domain that were looked at."""
 
-    def __init__(self, meter: StepCounter) -> None:
+    def __init__(self, counter: StepCounter) -> None:
         self._left = _MOST
-        self._meter = meter
+        self._counter = counter
 
-    def spend(self, options: int) -> None:
-        self._left -= options
+    def count(self, domain: int) -> None:
+        self._left -= domain
         if self._left < 0:
             raise _TooLong
-        self._meter.spend(options)
+        self._counter.count(domain)
 
 
 @dataclass(frozen=True)
 class _Demand:
-    """What a slot asks for of one class, and the positions of the providers that could take the slot."""
+    """What a variable asks for of one class, and the positions of the providers that could take the variable."""
 
     amount: int
-    options: Options
+    domain: Domain
     isolated: bool
 
 
-def refute(slots: Sequence[Variable], providers: Providers, meter: StepCounter) -> Reason | None:
-    """Return why ``slots`` cannot all be placed on ``providers``; None if they perhaps can.
+def refute(variables: Sequence[Variable], providers: Providers, counter: StepCounter) -> Reason | None:
+    """Return why ``variables`` cannot all be placed on ``providers``; None if they perhaps can.
 
     :raises StepLimitReached: the steps of the tree or of the request are used up.
     """
     try:
-        return _refute(slots, providers, _Effort(meter))
+        return _refute(variables, providers, _Effort(counter))
     except _TooLong:
         return None
 
 
-def refute_subtrees(slots: Sequence[Variable], providers: Providers, meter: StepCounter) -> Reason | None:
-    """Remove tops below which the slots of a ``same_subtree`` cannot be placed; return a reason if none is left.
+def refute_subtrees(variables: Sequence[Variable], providers: Providers, counter: StepCounter) -> Reason | None:
+    """Remove tops below which the variables of a ``same_subtree`` cannot be placed; return a reason if none is left.
 
     :raises StepLimitReached: the steps of the tree or of the request are used up.
     """
     members: defaultdict[Subtree, list[Variable]] = defaultdict(list)
-    for slot in slots:
-        for condition, _ in slot.subtrees:
-            members[condition].append(slot)
-    effort = _Effort(meter)
+    for variable in variables:
+        for condition, _ in variable.subtrees:
+            members[condition].append(variable)
+    effort = _Effort(counter)
     try:
         for condition, some in members.items():
             if not _compete(some):
                 continue
-            below = {slot.options: _by_top(slot.options, condition, effort) for slot in some}
+            below = {variable.domain: _by_top(variable.domain, condition, effort) for variable in some}
             tops = [top for top in _positions(condition.tops) if _fit_below(top, below, some, providers, effort)]
             condition.restrict(subtree.bits(tops))
             if not tops:
@@ -83,12 +84,12 @@ def refute_subtrees(slots: Sequence[Variable], providers: Providers, meter: Step
     return None
 
 
-def _by_top(options: Options, condition: Subtree, effort: _Effort) -> Mapping[int, Options]:
-    """Return for each top of a condition which of ``options`` are at it or below it."""
+def _by_top(domain: Domain, condition: Subtree, effort: _Effort) -> Mapping[int, Domain]:
+    """Return for each top of a condition which of ``domain`` are at it or below it."""
     found: defaultdict[int, list[int]] = defaultdict(list)
-    for position in options:
+    for position in domain:
         tops = condition.above[position] & condition.tops
-        effort.spend(1 + tops.bit_count())
+        effort.count(1 + tops.bit_count())
         for top in _positions(tops):
             found[top].append(position)
     return {top: tuple(positions) for top, positions in found.items()}
@@ -96,21 +97,21 @@ def _by_top(options: Options, condition: Subtree, effort: _Effort) -> Mapping[in
 
 def _fit_below(
     top: int,
-    below: Mapping[Options, Mapping[int, Options]],
-    slots: Sequence[Variable],
+    below: Mapping[Domain, Mapping[int, Domain]],
+    variables: Sequence[Variable],
     providers: Providers,
     effort: _Effort,
 ) -> bool:
-    """Return whether the slots of a condition can perhaps be placed at ``top`` and below it."""
-    effort.spend(len(slots))
-    within = [replace(slot, options=below[slot.options].get(top, ())) for slot in slots]
-    return all(slot.options for slot in within) and _refute(within, providers, effort) is None
+    """Return whether the variables of a condition can perhaps be placed at ``top`` and below it."""
+    effort.count(len(variables))
+    within = [replace(variable, domain=below[variable.domain].get(top, ())) for variable in variables]
+    return all(variable.domain for variable in within) and _refute(within, providers, effort) is None
 
 
-def _compete(slots: Sequence[Variable]) -> bool:
-    """Return whether slots may be in the way of one another: they name the same class, or are isolated."""
-    names = [name for slot in slots for name, _ in slot.part.resources]
-    return len(set(names)) < len(names) or sum(slot.isolated for slot in slots) > 1
+def _compete(variables: Sequence[Variable]) -> bool:
+    """Return whether variables may be in the way of one another: they name the same class, or are isolated."""
+    names = [name for variable in variables for name, _ in variable.requirement.resources]
+    return len(set(names)) < len(names) or sum(variable.isolated for variable in variables) > 1
 
 
 def _positions(bits: int) -> Iterator[int]:
@@ -121,11 +122,11 @@ def _positions(bits: int) -> Iterator[int]:
         bits ^= lowest
 
 
-def _refute(slots: Sequence[Variable], providers: Providers, effort: _Effort) -> Reason | None:
-    if not _compete(slots):
+def _refute(variables: Sequence[Variable], providers: Providers, effort: _Effort) -> Reason | None:
+    if not _compete(variables):
         return None
-    isolated = [slot.options for slot in slots if slot.isolated]
-    contested = list(_contested(slots))
+    isolated = [variable.domain for variable in variables if variable.isolated]
+    contested = list(_contested(variables))
     rooms = [_rooms(name, demands, providers, effort) for name, demands in contested]
     for (_, demands), room in zip(contested, rooms, strict=True):
         if sum(one.amount for one in demands) > sum(room.values()):
@@ -138,28 +139,30 @@ def _refute(slots: Sequence[Variable], providers: Providers, effort: _Effort) ->
     return None
 
 
-def isolation_fails(slots: Sequence[Variable], taken: Collection[int], meter: StepCounter) -> bool:
-    """Return whether there are too few providers for the isolated ones of ``slots`` to have one each.
+def isolation_fails(variables: Sequence[Variable], taken: Collection[int], counter: StepCounter) -> bool:
+    """Return whether there are too few providers for the isolated ones of ``variables`` to have one each.
 
     :param taken: the positions of providers that are not free any more.
     :raises StepLimitReached: the steps of the tree or of the request are used up.
     """
-    effort = _Effort(meter)
+    effort = _Effort(counter)
     try:
-        free = {id(slot.options): tuple([one for one in slot.options if one not in taken]) for slot in slots}
-        isolated = [free[id(slot.options)] for slot in slots if slot.isolated]
-        effort.spend(sum(map(len, free.values())))
+        free = {
+            id(variable.domain): tuple([one for one in variable.domain if one not in taken]) for variable in variables
+        }
+        isolated = [free[id(variable.domain)] for variable in variables if variable.isolated]
+        effort.count(sum(map(len, free.values())))
         return not _all_served(isolated, dict.fromkeys(itertools.chain(*isolated), 1), effort)
     except _TooLong:
         return False
 
 
-def _contested(slots: Sequence[Variable]) -> Iterator[tuple[str, list[_Demand]]]:
-    """Yield each class that several slots name, with what these ask for, the smallest amount first."""
+def _contested(variables: Sequence[Variable]) -> Iterator[tuple[str, list[_Demand]]]:
+    """Yield each class that several variables name, with what these ask for, the smallest amount first."""
     naming: defaultdict[str, list[_Demand]] = defaultdict(list)
-    for slot in slots:
-        for name, amount in slot.part.resources:
-            naming[name].append(_Demand(amount, slot.options, slot.isolated))
+    for variable in variables:
+        for name, amount in variable.requirement.resources:
+            naming[name].append(_Demand(amount, variable.domain, variable.isolated))
     for name, demands in naming.items():
         if len(demands) > 1:
             demands.sort(key=lambda one: one.amount)
@@ -167,15 +170,15 @@ def _contested(slots: Sequence[Variable]) -> Iterator[tuple[str, list[_Demand]]]
 
 
 def _rooms(name: str, demands: Sequence[_Demand], providers: Providers, effort: _Effort) -> dict[int, int]:
-    """Return the headroom of a class, by position, on each provider that could take any of the slots."""
-    different = {id(one.options): one.options for one in demands}.values()
-    effort.spend(sum(map(len, different)))
+    """Return the headroom of a class, by position, on each provider that could take any of the variables."""
+    different = {id(one.domain): one.domain for one in demands}.values()
+    effort.count(sum(map(len, different)))
     positions = set().union(*different)
     return {position: providers[position].inventories[name].headroom for position in positions}
 
 
 def _large_ones_fit(demands: Sequence[_Demand], room: Mapping[int, int], effort: _Effort) -> bool:
-    """Return whether, for each amount, the slots with at least that amount can be distributed over the providers.
+    """Return whether, for each amount, the variables with at least that amount can be distributed over the providers.
 
     A provider gets at most as many of them as fit when the smallest are taken first.
     """
@@ -186,28 +189,28 @@ def _large_ones_fit(demands: Sequence[_Demand], room: Mapping[int, int], effort:
             continue
         large = demands[first:]
         together = sum(not one.isolated for one in large) + any(one.isolated for one in large)
-        effort.spend(len(room))
+        effort.count(len(room))
         # By position, how many of the large ones fit at most.
         most = {
             position: min(bisect_right(sums, sums[first] + left) - 1 - first, together)
             for position, left in room.items()
         }
-        if not _all_served([one.options for one in large], most, effort):
+        if not _all_served([one.domain for one in large], most, effort):
             return False
     return True
 
 
-def _all_served(wanted: Sequence[Options], most: Mapping[int, int], effort: _Effort) -> bool:
-    """Return whether each slot can get one of its options, so that no position has more than ``most`` slots.
+def _all_served(wanted: Sequence[Domain], most: Mapping[int, int], effort: _Effort) -> bool:
+    """Return whether each variable can get one of its domain, so that no position has more than ``most`` variables.
 
     A bipartite matching, made with augmenting paths.
 
-    :param wanted: the options of each slot.
-    :param most: the number of slots that a position can have.
+    :param wanted: the domain of each variable.
+    :param most: the number of variables that a position can have.
     """
-    different = {id(options): options for options in wanted}.values()
-    effort.spend(sum(map(len, different)))
-    if all(sum(most[position] for position in options) >= len(wanted) for options in different):
+    different = {id(domain): domain for domain in wanted}.values()
+    effort.count(sum(map(len, different)))
+    if all(sum(most[position] for position in domain) >= len(wanted) for domain in different):
         return True
     if sum(most[position] for position in set().union(*different)) < len(wanted):
         return False
@@ -216,9 +219,9 @@ def _all_served(wanted: Sequence[Options], most: Mapping[int, int], effort: _Eff
 
 
 class _Matching:
-    """Which slot has which position so far; slots are known by their index."""
+    """Which variable has which position so far; variables are known by their index."""
 
-    def __init__(self, wanted: Sequence[Options], most: Mapping[int, int], effort: _Effort) -> None:
+    def __init__(self, wanted: Sequence[Domain], most: Mapping[int, int], effort: _Effort) -> None:
         self._wanted = wanted
         self._most = most
         self._effort = effort
@@ -226,11 +229,11 @@ class _Matching:
         self._holders: defaultdict[int, list[int]] = defaultdict(list)
 
     def serve(self, start: int) -> bool:
-        """Give slot ``start`` a position, moving earlier slots along a shortest path. False if that is impossible."""
+        """Assign variable ``start``, moving others along a shortest path; return whether that is possible."""
         came_from: dict[int, int] = {}
         queue = [start]
         for index in queue:
-            self._effort.spend(len(self._wanted[index]))
+            self._effort.count(len(self._wanted[index]))
             for position in self._wanted[index]:
                 if position in came_from:
                     continue

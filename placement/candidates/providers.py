@@ -63,8 +63,8 @@ class Anchor(NamedTuple):
     """Where a candidate is built: the providers of one tree, root first, and the sharing providers that reach its root.
 
     A candidate at an anchor with a tree uses at least one provider of the tree. So there are also anchors whose
-    ``tree`` is empty, called *bridges*: sharing providers which together reach some root, though they are in different
-    aggregates, and so may serve a request together without that root's tree.
+    ``tree`` is empty, called *shared_only_anchors*: sharing providers which together reach some root, though they are
+    in different aggregates, and so may serve a request together without that root's tree.
     """
 
     tree: tuple[Provider, ...]

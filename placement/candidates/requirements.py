@@ -1,4 +1,4 @@
-"""The compiled request: its parts, each of which one provider has to take, and what that provider has to satisfy."""
+"""Compiles a request into the requirements that single providers have to satisfy."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from placement.candidates.trait_coverage import Traits
 
 @dataclass(frozen=True)
 class Requirement:
-    """What one provider has to take: a whole suffixed group (``numbered``), or one class of the unsuffixed group.
+    """Requirements on one provider: those of a whole suffixed group, or of one class of the unsuffixed group.
 
     ``resources`` are pairs of class name and amount, none for a group without resources; the other fields are those of
-    ``RequestGroup``. ``group`` is its suffix, and does not count when parts are compared: parts that ask for the same
-    are equal.
+    ``RequestGroup``. ``group`` is its suffix, and does not count when requirements are compared: requirements that ask
+    for the same are equal.
     """
 
     group: str = field(compare=False)
@@ -25,7 +25,7 @@ class Requirement:
     required: frozenset[str]
     forbidden: frozenset[str]
     member_of: tuple[frozenset[str], ...]
-    numbered: bool
+    use_same_provider: bool
     required_any: frozenset[frozenset[str]] = frozenset()
     forbidden_aggregates: frozenset[str] = frozenset()
     root_id: int | None = None
@@ -36,10 +36,10 @@ class Requirement:
         return sum(amount for _, amount in self.resources)
 
     def rejection(self, provider: Provider, root: Provider | None) -> Reason | None:
-        """Return why ``provider`` cannot take this part, None when it can.
+        """Return why ``provider`` cannot take this requirement, None when it can.
 
         :param root: the root of the anchor's tree if the provider is in that tree; None for a sharing provider of
-            another tree. For a part of the unnumbered group the aggregates of the root count, too.
+            another tree. For a requirement of the unnumbered group the aggregates of the root count, too.
         """
         for name, amount in self.resources:
             inventory = provider.inventories.get(name)
@@ -56,13 +56,15 @@ class Requirement:
             return Reason.NOT_MEMBER
         if not self.forbidden_aggregates.isdisjoint(provider.aggregates):
             return Reason.FORBIDDEN_AGGREGATE
-        if self.root_id is not None and (provider.root_id != self.root_id or (root is None and not self.numbered)):
+        if self.root_id is not None and (
+            provider.root_id != self.root_id or (root is None and not self.use_same_provider)
+        ):
             # In the tree of ``in_tree`` the unsuffixed group uses no sharing providers of other trees.
             return Reason.NOT_IN_TREE
         return None
 
     def _is_member(self, provider: Provider, root: Provider | None) -> bool:
-        alternatives = [provider] if self.numbered or root is None else [provider, root]
+        alternatives = [provider] if self.use_same_provider or root is None else [provider, root]
         return any(all(not any_of.isdisjoint(one.aggregates) for any_of in self.member_of) for one in alternatives)
 
 
@@ -79,7 +81,7 @@ class CompiledRequest:
 
     groups: tuple[str, ...]
 
-    parts: tuple[Requirement, ...]
+    requirements: tuple[Requirement, ...]
     collective: frozenset[frozenset[str]]
     traits: Traits
     isolate: bool
@@ -105,12 +107,12 @@ class CompiledRequest:
 
 
 def compile_request(request: CandidateRequest) -> CompiledRequest:
-    """Divide the groups of ``request`` into parts."""
+    """Divide the groups of ``request`` into requirements."""
     unsuffixed = [group for group in request.groups if not group.use_same_provider]
     collective = frozenset(any_of for group in unsuffixed for any_of in _any_of(group))
     return CompiledRequest(
         groups=tuple(group.suffix for group in request.groups),
-        parts=tuple(part for group in request.groups for part in _parts(group)),
+        requirements=tuple(requirement for group in request.groups for requirement in _requirements(group)),
         collective=collective,
         traits=Traits(collective),
         isolate=request.isolate,
@@ -128,7 +130,7 @@ def _any_of(group: RequestGroup) -> frozenset[frozenset[str]]:
     return group.required_any.union(frozenset({name}) for name in group.required)
 
 
-def _parts(group: RequestGroup) -> list[Requirement]:
+def _requirements(group: RequestGroup) -> list[Requirement]:
     resources = tuple(group.resources.items())
     root_id = NO_TREE if group.in_tree is not None and group.root_id is None else group.root_id
     whole = Requirement(
@@ -137,12 +139,12 @@ def _parts(group: RequestGroup) -> list[Requirement]:
         required=group.required,
         forbidden=group.forbidden,
         member_of=group.member_of,
-        numbered=group.use_same_provider,
+        use_same_provider=group.use_same_provider,
         required_any=group.required_any,
         forbidden_aggregates=group.forbidden_aggregates,
         root_id=root_id,
     )
     if group.use_same_provider:
         return [whole]
-    # Traits that the unsuffixed group requires are those of all its providers together; no part requires them.
+    # Traits that the unsuffixed group requires are those of all its providers together; no requirement requires them.
     return [replace(whole, resources=(one,), required=frozenset(), required_any=frozenset()) for one in resources]

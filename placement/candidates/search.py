@@ -1,12 +1,13 @@
-"""From sites to candidates: a pipeline of generators.
+"""From search_units to candidates: a pipeline of generators.
 
 ::
 
-    sites -> a walk for each shape -> the first candidate of each site, then the second ones, ...; equal ones once
-          -> at most ``budget.candidates`` -> the first ``limit``, or a uniform sample, within ``budget.size``
+    search units -> the assignments of each equivalence class
+                 -> the first candidate of each unit, then the second ones, ...; equal ones once
+                 -> at most ``limits.candidates`` -> the first ``limit``, or a uniform sample, within ``limits.size``
 
-Each stage asks the one before it only for what it needs. So when ``limit`` is reached, further sites and combinations
-are not looked at.
+Each stage asks the one before it only for what it needs. So when ``limit`` is reached, further search_units and
+combinations are not looked at.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import random
 from collections.abc import Hashable, Iterable, Iterator
 
 from placement.candidates import backtracking, infeasibility, requirements, variables
-from placement.candidates.limits import Budget, Limit, StepCounter, StepLimitReached
+from placement.candidates.limits import Limit, SearchLimits, StepCounter, StepLimitReached
 from placement.candidates.providers import Anchor, Provider
 from placement.candidates.reasons import Rejections
 from placement.candidates.request import CandidateRequest
@@ -27,13 +28,13 @@ from placement.candidates.size import Size, at_most
 _BATCH = 1000
 
 
-class Walk:
-    """The placements of one shape, which all its sites share. Each is found when the first site asks for it.
+class AssignmentStream:
+    """The assignments of one equivalence class of search units, computed when first needed.
 
-    ``found`` has those found so far. ``breadth_first`` asks for the same number at each site before it asks for the
-    next one, so only the last two are kept; None stands for the others. ``ended`` is true when there are no more.
+    ``found`` has those found so far. ``breadth_first`` asks for the same number at each search_unit before it asks for
+    the next one, so only the last two are kept; None stands for the others. ``ended`` is true when there are no more.
 
-    :param stream: yields the placements, and None at the end of each turn (``walk.TURN``).
+    :param stream: yields the assignments, and None at the end of each turn (``walk.TURN``).
     """
 
     __slots__ = ('_stream', 'ended', 'found')
@@ -44,7 +45,7 @@ class Walk:
         self.ended = False
 
     def get(self, index: int) -> Assignment | None:
-        """Return the placement with this number, counted from 0.
+        """Return the assignment with this number, counted from 0.
 
         None means that there are fewer, if ``ended`` is true, or else that the turn ended before it was found.
         """
@@ -63,12 +64,12 @@ class Walk:
         return found[index]
 
     def goes_on(self, index: int) -> bool:
-        """Return whether there is, or may be, a placement with this number, after one turn of looking for it."""
+        """Return whether there is, or may be, a assignment with this number, after one turn of looking for it."""
         return self.get(index) is not None or not self.ended
 
 
-class Finder:
-    """Finds the placements of one request at one anchor after the other.
+class AssignmentFinder:
+    """Finds the assignments of one request at one anchor after the other.
 
     A candidate at an anchor with a tree uses at least one provider of that tree. So a candidate of sharing providers
     alone is found at the root of one of them, or at a bridge, and not again at each root that they reach.
@@ -76,101 +77,108 @@ class Finder:
     :param rejections: counts what is rejected and why, if given.
     """
 
-    def __init__(self, request: CandidateRequest, budget: Budget, rejections: Rejections | None = None) -> None:
+    def __init__(self, request: CandidateRequest, limits: SearchLimits, rejections: Rejections | None = None) -> None:
         self._compiled = requirements.compile_request(request)
-        self._matcher = variables.Matcher(self._compiled, rejections)
-        self._budget = budget
+        self._matcher = variables.VariableBuilder(self._compiled, rejections)
+        self._limits = limits
         self._rejections = rejections
 
-    def walks(self, sites: Iterable[SearchUnit]) -> Iterator[tuple[SearchUnit, Walk]]:
-        """Yield each site with the walk of its shape, until the steps of the request are used up."""
-        known: dict[Hashable, Walk] = {}
-        for site in sites:
-            if self._budget.exhausted:
+    def walks(self, search_units: Iterable[SearchUnit]) -> Iterator[tuple[SearchUnit, AssignmentStream]]:
+        """Yield each search_unit with the walk of its equivalence_key, until the steps of the request are used up."""
+        known: dict[Hashable, AssignmentStream] = {}
+        for search_unit in search_units:
+            if self._limits.steps_exhausted:
                 return
-            shape = site.shape
-            found = known.get(shape)
+            equivalence_key = search_unit.equivalence_key
+            found = known.get(equivalence_key)
             if found is None:
-                found = Walk(self.placements(site.anchor()))
-                if shape is not None:
-                    known[shape] = found
-            yield site, found
+                found = AssignmentStream(self.assignments(search_unit.anchor()))
+                if equivalence_key is not None:
+                    known[equivalence_key] = found
+            yield search_unit, found
 
-    def placements(self, anchor: Anchor) -> Iterator[Assignment | None]:
-        """Yield the placements at ``anchor``, and None after each turn.
+    def assignments(self, anchor: Anchor) -> Iterator[Assignment | None]:
+        """Yield the assignments at ``anchor``, and None after each turn.
 
         The order depends on the arguments alone. Ends early when the steps of the tree or of the request are used up.
         """
-        meter = StepCounter(self._budget)
+        counter = StepCounter(self._limits)
         try:
-            yield from self._placements(anchor, meter)
+            yield from self._placements(anchor, counter)
         except StepLimitReached:
             return
         finally:
-            meter.forget()
+            counter.release()
 
-    def _placements(self, anchor: Anchor, meter: StepCounter) -> Iterator[Assignment | None]:
-        places = self._matcher.slots(anchor, meter)
+    def _placements(self, anchor: Anchor, counter: StepCounter) -> Iterator[Assignment | None]:
+        places = self._matcher.variables(anchor, counter)
         if not places:
             return
         providers = anchor.tree + anchor.sharing
-        reason = infeasibility.refute(places, providers, meter) or infeasibility.refute_subtrees(
-            places, providers, meter
+        reason = infeasibility.refute(places, providers, counter) or infeasibility.refute_subtrees(
+            places, providers, counter
         )
         if reason is None:
-            yield from backtracking.walk(
-                places, backtracking.PartialAssignment(self._compiled, anchor, meter), meter, self._rejections
+            yield from backtracking.backtrack(
+                places, backtracking.PartialAssignment(self._compiled, anchor, counter), counter, self._rejections
             )
         elif self._rejections is not None:
             self._rejections['', reason] += 1
 
 
-def served_by(request: CandidateRequest, sharing: tuple[Provider, ...]) -> bool:
+def can_serve(request: CandidateRequest, sharing: tuple[Provider, ...]) -> bool:
     """Return whether for each part of the request one of the ``sharing`` providers could take it."""
     return bool(
-        variables.Matcher(requirements.compile_request(request)).slots(Anchor((), sharing), StepCounter(Budget()))
+        variables.VariableBuilder(requirements.compile_request(request)).variables(
+            Anchor((), sharing), StepCounter(SearchLimits())
+        )
     )
 
 
 def search(
-    sites: Iterable[SearchUnit], request: CandidateRequest, budget: Budget, rejections: Rejections | None = None
+    search_units: Iterable[SearchUnit],
+    request: CandidateRequest,
+    limits: SearchLimits,
+    rejections: Rejections | None = None,
 ) -> Iterator[Candidate]:
     """Yield the candidates of ``request``, each once.
 
-    :param sites: all trees that could have a candidate, with the sharing providers that reach them, and the bridges.
-    :param budget: ends the search early; its ``met`` then has the reason.
+    :param search_units: all trees that could have a candidate, with the sharing providers that reach them, and the
+        shared_only_anchors.
+    :param limits: ends the search early; its ``met`` then has the reason.
     :param rejections: counts what is rejected and why, if given.
     """
-    candidates = breadth_first(Finder(request, budget, rejections).walks(sites))
-    yield from itertools.islice(candidates, budget.candidates)
+    candidates = breadth_first(AssignmentFinder(request, limits, rejections).walks(search_units))
+    yield from itertools.islice(candidates, limits.candidates)
     if next(candidates, None) is not None:
-        budget.met.add(Limit.CANDIDATES)
+        limits.reached.add(Limit.CANDIDATES)
 
 
-def breadth_first(walks: Iterable[tuple[SearchUnit, Walk]]) -> Iterator[Candidate]:
-    """Yield the first candidate of each site, then the second of each, and so on; equal ones once.
+def breadth_first(walks: Iterable[tuple[SearchUnit, AssignmentStream]]) -> Iterator[Candidate]:
+    """Yield the first candidate of each search_unit, then the second of each, and so on; equal ones once.
 
-    A site whose walk ends its turn without a placement is asked again after the other sites of the round. After each
-    candidate its walk looks for the next one, so that a site without a next one is dropped at once. Only candidates
-    that use nothing but sharing providers can be found at several sites, so only these are remembered.
+    A search_unit whose walk ends its turn without a assignment is asked again after the other search_units of the
+    round. After each candidate its walk looks for the next one, so that a search_unit without a next one is dropped at
+    once. Only candidates that use nothing but sharing providers can be found at several search_units, so only these are
+    remembered.
     """
     seen: set[tuple[Amounts, Mappings]] = set()
     index = 0
     while walks:
-        going_on: list[tuple[SearchUnit, Walk]] = []
+        going_on: list[tuple[SearchUnit, AssignmentStream]] = []
         while walks:
             late = []
             for one in walks:
-                site, shared = one
+                search_unit, shared = one
                 found = shared.found
-                # Saves a call in the most frequent case, in which another site has asked for it before.
-                placement = found[index] if len(found) > index else shared.get(index)
-                if placement is None:
+                # Saves a call in the most frequent case, in which another search_unit has asked for it before.
+                assignment = found[index] if len(found) > index else shared.get(index)
+                if assignment is None:
                     if not shared.ended:
                         late.append(one)
                     continue
-                candidate = Candidate(site, placement)
-                if not placement.sharing_only or _is_new(candidate, seen):
+                candidate = Candidate(search_unit, assignment)
+                if not assignment.sharing_only or _is_new(candidate, seen):
                     yield candidate
                 if len(found) > index + 1 or (not shared.ended and shared.goes_on(index + 1)):
                     going_on.append(one)
@@ -186,27 +194,27 @@ def _is_new(candidate: Candidate, seen: set[tuple[Amounts, Mappings]]) -> bool:
 
 
 def chosen(
-    candidates: Iterator[Candidate], request: CandidateRequest, budget: Budget, rng: random.Random | None = None
+    candidates: Iterator[Candidate], request: CandidateRequest, limits: SearchLimits, rng: random.Random | None = None
 ) -> list[Candidate]:
     """Return as many of ``candidates`` as ``request`` wants: the first, or a uniform sample in random order.
 
-    Their size is at most ``budget.size``, unless there is only one. If there are as many as the request wants,
-    ``budget.met`` is emptied, except for a sample, which then may not be uniform.
+    Their size is at most ``limits.size``, unless there is only one. If there are as many as the request wants,
+    ``limits.reached`` is emptied, except for a sample, which then may not be uniform.
 
     :param rng: for a sample; None for the first ones.
     """
     if rng is not None:
-        return _sample(candidates, request, budget, rng)
-    kept = _first(candidates, request, budget)
+        return _sample(candidates, request, limits, rng)
+    kept = _first(candidates, request, limits)
     if len(kept) == request.limit:
-        budget.met.clear()
+        limits.reached.clear()
     return kept
 
 
-def _first(candidates: Iterator[Candidate], request: CandidateRequest, budget: Budget) -> list[Candidate]:
+def _first(candidates: Iterator[Candidate], request: CandidateRequest, limits: SearchLimits) -> list[Candidate]:
     kept: list[Candidate] = []
     wanted = itertools.islice(candidates, request.limit)
-    room = budget.size
+    room = limits.size
     while room >= 0:
         batch = list(itertools.islice(wanted, _BATCH))
         if not batch:
@@ -214,44 +222,46 @@ def _first(candidates: Iterator[Candidate], request: CandidateRequest, budget: B
         kept += batch
         room -= at_most(batch, request)
     # The upper bounds of ``at_most`` add up to too much, so the exact size is needed.
-    return _filled(itertools.chain(kept, wanted), Size(request), request, budget)
+    return _filled(itertools.chain(kept, wanted), Size(request), request, limits)
 
 
-def _filled(candidates: Iterator[Candidate], size: Size, request: CandidateRequest, budget: Budget) -> list[Candidate]:
-    """Return the first candidates, up to the limit of the request and the size of the budget."""
+def _filled(
+    candidates: Iterator[Candidate], size: Size, request: CandidateRequest, limits: SearchLimits
+) -> list[Candidate]:
+    """Return the first candidates, up to the limit of the request and the size of the limits."""
     kept: list[Candidate] = []
     for candidate in itertools.islice(candidates, request.limit):
         size.add(candidate)
-        if size.total > budget.size and kept:
+        if size.total > limits.size and kept:
             size.remove(candidate)
-            budget.met.add(Limit.ANSWER_SIZE)
+            limits.reached.add(Limit.ANSWER_SIZE)
             break
         kept.append(candidate)
     return kept
 
 
 def _sample(
-    candidates: Iterator[Candidate], request: CandidateRequest, budget: Budget, rng: random.Random
+    candidates: Iterator[Candidate], request: CandidateRequest, limits: SearchLimits, rng: random.Random
 ) -> list[Candidate]:
     """Sample with a reservoir: this reads all candidates, but keeps no more at a time than it returns."""
     size = Size(request)
-    kept = _filled(candidates, size, request, budget)
+    kept = _filled(candidates, size, request, limits)
     for count, candidate in enumerate(candidates, start=len(kept) + 1):
         place = rng.randrange(count)
         if place < len(kept):
-            _exchange(kept, place, candidate, size, budget)
+            _exchange(kept, place, candidate, size, limits)
     rng.shuffle(kept)
     return kept
 
 
-def _exchange(kept: list[Candidate], place: int, candidate: Candidate, size: Size, budget: Budget) -> None:
+def _exchange(kept: list[Candidate], place: int, candidate: Candidate, size: Size, limits: SearchLimits) -> None:
     """Replace the candidate at ``place``, unless the answer would be too large."""
     former = kept[place]
     size.remove(former)
     size.add(candidate)
-    if size.total <= budget.size:
+    if size.total <= limits.size:
         kept[place] = candidate
         return
-    budget.met.add(Limit.ANSWER_SIZE)
+    limits.reached.add(Limit.ANSWER_SIZE)
     size.remove(candidate)
     size.add(former)

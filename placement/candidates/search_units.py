@@ -1,4 +1,4 @@
-"""Sites, where candidates are built, and what is found there: placements, shared by sites of equal shape."""
+"""Search units, where candidates are built, and the assignments found there, which equivalent units share."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class SearchUnit(Protocol):
     """
 
     @property
-    def shape(self) -> Hashable:
-        """All that the placements depend on: sites of equal shape have the same ones. None if it is not known.
+    def equivalence_key(self) -> Hashable:
+        """All that the assignments depend on: search units with equal keys have the same ones. None if unknown.
 
         It has the number of providers of the tree and of sharing providers, and for each position which parts of the
         request the provider could take, its headroom of every class that more than one part names, which of the traits
@@ -35,35 +35,35 @@ class SearchUnit(Protocol):
         """The ids of the providers, by position."""
 
     @property
-    def shared_from(self) -> int:
+    def tree_size(self) -> int:
         """The position of the first sharing provider, which is the number of providers of the tree."""
 
     def anchor(self) -> Anchor:
-        """Make the providers that the search works on. It is called for the first site of each shape only."""
+        """Return the providers to search. Called for the first search unit of each equivalence class only."""
 
 
-class AnchorSite:
-    """A site whose anchor exists already. Its shape is not known."""
+class AnchorSearchUnit:
+    """A search_unit whose anchor exists already. Its equivalence_key is not known."""
 
-    __slots__ = ('_anchor', 'ids', 'shared_from')
+    __slots__ = ('_anchor', 'ids', 'tree_size')
 
-    shape: Hashable = None
+    equivalence_key: Hashable = None
 
     def __init__(self, anchor: Anchor) -> None:
         self._anchor = anchor
         self.ids = [one.id for some in anchor for one in some]
-        self.shared_from = len(anchor.tree)
+        self.tree_size = len(anchor.tree)
 
     def anchor(self) -> Anchor:
         return self._anchor
 
 
 class Assignment:
-    """What each provider has to give, for every site of a shape.
+    """What each provider has to give, for every search_unit of a equivalence_key.
 
     ``amounts`` are sorted, each (position, class) once. ``mappings`` is empty for a request without mappings.
-    ``sharing_only`` says that all providers in it are sharing ones, of the tree or of others: then other sites may have
-    the same candidate.
+    ``sharing_only`` says that all providers in it are sharing ones, of the tree or of others: then other search_units
+    may have the same candidate.
     """
 
     __slots__ = ('amounts', 'mappings', 'sharing_only')
@@ -75,22 +75,22 @@ class Assignment:
 
 
 class Candidate:
-    """One answer: a placement at a site."""
+    """One answer: a assignment at a search_unit."""
 
-    __slots__ = ('placement', 'site')
+    __slots__ = ('assignment', 'search_unit')
 
-    def __init__(self, site: SearchUnit, placement: Assignment) -> None:
-        self.site = site
-        self.placement = placement
+    def __init__(self, search_unit: SearchUnit, assignment: Assignment) -> None:
+        self.search_unit = search_unit
+        self.assignment = assignment
 
     @property
     def amounts(self) -> Amounts:
-        """(Provider id, class name, amount), sorted, so that equal candidates of different sites are equal here."""
-        ids = self.site.ids
-        return tuple(sorted([(ids[position], name, amount) for position, name, amount in self.placement.amounts]))
+        """(Provider id, class name, amount), sorted, so that equal candidates of different search units are equal."""
+        ids = self.search_unit.ids
+        return tuple(sorted([(ids[position], name, amount) for position, name, amount in self.assignment.amounts]))
 
     @property
     def mappings(self) -> Mappings:
         """The ids of the providers of each group, sorted, in the order of the request; empty without mappings."""
-        ids = self.site.ids
-        return tuple([tuple(sorted([ids[position] for position in one])) for one in self.placement.mappings])
+        ids = self.search_unit.ids
+        return tuple([tuple(sorted([ids[position] for position in one])) for one in self.assignment.mappings])

@@ -50,8 +50,8 @@ class SharingIndex(Generic[Aggregate]):
             sharing = tuple(provider for provider in sharing if provider.root_id != root_id)
         return Anchor(tree, sharing)
 
-    def bridges(self, met: Iterable[frozenset[Aggregate]], least: int = 2) -> Iterator[Anchor]:
-        """Yield the bridges: an anchor without a tree for each distinct group of sharing providers that reach one root.
+    def shared_only_anchors(self, met: Iterable[frozenset[Aggregate]], least: int = 2) -> Iterator[Anchor]:
+        """Yield an anchor without a tree for each distinct group of sharing providers that reach one root.
 
         :param met: for each tree, those aggregates of its providers that have a sharing provider. A set of one
             aggregate needs no bridge: its sharing providers also reach the root of each of them, and are found there,

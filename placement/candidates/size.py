@@ -30,14 +30,14 @@ class Size:
         self._change(candidate, -1)
 
     def _change(self, candidate: Candidate, by: int) -> None:
-        site, amounts = candidate.site, candidate.placement.amounts
-        self.total += by * (len(amounts) + sum(map(len, candidate.placement.mappings)))
+        search_unit, amounts = candidate.search_unit, candidate.assignment.amounts
+        self.total += by * (len(amounts) + sum(map(len, candidate.assignment.mappings)))
         alone = 0
-        if self._whole_trees and amounts[0][0] < site.shared_from:
-            alone = site.shared_from
-            self._use(('tree', id(site)), alone, by)
+        if self._whole_trees and amounts[0][0] < search_unit.tree_size:
+            alone = search_unit.tree_size
+            self._use(('tree', id(search_unit)), alone, by)
         for position in {position for position, _, _ in amounts if position >= alone}:
-            self._use(site.ids[position], 1, by)
+            self._use(search_unit.ids[position], 1, by)
 
     def _use(self, key: Hashable, weight: int, by: int) -> None:
         users = self._users.get(key, 0) + by
@@ -54,4 +54,4 @@ def at_most(candidates: Iterable[Candidate], request: CandidateRequest) -> int:
     """Return an upper bound of the size of an answer of ``candidates``, which is much faster than ``Size``."""
     mapped = request.with_mappings
     parts = sum(2 * len(group.resources) + mapped * max(len(group.resources), 1) for group in request.groups)
-    return sum([parts + candidate.site.shared_from for candidate in candidates])
+    return sum([parts + candidate.search_unit.tree_size for candidate in candidates])

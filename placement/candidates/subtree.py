@@ -1,8 +1,8 @@
 """The conditions ``same_subtree`` at one anchor: the provider of one group is above, or is, those of the others.
 
 A set of positions is an integer here, with one bit for each position. A *top* is a provider that all others of a
-condition may be below: it is an option of one of its slots, and each of its slots has an option that is below it or is
-the top itself.
+condition may be below: it is an option of one of its variables, and each of its variables has an option that is below
+it or is the top itself.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _Options = tuple[int, ...]
 
 
 class Subtree:
-    """One condition while slots are placed.
+    """One condition while variables are placed.
 
     :param above: for each position, the set of it and of the positions above it.
     :param tops: the set of tops.
@@ -29,32 +29,32 @@ class Subtree:
 
     @property
     def tops(self) -> int:
-        """The tops that are above all slots placed so far."""
+        """The tops that are above all variables placed so far."""
         return self._tops[-1]
 
     def restrict(self, tops: int) -> None:
-        """Keep only those of the tops that are in ``tops``. To be called before any slot is placed."""
+        """Keep only those of the tops that are in ``tops``. To be called before any variable is placed."""
         self._tops[-1] &= tops
 
     def allows(self, position: int, later: int) -> bool:
-        """Return whether there would be a top left with another slot at ``position``.
+        """Return whether there would be a top left with another variable at ``position``.
 
-        :param later: the options of the slots that are placed after it.
+        :param later: the options of the variables that are placed after it.
         """
         return bool(self._tops[-1] & self.above[position] & (self._placed[-1] | 1 << position | later))
 
-    def put(self, position: int) -> None:
-        """Place a slot."""
+    def assign(self, position: int) -> None:
+        """Place a variable."""
         self._tops.append(self._tops[-1] & self.above[position])
         self._placed.append(self._placed[-1] | 1 << position)
 
-    def take_back(self) -> None:
+    def unassign(self) -> None:
         """Undo the last ``put``."""
         self._tops.pop()
         self._placed.pop()
 
     def state(self) -> tuple[int, int]:
-        """Return what the slots that are not yet placed depend on."""
+        """Return what the variables that are not yet placed depend on."""
         tops = self._tops[-1]
         return tops, tops & self._placed[-1]
 
@@ -82,12 +82,12 @@ def above(anchor: Anchor) -> list[int]:
 
 
 def narrow(
-    conditions: Sequence[Sequence[int]], options: Sequence[_Options], above: Sequence[int], meter: StepCounter
+    conditions: Sequence[Sequence[int]], options: Sequence[_Options], above: Sequence[int], counter: StepCounter
 ) -> tuple[list[_Options], list[int]] | None:
     """Remove options that no placement can use, until nothing changes.
 
-    :param conditions: for each condition the numbers of its slots.
-    :param options: those of each slot.
+    :param conditions: for each condition the numbers of its variables.
+    :param options: those of each variable.
     :returns: the options that are left, and the tops of each condition; None if a condition has no top.
     :raises StepLimitReached: the steps of the request are used up.
     """
@@ -97,25 +97,25 @@ def narrow(
     while changed:
         changed = False
         for number, condition in enumerate(conditions):
-            meter.prepare(sum(len(left[slot]) for slot in condition))
-            found = bits(position for slot in condition for position in left[slot])
-            for slot in condition:
-                found &= _union(above[position] for position in left[slot])
+            counter.count_setup(sum(len(left[variable]) for variable in condition))
+            found = bits(position for variable in condition for position in left[variable])
+            for variable in condition:
+                found &= _union(above[position] for position in left[variable])
             if not found:
                 return None
             tops[number] = found
-            for slot in condition:
-                fit = tuple([position for position in left[slot] if above[position] & found])
-                if len(fit) < len(left[slot]):
-                    left[slot], changed = fit, True
+            for variable in condition:
+                fit = tuple([position for position in left[variable] if above[position] & found])
+                if len(fit) < len(left[variable]):
+                    left[variable], changed = fit, True
     return left, tops
 
 
 def members(conditions: Iterable[frozenset[str]], groups: Sequence[str]) -> list[list[int]]:
-    """Return the numbers of the slots of each condition. One that has a single slot is always met and left out.
+    """Return the numbers of the variables of each condition. One that has a single variable is always met and left out.
 
     :param conditions: the suffixes of each.
-    :param groups: the suffix of each slot.
+    :param groups: the suffix of each variable.
     """
     number_of: Mapping[str, int] = {suffix: number for number, suffix in enumerate(groups)}
     found = [sorted(number_of[suffix] for suffix in condition if suffix in number_of) for condition in conditions]

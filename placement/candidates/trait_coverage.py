@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from placement.candidates.limits import StepCounter
 
-#: How many sets one call of ``Lookahead.can_bring`` may try.
+#: How many sets one call of ``Lookahead.can_provide`` may try.
 _MOST = 10000
 
 
@@ -35,12 +35,13 @@ class Traits:
 
 
 class Lookahead:
-    """The slots of the unnumbered group that come after a slot, and the required traits that their providers have.
+    """The traits that the unassigned variables of the unsuffixed group can still provide.
 
     With it a walk sees early that the traits of no combination of providers will do, instead of placing each of them.
 
-    :param choices: for each of these slots, the sets of required traits that the providers have which could take it.
-    :param combinations: how many combinations of one set of each slot there are; anything above ``_MOST`` for more.
+    :param choices: for each of these variables, the sets of required traits that the providers have which could take
+        it.
+    :param combinations: how many combinations of one set of each variable there are; anything above ``_MOST`` for more.
     """
 
     def __init__(self, choices: Sequence[frozenset[int]] = (), combinations: int = 1) -> None:
@@ -49,13 +50,13 @@ class Lookahead:
         self._known: dict[int, bool] = {}
 
     def preceded_by(self, choice: frozenset[int]) -> Lookahead:
-        """Return the same with one more slot in front, whose providers have the sets ``choice``."""
+        """Return the same with one more variable in front, whose providers have the sets ``choice``."""
         if not any(choice):
             return self
         return Lookahead((choice, *self._choices), min(self._combinations * len(choice), _MOST + 1))
 
-    def can_bring(self, missing: int, meter: StepCounter) -> bool:
-        """Whether the slots can bring all traits of ``missing``. Also true if it would take too long to find out.
+    def can_provide(self, missing: int, counter: StepCounter) -> bool:
+        """Whether the variables can bring all traits of ``missing``. Also true if it would take too long to find out.
 
         :param missing: a set of required traits.
         :raises StepLimitReached: the steps of the tree or of the request are used up.
@@ -64,32 +65,32 @@ class Lookahead:
             return True
         answer = self._known.get(missing)
         if answer is None:
-            answer = self._find_out(missing, meter)
-            if meter.remember(1):
+            answer = self._find_out(missing, counter)
+            if counter.reserve(1):
                 self._known[missing] = answer
         return answer
 
-    def _find_out(self, missing: int, meter: StepCounter) -> bool:
-        meter.spend(1 + sum(map(len, self._choices)))
+    def _find_out(self, missing: int, counter: StepCounter) -> bool:
+        counter.count(1 + sum(map(len, self._choices)))
         most = sum([max([(one & missing).bit_count() for one in choice]) for choice in self._choices])
         if most < missing.bit_count():
             return False
-        choices = self._without_excluded(missing, meter)
+        choices = self._without_excluded(missing, counter)
         if choices is None:
             return False
         if min(self._combinations, 1 << missing.bit_count()) > _MOST:
             return True
-        return _add_up(choices, missing, meter)
+        return _add_up(choices, missing, counter)
 
-    def _without_excluded(self, missing: int, meter: StepCounter) -> Sequence[frozenset[int]] | None:
+    def _without_excluded(self, missing: int, counter: StepCounter) -> Sequence[frozenset[int]] | None:
         """Return the choices without sets that cannot be part of a solution; None if there is no solution.
 
-        If a trait can be brought by one slot only, that slot has to choose a set with it. Repeated until nothing
-        changes.
+        If a trait can be brought by one variable only, that variable has to choose a set with it. Repeated until
+        nothing changes.
         """
         choices = [frozenset([one & missing for one in choice]) for choice in self._choices]
         while True:
-            meter.spend(sum(map(len, choices)))
+            counter.count(sum(map(len, choices)))
             unions = [_union(choice) for choice in choices]
             once = twice = 0
             for union in unions:
@@ -109,7 +110,7 @@ class Lookahead:
             choices = left
 
 
-def _add_up(choices: Sequence[frozenset[int]], missing: int, meter: StepCounter) -> bool:
+def _add_up(choices: Sequence[frozenset[int]], missing: int, counter: StepCounter) -> bool:
     """Whether one set of each choice can make up ``missing``. Also true if it would take too long to find out."""
     reachable = {missing}
     tried = 0
@@ -118,7 +119,7 @@ def _add_up(choices: Sequence[frozenset[int]], missing: int, meter: StepCounter)
         tried += pairs
         if tried > _MOST:
             return True
-        meter.spend(pairs)
+        counter.count(pairs)
         reachable = {before & ~brought for before in reachable for brought in choice}
     return 0 in reachable
 

@@ -60,7 +60,7 @@ def add_parser(commands: Any) -> None:
 
 def _run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
     pasted = pasted_search.read(args.query, args.microversion, conf)
-    options = explanation.Options(search_limits.budget(conf.placement))
+    options = explanation.Options(search_limits.limits(conf.placement))
     try:
         with output.waiting('Reading the resource providers ...'):
             result = explanation.explain(ProviderCache(db).current(), pasted.request, options)

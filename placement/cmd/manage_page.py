@@ -67,10 +67,10 @@ def _run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
         )
     # waitress warns whenever a request waits for a thread.
     logging.getLogger('waitress.queue').setLevel(logging.ERROR)
-    mirror = ProviderCache(db)
+    provider_cache = ProviderCache(db)
     with output.waiting('Reading the resource providers ...'):
-        mirror.current()
-    sources = Sources(conf, db, mirror, log=args.log or log_file(conf))
+        provider_cache.current()
+    sources = Sources(conf, db, provider_cache, log=args.log or log_file(conf))
     application = Page(sources, None if args.expose else hosts.names(host))
     try:
         server = waitress.create_server(application, host=host, port=port, ident='', threads=4)

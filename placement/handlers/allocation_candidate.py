@@ -57,15 +57,15 @@ def list_allocation_candidates(req: webob.Request, context: RequestContext) -> w
 def _log(query: str, found: AllocationCandidates, context: RequestContext) -> None:
     """Log what the response does not contain: that the search was cut short, or why it found nothing."""
     options = context.conf.placement
-    if found.bounds:
-        words = search_limits.in_words(found.bounds, options)
+    if found.limits_reached:
+        words = search_limits.in_words(found.limits_reached, options)
         LOG.warning('Stopped at [placement] %s for %s', words, request_log.quote(query))
     if found.candidates or not LOG.isEnabledFor(log.INFO):
         return
     suppressed = context.empty_searches.count(query)
     if suppressed is not None:
-        budget = search_limits.for_account(options)
-        reason = funnel.account_of_empty(found.state, found.request, budget, found.bounds)
+        limits = search_limits.for_account(options)
+        reason = funnel.account_of_empty(found.snapshot, found.request, limits, found.limits_reached)
         more = f' ({suppressed} more since the last such line)' if suppressed else ''
         LOG.info('No allocation candidates for %s: %s%s', request_log.quote(query), reason, more)
 
@@ -81,22 +81,22 @@ def _allocation_requests(found: AllocationCandidates, as_list: bool) -> list[byt
     uuids = found.uuids
     suffixes = [group.suffix for group in found.request.groups]
     for candidate in found.candidates:
-        placement = candidate.placement
-        template = templates.get(id(placement))
+        assignment = candidate.assignment
+        template = templates.get(id(assignment))
         if template is None:
-            template = templates[id(placement)] = _template(placement, as_list, suffixes)
+            template = templates[id(assignment)] = _template(assignment, as_list, suffixes)
         text, positions = template
         written.append(text % uuids(candidate, positions))
     return [','.join(written).encode()]
 
 
-def _template(placement: Assignment, as_list: bool, suffixes: Sequence[str]) -> tuple[str, tuple[int, ...]]:
+def _template(assignment: Assignment, as_list: bool, suffixes: Sequence[str]) -> tuple[str, tuple[int, ...]]:
     """Return a candidate as JSON with ``%s`` for each uuid of a provider, and the positions of these providers.
 
     :param suffixes: those of the groups, in the order of the mappings of ``placement``.
     """
     by_position: dict[int, dict[str, int]] = {}
-    for position, name, amount in placement.amounts:
+    for position, name, amount in assignment.amounts:
         by_position.setdefault(position, {})[name] = amount
     entries = []
     for resources in by_position.values():
@@ -108,9 +108,9 @@ def _template(placement: Assignment, as_list: bool, suffixes: Sequence[str]) -> 
     inside = ','.join(entries)
     positions = list(by_position)
     members = [f'"allocations":{f"[{inside}]" if as_list else f"{{{inside}}}"}']
-    if placement.mappings:
+    if assignment.mappings:
         mapped, uuid = [], '"%s"'
-        for suffix, some in zip(suffixes, placement.mappings, strict=True):
+        for suffix, some in zip(suffixes, assignment.mappings, strict=True):
             mapped.append(f'"{suffix}":[{",".join([uuid] * len(some))}]')
             positions += some
         members.append(f'"mappings":{{{",".join(mapped)}}}')
@@ -121,7 +121,7 @@ def _summaries(found: AllocationCandidates, version: Any) -> list[bytes]:
     """Encode the summaries of the providers in the response as JSON."""
     included = None if version >= (1, 27) else found.request.classes
     form = ('summary', version >= (1, 17), version >= (1, 29), included)
-    write = functools.partial(_summary, found.state.names.classes, included, version)
+    write = functools.partial(_summary, found.snapshot.names.classes, included, version)
     return [one for block, rows in found.providers().items() for one in block.fragments(form, rows, write)]
 
 

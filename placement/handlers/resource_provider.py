@@ -92,9 +92,9 @@ def _filters(req: webob.Request) -> ProviderFilters:
 )
 def list_resource_providers(req: webob.Request, context: RequestContext) -> webob.Response:
     """List the providers that pass every filter of the query string."""
-    listed = list(provider_list.matching(context.mirror.current(), _filters(req)))
+    listed = list(provider_list.filter_providers(context.provider_cache.current(), _filters(req)))
     members = {'resource_providers': ('[]', _entries(req, listed))}
-    return util.fragments_response(req, members, last_modified=provider_list.newest(listed))
+    return util.fragments_response(req, members, last_modified=provider_list.latest_change(listed))
 
 
 def _entries(req: webob.Request, listed: Iterable[tuple[Partition, Sequence[int]]]) -> list[bytes]:

@@ -12,7 +12,7 @@ from typing import Protocol, cast
 from placement.cache.partition import Partition
 from placement.cache.prefilter import CachedSearchUnit, Prefilter, TreeSearchUnit
 from placement.cache.refresh import ProviderCache
-from placement.cache.snapshot import Names, Snapshot
+from placement.cache.snapshot import KnownNames, Snapshot
 from placement.candidates.limits import Limit
 from placement.candidates.providers import Provider
 from placement.candidates.request import CandidateRequest
@@ -27,25 +27,25 @@ class SearchContext(Context, Protocol):
     """What a search needs of the context of a request."""
 
     @property
-    def mirror(self) -> ProviderCache:
+    def provider_cache(self) -> ProviderCache:
         """The mirror that the search reads."""
 
 
 @dataclass(frozen=True)
 class AllocationCandidates:
-    """The answer to one request. Providers in it are given by their positions in the blocks of ``state``.
+    """The answer to one request. Providers in it are given by their positions in the blocks of ``snapshot``.
 
-    ``bounds`` are the limits of ``[placement]`` without which there might be more candidates.
+    ``limits_reached`` are the limits of ``[placement]`` without which there might be more candidates.
     """
 
-    state: Snapshot
+    snapshot: Snapshot
     request: CandidateRequest
     candidates: Sequence[Candidate]
-    bounds: frozenset[Limit] = frozenset()
+    limits_reached: frozenset[Limit] = frozenset()
 
     @classmethod
     def get_by_request(cls, context: SearchContext, request: CandidateRequest) -> AllocationCandidates:
-        """Search a committed state of the database that is no older than this call.
+        """Search a committed snapshot of the database that is no older than this call.
 
         :raises ResourceClassNotFound: a class of any group does not exist.
         :raises TraitNotFound: a trait of any group does not exist.
@@ -53,19 +53,19 @@ class AllocationCandidates:
         """
         started = time.monotonic()
         options = context.conf.placement
-        state = context.mirror.current()
-        _check_names(state.names, request)
-        request = request.resolved(state.root_of)
+        snapshot = context.provider_cache.current()
+        _check_names(snapshot.names, request)
+        request = request.resolved(snapshot.root_id_of)
         rng = random.SystemRandom() if options.randomize_allocation_candidates else None
-        budget = search_limits.budget(options)
-        found = chosen(search(Prefilter(state, request).sites(rng), request, budget), request, budget, rng)
-        bounds = frozenset(budget.met)
-        _count(context.db.metrics, len(found), bounds, time.monotonic() - started)
-        return cls(state, request, found, bounds)
+        limits = search_limits.limits(options)
+        found = chosen(search(Prefilter(snapshot, request).search_units(rng), request, limits), request, limits, rng)
+        limits_reached = frozenset(limits.reached)
+        _count(context.db.metrics, len(found), limits_reached, time.monotonic() - started)
+        return cls(snapshot, request, found, limits_reached)
 
     def uuids(self, candidate: Candidate, positions: Sequence[int]) -> tuple[str, ...]:
-        """Return the uuids of the providers at ``positions`` of the candidate's site (``SearchUnit``)."""
-        return cast('CachedSearchUnit', candidate.site).uuids(positions)
+        """Return the uuids of the providers at ``positions`` of the candidate's search_unit (``SearchUnit``)."""
+        return cast('CachedSearchUnit', candidate.search_unit).uuids(positions)
 
     def providers(self) -> Mapping[Partition, Sequence[int]]:
         """Return the providers whose summaries belong to the answer (api-ref/candidate-search.md#summaries).
@@ -73,11 +73,11 @@ class AllocationCandidates:
         :returns: for each block, the positions of such providers in it, ascending.
         """
         if not self.request.nested_aware:
-            return {block: sorted(rows) for block, rows in self._used().items()}
+            return {partition: sorted(rows) for partition, rows in self._used().items()}
         found = {}
-        for block, numbers in self._trees().items():
-            starts = block.starts.tolist()
-            found[block] = [row for number in sorted(numbers) for row in range(starts[number], starts[number + 1])]
+        for partition, numbers in self._trees().items():
+            starts = partition.starts.tolist()
+            found[partition] = [row for number in sorted(numbers) for row in range(starts[number], starts[number + 1])]
         return found
 
     def _trees(self) -> Mapping[Partition, set[int]]:
@@ -85,15 +85,15 @@ class AllocationCandidates:
         found: defaultdict[Partition, set[int]] = defaultdict(set)
         shared: set[int] = set()
         for candidate in self.candidates:
-            site, placement = cast('CachedSearchUnit', candidate.site), candidate.placement
+            search_unit, assignment = cast('CachedSearchUnit', candidate.search_unit), candidate.assignment
             # A candidate at a tree uses at least one provider of it, but perhaps only for a group without resources.
-            if isinstance(site, TreeSearchUnit) and placement.amounts[0][0] < site.shared_from:
-                found[site.block].add(site.number)
-            if placement.amounts[-1][0] >= site.shared_from:
-                shared.update(one.root_id for one in _shared(site, placement))
+            if isinstance(search_unit, TreeSearchUnit) and assignment.amounts[0][0] < search_unit.tree_size:
+                found[search_unit.partition].add(search_unit.number)
+            if assignment.amounts[-1][0] >= search_unit.tree_size:
+                shared.update(one.root_id for one in _shared(search_unit, assignment))
         for root_id in shared:
-            block, number = self.state.locate(root_id)
-            found[block].add(number)
+            partition, number = self.snapshot.find_tree(root_id)
+            found[partition].add(number)
         return found
 
     def _used(self) -> Mapping[Partition, set[int]]:
@@ -101,29 +101,31 @@ class AllocationCandidates:
         found: defaultdict[Partition, set[int]] = defaultdict(set)
         shared: set[Provider] = set()
         for candidate in self.candidates:
-            site, placement = cast('CachedSearchUnit', candidate.site), candidate.placement
-            if isinstance(site, TreeSearchUnit):
-                found[site.block].update(
-                    site.first + position for position, _, _ in placement.amounts if position < site.shared_from
+            search_unit, assignment = cast('CachedSearchUnit', candidate.search_unit), candidate.assignment
+            if isinstance(search_unit, TreeSearchUnit):
+                found[search_unit.partition].update(
+                    search_unit.first + position
+                    for position, _, _ in assignment.amounts
+                    if position < search_unit.tree_size
                 )
-            shared.update(_shared(site, placement))
+            shared.update(_shared(search_unit, assignment))
         for one in shared:
-            block, row = self.state.position(one.root_id, one.id)
-            found[block].add(row)
+            partition, row = self.snapshot.find_position(one.root_id, one.id)
+            found[partition].add(row)
         return found
 
 
-def _count(metrics: Metrics, count: int, bounds: Collection[Limit], seconds: float) -> None:
+def _count(metrics: Metrics, count: int, limits_reached: Collection[Limit], seconds: float) -> None:
     metrics.candidates(count, seconds)
-    for bound in bounds:
+    for bound in limits_reached:
         metrics.search_bounded(bound.value)
 
 
-def _check_names(names: Names, request: CandidateRequest) -> None:
+def _check_names(names: KnownNames, request: CandidateRequest) -> None:
     names.check([name for group in request.groups for name in group.resources], request.traits)
 
 
-def _shared(site: CachedSearchUnit, placement: Assignment) -> Iterator[Provider]:
+def _shared(search_unit: CachedSearchUnit, assignment: Assignment) -> Iterator[Provider]:
     """The sharing providers of other trees that a placement uses."""
-    first = site.shared_from
-    return (site.sharing[position - first] for position, _, _ in placement.amounts if position >= first)
+    first = search_unit.tree_size
+    return (search_unit.sharing[position - first] for position, _, _ in assignment.amounts if position >= first)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from oslo_config import cfg
 
-from placement.candidates.limits import Budget, Limit
+from placement.candidates.limits import Limit, SearchLimits
 
 _OPTIONS = {
     Limit.CANDIDATES: 'max_allocation_candidates',
@@ -16,33 +16,33 @@ _OPTIONS = {
 }
 
 
-def budget(options: cfg.ConfigOpts.GroupAttr) -> Budget:
-    """Return the budget of one search.
+def limits(options: cfg.ConfigOpts.GroupAttr) -> SearchLimits:
+    """Return the limits of one search.
 
     :param options: the group ``[placement]``.
     """
-    return Budget(
+    return SearchLimits(
         candidates=options.max_allocation_candidates,
         steps=options.max_search_steps,
-        tree_steps=options.max_search_steps_per_tree,
+        max_tree_steps=options.max_search_steps_per_tree,
         size=options.max_allocation_candidates_size,
     )
 
 
-def for_account(options: cfg.ConfigOpts.GroupAttr) -> Budget:
-    """Return the budget of a search that counts why an earlier one found nothing: a tenth of the steps of that one.
+def for_account(options: cfg.ConfigOpts.GroupAttr) -> SearchLimits:
+    """Return the limits of a search that counts why an earlier one found nothing: a tenth of the steps of that one.
 
     :param options: the group ``[placement]``.
     """
-    return Budget(
-        candidates=1, steps=options.max_search_steps // 10, tree_steps=options.max_search_steps_per_tree // 10
+    return SearchLimits(
+        candidates=1, steps=options.max_search_steps // 10, max_tree_steps=options.max_search_steps_per_tree // 10
     )
 
 
-def in_words(bounds: Iterable[Limit], options: cfg.ConfigOpts.GroupAttr) -> str:
-    """Return the options that set ``bounds``, with their values, as a text.
+def in_words(limits_reached: Iterable[Limit], options: cfg.ConfigOpts.GroupAttr) -> str:
+    """Return the options that set ``limits_reached``, with their values, as a text.
 
     :param options: the group ``[placement]``.
     """
-    met = set(bounds)
+    met = set(limits_reached)
     return ', '.join(f'{name} = {options[name]}' for bound, name in _OPTIONS.items() if bound in met)

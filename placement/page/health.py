@@ -24,7 +24,7 @@ _ROUTES, _CONNECTIONS = 15, 50
 def view(sources: Sources, parameters: Parameters) -> View:
     """Show the state of the mirror and of the service, and, with the parameter ``audit``, the findings of an audit."""
     wanted = parameters.choice('audit', ('none', 'all', *checks.CHECKS))
-    state = sources.mirror.current()
+    state = sources.provider_cache.current()
     changed = database_health.seconds_since_change(sources.db)
     activity = sources.recent.activity() if sources.recent else None
     data = {

@@ -19,7 +19,7 @@ _SEARCHES = 2000
 def view(sources: Sources, parameters: Parameters) -> View:
     """Show the figures by class, the heat map, and, if a size is given, how many more consumers of it fit."""
     scope, page, resources = parameters.scope(), parameters.page(), parameters.resources()
-    state = sources.mirror.current()
+    state = sources.provider_cache.current()
     summary = capacity.summary(state, scope)
     heat = capacity.heat_map(state, (page - 1) * _AGGREGATES, _AGGREGATES)
     pages = Pages(page, _AGGREGATES, heat.aggregates)

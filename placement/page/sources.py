@@ -21,7 +21,7 @@ class Sources:
 
     conf: cfg.ConfigOpts
     db: Database
-    mirror: ProviderCache
+    provider_cache: ProviderCache
     log: pathlib.Path | None = None
     recent: SlidingWindow | None = None
 

@@ -21,7 +21,7 @@ def list_view(sources: Sources, parameters: Parameters) -> View:
     """List the trees that match the parameters, the fullest first unless ``order`` says otherwise."""
     page, scope = parameters.page(), parameters.scope()
     order = Order(parameters.choice('order', tuple(one.value for one in Order)))
-    found = listing(sources.mirror.current(), parameters.text('q'), scope, order, (page - 1) * _TREES, _TREES)
+    found = listing(sources.provider_cache.current(), parameters.text('q'), scope, order, (page - 1) * _TREES, _TREES)
     pages = Pages(page, _TREES, found.trees)
     data = {'search': parameters.text('q'), 'scope': scope, 'order': order.value, 'trees': found.rows, **pages.data()}
     return View('trees.html', 'Trees', data, {'pages': pages})

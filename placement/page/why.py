@@ -25,9 +25,9 @@ def view(sources: Sources, parameters: Parameters) -> View:
     extra: dict[str, Any] = {'pasted': text, 'result': None, 'log': sources.log, 'trouble': None}
     if text:
         pasted = _pasted(text, parameters.text('microversion'), sources.conf)
-        state = sources.mirror.current()
+        state = sources.provider_cache.current()
         result = explanation.explain(state, pasted.request, _options(sources.conf))
-        trees = sum(int(block.whole.sum()) for block in state.blocks)
+        trees = sum(int(block.has_root.sum()) for block in state.partitions)
         data |= {'query': pasted.query, 'microversion': pasted.microversion, 'explanation': result.as_data()}
         extra |= {'result': result, 'trees': trees, 'most': max(trees, 1)}
     if sources.log is not None:
@@ -46,6 +46,6 @@ def _pasted(text: str, version: str, conf: cfg.ConfigOpts) -> pasted_search.Past
 
 
 def _options(conf: cfg.ConfigOpts) -> explanation.Options:
-    budget = search_limits.budget(conf.placement)
+    budget = search_limits.limits(conf.placement)
     budget.steps, budget.candidates = min(budget.steps, _STEPS), min(budget.candidates, _CANDIDATES)
     return explanation.Options(budget)

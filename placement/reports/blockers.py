@@ -17,7 +17,7 @@ from placement.cache.partition import Partition
 from placement.cache.prefilter import Prefilter, holds, meets
 from placement.cache.rows import ProviderRow, UsageRow
 from placement.cache.snapshot import Snapshot
-from placement.candidates.limits import Budget
+from placement.candidates.limits import SearchLimits
 from placement.candidates.reasons import Reason
 from placement.candidates.request import SHARING_TRAIT, CandidateRequest
 from placement.candidates.requirements import Requirement, compile_request
@@ -112,16 +112,16 @@ def display_name(record: ProviderRow) -> str:
     return record.name or record.uuid
 
 
-def obstacle(state: Snapshot, request: CandidateRequest, rule: Rule, budget: Budget) -> Blocker:
+def obstacle(state: Snapshot, request: CandidateRequest, rule: Rule, limits: SearchLimits) -> Blocker:
     """Find out why one rule leaves nothing, among the providers and trees that meet all other rules of ``request``.
 
     :param rule: one for which ``about_one_provider`` is true.
-    :param budget: the limits for the searches that try providers.
+    :param limits: the limits for the searches that try providers.
     """
     rest = _Rest(state, without(request, rule), request)
     if rule.kind is Kind.RESOURCES:
         # The conditions on roots remain, also those of a group that has no resources without the rule.
-        return _of_resources(state, request, rule, rest.at_anchors(request), budget)
+        return _of_resources(state, request, rule, rest.at_anchors(request), limits)
     if rule.kind is Kind.ROOT_REQUIRED:
         return Blocker(rule, _cause_of_roots(state, request, rule, rest), rest.count)
     return Blocker(rule, _cause_of_names(state, request, rule, rest), rest.count)
@@ -145,7 +145,7 @@ def _cause_of_names(state: Snapshot, request: CandidateRequest, rule: Rule, rest
     absent = _absent_everywhere(state, rule)
     if absent:
         return absent
-    eligible = rest.eligible(rest.parts(rule))
+    eligible = rest.eligible(rest.requirements(rule))
     meeting = _count(_meeting(state, request, rule, rest, eligible))
     count = _count(eligible)
     if meeting:
@@ -183,9 +183,9 @@ def _meeting(
     """Return which of the providers in ``eligible`` also meet ``rule``."""
     if rule.kind is Kind.REQUIRED:
         has = functools.partial(meets, rule.names)
-        return [flags & block.traits.where(has) for block, flags in zip(state.blocks, eligible, strict=True)]
-    parts = [part for part in compile_request(request).parts if part.group == rule.suffix]
-    return rest.at_anchors(request).eligible(parts)
+        return [flags & block.traits.where(has) for block, flags in zip(state.partitions, eligible, strict=True)]
+    requirements = [part for part in compile_request(request).requirements if part.group == rule.suffix]
+    return rest.at_anchors(request).eligible(requirements)
 
 
 def _count(flags: Sequence[Flags]) -> int:
@@ -205,9 +205,9 @@ def _absent_everywhere(state: Snapshot, rule: Rule) -> str:
     if rule.forbids:
         return ''
     if rule.kind is Kind.IN_TREE:
-        return '' if state.find(rule.subject) else f'there is no provider {rule.subject}, whose tree is wanted'
+        return '' if state.find_provider(rule.subject) else f'there is no provider {rule.subject}, whose tree is wanted'
     member_of = rule.kind is Kind.MEMBER_OF
-    columns = (block.aggregates if member_of else block.traits for block in state.blocks)
+    columns = (block.aggregates if member_of else block.traits for block in state.partitions)
     if not all(names.isdisjoint(rule.names) for column in columns for names in _present(column)):
         return ''
     if member_of:
@@ -226,7 +226,7 @@ def _aggregates(rule: Rule) -> str:
 
 def _present(sets: DictionaryColumn) -> Iterator[frozenset[str]]:
     """Those of the sets that at least one provider has."""
-    return (sets.values[number] for number in np.unique(sets.of).tolist())
+    return (sets.values[number] for number in np.unique(sets.codes).tolist())
 
 
 class _Rest:
@@ -241,7 +241,9 @@ class _Rest:
         #: Whether anything else is asked for.
         self.asks = rest is not None
         self._matching = Prefilter(state, rest or request, alike=False)
-        self.trees: list[Flags] = [self._matching.served(block) if rest else block.whole for block in state.blocks]
+        self.trees: list[Flags] = [
+            self._matching.served(block) if rest else block.has_root for block in state.partitions
+        ]
         self.count = sum(int(flags.sum()) for flags in self.trees)
 
     def at_anchors(self, request: CandidateRequest) -> _Rest:
@@ -250,7 +252,7 @@ class _Rest:
         found = copy.copy(self)
         found.__dict__.pop('touched', None)
         found.trees = [
-            flags & matching.admitted(block) for block, flags in zip(self._state.blocks, self.trees, strict=True)
+            flags & matching.admitted(block) for block, flags in zip(self._state.partitions, self.trees, strict=True)
         ]
         found.count = sum(int(flags.sum()) for flags in found.trees)
         found.asks = self.asks or compile_request(request).selects_roots
@@ -260,51 +262,53 @@ class _Rest:
     def touched(self) -> frozenset[str]:
         """The aggregates that providers of these trees are in."""
         found: set[str] = set()
-        for block, trees in zip(self._state.blocks, self.trees, strict=True):
+        for block, trees in zip(self._state.partitions, self.trees, strict=True):
             sets = block.tree_aggregates
-            for number in np.unique(sets.of[trees]).tolist():
+            for number in np.unique(sets.codes[trees]).tolist():
                 found |= sets.values[number]
         return frozenset(found)
 
     def rows(self, block: Partition) -> Flags:
         """Return which providers of a block are in these trees."""
-        number = next(number for number, one in enumerate(self._state.blocks) if one is block)
-        flags: Flags = self.trees[number][block.tree_of]
+        number = next(number for number, one in enumerate(self._state.partitions) if one is block)
+        flags: Flags = self.trees[number][block.tree_numbers]
         return flags
 
-    def parts(self, rule: Rule) -> list[Requirement]:
+    def requirements(self, rule: Rule) -> list[Requirement]:
         """The parts that a provider must satisfy to serve the group of ``rule``, without the rule itself."""
-        parts = compile_request(self._rest).parts if self._rest else ()
-        found = [part for part in parts if part.group == rule.suffix]
-        if rule.kind is not Kind.RESOURCES or (found and found[0].numbered):
+        requirements = compile_request(self._rest).requirements if self._rest else ()
+        found = [part for part in requirements if part.group == rule.suffix]
+        if rule.kind is not Kind.RESOURCES or (found and found[0].use_same_provider):
             return found
         return [replace(part, resources=()) for part in found[:1]]
 
-    def eligible(self, parts: Sequence[Requirement]) -> list[Flags]:
+    def eligible(self, requirements: Sequence[Requirement]) -> list[Flags]:
         """Return which providers satisfy any of ``parts``: of these trees, or sharing providers that they can use."""
         found = []
-        for block, trees in zip(self._state.blocks, self.trees, strict=True):
-            flags = np.zeros(len(block.records), np.bool_)
-            for part in parts:
+        for block, trees in zip(self._state.partitions, self.trees, strict=True):
+            flags = np.zeros(len(block.rows), np.bool_)
+            for part in requirements:
                 flags |= self._matching.takers(block, part)
-            found.append(flags & trees[block.tree_of])
-        numbers = {id(block): number for number, block in enumerate(self._state.blocks)}
+            found.append(flags & trees[block.tree_numbers])
+        numbers = {id(block): number for number, block in enumerate(self._state.partitions)}
         for provider, names in self._state.sharing.items():
-            if not names.isdisjoint(self.touched) and any(part.rejection(provider, None) is None for part in parts):
-                block, row = self._state.position(provider.root_id, provider.id)
+            if not names.isdisjoint(self.touched) and any(
+                part.rejection(provider, None) is None for part in requirements
+            ):
+                block, row = self._state.find_position(provider.root_id, provider.id)
                 found[numbers[id(block)]][row] = True
         return found
 
 
-def _of_resources(state: Snapshot, request: CandidateRequest, rule: Rule, rest: _Rest, budget: Budget) -> Blocker:
+def _of_resources(state: Snapshot, request: CandidateRequest, rule: Rule, rest: _Rest, limits: SearchLimits) -> Blocker:
     name, amount = resource_of(rule)
-    stocks = list(state.stocks(name))
+    stocks = list(state.inventory_columns(name))
     if not stocks:
         return Blocker(rule, f'no provider has inventory of {name}', rest.count)
-    parts = rest.parts(rule) or [_bare(request, rule)]
-    by_block = rest.eligible(parts)
-    eligible = {id(block): flags for block, flags in zip(state.blocks, by_block, strict=True)}
-    entries = [(block, stock, eligible[id(block)][stock.rows]) for block, stock in stocks]
+    requirements = rest.requirements(rule) or [_bare(request, rule)]
+    by_block = rest.eligible(requirements)
+    eligible = {id(block): flags for block, flags in zip(state.partitions, by_block, strict=True)}
+    entries = [(block, stock, eligible[id(block)][stock.positions]) for block, stock in stocks]
     lacks = list(_lacks(entries, amount))
     absent = list(_absent(state, request, rule))
     others = 'that meets the rest ' if rest.asks else ''
@@ -312,16 +316,16 @@ def _of_resources(state: Snapshot, request: CandidateRequest, rule: Rule, rest: 
         cause = _no_room(rule, others, lacks)
     elif not any(flags.any() for flags in by_block):
         # No provider meets the other rules of the group, so all inventories of the class in these trees are counted.
-        lacks = list(_lacks([(block, stock, rest.rows(block)[stock.rows]) for block, stock in stocks], amount))
+        lacks = list(_lacks([(block, stock, rest.rows(block)[stock.positions]) for block, stock in stocks], amount))
         cause = '; '.join(absent) or f'no provider meets all that {_served(rule)} asks for besides {rule.subject}'
         if lacks and lacks[0].kind != 'room':
             cause = f'{cause}; and {_no_room(rule, "", lacks)}'
         absent = []
     else:
-        cause = _none_has(name, rule, rest, parts[0], _count(by_block))
+        cause = _none_has(name, rule, rest, requirements[0], _count(by_block))
     crowded = any(lack.kind == 'room' for lack in lacks)
-    notes = [*([] if crowded else _notes(state, name, amount, parts, rest)), *absent]
-    nearest = list(_nearest(state, request, name, amount, entries, budget))
+    notes = [*([] if crowded else _notes(state, name, amount, requirements, rest)), *absent]
+    nearest = list(_nearest(state, request, name, amount, entries, limits))
     return Blocker(rule, cause, rest.count, lacks, nearest, notes)
 
 
@@ -335,7 +339,7 @@ def _no_room(rule: Rule, others: str, lacks: Sequence[Shortfall]) -> str:
 
 def _none_has(name: str, rule: Rule, rest: _Rest, part: Requirement, eligible: int) -> str:
     """The clause that no provider that could serve a group has inventory of the class, although others have."""
-    if part.numbered:
+    if part.use_same_provider:
         return _none(rule, eligible, f'has no {name} itself')
     do = 'does' if rest.count == 1 else 'do'
     limited = part.member_of or part.forbidden or part.forbidden_aggregates or part.root_id is not None
@@ -353,7 +357,7 @@ def _absent(state: Snapshot, request: CandidateRequest, rule: Rule) -> Iterator[
 
 def _bare(request: CandidateRequest, rule: Rule) -> Requirement:
     """The first part of the group of a rule, without its amounts."""
-    part = next(part for part in compile_request(request).parts if part.group == rule.suffix)
+    part = next(part for part in compile_request(request).requirements if part.group == rule.suffix)
     return replace(part, resources=())
 
 
@@ -363,13 +367,13 @@ _Entry = tuple[Partition, InventoryColumns, Flags]
 
 def _full(stock: InventoryColumns, amount: int) -> Flags:
     """Which inventories have no room for ``amount`` now, but would have room if nothing of them were used."""
-    full: Flags = stock.refused(amount)[Reason.NO_CAPACITY] & (amount <= stock.ceiling)
+    full: Flags = stock.violations(amount)[Reason.NO_CAPACITY] & (amount <= stock.capacity_limit)
     return full
 
 
 def _lacks(entries: Sequence[_Entry], amount: int) -> Iterator[Shortfall]:
     """Count the inventories without room for an amount, by the first reason that applies to each."""
-    refused = [stock.refused(amount) for _, stock, _ in entries]
+    refused = [stock.violations(amount) for _, stock, _ in entries]
 
     def values(column: str, reason: Reason) -> Integers:
         pairs = zip(entries, refused, strict=True)
@@ -377,7 +381,7 @@ def _lacks(entries: Sequence[_Entry], amount: int) -> Iterator[Shortfall]:
 
     eligible = sum(int(flags.sum()) for _, _, flags in entries)
     found = [lack for kind, reason in _UNITS.items() for lack in _by_value(kind, values(kind, reason), amount)]
-    ceiling = values('ceiling', Reason.NO_CAPACITY)
+    ceiling = values('capacity_limit', Reason.NO_CAPACITY)
     left = ceiling - values('used', Reason.NO_CAPACITY)
     small = ceiling < amount
     if small.any():
@@ -399,39 +403,41 @@ def _by_value(kind: str, values: Integers, amount: int) -> list[Shortfall]:
 
 
 def _nearest(
-    state: Snapshot, request: CandidateRequest, name: str, amount: int, entries: Sequence[_Entry], budget: Budget
+    state: Snapshot, request: CandidateRequest, name: str, amount: int, entries: Sequence[_Entry], limits: SearchLimits
 ) -> Iterator[NearMiss]:
     """The full providers that lack least room, if there would be a candidate with so much room."""
     short = []
     for block, stock, flags in entries:
         for entry in np.flatnonzero(flags & _full(stock, amount)).tolist():
-            left = int(stock.ceiling[entry] - stock.used[entry])
-            short.append((amount - left, block.records[stock.rows[entry]].id, block, int(stock.rows[entry]), left))
+            left = int(stock.capacity_limit[entry] - stock.used[entry])
+            short.append(
+                (amount - left, block.rows[stock.positions[entry]].id, block, int(stock.positions[entry]), left)
+            )
     named = 0
     for lack, _, block, row, left in heapq.nsmallest(_TRIED, short, key=lambda one: one[:2]):
         if named == _NAMED:
             return
-        if _would_do(_freed(state, block, row, name, lack), request, budget):
+        if _would_do(_freed(state, block, row, name, lack), request, limits):
             named += 1
-            record = block.records[row]
+            record = block.rows[row]
             lacks = f'has {max(left, 0)} of {name} left, {lack} less than the {amount} asked for'
             yield NearMiss(display_name(record), record.uuid, lacks, name, amount, left)
 
 
 def _freed(state: Snapshot, block: Partition, row: int, name: str, units: int) -> Snapshot:
     """Return the state in which ``units`` less of a class are used on a provider."""
-    record = block.records[row]
+    record = block.rows[row]
     class_id = state.names.class_ids[name]
     used = dict(record.inventories)[class_id].used - units
     freed = block.with_usages({row: UsageRow(record.generation, record.modified, {class_id: used})})
-    return replace(state, blocks=tuple(freed if one is block else one for one in state.blocks))
+    return replace(state, partitions=tuple(freed if one is block else one for one in state.partitions))
 
 
-def _would_do(state: Snapshot, request: CandidateRequest, budget: Budget) -> bool:
-    return next(search(Prefilter(state, request).sites(), request, budget), None) is not None
+def _would_do(state: Snapshot, request: CandidateRequest, limits: SearchLimits) -> bool:
+    return next(search(Prefilter(state, request).search_units(), request, limits), None) is not None
 
 
-def _notes(state: Snapshot, name: str, amount: int, parts: Sequence[Requirement], rest: _Rest) -> Iterator[str]:
+def _notes(state: Snapshot, name: str, amount: int, requirements: Sequence[Requirement], rest: _Rest) -> Iterator[str]:
     """Sentences about providers that have room but cannot be used by the trees, and only for want of one thing.
 
     ``unmarked`` are in an aggregate with these trees but lack the trait for sharing; ``stranded`` have the trait but
@@ -441,16 +447,18 @@ def _notes(state: Snapshot, name: str, amount: int, parts: Sequence[Requirement]
     stranded: list[str] = []
     meets = rest.touched
     class_id = state.names.class_ids[name]
-    for block, trees in zip(state.blocks, rest.trees, strict=True):
-        room = block.with_room(class_id, amount) & ~trees[block.tree_of]
+    for block, trees in zip(state.partitions, rest.trees, strict=True):
+        room = block.with_capacity(class_id, amount) & ~trees[block.tree_numbers]
         marked = block.traits.where(functools.partial(holds, SHARING_TRAIT))
         near = block.aggregates.where(lambda names: not names.isdisjoint(meets))
         for rows, found in ((room & near & ~marked, unmarked), (room & ~near & marked, stranded)):
             for row in np.flatnonzero(rows).tolist():
-                provider = state.provider(block.records[row])
-                bare = (replace(part, resources=tuple(r for r in part.resources if r[0] != name)) for part in parts)
+                provider = state.provider(block.rows[row])
+                bare = (
+                    replace(part, resources=tuple(r for r in part.resources if r[0] != name)) for part in requirements
+                )
                 if any(part.rejection(provider, None) is None for part in bare):
-                    found.append(display_name(block.records[row]))
+                    found.append(display_name(block.rows[row]))
     common = 'in common with the trees that meet the rest'
     if unmarked:
         yield (

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placement.cache.inventory_columns import Flags, Integers, InventoryColumns
-from placement.cache.partition import Partition, any_of_tree
+from placement.cache.partition import Partition, combine_by_tree
 from placement.cache.prefilter import holds
 from placement.cache.snapshot import Snapshot
 
@@ -41,9 +41,9 @@ class Scope:
         """Return which trees of a block are included."""
         included = np.ones(len(block.roots), np.bool_)
         if self.aggregate is not None:
-            included &= any_of_tree(block, block.aggregates.where(functools.partial(holds, self.aggregate)))
+            included &= combine_by_tree(block, block.aggregates.where(functools.partial(holds, self.aggregate)))
         for name in self.traits:
-            included &= any_of_tree(block, block.traits.where(functools.partial(holds, name)))
+            included &= combine_by_tree(block, block.traits.where(functools.partial(holds, name)))
         if self.root_required or self.root_forbidden:
             included &= block.with_traits(self.root_required, self.root_forbidden)[block.starts[:-1]]
         return included
@@ -108,10 +108,10 @@ def by_class(state: Snapshot, scope: Scope) -> list[ClassFigures]:
     """
     state.names.check((), scope.names)
     parts: defaultdict[int, list[_BlockSums]] = defaultdict(list)
-    for block in state.blocks:
-        included = scope.trees(block)[block.tree_of]
-        for class_id, stock in block.stocks.items():
-            within = included[stock.rows]
+    for block in state.partitions:
+        included = scope.trees(block)[block.tree_numbers]
+        for class_id, stock in block.inventory_columns.items():
+            within = included[stock.positions]
             if within.any():
                 parts[class_id].append(_BlockSums(stock, within))
     return [_figures(state.names.classes[class_id], some) for class_id, some in sorted(parts.items())]
@@ -121,7 +121,7 @@ class _BlockSums:
     """The sums over some inventories of one block."""
 
     def __init__(self, stock: InventoryColumns, within: Flags) -> None:
-        capacity, used = _bounded(stock.ceiling[within]), _bounded(stock.used[within])
+        capacity, used = _bounded(stock.capacity_limit[within]), _bounded(stock.used[within])
         pieces = _pieces(stock)[within]
         self.providers = len(capacity)
         self.capacity = int(capacity.sum())
@@ -168,19 +168,19 @@ class _AggregateSums:
     """Capacity and usage by aggregate and class. ``totals`` has the axes aggregate (by uuid), class, and these two."""
 
     def __init__(self, state: Snapshot) -> None:
-        sets = {names for block in state.blocks for names in block.tree_aggregates.values}
+        sets = {names for block in state.partitions for names in block.tree_aggregates.values}
         self.uuids = sorted(frozenset().union(*sets))
         self._numbers = {uuid: number for number, uuid in enumerate(self.uuids)}
-        class_ids = sorted({class_id for block in state.blocks for class_id in block.stocks})
+        class_ids = sorted({class_id for block in state.partitions for class_id in block.inventory_columns})
         self.class_names = [state.names.classes[class_id] for class_id in class_ids]
         self.trees = np.zeros(len(self.uuids), np.int64)
         self.totals = np.zeros((len(self.uuids), len(class_ids), 2))
-        for block in state.blocks:
+        for block in state.partitions:
             self._add(block, class_ids)
 
     def _add(self, block: Partition, class_ids: Sequence[int]) -> None:
         sets = block.tree_aggregates
-        trees = np.bincount(sets.of, minlength=len(sets.values))
+        trees = np.bincount(sets.codes, minlength=len(sets.values))
         by_set = np.stack([_by_set(block, class_id) for class_id in class_ids], axis=1) if class_ids else None
         for number, names in enumerate(sets.values):
             for uuid in names:
@@ -203,22 +203,22 @@ class _AggregateSums:
 def _by_set(block: Partition, class_id: int) -> NDArray[np.float64]:
     """Capacity and usage of one class, summed up over the trees of the block that have the same set of aggregates."""
     size = len(block.tree_aggregates.values)
-    stock = block.stocks.get(class_id)
+    stock = block.inventory_columns.get(class_id)
     if stock is None:
         return np.zeros((size, 2))
-    sets = block.tree_aggregates.of[block.tree_of[stock.rows]]
+    sets = block.tree_aggregates.codes[block.tree_numbers[stock.positions]]
     return np.stack(list(_sums(sets, stock, size)), axis=1)
 
 
 def of_trees(block: Partition, class_id: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Capacity and usage of one class, which the block has inventory of, for each tree of the block."""
-    stock = block.stocks[class_id]
-    capacity, used = _sums(block.tree_of[stock.rows], stock, len(block.roots))
+    stock = block.inventory_columns[class_id]
+    capacity, used = _sums(block.tree_numbers[stock.positions], stock, len(block.roots))
     return capacity, used
 
 
 def _sums(numbers: NDArray[np.signedinteger[Any]], stock: InventoryColumns, size: int) -> Iterator[NDArray[np.float64]]:
-    for column in (stock.ceiling, stock.used):
+    for column in (stock.capacity_limit, stock.used):
         summed = np.bincount(numbers, weights=_bounded(column), minlength=size)
         yield summed.astype(np.float64)
 
@@ -243,6 +243,6 @@ def summary(state: Snapshot, scope: Scope) -> Summary:
     :raises TraitNotFound: a trait of ``scope`` does not exist.
     """
     classes = by_class(state, scope)
-    included = [(block, scope.trees(block)) for block in state.blocks]
-    providers = sum(int(flags[block.tree_of].sum()) for block, flags in included)
+    included = [(block, scope.trees(block)) for block in state.partitions]
+    providers = sum(int(flags[block.tree_numbers].sum()) for block, flags in included)
     return Summary(providers, sum(int(flags.sum()) for _, flags in included), classes)

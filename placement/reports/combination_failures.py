@@ -9,13 +9,13 @@ from typing import Any
 
 from placement.cache.prefilter import Prefilter, TreeSearchUnit
 from placement.cache.snapshot import Snapshot
-from placement.candidates.limits import Budget, StepCounter, StepLimitReached
+from placement.candidates.limits import SearchLimits, StepCounter, StepLimitReached
 from placement.candidates.providers import Anchor, Provider
 from placement.candidates.reasons import Reason, Rejections
 from placement.candidates.request import CandidateRequest
 from placement.candidates.requirements import compile_request
-from placement.candidates.search import Finder
-from placement.candidates.variables import Matcher, Variable
+from placement.candidates.search import AssignmentFinder
+from placement.candidates.variables import Variable, VariableBuilder
 from placement.reports.blockers import display_name
 
 #: Most kinds of trees that are searched, and most trees that are named for each reason.
@@ -53,39 +53,39 @@ class CombinationFailure:
         }
 
 
-def combination_failures(state: Snapshot, request: CandidateRequest, budget: Budget) -> list[CombinationFailure]:
+def combination_failures(state: Snapshot, request: CandidateRequest, limits: SearchLimits) -> list[CombinationFailure]:
     """Return the reasons why trees that could serve each part alone have no candidate; that of most trees first.
 
-    Of trees that are alike to the request one is searched. Trees that are not reached within ``budget`` are left out.
+    Of trees that are alike to the request one is searched. Trees that are not reached within ``limits`` are left out.
     """
     found: dict[Reason, CombinationFailure] = {}
     known: dict[Hashable, tuple[Reason, str] | None] = {}
-    spending = replace(budget, met=set())
-    for site in Prefilter(state, request).sites():
-        if not isinstance(site, TreeSearchUnit):
+    spending = replace(limits, reached=set())
+    for search_unit in Prefilter(state, request).search_units():
+        if not isinstance(search_unit, TreeSearchUnit):
             continue
-        if site.shape not in known:
-            if len(known) == _SHAPES or spending.exhausted:
+        if search_unit.equivalence_key not in known:
+            if len(known) == _SHAPES or spending.steps_exhausted:
                 break
-            known[site.shape] = _reason(request, site.anchor(), spending)
-        failure = known[site.shape]
+            known[search_unit.equivalence_key] = _reason(request, search_unit.anchor(), spending)
+        failure = known[search_unit.equivalence_key]
         if failure is not None:
             reason, detail = failure
             entry = found.setdefault(reason, CombinationFailure(reason))
             entry.trees += 1
             if len(entry.examples) < _NAMED:
-                root = site.block.records[site.first]
+                root = search_unit.partition.rows[search_unit.first]
                 entry.examples.append(TreeFact(display_name(root), root.uuid, detail))
     return sorted(found.values(), key=lambda one: -one.trees)
 
 
-def _reason(request: CandidateRequest, anchor: Anchor, budget: Budget) -> tuple[Reason, str] | None:
+def _reason(request: CandidateRequest, anchor: Anchor, limits: SearchLimits) -> tuple[Reason, str] | None:
     """Return the reason for one tree, and its detail; None when there is a candidate or the reason is not known."""
     rejections: Rejections = Counter()
-    budget.met.clear()
-    if any(placement is not None for placement in Finder(request, budget, rejections).placements(anchor)):
+    limits.reached.clear()
+    if any(placement is not None for placement in AssignmentFinder(request, limits, rejections).assignments(anchor)):
         return None
-    if budget.met:
+    if limits.reached:
         # The search of the tree stopped at a limit.
         return None
     between: Counter[Reason] = Counter()
@@ -95,30 +95,30 @@ def _reason(request: CandidateRequest, anchor: Anchor, budget: Budget) -> tuple[
     if not between:
         return None
     reason = next((one for one in _OF_THE_TREE if one in between), between.most_common(1)[0][0])
-    return reason, _detail(request, anchor, reason, budget)
+    return reason, _detail(request, anchor, reason, limits)
 
 
-def _detail(request: CandidateRequest, anchor: Anchor, reason: Reason, budget: Budget) -> str:
+def _detail(request: CandidateRequest, anchor: Anchor, reason: Reason, limits: SearchLimits) -> str:
     if reason not in _CLAUSES:
         return f'a provider {reason.value}'
     try:
-        slots = Matcher(compile_request(request)).slots(anchor, StepCounter(budget))
+        variables = VariableBuilder(compile_request(request)).variables(anchor, StepCounter(limits))
     except StepLimitReached:
         return reason.value
     if reason is Reason.TOO_FEW_PROVIDERS:
-        return _too_few(slots) or reason.value
+        return _too_few(variables) or reason.value
     if reason is Reason.TOO_LITTLE_IN_ALL:
-        return _too_little(slots, anchor.tree + anchor.sharing) or reason.value
+        return _too_little(variables, anchor.tree + anchor.sharing) or reason.value
     return reason.value
 
 
-def _too_few(slots: Sequence[Variable]) -> str:
+def _too_few(variables: Sequence[Variable]) -> str:
     """Describe groups that need different providers and are more than the providers that could serve them."""
-    isolated = [slot for slot in slots if slot.isolated]
-    for wide in sorted({slot.options for slot in isolated}, key=len):
-        within = [slot for slot in isolated if set(slot.options) <= set(wide)]
+    isolated = [slot for slot in variables if slot.isolated]
+    for wide in sorted({slot.domain for slot in isolated}, key=len):
+        within = [slot for slot in isolated if set(slot.domain) <= set(wide)]
         if len(within) > len(wide):
-            named = {slot.part.group: 'resources' if slot.part.resources else 'group ' for slot in within}
+            named = {slot.requirement.group: 'resources' if slot.requirement.resources else 'group ' for slot in within}
             groups = sorted(named, key=lambda suffix: (len(suffix), suffix))
             names = ', '.join(f'{named[group]}{group}' for group in groups[:4])
             more = f' and {len(groups) - 4} more' if len(groups) > 4 else ''
@@ -127,11 +127,11 @@ def _too_few(slots: Sequence[Variable]) -> str:
     return ''
 
 
-def _too_little(slots: Sequence[Variable], providers: Sequence[Provider]) -> str:
-    for name in dict.fromkeys(name for slot in slots for name, _ in slot.part.resources):
-        asking = [slot for slot in slots if name in dict(slot.part.resources)]
-        wanted = sum(dict(slot.part.resources)[name] for slot in asking)
-        positions = {position for slot in asking for position in slot.options}
+def _too_little(variables: Sequence[Variable], providers: Sequence[Provider]) -> str:
+    for name in dict.fromkeys(name for slot in variables for name, _ in slot.requirement.resources):
+        asking = [slot for slot in variables if name in dict(slot.requirement.resources)]
+        wanted = sum(dict(slot.requirement.resources)[name] for slot in asking)
+        positions = {position for slot in asking for position in slot.domain}
         left = sum(providers[position].inventories[name].headroom for position in positions)
         if len(asking) > 1 and wanted > left:
             return f'{wanted} of {name} asked for in all, {left} left with those that would do'

@@ -9,7 +9,7 @@ from typing import Any
 
 from placement.cache.prefilter import Prefilter, TreeSearchUnit
 from placement.cache.snapshot import Snapshot
-from placement.candidates.limits import Budget, Limit
+from placement.candidates.limits import Limit, SearchLimits
 from placement.candidates.request import CandidateRequest
 from placement.candidates.search import chosen, search
 from placement.candidates.search_units import Candidate
@@ -32,11 +32,11 @@ _GIVEN_UP = 'The search stopped at a bound before it found anything, so there ma
 class Options:
     """The limits of an explanation.
 
-    ``budget`` is for the search itself. All searches without a rule may spend as many steps again in total, and each of
+    ``limits`` is for the search itself. All searches without a rule may spend as many steps again in total, and each of
     them a tenth of that. Each counts at most ``most_candidates``, and fewer when there are many rules.
     """
 
-    budget: Budget = field(default_factory=Budget)
+    limits: SearchLimits = field(default_factory=SearchLimits)
     most_candidates: int = 1000
 
 
@@ -44,16 +44,16 @@ class _TrialBudgets:
     """Divides the steps for the searches without a rule among them."""
 
     def __init__(self, options: Options, trials: int) -> None:
-        self._total = options.budget
+        self._total = options.limits
         self._most = min(options.most_candidates, max(_MOST_CANDIDATES // max(trials, 1), 1))
-        self._budgets: list[Budget] = []
+        self._budgets: list[SearchLimits] = []
 
-    def next(self) -> Budget:
-        """The budget of the next search."""
-        left = self._total.steps - sum(one.spent for one in self._budgets)
-        budget = Budget(self._most, max(min(left, self._total.steps // 10), 0), self._total.tree_steps // 10)
-        self._budgets.append(budget)
-        return budget
+    def next(self) -> SearchLimits:
+        """The limits of the next search."""
+        left = self._total.steps - sum(one.steps_taken for one in self._budgets)
+        limits = SearchLimits(self._most, max(min(left, self._total.steps // 10), 0), self._total.max_tree_steps // 10)
+        self._budgets.append(limits)
+        return limits
 
 
 @dataclass(frozen=True)
@@ -130,10 +130,10 @@ def explain(state: Snapshot, request: CandidateRequest, options: Options) -> Exp
     :raises TraitNotFound: a trait of any group does not exist.
     """
     state.names.check([name for group in request.groups for name in group.resources], request.traits)
-    request = request.resolved(state.root_of)
-    budget = replace(options.budget, met=set())
-    found = len(chosen(search(Prefilter(state, request).sites(), request, budget), request, budget))
-    bounds = frozenset(budget.met)
+    request = request.resolved(state.root_id_of)
+    limits = replace(options.limits, reached=set())
+    found = len(chosen(search(Prefilter(state, request).search_units(), request, limits), request, limits))
+    bounds = frozenset(limits.reached)
     counted = stages(state, Prefilter(state, request, alike=False))
     parts = list(rules(request))
     budgets = _TrialBudgets(options, min(len(parts), _MOST_RULES))
@@ -142,7 +142,7 @@ def explain(state: Snapshot, request: CandidateRequest, options: Options) -> Exp
     draft = Explanation('', found, request.limit, bounds, counted, what_ifs, len(parts) - len(trials))
     if found:
         return replace(draft, sentence=_found(found, request, bounds))
-    if not state.blocks:
+    if not state.partitions:
         return replace(draft, sentence='No resource providers are stored.')
     result = _empty(state, request, budgets, draft, trials)
     return replace(result, sentence=_GIVEN_UP + result.sentence) if bounds else result
@@ -174,13 +174,17 @@ class _Trial:
 
 def _candidates(state: Snapshot, request: CandidateRequest, budgets: _TrialBudgets) -> tuple[list[Candidate], bool]:
     """Return the first candidates, whatever the request's limit, and whether there may be more."""
-    budget = budgets.next()
-    found = list(search(Prefilter(state, request).sites(), request, budget))
-    return found, bool(budget.met)
+    limits = budgets.next()
+    found = list(search(Prefilter(state, request).search_units(), request, limits))
+    return found, bool(limits.reached)
 
 
 def _trees(found: Sequence[Candidate], lacks: str) -> list[NearMiss]:
-    roots = (one.site.block.records[one.site.first] for one in found if isinstance(one.site, TreeSearchUnit))
+    roots = (
+        one.search_unit.partition.rows[one.search_unit.first]
+        for one in found
+        if isinstance(one.search_unit, TreeSearchUnit)
+    )
     named = {root.uuid: NearMiss(display_name(root), root.uuid, lacks) for root in itertools.islice(roots, 20 * _NAMED)}
     return list(named.values())[:_NAMED]
 

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from placement.cache.inventory_columns import Flags, Integers
-from placement.cache.partition import Partition, any_of_tree
+from placement.cache.partition import Partition, combine_by_tree
 from placement.cache.prefilter import CachedSearchUnit, Prefilter, TreeSearchUnit, holds
 from placement.cache.snapshot import Snapshot
-from placement.candidates.limits import Budget
+from placement.candidates.limits import SearchLimits
 from placement.candidates.providers import Anchor, InventoryRecord, Provider
 from placement.candidates.request import CandidateRequest, RequestGroup
 from placement.candidates.search import search
-from placement.candidates.search_units import AnchorSite, Candidate
+from placement.candidates.search_units import AnchorSearchUnit, Candidate
 
 #: Most consumers that are counted for one provider, so that sums fit 64 bits.
 _MOST_TIMES = 2**40
@@ -73,7 +73,7 @@ def how_many(state: Snapshot, size: Size, most_searches: int) -> FitEstimate:
     request = size.request()
     state.names.check(size.resources, request.traits)
     matching = Prefilter(state, request, alike=False)
-    counts = {id(block): _Counts(state, matching, block, size.required) for block in state.blocks}
+    counts = {id(partition): _Counts(state, matching, partition, size.required) for partition in state.partitions}
     exact = sum(one.exact for one in counts.values())
     at_most = sum(one.without_sharing for one in counts.values())
     with_sharing = np.sum([one.with_sharing for one in counts.values()], axis=0) if counts else np.zeros(1)
@@ -82,9 +82,11 @@ def how_many(state: Snapshot, size: Size, most_searches: int) -> FitEstimate:
         return FitEstimate(exact, at_most, complete=True)
     copy = _Copy(request, most_searches)
     fit = exact
-    for site in matching.sites():
-        if not (isinstance(site, TreeSearchUnit) and counts[id(site.block)].is_exact[site.number]):
-            fit += copy.fill(site)
+    for search_unit in matching.search_units():
+        if not (
+            isinstance(search_unit, TreeSearchUnit) and counts[id(search_unit.partition)].is_exact[search_unit.number]
+        ):
+            fit += copy.fill(search_unit)
         if copy.searches == 0:
             return FitEstimate(fit, at_most, complete=fit == at_most)
     return FitEstimate(fit, at_most, complete=True)
@@ -98,57 +100,61 @@ class _Counts:
     of the request an upper bound for all other trees together.
     """
 
-    def __init__(self, state: Snapshot, matching: Prefilter, block: Partition, required: frozenset[str]) -> None:
-        takers = [matching.takers(block, part) for part in matching.parts]
+    def __init__(self, state: Snapshot, matching: Prefilter, partition: Partition, required: frozenset[str]) -> None:
+        takers = [matching.takers(partition, part) for part in matching.requirements]
         counts = np.stack(
             [
-                _times(block, state.names.class_ids[part.resources[0][0]], part.resources[0][1], takes)
-                for part, takes in zip(matching.parts, takers, strict=True)
+                _times(partition, state.names.class_ids[part.resources[0][0]], part.resources[0][1], takes)
+                for part, takes in zip(matching.requirements, takers, strict=True)
             ],
             axis=1,
         )
-        sharing = _touched_by_sharing(matching, block)
-        possible = block.whole & matching.admitted(block) & _has_traits(block, np.logical_or.reduce(takers), required)
-        self.is_exact = ~sharing & _always_has_traits(block, takers, required)
+        sharing = _touched_by_sharing(matching, partition)
+        possible = (
+            partition.has_root
+            & matching.admitted(partition)
+            & _has_traits(partition, np.logical_or.reduce(takers), required)
+        )
+        self.is_exact = ~sharing & _always_has_traits(partition, takers, required)
         each = np.where(possible & ~sharing, counts.min(axis=1), 0)
         self.exact = int(each[self.is_exact].sum())
         self.without_sharing = int(each.sum())
         self.with_sharing: Integers = counts[sharing].sum(axis=0)
 
 
-def _times(block: Partition, class_id: int, amount: int, takes: Flags) -> Integers:
+def _times(partition: Partition, class_id: int, amount: int, takes: Flags) -> Integers:
     """How many times the providers flagged in ``takes`` can take an amount of a class, summed up for each tree."""
-    stock = block.stocks.get(class_id)
-    times = np.zeros(len(block.records), np.int64)
+    stock = partition.inventory_columns.get(class_id)
+    times = np.zeros(len(partition.rows), np.int64)
     if stock is not None:
-        times[stock.rows] = np.clip((stock.ceiling - stock.used) // amount, 0, _MOST_TIMES)
+        times[stock.positions] = np.clip((stock.capacity_limit - stock.used) // amount, 0, _MOST_TIMES)
     times[~takes] = 0
-    summed: Integers = np.add.reduceat(times, block.starts[:-1])
+    summed: Integers = np.add.reduceat(times, partition.starts[:-1])
     return summed
 
 
-def _touched_by_sharing(matching: Prefilter, block: Partition) -> Flags:
+def _touched_by_sharing(matching: Prefilter, partition: Partition) -> Flags:
     """Which trees have, or can use, a sharing provider that could take a part of the request."""
     aggregates = matching.sharing.aggregates
     ids = {one.root_id for one in matching.sharing.providers}
-    has_sharing: Flags = np.isin(block.roots, list(ids))
-    return has_sharing | block.tree_aggregates.where(lambda names: not aggregates.isdisjoint(names))
+    has_sharing: Flags = np.isin(partition.roots, list(ids))
+    return has_sharing | partition.tree_aggregates.where(lambda names: not aggregates.isdisjoint(names))
 
 
-def _has_traits(block: Partition, takes_any: Flags, required: frozenset[str]) -> Flags:
+def _has_traits(partition: Partition, takes_any: Flags, required: frozenset[str]) -> Flags:
     """Which trees have each required trait on a provider that could take a part of the request."""
-    has = np.ones(len(block.roots), np.bool_)
+    has = np.ones(len(partition.roots), np.bool_)
     for name in required:
-        has &= any_of_tree(block, takes_any & block.traits.where(functools.partial(holds, name)))
+        has &= combine_by_tree(partition, takes_any & partition.traits.where(functools.partial(holds, name)))
     return has
 
 
-def _always_has_traits(block: Partition, takers: Sequence[Flags], required: frozenset[str]) -> Flags:
+def _always_has_traits(partition: Partition, takers: Sequence[Flags], required: frozenset[str]) -> Flags:
     """Which trees meet the required traits with any placement: for some part, every possible provider has them all."""
     if not required:
-        return np.ones(len(block.roots), np.bool_)
-    lacking = ~block.traits.where(lambda names: required <= names)
-    return np.logical_or.reduce([~any_of_tree(block, takes & lacking) for takes in takers])
+        return np.ones(len(partition.roots), np.bool_)
+    lacking = ~partition.traits.where(lambda names: required <= names)
+    return np.logical_or.reduce([~combine_by_tree(partition, takes & lacking) for takes in takers])
 
 
 class _Copy:
@@ -159,15 +165,15 @@ class _Copy:
         self.searches = searches
         self._inventories: dict[int, dict[str, InventoryRecord]] = {}
 
-    def fill(self, site: CachedSearchUnit) -> int:
-        """Place consumers at ``site`` until no more fit, and return how many were placed."""
-        tree, sharing = site.anchor()
+    def fill(self, search_unit: CachedSearchUnit) -> int:
+        """Place consumers at ``search_unit`` until no more fit, and return how many were placed."""
+        tree, sharing = search_unit.anchor()
         anchor = Anchor(tuple(map(self._changeable, tree)), tuple(map(self._changeable, sharing)))
         placed = 0
         while self.searches:
             self.searches -= 1
-            budget = Budget(candidates=1, steps=_STEPS)
-            found = next(search([AnchorSite(anchor)], self._request, budget), None)
+            limits = SearchLimits(candidates=1, steps=_STEPS)
+            found = next(search([AnchorSearchUnit(anchor)], self._request, limits), None)
             if found is None:
                 break
             placed += self._take(found)

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from placement.cache.inventory_columns import Flags
-from placement.cache.partition import Partition, any_of_tree
+from placement.cache.partition import Partition, combine_by_tree
 from placement.cache.prefilter import Prefilter, meets
 from placement.cache.snapshot import Snapshot
-from placement.candidates.limits import Budget, Limit
+from placement.candidates.limits import Limit, SearchLimits
 from placement.candidates.providers import Provider
 from placement.candidates.reasons import Reason
 from placement.candidates.request import CandidateRequest
@@ -73,19 +73,21 @@ class Stage:
         }
 
 
-def account_of_empty(state: Snapshot, request: CandidateRequest, budget: Budget, bounds: Collection[Limit]) -> str:
+def account_of_empty(
+    state: Snapshot, request: CandidateRequest, limits: SearchLimits, bounds: Collection[Limit]
+) -> str:
     """Explain in one line, for the log, why a search found nothing.
 
     That takes much less time than ``explanation.explain``, as no search with a changed request is made.
 
     :param request: all its classes and traits exist.
-    :param budget: the limits for searching trees again.
+    :param limits: the limits for searching trees again.
     :param bounds: the limits at which the search stopped.
     """
     counted = stages(state, Prefilter(state, request, alike=False))
     parts = list(map(str, counted))
     if counted and counted[-1].trees:
-        parts += map(_combination_failure, combination_failures(state, request, budget))
+        parts += map(_combination_failure, combination_failures(state, request, limits))
     parts += [f'stopped at a bound: {bound.value}' for bound in Limit if bound in bounds]
     return '; '.join(parts)
 
@@ -115,7 +117,7 @@ def _rules(part: Requirement, in_tree: str) -> Iterator[_Rule]:
 
     :param in_tree: the uuid in the ``in_tree`` of its group, if any.
     """
-    so_far = Requirement(part.group, (), frozenset(), frozenset(), (), part.numbered)
+    so_far = Requirement(part.group, (), frozenset(), frozenset(), (), part.use_same_provider)
     for name, amount in part.resources:
         so_far = replace(so_far, resources=(*so_far.resources, (name, amount)))
         yield _Rule('resources', f'{name}:{amount}', so_far, (name, amount))
@@ -134,7 +136,7 @@ def _rules(part: Requirement, in_tree: str) -> Iterator[_Rule]:
     if part.root_id is not None:
         so_far = replace(so_far, root_id=part.root_id)
         yield _Rule('in_tree', in_tree, so_far)
-    if so_far == Requirement(part.group, (), frozenset(), frozenset(), (), part.numbered):
+    if so_far == Requirement(part.group, (), frozenset(), frozenset(), (), part.use_same_provider):
         yield _Rule('same_subtree', 'any provider', so_far)
 
 
@@ -144,7 +146,7 @@ class _RemainingTrees:
     def __init__(self, state: Snapshot, matching: Prefilter) -> None:
         self._state = state
         self._matching = matching
-        self._flags = [block.whole for block in state.blocks]
+        self._flags = [block.has_root for block in state.partitions]
 
     def after(self, takes: Sequence[Flags], shared: Callable[[Sequence[Provider]], bool] | None) -> Sequence[Flags]:
         """Return which of these trees also meet another rule.
@@ -153,14 +155,14 @@ class _RemainingTrees:
         :param shared: whether the sharing providers that reach a tree meet the rule; None if they do not count.
         """
         return [
-            left & (any_of_tree(block, own) | self._reached(block, shared))
-            for block, left, own in zip(self._state.blocks, self._flags, takes, strict=True)
+            left & (combine_by_tree(block, own) | self._reached(block, shared))
+            for block, left, own in zip(self._state.partitions, self._flags, takes, strict=True)
         ]
 
     def _reached(self, block: Partition, shared: Callable[[Sequence[Provider]], bool] | None) -> Flags:
         carrying = self._matching.sharing.aggregates
         if shared is None or not carrying:
-            return np.zeros(len(block.whole), np.bool_)
+            return np.zeros(len(block.has_root), np.bool_)
         reaching = self._matching.sharing.reaching
         return block.tree_aggregates.where(lambda names: shared(reaching(names & carrying)))
 
@@ -176,21 +178,21 @@ def _stages(state: Snapshot, matching: Prefilter) -> Iterator[Stage]:
     yield from _root_stages(state, matching, left)
     for part, suffixes in matching.suffixes.items():
         for rule in _rules(part, in_tree[part.group]):
-            takes = [matching.takers(block, rule.part) for block in state.blocks]
+            takes = [matching.takers(block, rule.part) for block in state.partitions]
             flags = left.after(takes, functools.partial(_any_takes, rule.part))
             refused = _refused(state, *rule.resource) if rule.resource else {}
-            serving = '' if part.numbered or rule.resource else part.resources[0][0]
+            serving = '' if part.use_same_provider or rule.resource else part.resources[0][0]
             yield Stage(suffixes, rule.rule, rule.subject, _count(takes), _count(flags), refused, serving)
         left.keep(flags)
     for any_of in matching.collective:
-        takes = [block.traits.where(functools.partial(meets, any_of)) for block in state.blocks]
+        takes = [block.traits.where(functools.partial(meets, any_of)) for block in state.partitions]
         flags = left.after(takes, functools.partial(_any_has, any_of))
         yield Stage(('',), 'required', trait_subject(any_of), _count(takes), _count(flags))
         left.keep(flags)
     yield from _subtree_stages(state, matching, left)
-    own = [part for part in matching.parts if not _any_takes(part, matching.sharing.providers)]
+    own = [part for part in matching.requirements if not _any_takes(part, matching.sharing.providers)]
     if len(own) > 1 and not matching.nested_aware:
-        takes = [np.logical_and.reduce([matching.takers(block, part) for part in own]) for block in state.blocks]
+        takes = [np.logical_and.reduce([matching.takers(block, part) for part in own]) for block in state.partitions]
         subject = 'for all of this (below 1.29)'
         yield Stage((), 'same provider', subject, _count(takes), _count(left.after(takes, None)))
 
@@ -212,17 +214,17 @@ def _root_stages(state: Snapshot, matching: Prefilter, left: _RemainingTrees) ->
         if not group.use_same_provider:
             uuids = sorted(group.forbidden_aggregates)
             rules += [Stage(('',), 'member_of', f'!{uuid}', 0, 0, serving='the root') for uuid in uuids]
-    admitted = [block.whole for block in state.blocks]
+    admitted = [block.has_root for block in state.partitions]
     for rule in rules:
         nothing, one = frozenset[str](), frozenset({rule.subject.removeprefix('!')})
-        for number, block in enumerate(state.blocks):
+        for number, block in enumerate(state.partitions):
             if rule.rule == 'member_of':
                 meeting = block.not_in_aggregates(one)
             else:
                 meeting = block.with_traits(*((nothing, one) if rule.subject[0] == '!' else (one, nothing)))
             admitted[number] = admitted[number] & meeting[block.starts[:-1]]
         # Sharing providers may be used at other anchors, so their own trees do not count here.
-        takes = [flags[block.tree_of] for block, flags in zip(state.blocks, admitted, strict=True)]
+        takes = [flags[block.tree_numbers] for block, flags in zip(state.partitions, admitted, strict=True)]
         flags = left.after(takes, None)
         yield replace(rule, providers=_count(admitted), trees=_count(flags))
         left.keep(flags)
@@ -233,7 +235,7 @@ def _subtree_stages(state: Snapshot, matching: Prefilter, left: _RemainingTrees)
     part_of = {suffix: part for part, suffixes in matching.suffixes.items() for suffix in suffixes}
     for suffixes in same_subtrees(matching.request):
         parts = list(dict.fromkeys(part_of[suffix] for suffix in sorted(suffixes) if suffix in part_of))
-        tops = [_tops(block, [matching.takers(block, part) for part in parts]) for block in state.blocks]
+        tops = [_tops(block, [matching.takers(block, part) for part in parts]) for block in state.partitions]
         flags = left.after(tops, functools.partial(_have_top, parts))
         yield Stage((), 'same_subtree', ','.join(sorted(suffixes)), _count(tops), _count(flags))
         left.keep(flags)
@@ -242,7 +244,7 @@ def _subtree_stages(state: Snapshot, matching: Prefilter, left: _RemainingTrees)
 def _tops(block: Partition, takers: Sequence[Flags]) -> Flags:
     """Return which providers take one of some parts and have a provider for each of the others at or below them."""
     inside = np.flatnonzero(block.parents >= 0)
-    parents = block.parents[inside] + block.starts[:-1][block.tree_of[inside]]
+    parents = block.parents[inside] + block.starts[:-1][block.tree_numbers[inside]]
     tops: Flags = np.logical_or.reduce(takers)
     for takes in takers:
         at_or_below, count = takes.copy(), -1
@@ -268,6 +270,6 @@ def _count(flags: Iterable[Flags]) -> int:
 def _refused(state: Snapshot, name: str, amount: int) -> dict[Reason, int]:
     """Count the inventories of a class that have no room for an amount, by the first reason that applies to each."""
     counted: Counter[Reason] = Counter()
-    for _block, stock in state.stocks(name):
-        counted.update(stock.refusals(amount))
+    for _block, stock in state.inventory_columns(name):
+        counted.update(stock.count_violations(amount))
     return dict(counted)

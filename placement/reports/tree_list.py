@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placement.cache.inventory_columns import Flags
-from placement.cache.partition import Partition, any_of_tree
+from placement.cache.partition import Partition, combine_by_tree
 from placement.cache.snapshot import Snapshot
 from placement.reports.capacity import Filling, Scope, of_trees, shares
 
@@ -68,7 +68,7 @@ def listing(
     """
     scope = scope or Scope()
     state.names.check((), scope.names)
-    found = [_Matches(block, text, scope) for block in state.blocks]
+    found = [_Matches(block, text, scope) for block in state.partitions]
     places = [(block, number) for block in found for number in block.numbers]
     if order is Order.NAME:
         places.sort(key=lambda place: place[0].name(place[1]))
@@ -91,17 +91,17 @@ class _Matches:
         self._matching = None
         if text:
             self._matching = _matching(block, text)
-            included &= any_of_tree(block, self._matching)
+            included &= combine_by_tree(block, self._matching)
         self.numbers: list[int] = np.flatnonzero(included).tolist()
 
     def name(self, number: int) -> str:
-        root = self._block.records[self._block.starts[number]]
+        root = self._block.rows[self._block.starts[number]]
         return root.name or root.uuid
 
     def fullest(self) -> NDArray[np.float64]:
         """For each of these trees the used share of its fullest class."""
         fullest = np.zeros(len(self._block.roots))
-        for class_id in self._block.stocks:
+        for class_id in self._block.inventory_columns:
             np.maximum(fullest, shares(*of_trees(self._block, class_id)), out=fullest)
         return fullest[self.numbers]
 
@@ -119,15 +119,15 @@ class _Matches:
             return None
         first, last = self._block.starts[number : number + 2].tolist()
         row = first + int(np.argmax(self._matching[first:last]))
-        one = self._block.records[row]
+        one = self._block.rows[row]
         return None if row == first else one.name or one.uuid
 
 
 def _matching(block: Partition, text: str) -> Flags:
     """Which providers have a name that contains the text, or a uuid that begins with it."""
     part = text.casefold()
-    matching = (part in (one.name or '').casefold() or one.uuid.startswith(part) for one in block.records)
-    return np.fromiter(matching, np.bool_, len(block.records))
+    matching = (part in (one.name or '').casefold() or one.uuid.startswith(part) for one in block.rows)
+    return np.fromiter(matching, np.bool_, len(block.rows))
 
 
 def _fillings(state: Snapshot, block: Partition, number: int) -> Iterator[ClassFilling]:

@@ -25,7 +25,7 @@ class RequestContext(context.RequestContext):
     :param conf: the application's configuration.
     :param db: the application's database.
     :param enforcer: the application's policy; None makes one from ``conf`` when it is first needed.
-    :param mirror: the application's mirror of the database; None makes one from ``db`` when it is first needed.
+    :param provider_cache: the application's mirror of the database; None makes one from ``db`` when it is first needed.
     :param empty_searches: which empty searches the application has logged; None makes an empty record.
     :param identity: arguments of ``oslo_context.context.RequestContext``: ``user_id``, ``project_id``, ``roles``, ...
     """
@@ -36,7 +36,7 @@ class RequestContext(context.RequestContext):
         conf: cfg.ConfigOpts,
         db: Database,
         enforcer: policy.Enforcer | None = None,
-        mirror: ProviderCache | None = None,
+        provider_cache: ProviderCache | None = None,
         empty_searches: EmptySearches | None = None,
         **identity: Any,
     ) -> None:
@@ -44,15 +44,15 @@ class RequestContext(context.RequestContext):
         self.conf = conf
         self.db = db
         self._enforcer = enforcer
-        self._mirror = mirror
+        self._provider_cache = provider_cache
         self.empty_searches = empty_searches or EmptySearches()
 
     @property
-    def mirror(self) -> ProviderCache:
+    def provider_cache(self) -> ProviderCache:
         """The providers in memory, from which searches are answered."""
-        if self._mirror is None:
-            self._mirror = ProviderCache(self.db)
-        return self._mirror
+        if self._provider_cache is None:
+            self._provider_cache = ProviderCache(self.db)
+        return self._provider_cache
 
     @property
     def policy(self) -> policy.Enforcer:
@@ -83,13 +83,13 @@ class ContextMiddleware:
         conf: cfg.ConfigOpts,
         db: Database,
         enforcer: policy.Enforcer,
-        mirror: ProviderCache,
+        provider_cache: ProviderCache,
     ) -> None:
         self._application = application
         self._conf = conf
         self._db = db
         self._enforcer = enforcer
-        self._mirror = mirror
+        self._provider_cache = provider_cache
         self._empty_searches = EmptySearches()
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
@@ -98,7 +98,7 @@ class ContextMiddleware:
             conf=self._conf,
             db=self._db,
             enforcer=self._enforcer,
-            mirror=self._mirror,
+            provider_cache=self._provider_cache,
             empty_searches=self._empty_searches,
             request_id=environ[request_id.ENV_REQUEST_ID],
             global_request_id=environ.get(request_id.GLOBAL_REQ_ID),

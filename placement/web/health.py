@@ -21,13 +21,15 @@ class HealthCheck:
     paths, go to ``app``.
 
     :param path: absolute, below the mount prefix; empty for no health checks.
-    :param mirror: the mirror of this process; None in a process that does not search.
+    :param provider_cache: the mirror of this process; None in a process that does not search.
     """
 
-    def __init__(self, app: WSGIApplication, db: Database, path: str, mirror: ProviderCache | None = None) -> None:
+    def __init__(
+        self, app: WSGIApplication, db: Database, path: str, provider_cache: ProviderCache | None = None
+    ) -> None:
         self._app = app
         self._db = db
-        self._mirror = mirror
+        self._provider_cache = provider_cache
         self._checks: dict[str, Callable[[], str | None]] = {}
         if path:
             self._checks = {path: _alive, f'{path}/ready': self._ready}
@@ -48,10 +50,10 @@ class HealthCheck:
 
     def _ready(self) -> str | None:
         trouble = database_health.trouble(self._db)
-        if trouble is None and self._mirror is not None and not self._mirror.is_built:
+        if trouble is None and self._provider_cache is not None and not self._provider_cache.is_loaded:
             # The mirror could not be built when the process started, as the database was unavailable.
-            self._mirror.load()
-            return None if self._mirror.is_built else 'The mirror cannot be built.'
+            self._provider_cache.load()
+            return None if self._provider_cache.is_loaded else 'The mirror cannot be built.'
         return trouble
 
 

@@ -8,9 +8,9 @@ import pytest
 
 from placement.cache.prefilter import Prefilter
 from placement.cache.snapshot import Snapshot
-from placement.candidates.limits import Budget
+from placement.candidates.limits import SearchLimits
 from placement.candidates.providers import Anchor
-from placement.candidates.search import Finder, search
+from placement.candidates.search import AssignmentFinder, search
 from placement.candidates.search_units import Assignment
 from tests.support.candidates.cached import NAMES, found, records_of
 from tests.support.candidates.oracle import RP, SHARES, Group, Oracle, Query, assert_candidates, record
@@ -28,13 +28,13 @@ FROM_SHARED_DISKS = Query([Group('', {'VCPU': 2, 'DISK_GB': 1})])
 def walks(monkeypatch: pytest.MonkeyPatch) -> list[Anchor]:
     """The anchors that were walked."""
     walked: list[Anchor] = []
-    placements = Finder.placements
+    placements = AssignmentFinder.assignments
 
-    def noted(self: Finder, anchor: Anchor) -> Iterator[Assignment | None]:
+    def noted(self: AssignmentFinder, anchor: Anchor) -> Iterator[Assignment | None]:
         walked.append(anchor)
         return placements(self, anchor)
 
-    monkeypatch.setattr(Finder, 'placements', noted)
+    monkeypatch.setattr(AssignmentFinder, 'assignments', noted)
     return walked
 
 
@@ -53,7 +53,7 @@ def state(*trees: list[RP]) -> Snapshot:
 def count(of: Snapshot, query: Query) -> int:
     """The number of candidates."""
     request = request_of(query)
-    return sum(1 for _ in search(Prefilter(of, request).sites(), request, Budget()))
+    return sum(1 for _ in search(Prefilter(of, request).search_units(), request, SearchLimits()))
 
 
 @pytest.mark.parametrize(
@@ -152,4 +152,4 @@ def test_a_provider_whose_root_is_no_root_is_known_and_not_searched() -> None:
     host, child, lost = records_of([RP('host', None, vcpu), RP('child', 'host'), RP('lost', None, vcpu)])
     damaged = Snapshot.of(NAMES, [host, child, lost._replace(root_id=child.id)])
     assert found(damaged, Query([Group('', {'VCPU': 1})])) == [frozenset({('host', 'VCPU', 1)})]
-    assert damaged.find(lost.uuid) is not None
+    assert damaged.find_provider(lost.uuid) is not None

@@ -61,7 +61,7 @@ def host(context: RequestContext) -> ResourceProvider:
 
 
 @pytest.fixture
-def mirror(db: Database, host: ResourceProvider) -> Counting:
+def provider_cache(db: Database, host: ResourceProvider) -> Counting:
     """The mirror of a database with one host, built."""
     made = Counting(db)
     made.current()
@@ -87,11 +87,13 @@ def copy(db: Database, tmp_path: pathlib.Path) -> Iterator[Callable[[], Database
 
 
 @pytest.fixture
-def older(mirror: Counting, context: RequestContext, host: ResourceProvider, copy: Callable[[], Database]) -> Database:
+def older(
+    provider_cache: Counting, context: RequestContext, host: ResourceProvider, copy: Callable[[], Database]
+) -> Database:
     """A copy from before the host was renamed; the mirror knows its new name."""
     made = copy()
     rename(context, host, 'renamed')
-    mirror.current()
+    provider_cache.current()
     return made
 
 
@@ -110,7 +112,7 @@ def claim_one(context: RequestContext, host: ResourceProvider) -> None:
 
 
 def name_in(state: Snapshot, host: ResourceProvider) -> str | None:
-    record = state.find(host.uuid)
+    record = state.find_provider(host.uuid)
     assert record is not None
     return record.name
 
@@ -123,130 +125,132 @@ def scratch(db: Database) -> Snapshot:
 
 
 def test_the_state_of_a_lagging_node_is_not_taken(
-    mirror: Counting, context: RequestContext, host: ResourceProvider, older: Database
+    provider_cache: Counting, context: RequestContext, host: ResourceProvider, older: Database
 ) -> None:
-    newest = mirror.current()
-    mirror._db = older
-    assert mirror.current() is newest
-    mirror._db = context.db
+    newest = provider_cache.current()
+    provider_cache._db = older
+    assert provider_cache.current() is newest
+    provider_cache._db = context.db
     claim_one(context, host)
-    assert_same(mirror.current(), scratch(context.db))
-    assert mirror.builds == 1
+    assert_same(provider_cache.current(), scratch(context.db))
+    assert provider_cache.builds == 1
 
 
 @pytest.mark.usefixtures('short_patience')
 def test_a_node_that_lags_repeatedly_is_not_taken_for_a_restored_database(
-    mirror: Counting, context: RequestContext, older: Database
+    provider_cache: Counting, context: RequestContext, older: Database
 ) -> None:
-    newest = mirror.current()
+    newest = provider_cache.current()
     for db in (older, context.db):
-        mirror._db = db
-        assert mirror.current() is newest
+        provider_cache._db = db
+        assert provider_cache.current() is newest
     time.sleep(0.3)
-    mirror._db = older
-    assert mirror.current() is newest
-    assert mirror.builds == 1
+    provider_cache._db = older
+    assert provider_cache.current() is newest
+    assert provider_cache.builds == 1
 
 
 @pytest.mark.usefixtures('short_patience')
-def test_the_mirror_is_built_anew_when_a_database_stays_older(mirror: Counting, older: Database) -> None:
-    newest = mirror.current()
-    mirror._db = older
-    assert mirror.current() is newest
+def test_the_mirror_is_built_anew_when_a_database_stays_older(provider_cache: Counting, older: Database) -> None:
+    newest = provider_cache.current()
+    provider_cache._db = older
+    assert provider_cache.current() is newest
     time.sleep(0.3)
-    assert_same(mirror.current(), scratch(older))
-    assert mirror.builds == 2
-    mirror.current()
-    assert mirror.builds == 2
+    assert_same(provider_cache.current(), scratch(older))
+    assert provider_cache.builds == 2
+    provider_cache.current()
+    assert provider_cache.builds == 2
 
 
 def test_the_mirror_is_built_anew_at_once_when_a_restored_database_was_written_to(
-    mirror: Counting, host: ResourceProvider, older: Database
+    provider_cache: Counting, host: ResourceProvider, older: Database
 ) -> None:
     rename(applications.administrator(older), host, 'renamed otherwise')
-    mirror._db = older
-    assert name_in(mirror.current(), host) == 'renamed otherwise'
-    assert mirror.builds == 2
-    assert_same(mirror.current(), scratch(older))
+    provider_cache._db = older
+    assert name_in(provider_cache.current(), host) == 'renamed otherwise'
+    assert provider_cache.builds == 2
+    assert_same(provider_cache.current(), scratch(older))
 
 
 # Changes that the log does not hold ----------------------------------------------------------------------
 
 
 def test_the_mirror_is_built_anew_when_entries_of_the_log_are_missing(
-    mirror: Counting, context: RequestContext, host: ResourceProvider
+    provider_cache: Counting, context: RequestContext, host: ResourceProvider
 ) -> None:
     for number in range(3):
         rename(context, host, f'host-{number}')
     with context.db.engine.begin() as tx:
         newest = sa.select(sa.func.max(tables.change_log.c.sequence)).scalar_subquery()
         tx.execute(tables.change_log.delete().where(tables.change_log.c.sequence < newest))
-    assert name_in(mirror.current(), host) == 'host-2'
-    assert mirror.builds == 2
+    assert name_in(provider_cache.current(), host) == 'host-2'
+    assert provider_cache.builds == 2
     rename(context, host, 'host')
-    compare(mirror, context.db)
-    assert mirror.builds == 3  # Building the mirror that it was compared with.
+    compare(provider_cache, context.db)
+    assert provider_cache.builds == 3  # Building the mirror that it was compared with.
 
 
 def test_changes_by_hand_are_seen_after_rebuild_mirrors(
-    mirror: Counting, context: RequestContext, host: ResourceProvider
+    provider_cache: Counting, context: RequestContext, host: ResourceProvider
 ) -> None:
     with context.db.engine.begin() as tx:
         tx.execute(tables.resource_providers.update().values(name='by hand'))
-    assert name_in(mirror.current(), host) == 'host'
+    assert name_in(provider_cache.current(), host) == 'host'
     context.db.write(change_log.record_reload)
-    assert name_in(mirror.current(), host) == 'by hand'
-    mirror.current()
-    assert mirror.builds == 2
+    assert name_in(provider_cache.current(), host) == 'by hand'
+    provider_cache.current()
+    assert provider_cache.builds == 2
 
 
 # Other processes and threads -----------------------------------------------------------------------------
 
 
 def test_names_changed_by_another_process_are_followed(
-    mirror: Counting, other_process: RequestContext, db: Database
+    provider_cache: Counting, other_process: RequestContext, db: Database
 ) -> None:
     ResourceClass.create(other_process, 'CUSTOM_ONE').rename('CUSTOM_OTHER')
     Trait.create(other_process, 'CUSTOM_ONE')
-    names = mirror.current().names
+    names = provider_cache.current().names
     assert 'CUSTOM_OTHER' in names.class_ids
     assert 'CUSTOM_ONE' not in names.class_ids
     assert 'CUSTOM_ONE' in names.traits
     ResourceClass.destroy(other_process, 'CUSTOM_OTHER')
     Trait.destroy(other_process, 'CUSTOM_ONE')
-    compare(mirror, db)
-    assert 'CUSTOM_OTHER' not in mirror.current().names.class_ids
+    compare(provider_cache, db)
+    assert 'CUSTOM_OTHER' not in provider_cache.current().names.class_ids
 
 
 def test_threads_that_wait_share_one_step_of_the_mirror(
-    mirror: Counting, context: RequestContext, host: ResourceProvider
+    provider_cache: Counting, context: RequestContext, host: ResourceProvider
 ) -> None:
     rename(context, host, 'renamed')
-    mirror.gate.clear()
+    provider_cache.gate.clear()
     with concurrent.futures.ThreadPoolExecutor(6) as pool:
-        waiting = [pool.submit(mirror.current) for _ in range(6)]
+        waiting = [pool.submit(provider_cache.current) for _ in range(6)]
         time.sleep(0.3)
         assert not any(one.done() for one in waiting)
-        mirror.gate.set()
+        provider_cache.gate.set()
     found = [one.result() for one in waiting]
     assert {name_in(state, host) for state in found} == {'renamed'}
     assert len({id(state) for state in found}) == 1
-    assert mirror.steps == 1
+    assert provider_cache.steps == 1
 
 
-def test_a_thread_finds_its_own_last_write(mirror: Counting, context: RequestContext, host: ResourceProvider) -> None:
+def test_a_thread_finds_its_own_last_write(
+    provider_cache: Counting, context: RequestContext, host: ResourceProvider
+) -> None:
     """Threads write and search at the same time."""
 
     def act(number: int) -> None:
         own = create_provider(context, f'own-{number}')
         for turn in range(15):
             own.update(f'own-{number}-{turn}')
-            assert name_in(mirror.current(), own) == f'own-{number}-{turn}'
+            assert name_in(provider_cache.current(), own) == f'own-{number}-{turn}'
 
     with concurrent.futures.ThreadPoolExecutor(6) as pool:
         list(pool.map(act, range(6)))
-    assert mirror.builds == 1
-    compare(mirror, context.db)
+    assert provider_cache.builds == 1
+    compare(provider_cache, context.db)
 
 
 # Faults --------------------------------------------------------------------------------------------------
@@ -277,21 +281,21 @@ def failing(db: Database, table: str) -> contextlib.AbstractContextManager[None]
     ],
 )
 def test_a_failed_step_is_made_again_by_the_next_search(
-    mirror: Counting, context: RequestContext, host: ResourceProvider, table: str
+    provider_cache: Counting, context: RequestContext, host: ResourceProvider, table: str
 ) -> None:
     claim_one(context, host)
     rename(context, host, 'renamed')
     with failing(context.db, table):
         for _ in range(2):
             with pytest.raises(db_exc.DBError, match='planted'):
-                mirror.current()
-    assert name_in(mirror.current(), host) == 'renamed'
-    assert mirror.builds == 1
-    compare(mirror, context.db)
+                provider_cache.current()
+    assert name_in(provider_cache.current(), host) == 'renamed'
+    assert provider_cache.builds == 1
+    compare(provider_cache, context.db)
 
 
 def test_a_failure_at_commit_keeps_the_whole_new_state(
-    mirror: Counting, context: RequestContext, host: ResourceProvider, copy: Callable[[], Database]
+    provider_cache: Counting, context: RequestContext, host: ResourceProvider, copy: Callable[[], Database]
 ) -> None:
     """The database that is read next may be older than the one before."""
 
@@ -303,26 +307,26 @@ def test_a_failure_at_commit_keeps_the_whole_new_state(
     claim_one(context, host)
     create_provider(context)
     with listening(context.db.engine, 'commit', fail), pytest.raises(exception.DatabaseUnavailable):
-        mirror.current()
-    mirror._db = between
+        provider_cache.current()
+    provider_cache._db = between
     # All of the newer state, and nothing of the older one.
-    assert_same(mirror.current(), scratch(context.db))
-    mirror._db = context.db
+    assert_same(provider_cache.current(), scratch(context.db))
+    provider_cache._db = context.db
     claim_one(context, host)
-    compare(mirror, context.db)
+    compare(provider_cache, context.db)
 
 
 def test_a_damaged_state_is_built_anew_at_the_next_search(
-    mirror: Counting, context: RequestContext, host: ResourceProvider, caplog: pytest.LogCaptureFixture
+    provider_cache: Counting, context: RequestContext, host: ResourceProvider, caplog: pytest.LogCaptureFixture
 ) -> None:
-    held = mirror._version
+    held = provider_cache._version
     assert held is not None
     held.next._root_of.clear()
     claim_one(context, host)
     with caplog.at_level(logging.ERROR):
-        assert_same(mirror.current(), scratch(context.db))
+        assert_same(provider_cache.current(), scratch(context.db))
     assert 'is built anew' in caplog.text
-    assert mirror.builds == 2
+    assert provider_cache.builds == 2
 
 
 # The cost of a check -------------------------------------------------------------------------------------
@@ -330,19 +334,19 @@ def test_a_damaged_state_is_built_anew_at_the_next_search(
 
 @pytest.mark.parametrize('slots', [5, 500, 2000])
 def test_a_check_is_one_statement_whatever_the_number_of_slots(
-    mirror: Counting, context: RequestContext, host: ResourceProvider, queries: Counter, slots: int
+    provider_cache: Counting, context: RequestContext, host: ResourceProvider, queries: Counter, slots: int
 ) -> None:
     """It returns one row. A refresh of many slots takes one statement more than of few."""
     with context.db.engine.begin() as tx:
         rows = [{'id': id_, 'sequence': 0, 'token': 0, 'owner': 1} for id_ in range(2, slots + 1)]
         tx.execute(tables.change_log_slots.insert(), rows)
-    mirror.current()
+    provider_cache.current()
     with queries(at_most=1) as seen:
-        mirror.current()
+        provider_cache.current()
     assert len(seen) == 1
     assert len(context.db.ask(change_log.CHECK)) == 1
     claim_one(context, host)
     with queries(at_most=5 + (slots > 64)):
-        mirror.current()
-    assert mirror.builds == 1
-    compare(mirror, context.db)
+        provider_cache.current()
+    assert provider_cache.builds == 1
+    compare(provider_cache, context.db)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from placement.candidates.limits import Budget, Limit
+from placement.candidates.limits import Limit, SearchLimits
 from placement.candidates.reasons import Reason
 from placement.candidates.request import CandidateRequest, RequestGroup
 from placement.candidates.search import search
@@ -26,7 +26,7 @@ AVX2 = 'HW_CPU_X86_AVX2'
 
 
 def _explained(context: RequestContext, *groups: RequestGroup, policy: str | None = None) -> Explanation:
-    return explain(context.mirror.current(), CandidateRequest(groups, policy), Options())
+    return explain(context.provider_cache.current(), CandidateRequest(groups, policy), Options())
 
 
 def test_an_explanation_counts_the_providers_that_each_rule_leaves(app: Any, context: RequestContext) -> None:
@@ -65,7 +65,7 @@ def test_groups_that_do_not_fit_together(app: Any, context: RequestContext) -> N
 def test_below_1_29_the_explanation_names_the_rule_about_trees(app: Any, context: RequestContext) -> None:
     Stored(app, WORLDS['X4'])
     request = CandidateRequest((RequestGroup('', False, {'VCPU': 4, 'MEMORY_MB': 1024}),), nested_aware=False)
-    told = explain(context.mirror.current(), request, Options())
+    told = explain(context.provider_cache.current(), request, Options())
     assert [(one.rule, one.trees) for one in told.stages] == [
         ('resources', 1),
         ('resources', 1),
@@ -93,20 +93,20 @@ def test_searches_without_a_rule_share_the_steps_of_one_search(
     world, query = hard.packing(0, classes=3)
     Stored(app, world)
     request = candidate_query.parse(query_string(query), (1, 29), context.conf)
-    budgets: list[Budget] = []
+    budgets: list[SearchLimits] = []
 
-    def recording(sites: Any, request: CandidateRequest, budget: Budget) -> Any:
+    def recording(sites: Any, request: CandidateRequest, budget: SearchLimits) -> Any:
         budgets.append(budget)
         return search(sites, request, budget)
 
     monkeypatch.setattr(explanation, 'search', recording)
-    whole = Budget(steps=2000)
-    told = explain(context.mirror.current(), request, Options(whole))
+    whole = SearchLimits(steps=2000)
+    told = explain(context.provider_cache.current(), request, Options(whole))
     _search, *trials = budgets
     assert len(trials) >= len(told.what_ifs) > 3
     assert max(trial.steps for trial in trials) <= 200
     # A search notices only between two candidates that its steps are spent.
-    assert sum(trial.spent for trial in trials) < 2 * 2000
+    assert sum(trial.steps_taken for trial in trials) < 2 * 2000
 
 
 def test_searches_without_a_rule_count_fewer_candidates_when_there_are_many_rules(
@@ -173,7 +173,7 @@ def test_sharing_providers_and_collective_traits(app: Any, context: RequestConte
 
 def _asked(context: RequestContext, query: str, minor: int = 29) -> Explanation:
     request = candidate_query.parse(query, (1, minor), context.conf)
-    return explain(context.mirror.current(), request, Options())
+    return explain(context.provider_cache.current(), request, Options())
 
 
 def test_an_amount_that_breaks_the_units_of_every_host(app: Any, context: RequestContext) -> None:
@@ -239,7 +239,7 @@ def test_an_explanation_of_a_search_that_exceeds_its_steps_says_so(app: Any, con
     world, query = hard.packing(0, classes=3)
     Stored(app, world)
     request = candidate_query.parse(query_string(query), (1, 29), context.conf)
-    told = explain(context.mirror.current(), request, Options(Budget(tree_steps=1000)))
+    told = explain(context.provider_cache.current(), request, Options(SearchLimits(max_tree_steps=1000)))
     assert told.candidates == 0
     assert told.bounds == {Limit.TREE_STEPS}
     assert told.sentence.startswith('The search stopped at a bound before it found anything')

@@ -151,11 +151,11 @@ def test_why_shows_every_parameter_of_1_39(conf: cfg.ConfigOpts, page: Page) -> 
 def test_searches_without_result_are_read_from_the_log(sources: Sources, tmp_path: Path) -> None:
     log = tmp_path / 'service.log'
     log.write_text(f'2026-01-02 03:04:05.006 7 INFO x [-] No allocation candidates for {EMPTY_QUERY}: resources\n')
-    told = json(Page(Sources(sources.conf, sources.db, sources.mirror, log)), '/why')['empty_searches']
+    told = json(Page(Sources(sources.conf, sources.db, sources.provider_cache, log)), '/why')['empty_searches']
     (shape,) = told['shapes']
     assert shape == {'shape': 'resources=VCPU', 'count': 1, 'latest': EMPTY_QUERY, 'at': '2026-01-02 03:04:05'}
     log.unlink()
-    assert 'cannot be read' in get(Page(Sources(sources.conf, sources.db, sources.mirror, log)), '/why').text
+    assert 'cannot be read' in get(Page(Sources(sources.conf, sources.db, sources.provider_cache, log)), '/why').text
 
 
 def test_the_audit_names_what_is_wrong(page: Page, conf: cfg.ConfigOpts) -> None:

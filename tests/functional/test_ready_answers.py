@@ -125,10 +125,10 @@ def test_a_change_is_seen_in_every_form(app: Any, start: Start, name: str) -> No
 
 
 def test_answers_of_few_forms_are_kept(app: Any) -> None:
-    (block,) = app.mirror.current().blocks
+    (block,) = app.provider_cache.current().partitions
     for number in range(100):
         form = ('form', number)
         assert list(block.fragments(form, [0, 1], lambda record: record.uuid.encode())) == [
-            record.uuid.encode() for record in block.records[:2]
+            record.uuid.encode() for record in block.rows[:2]
         ]
     assert len(block._fragments) < 10

@@ -56,48 +56,48 @@ def test_mirrors_equal_the_tables_while_writers_are_killed(pair: list[servers.Se
 def test_a_search_with_nothing_changed_is_one_round_trip(database: sa.URL, db: Database) -> None:
     """Counted on the wire, including what drivers and pools add."""
     with tcp_proxy.counting(database) as (proxy, through), applications.database(through) as watched:
-        mirror = ProviderCache(watched)
+        provider_cache = ProviderCache(watched)
         # Drivers prepare a frequent statement.
         for _ in range(10):
-            mirror.current()
+            provider_cache.current()
         proxy.trips = 0
         for _ in range(20):
-            mirror.current()
+            provider_cache.current()
         assert proxy.trips == 20
 
 
 def test_an_ended_connection_is_replaced(database: sa.URL, db: Database) -> None:
-    mirror = ProviderCache(db)
-    state = mirror.current()
+    provider_cache = ProviderCache(db)
+    state = provider_cache.current()
     for _ in range(2):
         databases.end_connections(database)
-        assert mirror.current() is state
+        assert provider_cache.current() is state
     db.write(change_log.record_names)
     databases.end_connections(database)
-    mirror.current()
-    compare(mirror, db)
+    provider_cache.current()
+    compare(provider_cache, db)
 
 
 def test_a_forked_child_has_connections_of_its_own(db: Database) -> None:
     """Parent and child search and write at the same time after a fork. If they shared a connection, both would fail."""
-    mirror = ProviderCache(db)
-    mirror.current()
+    provider_cache = ProviderCache(db)
+    provider_cache.current()
     child = os.fork()
-    right = _search_and_write(mirror, db)
+    right = _search_and_write(provider_cache, db)
     if not child:
         os._exit(0 if right else 1)
     _, status = os.waitpid(child, 0)
     assert right
     assert os.waitstatus_to_exitcode(status) == 0
-    compare(mirror, db)
+    compare(provider_cache, db)
 
 
-def _search_and_write(mirror: ProviderCache, db: Database) -> bool:
+def _search_and_write(provider_cache: ProviderCache, db: Database) -> bool:
     try:
         for _ in range(60):
-            mirror.current()
+            provider_cache.current()
             db.write(change_log.record_names)
-        compare(mirror, db)
+        compare(provider_cache, db)
     except BaseException as error:
         print(f'{os.getpid()}: {error!r}')
         return False

@@ -65,7 +65,7 @@ def rename(process: Process, name: str) -> None:
 
 
 def names(state: Snapshot) -> set[str | None]:
-    return {record.name for block in state.blocks for record in block.records}
+    return {record.name for block in state.partitions for record in block.rows}
 
 
 # Asleep ---------------------------------------------------------------------------------------------------
@@ -79,7 +79,9 @@ def test_a_writer_that_came_and_went_while_nobody_asked(start: Callable[[], Proc
     visitor = start()
     context = applications.administrator(visitor.db)
     ResourceProvider.destroy(context, other.uuid)
-    (host,) = (record for block in reader.mirror.current().blocks for record in block.records if record.name == 'host')
+    (host,) = (
+        record for block in reader.provider_cache.current().partitions for record in block.rows if record.name == 'host'
+    )
     ResourceProvider.get_by_uuid(context, host.uuid).set_inventories([Inventory.from_request('VCPU', {'total': 2})])
     create_provider(context, 'new')
     visitor.kill()
@@ -131,7 +133,7 @@ def test_a_restored_database(start: Callable[[], Process], reader: Process, lost
     for number in range(lost):
         rename(writer, f'lost {number}')
     reader.check()
-    known = reader.mirror._version
+    known = reader.provider_cache._version
     assert known is not None
     slot = logs.next_slot(writer.db)
     writer.kill()
@@ -320,19 +322,19 @@ def test_a_node_that_lags(nodes: list[sa.URL]) -> None:
     ahead, lagging = Process(nodes[0]), Process(nodes[1])
     create_provider(applications.administrator(ahead.db), 'host', VCPU=8)
     ahead.check()
-    wait_until(lambda: names(lagging.mirror.current()) == {'host'})
+    wait_until(lambda: names(lagging.provider_cache.current()) == {'host'})
     with sa.create_engine(nodes[1], poolclass=sa.NullPool).connect() as connection:
         connection.exec_driver_sql('FLUSH TABLES WITH READ LOCK')
         rename(ahead, 'renamed')
         state = ahead.search()
         # Through a proxy in front of the nodes the next search reaches the other one.
-        ahead.mirror._db = lagging.db
+        ahead.provider_cache._db = lagging.db
         for _ in range(3):
-            assert ahead.mirror.current() is state
+            assert ahead.provider_cache.current() is state
         assert names(lagging.search()) == {'host'}
         connection.exec_driver_sql('UNLOCK TABLES')
     wait_until(lambda: names(lagging.search()) == {'renamed'})
-    assert ahead.mirror.current() is state
+    assert ahead.provider_cache.current() is state
     rename(lagging, 'renamed again')
     assert names(ahead.search()) == {'renamed again'}
     ahead.stop()

@@ -63,8 +63,8 @@ class Divided(ProviderCache):
 
     def _load(self, tx: sa.Connection) -> Any:
         held = super()._load(tx)
-        state = Snapshot.of(held.state.names, held.state.records(), size=2)
-        return dataclasses.replace(held, state=state, next=SnapshotBuilder(state, size=2))
+        state = Snapshot.of(held.snapshot.names, held.snapshot.rows(), size=2)
+        return dataclasses.replace(held, snapshot=state, next=SnapshotBuilder(state, size=2))
 
 
 @pytest.mark.parametrize('seed', range(4))
@@ -80,13 +80,13 @@ def test_mirrors_follow_random_histories(applications: list[Any], seed: int) -> 
     for _ in range(STEPS):
         choose.choice(histories).step()
         if choose.random() < 0.2:
-            compare(first.mirror, first.db)
+            compare(first.provider_cache, first.db)
         if choose.random() < 0.05:
-            compare(second.mirror, second.db)
+            compare(second.provider_cache, second.db)
         if choose.random() < 0.02:
             compare(idle, first.db)
-    for mirror in (first.mirror, second.mirror, idle):
-        compare(mirror, first.db)
+    for provider_cache in (first.provider_cache, second.provider_cache, idle):
+        compare(provider_cache, first.db)
     assert [history.errors for history in histories] == [[], []]
 
 
@@ -95,7 +95,7 @@ def test_answers_follow_random_histories(applications: list[Any], seed: int) -> 
     """Parts of answers that are kept ready are dropped when they change."""
     writing, searching, fresh = applications
     with searching.db.reader() as tx:
-        searching.mirror._version = Divided(searching.db)._load(tx)
+        searching.provider_cache._version = Divided(searching.db)._load(tx)
     choose = random.Random(seed)
     universe = Universe(seed)
     history = History(sender(writing), universe, seed)
@@ -103,7 +103,7 @@ def test_answers_follow_random_histories(applications: list[Any], seed: int) -> 
     for _ in range(45):
         for _ in range(choose.randint(1, 4)):
             history.step()
-        fresh.mirror._version = None
+        fresh.provider_cache._version = None
         for path, version in SEARCHES:
             request = {'path': path.format(**vars(universe)), 'version': version}
             assert search(searching, **request) == search(fresh, **request), request
@@ -160,6 +160,6 @@ def damaged(conf: cfg.ConfigOpts, db: Database, point_commands_at: PointCommands
 def test_repairs_are_logged(app: Any, damaged: str, name: str) -> None:
     corruption.plant(damaged, *corruption.ALL[name].statements)
     app.db.write(change_log.record_reload)
-    app.mirror.current()
+    app.provider_cache.current()
     assert manage.main(['audit', '--repair']) == manage_audit.REPAIRED
-    compare(app.mirror, app.db)
+    compare(app.provider_cache, app.db)

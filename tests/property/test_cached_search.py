@@ -38,5 +38,5 @@ def test_trees_of_one_shape_have_the_same_candidates(world: list[RP], query: Que
     state = Snapshot.of(NAMES, records_of(many))
     bodies = found(state, query)
     assert bodies == found(state, query, alike=False)
-    shapes = {getattr(site, 'shape', None) for site in Prefilter(state, request_of(query)).sites()}
+    shapes = {search_unit.equivalence_key for search_unit in Prefilter(state, request_of(query)).search_units()}
     event(f'shapes: {len(shapes)}')

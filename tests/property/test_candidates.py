@@ -11,15 +11,15 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from placement.candidates import backtracking
-from placement.candidates.limits import Budget, Limit
+from placement.candidates.limits import Limit, SearchLimits
 from placement.candidates.reasons import Reason, Rejections
 from placement.candidates.search import chosen, search
 from placement.candidates.size import Size, at_most
 from tests.support.candidates.oracle import RP, SHARES, Body, Oracle, Query, assert_candidates
 from tests.support.candidates.topologies import (
     MINORS,
+    KeyedSearchUnit,
     Rows,
-    ShapedSite,
     queries,
     request_of,
     thorough,
@@ -30,7 +30,7 @@ from tests.support.candidates.topologies import (
 
 def found(world: list[RP], query: Query) -> list[Body]:
     rows = Rows(world)
-    return [rows.body(one) for one in search(rows.sites(), request_of(query), Budget())]
+    return [rows.body(one) for one in search(rows.search_units(), request_of(query), SearchLimits())]
 
 
 @thorough(2000)
@@ -47,10 +47,10 @@ def test_order_of_anchors_groups_and_providers_does_not_matter(
     world: list[RP], query: Query, rng: random.Random
 ) -> None:
     rows = Rows(world)
-    sites = rows.sites()
-    rng.shuffle(sites)
+    search_units = rows.search_units()
+    rng.shuffle(search_units)
     rng.shuffle(query.groups)
-    bodies = [rows.body(one) for one in search(sites, request_of(query), Budget())]
+    bodies = [rows.body(one) for one in search(search_units, request_of(query), SearchLimits())]
     assert_candidates(bodies, Oracle(world).candidates(query))
 
 
@@ -59,11 +59,13 @@ def test_order_of_anchors_groups_and_providers_does_not_matter(
 def test_trees_of_one_shape_share_a_walk(world: list[RP], query: Query) -> None:
     world = [*world, *(replace(rp, name=f'{rp.name}-b', parent=rp.parent and f'{rp.parent}-b') for rp in world)]
     rows, request = Rows(world), request_of(query)
-    sites = [ShapedSite(anchor, request) for anchor in rows.anchors()]
-    bodies = [rows.body(one) for one in search(sites, request, Budget())]
+    search_units = [KeyedSearchUnit(anchor, request) for anchor in rows.anchors()]
+    bodies = [rows.body(one) for one in search(search_units, request, SearchLimits())]
     assert_candidates(bodies, Oracle(world).candidates(query))
-    event(f'walks spared: {len(sites) - len({site.shape for site in sites})}')
-    assert sum(site.asked for site in sites) == len({site.shape for site in sites})
+    event(f'walks spared: {len(search_units) - len({search_unit.equivalence_key for search_unit in search_units})}')
+    assert sum(search_unit.asked for search_unit in search_units) == len(
+        {search_unit.equivalence_key for search_unit in search_units}
+    )
 
 
 @pytest.mark.parametrize('patience', [500, 0])
@@ -77,7 +79,7 @@ def test_requests_that_just_fit_are_not_refused(
     world, query = case
     rejections: Rejections = Counter()
     rows = Rows(world)
-    bodies = [rows.body(one) for one in search(rows.sites(), request_of(query), Budget(), rejections)]
+    bodies = [rows.body(one) for one in search(rows.search_units(), request_of(query), SearchLimits(), rejections)]
     assert_candidates(bodies, Oracle(world).candidates(query))
     for reason in (Reason.TOO_LITTLE_IN_ALL, Reason.TOO_FEW_PROVIDERS, Reason.TOO_FEW_WITH_ROOM):
         if rejections['', reason]:
@@ -90,10 +92,10 @@ def test_requests_that_just_fit_are_not_refused(
 def test_limited_answer_is_a_subset_of_the_whole_of_the_right_size(
     world: list[RP], query: Query, limit: int, seed: int | None
 ) -> None:
-    rows, budget = Rows(world), Budget()
+    rows, limits = Rows(world), SearchLimits()
     query.limit = limit
     request, rng = request_of(query), seed if seed is None else random.Random(seed)
-    kept = [rows.body(one) for one in chosen(search(rows.sites(), request, budget), request, budget, rng)]
+    kept = [rows.body(one) for one in chosen(search(rows.search_units(), request, limits), request, limits, rng)]
     expected = Oracle(world).candidates(query)
     assert set(kept) <= expected
     assert len(kept) == len(set(kept)) == min(limit, len(expected))
@@ -109,16 +111,16 @@ def test_the_order_of_candidates_is_repeatable(world: list[RP], query: Query) ->
 @given(st.one_of(st.tuples(worlds(), queries((28, 29))), tight_worlds()), st.integers(0, 100))
 def test_a_bound_that_is_not_reached_changes_nothing(case: tuple[list[RP], Query], percent: int) -> None:
     rows, request = Rows(case[0]), request_of(case[1])
-    unbounded = Budget()
-    everything = [rows.body(one) for one in search(rows.sites(), request, unbounded)]
-    enough = Budget(steps=unbounded.spent)
-    assert [rows.body(one) for one in search(rows.sites(), request, enough)] == everything
-    assert enough.met == unbounded.met == set()
-    less = Budget(steps=unbounded.spent * percent // 100)
-    some = [rows.body(one) for one in search(rows.sites(), request, less)]
+    unbounded = SearchLimits()
+    everything = [rows.body(one) for one in search(rows.search_units(), request, unbounded)]
+    enough = SearchLimits(steps=unbounded.steps_taken)
+    assert [rows.body(one) for one in search(rows.search_units(), request, enough)] == everything
+    assert enough.reached == unbounded.reached == set()
+    less = SearchLimits(steps=unbounded.steps_taken * percent // 100)
+    some = [rows.body(one) for one in search(rows.search_units(), request, less)]
     assert len(set(some)) == len(some)
     assert set(some) <= set(everything)
-    assert less.met == ({Limit.REQUEST_STEPS} if less.steps < unbounded.spent else set())
+    assert less.reached == ({Limit.REQUEST_STEPS} if less.steps < unbounded.steps_taken else set())
     event(f'{len(some)} of {len(everything)}' if len(everything) < 4 else 'many')
 
 
@@ -126,12 +128,12 @@ def test_a_bound_that_is_not_reached_changes_nothing(case: tuple[list[RP], Query
 @given(st.one_of(st.tuples(worlds(), queries((28, 29))), tight_worlds()), st.integers(1, 40))
 def test_abandoned_trees_lose_only_their_own_candidates(case: tuple[list[RP], Query], steps: int) -> None:
     rows, request = Rows(case[0]), request_of(case[1])
-    everything = {rows.body(one) for one in search(rows.sites(), request, Budget())}
-    budget = Budget(tree_steps=steps)
-    some = [rows.body(one) for one in search(rows.sites(), request, budget)]
+    everything = {rows.body(one) for one in search(rows.search_units(), request, SearchLimits())}
+    limits = SearchLimits(max_tree_steps=steps)
+    some = [rows.body(one) for one in search(rows.search_units(), request, limits)]
     assert len(some) == len(set(some))
-    assert set(some) == everything if not budget.met else set(some) <= everything
-    event('given up' if budget.met else 'not given up')
+    assert set(some) == everything if not limits.reached else set(some) <= everything
+    event('given up' if limits.reached else 'not given up')
 
 
 @thorough(200)
@@ -139,7 +141,7 @@ def test_abandoned_trees_lose_only_their_own_candidates(case: tuple[list[RP], Qu
 def test_the_size_of_an_answer_counts_its_contents(world: list[RP], query: Query) -> None:
     rows, request = Rows(world), request_of(query)
     size = Size(request)
-    found = list(search(rows.sites(), request, Budget()))
+    found = list(search(rows.search_units(), request, SearchLimits()))
     for candidate in found:
         size.add(candidate)
     bodies = {rows.body(one) for one in found}

@@ -63,8 +63,8 @@ def test_all_implementations_of_the_rule_agree(asked: tuple[InventoryRecord, int
     inventory, amount = asked
     reason = inventory.rejection(amount)
     stock = InventoryColumns.of([(0, inventory)])
-    assert (reason is None) == (list(stock.fitting(amount)) == [0]) == _fits_in_sql(inventory, amount)
-    assert [one for one, flags in stock.refused(amount).items() if flags[0]] == ([] if reason is None else [reason])
+    assert (reason is None) == (list(stock.positions_with_capacity(amount)) == [0]) == _fits_in_sql(inventory, amount)
+    assert [one for one, flags in stock.violations(amount).items() if flags[0]] == ([] if reason is None else [reason])
 
 
 @given(inventory=_inventories, amounts=st.lists(st.integers(1, 24), min_size=1, max_size=4))

@@ -8,8 +8,8 @@ from dataclasses import replace
 from hypothesis import assume, event, given
 from hypothesis import strategies as st
 
-from placement.cache.snapshot import Names, Snapshot
-from placement.candidates.limits import Budget
+from placement.cache.snapshot import KnownNames, Snapshot
+from placement.candidates.limits import SearchLimits
 from placement.reports.explanation import Explanation, Options, explain
 from placement.reports.rules import Kind, Rule
 from tests.support.candidates.cached import records_of
@@ -21,7 +21,7 @@ from tests.support.candidates.topologies import TRAITS, queries, request_of, tho
 
 CLASSES = ['VCPU', 'MEMORY_MB', 'DISK_GB', 'VGPU']
 CLASS_IDS = {name: number for number, name in enumerate(CLASSES)}
-NAMES = Names(dict(enumerate(CLASSES)), frozenset([*ALL_TRAITS, SHARES]))
+NAMES = KnownNames(dict(enumerate(CLASSES)), frozenset([*ALL_TRAITS, SHARES]))
 MINORS = (10, 17, 22, 24, 25, 29, 29, 29)
 
 
@@ -278,7 +278,7 @@ def test_each_condition_is_counted_like_the_oracle(world: list[RP], query: Query
 def test_a_bound_that_was_reached_is_reported() -> None:
     world = [RP(f'host{n}', inventory={'VCPU': {**_VCPU}}) for n in range(5)]
     query = Query([Group('', {'VCPU': 1}, {TRAITS[0]})])
-    told = explain(state_of(world), request_of(query), Options(Budget(), most_candidates=3))
+    told = explain(state_of(world), request_of(query), Options(SearchLimits(), most_candidates=3))
     assert [(str(one.rule), str(one)) for one in told.what_ifs] == [
         ('resources VCPU:1', 'nothing else is asked for'),
         (f'required {TRAITS[0]}', 'at least 3'),

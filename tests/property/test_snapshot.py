@@ -31,7 +31,7 @@ def test_usage_changes_in_place(world: list[RP], size: int, data: st.DataObject)
     before = {one.id: one for one in records_of(world)}
     state = Snapshot.of(NAMES, before.values(), size)
     # Results that were computed before must be kept or computed again.
-    for block in state.blocks:
+    for block in state.partitions:
         assert_consistent(block)
     claimed = data.draw(st.sets(st.sampled_from(sorted(before))))
     usages = {

@@ -13,10 +13,10 @@ from placement.db.api import Database
 def assert_same(state: Snapshot, expected: Snapshot) -> None:
     """Fail unless ``state`` has the contents of ``expected``; their blocks may differ."""
     assert state.names == expected.names
-    mine = [record for block in state.blocks for record in block.records]
-    theirs = [record for block in expected.blocks for record in block.records]
+    mine = [record for block in state.partitions for record in block.rows]
+    theirs = [record for block in expected.partitions for record in block.rows]
     assert mine == theirs
-    for block in state.blocks:
+    for block in state.partitions:
         assert_consistent(block)
 
 
@@ -24,29 +24,29 @@ def assert_consistent(block: Partition) -> None:
     """Fail unless the columns of ``block`` are those that its records have."""
     fresh = Partition.of([block.tree(number) for number in range(len(block.starts) - 1)])
     assert np.array_equal(block.starts, fresh.starts)
-    assert np.array_equal(block.whole, fresh.whole)
+    assert np.array_equal(block.has_root, fresh.has_root)
     for name in ('traits', 'aggregates', 'tree_aggregates'):
         mine, theirs = getattr(block, name), getattr(fresh, name)
-        assert [mine.values[number] for number in mine.of] == [theirs.values[number] for number in theirs.of]
-    for name in ('roots', 'tree_of', 'root_rows', 'sharing'):
+        assert [mine.values[number] for number in mine.codes] == [theirs.values[number] for number in theirs.codes]
+    for name in ('roots', 'tree_numbers', 'root_positions', 'sharing'):
         assert np.array_equal(getattr(block, name), getattr(fresh, name)), name
     assert block.by_uuid == fresh.by_uuid
     assert block.by_name == fresh.by_name
-    assert block.stocks.keys() == fresh.stocks.keys()
-    for class_id, stock in block.stocks.items():
-        assert stock.plain == fresh.stocks[class_id].plain
-        for name in ('rows', 'ceiling', 'used', 'min_unit', 'max_unit', 'step_size', 'headroom'):
-            assert np.array_equal(getattr(stock, name), getattr(fresh.stocks[class_id], name)), name
+    assert block.inventory_columns.keys() == fresh.inventory_columns.keys()
+    for class_id, stock in block.inventory_columns.items():
+        assert stock.trivial_units == fresh.inventory_columns[class_id].trivial_units
+        for name in ('positions', 'capacity_limit', 'used', 'min_unit', 'max_unit', 'step_size', 'headroom'):
+            assert np.array_equal(getattr(stock, name), getattr(fresh.inventory_columns[class_id], name)), name
 
 
-def compare(mirror: ProviderCache, db: Database) -> None:
+def compare(provider_cache: ProviderCache, db: Database) -> None:
     """Bring ``mirror`` forward without building it anew, and compare it with one built in the same snapshot."""
-    with mirror._lock, db.reader() as tx:
-        held = mirror._version
+    with provider_cache._lock, db.reader() as tx:
+        held = provider_cache._version
         assert held is not None
-        fresh = mirror._load(tx)
-        followed, _ = mirror._follow(tx, held)
+        fresh = provider_cache._load(tx)
+        followed, _ = provider_cache._follow(tx, held)
         assert followed is not None
         assert followed.vector == fresh.vector
-        mirror._version = followed
-    assert_same(followed.state, fresh.state)
+        provider_cache._version = followed
+    assert_same(followed.snapshot, fresh.snapshot)

@@ -88,26 +88,26 @@ def stays_equal(
     :param kill: also kill the workers of the servers, one after the other.
     """
     mirrors = [(ProviderCache(db), db) for db in observed]
-    for mirror, _ in mirrors:
-        mirror.current()
+    for provider_cache, _ in mirrors:
+        provider_cache.current()
     compared = 0
     victims = itertools.cycle(running)
     end = time.monotonic() + seconds
     with Writers([server.url for server in running], 8) as writing:
         while time.monotonic() < end:
-            for mirror, db in mirrors:
-                compare(mirror, db)
+            for provider_cache, db in mirrors:
+                compare(provider_cache, db)
                 compared += 1
                 # And with the normal update.
-                mirror.current()
+                provider_cache.current()
             if kill:
                 with contextlib.suppress(IndexError, ProcessLookupError):
                     os.kill(next(victims).workers()[0], signal.SIGKILL)
                 time.sleep(0.7)
     time.sleep(1 if kill else 0)
-    for mirror, db in mirrors:
-        compare(mirror, db)
-        assert_same(mirror.current(), ProviderCache(db).current())
+    for provider_cache, db in mirrors:
+        compare(provider_cache, db)
+        assert_same(provider_cache.current(), ProviderCache(db).current())
     accepted = sum(number for (_, was_accepted), number in writing.answers.items() if was_accepted)
     print(f'compared {compared} times; {accepted} writes accepted of {writing.answers.total()}; {writing.errors}')
     assert compared >= 2

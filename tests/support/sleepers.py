@@ -37,7 +37,7 @@ class Process:
     def __init__(self, url: sa.URL) -> None:
         self.db = logs.opened(url)
         self.now = 0.0
-        self.mirror = ProviderCache(self.db, clock=lambda: self.now)
+        self.provider_cache = ProviderCache(self.db, clock=lambda: self.now)
         #: Whether the database was restored since the last search.
         self.restored = False
 
@@ -65,10 +65,10 @@ class Process:
 
     def search(self) -> Snapshot:
         """Return what a search sees. After a restore this process may first wait for a node that seems to lag."""
-        state = self.mirror.current()
+        state = self.provider_cache.current()
         if self.restored:
             self.now += refresh.STALE_READ_GRACE_SECONDS
-            state = self.mirror.current()
+            state = self.provider_cache.current()
             self.restored = False
         return state
 

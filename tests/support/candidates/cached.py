@@ -7,15 +7,15 @@ from collections.abc import Mapping
 
 from placement.cache.prefilter import Prefilter
 from placement.cache.rows import ProviderRow
-from placement.cache.snapshot import Names, Snapshot
-from placement.candidates.limits import Budget
+from placement.cache.snapshot import KnownNames, Snapshot
+from placement.candidates.limits import SearchLimits
 from placement.candidates.providers import InventoryRecord
 from placement.candidates.search import search
 from tests.support.candidates.oracle import RP, SHARES, Body, Query
 from tests.support.candidates.topologies import CLASSES, TRAITS, request_of, root_of
 
 CLASS_IDS = {name: number for number, name in enumerate(CLASSES)}
-NAMES = Names({number: name for name, number in CLASS_IDS.items()}, frozenset([*TRAITS, SHARES]))
+NAMES = KnownNames({number: name for name, number in CLASS_IDS.items()}, frozenset([*TRAITS, SHARES]))
 NOW = dt.datetime(2026, 1, 1, tzinfo=dt.timezone.utc)
 
 
@@ -47,9 +47,9 @@ def records_of(world: list[RP], generation: int = 0, class_ids: Mapping[str, int
 def found(state: Snapshot, query: Query, alike: bool = True) -> list[Body]:
     """The candidates that a search of the mirror finds, in the form of the oracle."""
     request = request_of(query)
-    names = {record.id: record.name or '' for record in state.records()}
-    sites = Prefilter(state, request, alike).sites()
+    names = {record.id: record.name or '' for record in state.rows()}
+    search_units = Prefilter(state, request, alike).search_units()
     return [
         frozenset((names[provider], name, amount) for provider, name, amount in candidate.amounts)
-        for candidate in search(sites, request, Budget())
+        for candidate in search(search_units, request, SearchLimits())
     ]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from placement.candidates.providers import Anchor, InventoryRecord, Provider
 from placement.candidates.request import CandidateRequest, RequestGroup
 from placement.candidates.requirements import compile_request
-from placement.candidates.search_units import AnchorSite, Candidate
+from placement.candidates.search_units import AnchorSearchUnit, Candidate
 from placement.candidates.sharing import SharingIndex
 from tests.support.candidates.oracle import RP, SHARES, Body, Group, Query, record
 
@@ -68,24 +68,24 @@ class Rows:
             touched = frozenset().union(*(one.aggregates for one in members)) & self.sharing.aggregates
             found.append(self.sharing.anchor(tuple(members), touched))
             met.append(touched)
-        return found + list(self.sharing.bridges(met))
+        return found + list(self.sharing.shared_only_anchors(met))
 
-    def sites(self) -> list[AnchorSite]:
-        return [AnchorSite(anchor) for anchor in self.anchors()]
+    def search_units(self) -> list[AnchorSearchUnit]:
+        return [AnchorSearchUnit(anchor) for anchor in self.anchors()]
 
     def body(self, candidate: Candidate) -> Body:
         return frozenset((self.names[provider], rc, n) for provider, rc, n in candidate.amounts)
 
 
-class ShapedSite(AnchorSite):
-    """A site that has a shape, and counts how often its rows are read."""
+class KeyedSearchUnit(AnchorSearchUnit):
+    """A search_unit that has a equivalence_key, and counts how often its rows are read."""
 
-    __slots__ = ('asked', 'shape')
+    __slots__ = ('asked', 'equivalence_key')
 
     def __init__(self, anchor: Anchor, request: CandidateRequest) -> None:
         super().__init__(anchor)
         self.asked = 0
-        self.shape = _shape(anchor, request)
+        self.equivalence_key = _shape(anchor, request)
 
     def anchor(self) -> Anchor:
         self.asked += 1
@@ -93,12 +93,12 @@ class ShapedSite(AnchorSite):
 
 
 def _shape(anchor: Anchor, request: CandidateRequest) -> Hashable:
-    """What placements depend on, as described at ``SearchUnit.shape``."""
+    """What placements depend on, as described at ``SearchUnit.equivalence_key``."""
     providers = anchor.tree + anchor.sharing
     roots = [anchor.tree[0] for _ in anchor.tree] + [None for _ in anchor.sharing]
     able = [
         [part.rejection(one, root) is None for one, root in zip(providers, roots, strict=True)]
-        for part in compile_request(request).parts
+        for part in compile_request(request).requirements
     ]
     of_tree = [[one.root_id for one in providers].index(other.root_id) for other in providers]
     told = [

@@ -10,44 +10,44 @@ import pytest
 
 from placement import conf as placement_conf
 from placement.candidates import limits as budgets
-from placement.candidates.limits import Budget, Limit
+from placement.candidates.limits import Limit, SearchLimits
 from placement.candidates.request import CandidateRequest
-from placement.candidates.search import Finder, chosen, search
-from placement.candidates.search_units import AnchorSite, Candidate
+from placement.candidates.search import AssignmentFinder, chosen, search
+from placement.candidates.search_units import AnchorSearchUnit, Candidate
 from placement.candidates.size import Size
 from placement.objects import search_limits
 from tests.support.candidates import hard
 from tests.support.candidates.hard import Case
 from tests.support.candidates.oracle import RP, SHARES, Group, Oracle, Query, record
-from tests.support.candidates.topologies import Rows, ShapedSite, request_of
+from tests.support.candidates.topologies import KeyedSearchUnit, Rows, request_of
 
 
-def defaults() -> Budget:
-    """The budget of the default configuration."""
-    return search_limits.budget(placement_conf.load(environ={}, config_files=[]).placement)
+def defaults() -> SearchLimits:
+    """The limits of the default configuration."""
+    return search_limits.limits(placement_conf.load(environ={}, config_files=[]).placement)
 
 
-def answered(case: Case, budget: Budget) -> list[Candidate]:
+def answered(case: Case, limits: SearchLimits) -> list[Candidate]:
     world, query = case
     request = request_of(query)
-    return chosen(search(Rows(world).sites(), request, budget), request, budget)
+    return chosen(search(Rows(world).search_units(), request, limits), request, limits)
 
 
 @pytest.mark.parametrize('holes', [1, 8, 13, 64])
 @pytest.mark.parametrize('make', [hard.pigeonhole, hard.hidden_pigeonhole])
 def test_one_group_too_many_is_refused_in_few_steps(make: Callable[[int], Case], holes: int) -> None:
-    budget = defaults()
-    assert answered(make(holes), budget) == []
-    assert budget.met == set()
-    assert budget.spent < 200 * holes
+    limits = defaults()
+    assert answered(make(holes), limits) == []
+    assert limits.reached == set()
+    assert limits.steps_taken < 200 * holes
 
 
 @pytest.mark.parametrize('seed', range(3))
 @pytest.mark.parametrize(('variables', 'clauses'), [(20, 60), (20, 100), (40, 120), (40, 200)])
 def test_traits_that_encode_a_formula_are_decided_within_the_bounds(variables: int, clauses: int, seed: int) -> None:
-    budget = defaults()
-    found = answered(hard.satisfiability(variables, clauses, seed), budget)
-    assert budget.met == set()
+    limits = defaults()
+    found = answered(hard.satisfiability(variables, clauses, seed), limits)
+    assert limits.reached == set()
     assert bool(found) == (clauses == 3 * variables)
 
 
@@ -57,16 +57,16 @@ def test_formulas_are_decided_like_the_oracle(clauses: int, seed: int) -> None:
     world, query = hard.satisfiability(9, clauses, seed)
     query.limit = None
     rows = Rows(world)
-    bodies = {rows.body(one) for one in search(rows.sites(), request_of(query), Budget())}
+    bodies = {rows.body(one) for one in search(rows.search_units(), request_of(query), SearchLimits())}
     assert bodies == Oracle(world).candidates(query)
 
 
 @pytest.mark.parametrize('seed', range(5))
 def test_isolated_groups_with_few_suitable_providers_are_decided(seed: int) -> None:
-    budget = defaults()
-    answered(hard.tied(seed, 30, 30, 'isolate'), budget)
-    assert budget.met == set()
-    assert budget.spent < 100_000
+    limits = defaults()
+    answered(hard.tied(seed, 30, 30, 'isolate'), limits)
+    assert limits.reached == set()
+    assert limits.steps_taken < 100_000
 
 
 HARD: dict[str, Case] = {
@@ -86,43 +86,43 @@ HARD: dict[str, Case] = {
 
 @pytest.mark.parametrize('name', HARD)
 def test_hard_searches_keep_to_the_bound_on_steps(name: str) -> None:
-    budget = Budget(steps=300_000, tree_steps=20_000)
-    answered(HARD[name], budget)
+    limits = SearchLimits(steps=300_000, max_tree_steps=20_000)
+    answered(HARD[name], limits)
     # The last piece of work may exceed the bound: a check of traits, or one step in a large tree.
-    assert budget.spent <= 300_000 + 20_000
-    assert budget.remembered == 0
+    assert limits.steps_taken <= 300_000 + 20_000
+    assert limits.reserved == 0
 
 
 @pytest.mark.parametrize('seed', range(40))
 def test_random_hard_searches_keep_to_the_bounds(seed: int) -> None:
     case = hard.some(seed)
-    budget = Budget(steps=200_000, tree_steps=20_000, size=5_000)
-    found = answered(case, budget)
-    assert budget.spent <= 200_000 + 20_000
+    limits = SearchLimits(steps=200_000, max_tree_steps=20_000, size=5_000)
+    found = answered(case, limits)
+    assert limits.steps_taken <= 200_000 + 20_000
     assert size_of(found, request_of(case[1])) <= 5_000
-    assert budget.remembered == 0
+    assert limits.reserved == 0
 
 
 def test_a_tree_without_candidates_is_abandoned_at_its_bound() -> None:
-    budget = Budget(tree_steps=5_000)
-    assert answered(hard.packing(0, classes=3), budget) == []
-    assert budget.met == {Limit.TREE_STEPS}
-    assert budget.spent < 10_000
+    limits = SearchLimits(max_tree_steps=5_000)
+    assert answered(hard.packing(0, classes=3), limits) == []
+    assert limits.reached == {Limit.TREE_STEPS}
+    assert limits.steps_taken < 10_000
 
 
 def test_a_tree_that_keeps_yielding_candidates_is_not_abandoned() -> None:
     world, query = hard.wide(12)
-    budget = Budget(tree_steps=500)
-    assert len(answered((world, query), budget)) == 2**12
-    assert budget.met == set()
-    assert budget.spent > 10 * 500
+    limits = SearchLimits(max_tree_steps=500)
+    assert len(answered((world, query), limits)) == 2**12
+    assert limits.reached == set()
+    assert limits.steps_taken > 10 * 500
 
 
 def test_at_the_bound_of_the_request_the_answer_is_what_was_found() -> None:
-    everything = answered(hard.wide(10), Budget())
-    budget = Budget(steps=5_000)
-    some = answered(hard.wide(10), budget)
-    assert budget.met == {Limit.REQUEST_STEPS}
+    everything = answered(hard.wide(10), SearchLimits())
+    limits = SearchLimits(steps=5_000)
+    some = answered(hard.wide(10), limits)
+    assert limits.reached == {Limit.REQUEST_STEPS}
     assert 0 < len(some) < len(everything)
     assert [one.amounts for one in some] == [one.amounts for one in everything[: len(some)]]
 
@@ -131,20 +131,20 @@ def test_at_the_bound_of_the_request_no_more_trees_are_searched() -> None:
     world, query = hard.clouds(lambda _seed: hard.packing(0, classes=3), 20)
     pulled = 0
 
-    def watched() -> Iterator[AnchorSite]:
+    def watched() -> Iterator[AnchorSearchUnit]:
         nonlocal pulled
-        for site in Rows(world).sites():
+        for search_unit in Rows(world).search_units():
             pulled += 1
-            yield site
+            yield search_unit
 
-    assert list(search(watched(), request_of(query), Budget(steps=10_000))) == []
+    assert list(search(watched(), request_of(query), SearchLimits(steps=10_000))) == []
     assert pulled < 10
 
 
 def test_a_walk_holds_two_placements_at_a_time() -> None:
-    finder = Finder(request_of(hard.wide(8)[1]), Budget())
-    [site] = Rows(hard.wide(8)[0]).sites()
-    [(_, walk)] = finder.walks([site])
+    finder = AssignmentFinder(request_of(hard.wide(8)[1]), SearchLimits())
+    [search_unit] = Rows(hard.wide(8)[0]).search_units()
+    [(_, walk)] = finder.walks([search_unit])
     for index in range(2**8):
         assert walk.get(index) is not None
         assert sum(one is not None for one in walk.found) <= 2
@@ -157,41 +157,41 @@ def test_hard_trees_do_not_hide_easy_ones() -> None:
     easy = range(5, 60, 6)
     world, query = hard.clouds(lambda _seed: hard.packing(0, classes=3), 60, easy)
     query.limit = len(easy)
-    budget = Budget(steps=600_000, tree_steps=60_000)
-    found = answered((world, query), budget)
-    assert {one.site.anchor().tree[0].uuid for one in found} == {f't{number}-root' for number in easy}
+    limits = SearchLimits(steps=600_000, max_tree_steps=60_000)
+    found = answered((world, query), limits)
+    assert {one.search_unit.anchor().tree[0].uuid for one in found} == {f't{number}-root' for number in easy}
     # An answer that has reached its limit is complete.
-    assert budget.met == set()
+    assert limits.reached == set()
 
 
 def test_an_answer_that_reaches_its_limit_reports_no_bound() -> None:
     world, query = hard.clouds(lambda _seed: hard.packing(0, classes=3), 2, easy=[1])
-    for limit, met in ((3, set()), (None, {Limit.TREE_STEPS, Limit.CANDIDATES})):
+    for limit, reached in ((3, set()), (None, {Limit.TREE_STEPS, Limit.CANDIDATES})):
         query.limit = limit
-        budget = Budget(tree_steps=5_000, candidates=3)
-        assert len(answered((world, query), budget)) == 3
-        assert budget.met == met
+        limits = SearchLimits(max_tree_steps=5_000, candidates=3)
+        assert len(answered((world, query), limits)) == 3
+        assert limits.reached == reached
 
 
 def test_repeated_searches_end_at_the_same_step() -> None:
     case = hard.clouds(lambda seed: hard.tied(seed, 12, 14), 30, [3, 20])
     case[1].limit = 50
-    bounds = Budget(steps=100_000, tree_steps=2_000)
-    one, two = replace(bounds, met=set()), replace(bounds, met=set())
+    bounds = SearchLimits(steps=100_000, max_tree_steps=2_000)
+    one, two = replace(bounds, reached=set()), replace(bounds, reached=set())
     assert [found.amounts for found in answered(case, one)] == [found.amounts for found in answered(case, two)]
     assert one == two
 
 
 def test_trees_of_one_shape_cost_the_steps_of_one() -> None:
-    spent = []
+    steps_taken = []
     for trees in (1, 30):
         world, query = hard.clouds(lambda _seed: hard.packing(1), trees)
-        request, budget = replace(request_of(query), limit=trees), Budget()
-        sites = [ShapedSite(anchor, request) for anchor in Rows(world).anchors()]
-        assert len(chosen(search(sites, request, budget), request, budget)) == trees
-        spent.append(budget.spent)
+        request, limits = replace(request_of(query), limit=trees), SearchLimits()
+        search_units = [KeyedSearchUnit(anchor, request) for anchor in Rows(world).anchors()]
+        assert len(chosen(search(search_units, request, limits), request, limits)) == trees
+        steps_taken.append(limits.steps_taken)
     # After each candidate its walk is asked for the next one, for one turn.
-    assert spent[1] < 2 * spent[0] + 5_000
+    assert steps_taken[1] < 2 * steps_taken[0] + 5_000
 
 
 def test_a_smaller_memory_changes_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,7 +200,7 @@ def test_a_smaller_memory_changes_no_answer(monkeypatch: pytest.MonkeyPatch) -> 
     bodies = []
     for room in (500_000, 20, 0):
         monkeypatch.setattr(budgets, '_MOST_REMEMBERED', room)
-        bodies.append([one.amounts for one in answered((world, query), Budget())])
+        bodies.append([one.amounts for one in answered((world, query), SearchLimits())])
     assert bodies[0] == bodies[1] == bodies[2]
     assert len(bodies[0]) == len(set(bodies[0])) > 100
 
@@ -217,11 +217,11 @@ def size_of(candidates: list[Candidate], request: CandidateRequest) -> int:
 
 @pytest.mark.parametrize('classes', [17, 40, 400])
 def test_wide_answers_are_bounded_by_their_size(classes: int) -> None:
-    case, budget = hard.wide(classes), defaults()
-    found = answered(case, budget)
-    assert budget.met == {Limit.ANSWER_SIZE}
-    assert budget.size - classes <= size_of(found, request_of(case[1])) <= budget.size
-    assert len(found) == (budget.size - 2 * classes - 1) // classes
+    case, limits = hard.wide(classes), defaults()
+    found = answered(case, limits)
+    assert limits.reached == {Limit.ANSWER_SIZE}
+    assert limits.size - classes <= size_of(found, request_of(case[1])) <= limits.size
+    assert len(found) == (limits.size - 2 * classes - 1) // classes
 
 
 @pytest.mark.parametrize('trees', [1, 5, 200])
@@ -232,16 +232,16 @@ def test_candidates_are_kept_up_to_the_bound_on_size(trees: int, minor: int) -> 
     if minor == 28:
         # Below 1.29 one provider has to serve all three classes.
         world = [replace(one, inventory={f'CUSTOM_C{n}': record(5) for n in range(3)}) for one in world]
-    everything = answered((world, query), Budget())
+    everything = answered((world, query), SearchLimits())
     request = request_of(query)
     for size in (1, 30, 500, 4000):
-        budget = Budget(size=size)
-        some = answered((world, query), budget)
+        limits = SearchLimits(size=size)
+        some = answered((world, query), limits)
         assert [one.amounts for one in some] == [one.amounts for one in everything[: len(some)]]
         # A single candidate is returned whatever its size.
         assert len(some) == 1 or 0 < size_of(some, request) <= size
-        assert budget.met == (set() if len(some) == len(everything) else {Limit.ANSWER_SIZE})
-        if budget.met:
+        assert limits.reached == (set() if len(some) == len(everything) else {Limit.ANSWER_SIZE})
+        if limits.reached:
             assert size_of(everything[: len(some) + 1], request) > size
 
 
@@ -257,33 +257,33 @@ def test_sharing_providers_count_for_the_size(minor: int, shared: int) -> None:
     query = Query([Group('', {'VCPU': 1, **dict.fromkeys(classes, 1)})], minor=minor)
     each = 2 * (1 + shared)
     for size, fits in ((each * hosts, hosts), (each * hosts - 1, hosts - 1), (each * 10, 10)):
-        budget = Budget(size=size)
-        some = answered((world, query), budget)
+        limits = SearchLimits(size=size)
+        some = answered((world, query), limits)
         assert len(some) == fits
         assert size_of(some, request_of(query)) == each * fits
-        assert budget.met == (set() if fits == hosts else {Limit.ANSWER_SIZE})
+        assert limits.reached == (set() if fits == hosts else {Limit.ANSWER_SIZE})
 
 
 def test_a_bound_is_reported_unless_the_limit_is_reached_first() -> None:
     world, query = hard.wide(10)
     query.limit = 50
-    budget = Budget(size=10 * 49 + 21)
-    assert len(answered((world, query), budget)) == 49
-    assert budget.met == {Limit.ANSWER_SIZE}
-    budget = Budget(size=10 * 50 + 21)
-    assert len(answered((world, query), budget)) == 50
-    assert budget.met == set()
+    limits = SearchLimits(size=10 * 49 + 21)
+    assert len(answered((world, query), limits)) == 49
+    assert limits.reached == {Limit.ANSWER_SIZE}
+    limits = SearchLimits(size=10 * 50 + 21)
+    assert len(answered((world, query), limits)) == 50
+    assert limits.reached == set()
 
 
 def test_a_candidate_that_is_too_large_does_not_stay_in_a_sample() -> None:
     small, large = hard.wide(1, 30), hard.wide(1, 60)
     request = replace(request_of(small[1]), limit=1)
-    first, *others = answered(small, Budget())
-    big = answered(large, Budget())[0]
+    first, *others = answered(small, SearchLimits())
+    big = answered(large, SearchLimits())[0]
     kept = set()
     for seed in range(20):
-        budget = Budget(size=40)
-        [one] = chosen(iter([first, *[big] * 10, *others]), request, budget, random.Random(seed))
+        limits = SearchLimits(size=40)
+        [one] = chosen(iter([first, *[big] * 10, *others]), request, limits, random.Random(seed))
         assert one is not big
         kept.add(one.amounts)
     # A candidate that is too large is drawn nearly every time, and then another one instead.
@@ -294,17 +294,17 @@ def test_samples_are_drawn_from_all_candidates_up_to_the_size() -> None:
     world, query = hard.clouds(lambda _seed: hard.wide(4), 40)
     query.limit = 200
     request, rng = request_of(query), random.Random(4)
-    everything = {one.amounts for one in answered((world, replace(query, limit=None)), Budget())}
+    everything = {one.amounts for one in answered((world, replace(query, limit=None)), SearchLimits())}
     drawn = set()
     for size in (300, 900, 10_000):
-        budget = Budget(size=size)
-        found = chosen(search(Rows(world).sites(), request, budget), request, budget, rng)
+        limits = SearchLimits(size=size)
+        found = chosen(search(Rows(world).search_units(), request, limits), request, limits, rng)
         bodies = {one.amounts for one in found}
         assert len(bodies) == len(found) <= query.limit
         assert bodies <= everything
         assert size_of(found, request) <= size
         assert len(found) > size // 14 or len(found) == query.limit
-        assert budget.met == ({Limit.ANSWER_SIZE} if len(found) < query.limit else set())
+        assert limits.reached == ({Limit.ANSWER_SIZE} if len(found) < query.limit else set())
         drawn |= bodies
     # Without a sample the answer is of the first five rounds; a sample draws from all sixteen.
-    assert len(drawn - {one.amounts for one in answered((world, query), Budget())}) > 100
+    assert len(drawn - {one.amounts for one in answered((world, query), SearchLimits())}) > 100

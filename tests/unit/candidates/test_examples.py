@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from placement.candidates.limits import Budget
+from placement.candidates.limits import SearchLimits
 from placement.candidates.search import chosen, search
 from tests.support.candidates.examples import EXAMPLES, REJECTIONS, WORLDS, Example, Rejection, bodies
 from tests.support.candidates.oracle import Oracle, Query, assert_candidates
@@ -30,7 +30,7 @@ def parsed(text: str, minor: int) -> Query:
 def test_search_finds_the_candidates_of_the_table(example: Example) -> None:
     rows = Rows(WORLDS[example.world])
     request = request_of(parsed(example.query, example.minor))
-    found = [rows.body(one) for one in search(rows.sites(), request, Budget())]
+    found = [rows.body(one) for one in search(rows.search_units(), request, SearchLimits())]
     assert_candidates(found, bodies(example.candidates))
 
 
@@ -54,5 +54,7 @@ def test_oracle_rejects_the_rejected_queries(rejection: Rejection) -> None:
 def test_limit_of_one_gives_one_of_the_table() -> None:
     rows = Rows(WORLDS['X4'])
     request = request_of(parsed('resources=SRIOV_NET_VF:1', 29))
-    [candidate] = chosen(search(rows.sites(), request, Budget()), replace(request, limit=1), Budget())
+    [candidate] = chosen(
+        search(rows.search_units(), request, SearchLimits()), replace(request, limit=1), SearchLimits()
+    )
     assert rows.body(candidate) in bodies('pf0{SRIOV_NET_VF:1}; pf1{SRIOV_NET_VF:1}')

@@ -10,10 +10,10 @@ from dataclasses import replace
 
 import pytest
 
-from placement.candidates.limits import Budget
+from placement.candidates.limits import SearchLimits
 from placement.candidates.reasons import Reason, Rejections
 from placement.candidates.request import CandidateRequest, RequestGroup
-from placement.candidates.search import Finder, Walk, breadth_first, chosen, search
+from placement.candidates.search import AssignmentFinder, AssignmentStream, breadth_first, chosen, search
 from placement.candidates.search_units import Assignment, Candidate, SearchUnit
 from tests.support.candidates.oracle import RP, record, rp
 from tests.support.candidates.topologies import Rows
@@ -37,68 +37,76 @@ def devices(trees: int, each: int, units: int) -> list[RP]:
 
 def found(world: list[RP], request: CandidateRequest, rejections: Rejections | None = None) -> list[Candidate]:
     rows = Rows(world)
-    return list(search(rows.sites(), request, Budget(), rejections))
+    return list(search(rows.search_units(), request, SearchLimits(), rejections))
 
 
 def first(
-    limit: int, sites: Iterable[SearchUnit], request: CandidateRequest, rejections: Rejections | None = None
+    limit: int, search_units: Iterable[SearchUnit], request: CandidateRequest, rejections: Rejections | None = None
 ) -> list[Candidate]:
-    request, budget = replace(request, limit=limit), Budget()
-    return chosen(search(sites, request, budget, rejections), request, budget)
+    request, limits = replace(request, limit=limit), SearchLimits()
+    return chosen(search(search_units, request, limits, rejections), request, limits)
 
 
 def root(candidate: Candidate) -> str:
-    return candidate.site.anchor().tree[0].uuid
+    return candidate.search_unit.anchor().tree[0].uuid
 
 
 def between_groups(rejections: Rejections) -> Rejections:
     return Counter({key: n for key, n in rejections.items() if key[1].between_groups})
 
 
-def watched(sites: Iterable[SearchUnit], seen: list[SearchUnit]) -> Iterator[SearchUnit]:
-    for site in sites:
-        seen.append(site)
-        yield site
+def watched(search_units: Iterable[SearchUnit], seen: list[SearchUnit]) -> Iterator[SearchUnit]:
+    for search_unit in search_units:
+        seen.append(search_unit)
+        yield search_unit
 
 
 def test_a_limit_visits_no_more_anchors_than_needed() -> None:
     rows = Rows([rp(f'host{number}', VCPU=4) for number in range(100)])
     seen: list[SearchUnit] = []
     request = CandidateRequest((RequestGroup('', False, {'VCPU': 1}),))
-    kept = first(10, watched(rows.sites(), seen), request)
+    kept = first(10, watched(rows.search_units(), seen), request)
     assert len(kept) == 10
     assert len(seen) == 10
 
 
 def test_every_root_gives_one_candidate_before_any_gives_a_second() -> None:
     rows = Rows([*devices(1, 20, 1), rp('host1', VGPU=1), rp('host2', VGPU=1)])
-    kept = first(3, rows.sites(), numbered(1))
+    kept = first(3, rows.search_units(), numbered(1))
     assert {root(candidate) for candidate in kept} == {'root0', 'host1', 'host2'}
 
 
 def test_breadth_first_takes_turns_and_drops_exhausted_walks() -> None:
-    sites = Rows([rp(name) for name in 'abcd']).sites()
-    walks = [(site, walk_of(*range(1, count + 1))) for site, count in zip(sites, (3, 0, 1, 2), strict=True)]
-    order = [(root(one), one.placement.amounts[0][2]) for one in breadth_first(walks)]
+    search_units = Rows([rp(name) for name in 'abcd']).search_units()
+    walks = [
+        (search_unit, walk_of(*range(1, count + 1)))
+        for search_unit, count in zip(search_units, (3, 0, 1, 2), strict=True)
+    ]
+    order = [(root(one), one.assignment.amounts[0][2]) for one in breadth_first(walks)]
     assert order == [('a', 1), ('c', 1), ('d', 1), ('a', 2), ('d', 2), ('a', 3)]
 
 
 def test_slow_walks_come_last_in_their_round() -> None:
-    sites = Rows([rp(name) for name in 'abcde']).sites()
+    search_units = Rows([rp(name) for name in 'abcde']).search_units()
     slow = walk_of(0, 1, 0, 0, 0, 2, 0)
-    walks = [(sites[0], slow), (sites[1], walk_of(1, 2, 3)), (sites[2], walk_of(0)), (sites[3], slow)]
-    walks += [(sites[4], walk_of(1, 0, 0, 2))]
-    order = [(root(one), one.placement.amounts[0][2]) for one in breadth_first(walks)]
-    # When the walk is asked for the fourth site, it has also found what the first site needs.
+    walks = [
+        (search_units[0], slow),
+        (search_units[1], walk_of(1, 2, 3)),
+        (search_units[2], walk_of(0)),
+        (search_units[3], slow),
+    ]
+    walks += [(search_units[4], walk_of(1, 0, 0, 2))]
+    order = [(root(one), one.assignment.amounts[0][2]) for one in breadth_first(walks)]
+    # When the walk is asked for the fourth search_unit, it has also found what the first search_unit needs.
     assert order[:4] == [('b', 1), ('d', 1), ('e', 1), ('a', 1)]
     assert order[4] == ('b', 2)
     assert sorted(order[5:8]) == [('a', 2), ('d', 2), ('e', 2)]
     assert order[8:] == [('b', 3)]
 
 
-def walk_of(*amounts: int) -> Walk:
+def walk_of(*amounts: int) -> AssignmentStream:
     """A walk that finds these amounts; a 0 is a turn that finds nothing."""
-    return Walk(Assignment(((0, 'VCPU', one),), sharing_only=False) if one else None for one in amounts)
+    return AssignmentStream(Assignment(((0, 'VCPU', one),), sharing_only=False) if one else None for one in amounts)
 
 
 def test_interchangeable_groups_give_each_combination_once() -> None:
@@ -111,7 +119,7 @@ def test_interchangeable_groups_give_each_combination_once() -> None:
 def test_a_symmetric_tree_takes_few_rejections(policy: str) -> None:
     rows = Rows(devices(2, 16, 8))
     rejections: Rejections = Counter()
-    kept = first(1000, rows.sites(), numbered(8, policy), rejections)
+    kept = first(1000, rows.search_units(), numbered(8, policy), rejections)
     assert len({one.amounts for one in kept}) == len(kept) == 1000
     assert {root(one) for one in kept} == {'root0', 'root1'}
     assert sum(rejections.values()) < 10_000
@@ -152,7 +160,7 @@ def test_more_large_groups_than_fit_are_refused_at_once(each: int, first: int, f
     assert reasons.keys() <= {('', Reason.TOO_FEW_WITH_ROOM), ('', Reason.TOO_LITTLE_IN_ALL)}
     assert sum(reasons.values()) == 1
     rows = Rows(devices(1, each, 160))
-    assert next(search(rows.sites(), unequal(amounts[1:]), Budget()))
+    assert next(search(rows.search_units(), unequal(amounts[1:]), SearchLimits()))
 
 
 def test_large_groups_with_few_suitable_providers_are_refused_at_once() -> None:
@@ -164,7 +172,7 @@ def test_large_groups_with_few_suitable_providers_are_refused_at_once() -> None:
     assert found(world, CandidateRequest((*fast, *slow), 'none'), rejections) == []
     assert between_groups(rejections) == {('', Reason.TOO_FEW_WITH_ROOM): 1}
     rows = Rows(world)
-    assert next(search(rows.sites(), CandidateRequest((*fast[1:], *slow), 'none'), Budget()))
+    assert next(search(rows.search_units(), CandidateRequest((*fast[1:], *slow), 'none'), SearchLimits()))
 
 
 def test_more_isolated_groups_than_providers_are_refused_at_once() -> None:
@@ -186,7 +194,7 @@ def test_traits_that_no_combination_has_are_refused_at_once() -> None:
     assert between_groups(rejections) == {('', Reason.COLLECTIVE_TRAITS): 22}
     fewer = RequestGroup('', False, dict.fromkeys(classes, 1), required=frozenset(traits[1:]))
     rows = Rows(world)
-    assert next(search(rows.sites(), CandidateRequest((fewer,)), Budget()))
+    assert next(search(rows.search_units(), CandidateRequest((fewer,)), SearchLimits()))
 
 
 def test_overlapping_traits_that_no_combination_has_are_refused_at_once() -> None:
@@ -209,7 +217,7 @@ def test_a_sharing_provider_alone_is_one_placement_over_all_hosts() -> None:
     hosts = [rp(f'host{number}', aggregates='pool', VCPU=8) for number in range(50)]
     rows = Rows([rp('nfs', aggregates='pool', shares=True, DISK_GB=100), *hosts])
     request = CandidateRequest((RequestGroup('', False, {'DISK_GB': 10}),))
-    each = [list(Finder(request, Budget()).placements(anchor)) for anchor in rows.anchors()]
+    each = [list(AssignmentFinder(request, SearchLimits()).assignments(anchor)) for anchor in rows.anchors()]
     assert sum(map(len, each)) == 1
 
 
@@ -282,7 +290,7 @@ def test_equal_amounts_with_different_traits_found_are_kept_apart() -> None:
 
 def test_no_more_candidates_are_pulled_than_a_small_multiple_of_the_limit() -> None:
     rows = Rows(devices(2, 16, 8))
-    finder = Finder(numbered(8), Budget())
+    finder = AssignmentFinder(numbered(8), SearchLimits())
     pulled = 0
 
     def counted(stream: Iterator[Assignment | None]) -> Iterator[Assignment | None]:
@@ -291,7 +299,10 @@ def test_no_more_candidates_are_pulled_than_a_small_multiple_of_the_limit() -> N
             pulled += placement is not None
             yield placement
 
-    walks = [(site, Walk(counted(finder.placements(site.anchor())))) for site in rows.sites()]
+    walks = [
+        (search_unit, AssignmentStream(counted(finder.assignments(search_unit.anchor()))))
+        for search_unit in rows.search_units()
+    ]
     assert len(list(itertools.islice(breadth_first(walks), 1000))) == 1000
     assert pulled <= 1002
 
@@ -336,11 +347,11 @@ def test_sample_is_uniform_and_shuffled() -> None:
     rng = random.Random(0)
     ten, request = hosts(10)
     three = replace(request, limit=3)
-    drawn = Counter(root(one) for _ in range(3000) for one in chosen(iter(ten), three, Budget(), rng))
+    drawn = Counter(root(one) for _ in range(3000) for one in chosen(iter(ten), three, SearchLimits(), rng))
     # 900 of each are expected; six standard deviations are about 150.
     assert len(drawn) == 10
     assert all(750 < count < 1050 for count in drawn.values())
-    orders = {tuple(root(one) for one in chosen(iter(ten[:5]), request, Budget(), rng)) for _ in range(200)}
+    orders = {tuple(root(one) for one in chosen(iter(ten[:5]), request, SearchLimits(), rng)) for _ in range(200)}
     assert len(orders) > 80
 
 
@@ -350,7 +361,7 @@ def test_sample_holds_no_more_than_its_size() -> None:
 
     class Item(Candidate):
         def __init__(self, like: Candidate) -> None:
-            super().__init__(like.site, like.placement)
+            super().__init__(like.search_unit, like.assignment)
             nonlocal most
             alive.add(id(self))
             most = max(most, len(alive))
@@ -359,12 +370,12 @@ def test_sample_holds_no_more_than_its_size() -> None:
             alive.discard(id(self))
 
     [like], request = hosts(1)
-    kept = chosen((Item(like) for _ in range(1000)), replace(request, limit=5), Budget(), random.Random(1))
+    kept = chosen((Item(like) for _ in range(1000)), replace(request, limit=5), SearchLimits(), random.Random(1))
     assert len(kept) == 5
     assert most < 10
 
 
 def test_the_first_candidates_of_a_stream_can_be_taken() -> None:
     rows = Rows(devices(1, 16, 8))
-    candidates = search(rows.sites(), numbered(8, 'isolate'), Budget())
+    candidates = search(rows.search_units(), numbered(8, 'isolate'), SearchLimits())
     assert len(list(itertools.islice(candidates, 5))) == 5

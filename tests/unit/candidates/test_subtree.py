@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from placement.candidates import subtree
-from placement.candidates.limits import Budget, Limit, StepCounter
+from placement.candidates.limits import Limit, SearchLimits, StepCounter
 from placement.candidates.providers import Anchor
 from placement.candidates.request import CandidateRequest, RequestGroup
 from placement.candidates.search import chosen, search
@@ -42,8 +42,8 @@ def all_of(devices: int) -> str:
     return ','.join(['_N', *(f'_{n}' for n in range(devices))])
 
 
-def found(world: Iterable[RP], asked: CandidateRequest, budget: Budget) -> list[Candidate]:
-    return chosen(search(Rows(list(world)).sites(), asked, budget), asked, budget)
+def found(world: Iterable[RP], asked: CandidateRequest, limits: SearchLimits) -> list[Candidate]:
+    return chosen(search(Rows(list(world)).search_units(), asked, limits), asked, limits)
 
 
 def mapped(world: list[RP], candidate: Candidate) -> list[tuple[str, ...]]:
@@ -70,7 +70,7 @@ def test_a_loop_of_parents_in_a_damaged_database_ends() -> None:
 def test_options_outside_of_every_subtree_are_removed() -> None:
     # 0 is the root of 1 and 2; 3 is below 1.
     above = [0b1, 0b11, 0b101, 0b1011]
-    meter = StepCounter(Budget())
+    meter = StepCounter(SearchLimits())
     assert subtree.narrow([[0, 1]], [(1, 2), (3,)], above, meter) == ([(1,), (3,)], [0b10])
     assert subtree.narrow([[0, 1]], [(2,), (3,)], above, meter) is None
     # What one condition removes, another one has to do without.
@@ -83,37 +83,37 @@ def test_options_outside_of_every_subtree_are_removed() -> None:
 def test_a_group_without_resources_is_mapped_and_supplies_nothing() -> None:
     world = cells(2, 1)
     asked = request(1, 'none', '_N,_0')
-    candidates = found(world, asked, Budget())
+    candidates = found(world, asked, SearchLimits())
     assert [mapped(world, one) for one in candidates] == [[('d0.0',), ('numa0',)], [('d1.0',), ('numa1',)]]
     assert all(len(one.amounts) == 1 for one in candidates)
 
 
 def test_a_common_ancestor_that_serves_no_group_does_not_do() -> None:
     asked = request(2, 'isolate', '_N', '_0,_1')
-    assert found(cells(1, 2), asked, Budget()) == []
+    assert found(cells(1, 2), asked, SearchLimits()) == []
 
 
 def test_isolated_groups_without_resources_have_providers_of_their_own() -> None:
     world = cells(2, 1)
     asked = request(1, 'isolate', '_N,_0')
     two = replace(asked, groups=(*asked.groups, RequestGroup('_M', True, {}, required=NUMA)))
-    assert len(found(world, replace(two, same_subtree=(*two.same_subtree, frozenset({'_M'}))), Budget())) == 2
-    assert len(found(world, replace(two, group_policy='none'), Budget())) == 4
+    assert len(found(world, replace(two, same_subtree=(*two.same_subtree, frozenset({'_M'}))), SearchLimits())) == 2
+    assert len(found(world, replace(two, group_policy='none'), SearchLimits())) == 4
 
 
 def test_without_mappings_exchanged_groups_are_one_candidate() -> None:
     asked = request(2)
-    assert len(found(cells(1, 3), asked, Budget())) == 6
-    assert len(found(cells(1, 3), replace(asked, with_mappings=False), Budget())) == 3
+    assert len(found(cells(1, 3), asked, SearchLimits())) == 6
+    assert len(found(cells(1, 3), replace(asked, with_mappings=False), SearchLimits())) == 3
 
 
 def test_mappings_count_for_the_size_of_an_answer() -> None:
     # The summaries of 7 providers, and 2 amounts and 2 mappings for each candidate.
     asked = request(2, 'isolate')
     world = [rp('root'), *(rp(f'd{n}', 'root', VGPU=1) for n in range(6))]
-    budget = Budget(size=7 + 4 * 5)
-    assert len(found(world, asked, budget)) == 5
-    assert budget.met == {Limit.ANSWER_SIZE}
+    limits = SearchLimits(size=7 + 4 * 5)
+    assert len(found(world, asked, limits)) == 5
+    assert limits.reached == {Limit.ANSWER_SIZE}
 
 
 # In how many steps ----------------------------------------------------------------------------------------------
@@ -121,26 +121,26 @@ def test_mappings_count_for_the_size_of_an_answer() -> None:
 
 @pytest.mark.parametrize('policy', ['none', 'isolate'])
 def test_as_many_assignments_are_tried_as_the_limit_takes(policy: str) -> None:
-    budget = Budget()
+    limits = SearchLimits()
     world = [rp('root'), *(rp(f'd{n}', 'root', VGPU=8) for n in range(16))]
-    candidates = found(world, replace(request(8, policy), limit=1000), budget)
+    candidates = found(world, replace(request(8, policy), limit=1000), limits)
     assert len({(one.amounts, one.mappings) for one in candidates}) == len(candidates) == 1000
-    assert budget.spent < 25_000
+    assert limits.steps_taken < 25_000
 
 
 @pytest.mark.parametrize(('count', 'devices'), [(2, 7), (4, 4), (16, 1)])
 def test_a_subtree_with_too_few_devices_is_refused_at_once(count: int, devices: int) -> None:
-    budget = Budget()
-    assert found(cells(count, devices), request(8, 'isolate', all_of(8)), budget) == []
-    assert budget.spent < 2_000 * count
-    assert found(cells(count, 8), request(8, 'isolate', all_of(8)), Budget(candidates=1))
+    limits = SearchLimits()
+    assert found(cells(count, devices), request(8, 'isolate', all_of(8)), limits) == []
+    assert limits.steps_taken < 2_000 * count
+    assert found(cells(count, 8), request(8, 'isolate', all_of(8)), SearchLimits(candidates=1))
 
 
 def test_a_subtree_with_too_little_room_is_refused_at_once() -> None:
     # Each cell has room for seven groups of 3, and in all there is room for 14.
-    budget = Budget()
-    assert found(cells(2, 7, 5), request(8, 'none', all_of(8), amount=3), budget) == []
-    assert budget.spent < 4_000
+    limits = SearchLimits()
+    assert found(cells(2, 7, 5), request(8, 'none', all_of(8), amount=3), limits) == []
+    assert limits.steps_taken < 4_000
 
 
 def test_subtrees_that_exclude_one_another_are_refused_at_once() -> None:
@@ -151,10 +151,10 @@ def test_subtrees_that_exclude_one_another_are_refused_at_once() -> None:
         world[1 + 9 * cell].traits.add(f'CUSTOM_{cell}')
     halves = (','.join(['_N0', *(f'_{n}' for n in range(6))]), ','.join(['_N1', *(f'_{n}' for n in range(2, 8))]))
     conditions = tuple(frozenset(one.split(',')) for one in halves)
-    budget = Budget()
+    limits = SearchLimits()
     asked = CandidateRequest(tuple(groups), 'none', same_subtree=conditions, with_mappings=True)
-    assert found(world, asked, budget) == []
-    assert budget.spent < 2_000
+    assert found(world, asked, limits) == []
+    assert limits.steps_taken < 2_000
 
 
 def test_a_wide_tree_of_possible_tops_takes_no_more_steps_than_a_tree_may() -> None:
@@ -162,16 +162,16 @@ def test_a_wide_tree_of_possible_tops_takes_no_more_steps_than_a_tree_may() -> N
     world = [rp('host'), *(rp(f'd{n}', 'host', VGPU=1) for n in range(1000))]
     asked = request(2, 'isolate', '_N,_0,_1')
     asked = replace(asked, groups=(*asked.groups[:2], RequestGroup('_N', True, {})), limit=1)
-    budget = Budget()
-    assert len(found(world, asked, budget)) == 1
-    assert budget.spent < 150_000
+    limits = SearchLimits()
+    assert len(found(world, asked, limits)) == 1
+    assert limits.steps_taken < 150_000
 
 
 def test_many_conditions_that_exclude_one_another_are_refused_at_once() -> None:
     pairs = [f'_{a},_{b}' for a, b in itertools.combinations(range(20), 2)]
-    budget = Budget()
-    assert found(cells(8, 20), request(20, 'isolate', *pairs), budget) == []
-    assert len(pairs) * 160 < budget.spent < 200_000
+    limits = SearchLimits()
+    assert found(cells(8, 20), request(20, 'isolate', *pairs), limits) == []
+    assert len(pairs) * 160 < limits.steps_taken < 200_000
 
 
 def test_states_that_lead_to_nothing_are_not_tried_in_every_order() -> None:
@@ -179,10 +179,10 @@ def test_states_that_lead_to_nothing_are_not_tried_in_every_order() -> None:
     world = [rp('root'), *(rp(f'd{n}', 'root', VGPU=20) for n in range(4))]
     amounts = [9, 10, 5, 12, 7, 7, 9, 4, 9, 7]
     groups = [RequestGroup(f'_{n}', True, {'VGPU': amount}) for n, amount in enumerate(amounts)]
-    budget = Budget()
-    assert found(world, CandidateRequest(tuple(groups), 'none', with_mappings=True), budget) == []
-    assert not budget.met
-    assert budget.spent < 20_000
+    limits = SearchLimits()
+    assert found(world, CandidateRequest(tuple(groups), 'none', with_mappings=True), limits) == []
+    assert not limits.reached
+    assert limits.steps_taken < 20_000
 
 
 def test_the_walk_with_remembered_states_finds_what_trying_everything_finds() -> None:
@@ -196,6 +196,6 @@ def test_the_walk_with_remembered_states_finds_what_trying_everything_finds() ->
         for choice in itertools.product(range(4), repeat=8)
         if all(sum(a for a, at in zip(amounts, choice, strict=True) if at == n) <= 11 for n in range(4))
     }
-    candidates = found(world, asked, Budget())
+    candidates = found(world, asked, SearchLimits())
     assert {tuple(id_ - 2 for (id_,) in one.mappings) for one in candidates} == expected
     assert len(candidates) == len(expected) > 0
