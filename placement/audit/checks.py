@@ -62,7 +62,7 @@ def repair(db: Database, finding: Finding) -> None:
 # The checks ----------------------------------------------------------------------------------------------
 
 
-def _wrong_usage(tx: sa.Connection, _conf: cfg.ConfigOpts) -> Iterator[Finding]:
+def _usage_mismatch(tx: sa.Connection, _conf: cfg.ConfigOpts) -> Iterator[Finding]:
     for row in tx.execute(_inventory_rows(tables.HELD.label('held')).where(_inventories.c.used != tables.HELD)):
         detail = f'recorded as used: {row.used}; sum of the allocations: {row.held}'
         yield Finding(_subject(row), detail, repairs.usage(row.id))
@@ -112,7 +112,7 @@ def _over_committed(tx: sa.Connection, _conf: cfg.ConfigOpts) -> Iterator[Findin
         yield Finding(_subject(row), detail)
 
 
-def _broken_units(tx: sa.Connection, _conf: cfg.ConfigOpts) -> Iterator[Finding]:
+def _unit_violation(tx: sa.Connection, _conf: cfg.ConfigOpts) -> Iterator[Finding]:
     inv = _inventories.c
     of_same = sa.and_(
         inv.resource_provider_id == _allocations.c.resource_provider_id,
@@ -131,9 +131,9 @@ def _broken_units(tx: sa.Connection, _conf: cfg.ConfigOpts) -> Iterator[Finding]
         yield Finding(_subject(row), f'allocation of {row.used} against {rules}: the rules changed after the claim')
 
 
-def _broken_tree(tx: sa.Connection, _conf: cfg.ConfigOpts) -> Iterator[Finding]:
-    for flaw in trees.problems(tx):
-        yield Finding({'resource_provider': flaw.uuid}, flaw.detail, flaw.repair)
+def _invalid_tree(tx: sa.Connection, _conf: cfg.ConfigOpts) -> Iterator[Finding]:
+    for problem in trees.problems(tx):
+        yield Finding({'resource_provider': problem.uuid}, problem.detail, problem.repair)
 
 
 def _orphaned_aggregate(tx: sa.Connection, _conf: cfg.ConfigOpts) -> Iterator[Finding]:
@@ -142,16 +142,16 @@ def _orphaned_aggregate(tx: sa.Connection, _conf: cfg.ConfigOpts) -> Iterator[Fi
 
 
 #: In the order in which checks and repairs are made: allocations are deleted before consumers without allocations are
-#: looked for, and before ``wrong_usage`` adds allocations up.
+#: looked for, and before ``usage_mismatch`` adds allocations up.
 CHECKS: Mapping[str, Check] = {
-    'broken_tree': _broken_tree,
+    'invalid_tree': _invalid_tree,
     'allocation_without_provider': _allocation_without_provider,
     'allocation_without_consumer': _allocation_without_consumer,
     'consumer_without_allocations': _consumer_without_allocations,
     'allocation_without_inventory': _allocation_without_inventory,
-    'wrong_usage': _wrong_usage,
+    'usage_mismatch': _usage_mismatch,
     'over_committed': _over_committed,
-    'broken_units': _broken_units,
+    'unit_violation': _unit_violation,
     'orphaned_aggregate': _orphaned_aggregate,
 }
 

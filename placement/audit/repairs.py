@@ -24,7 +24,7 @@ Repair = Callable[[sa.Connection], None]
 def usage(inventory_id: int) -> Repair:
     """Set ``used`` of one inventory to the sum of its allocations."""
 
-    def mend(tx: sa.Connection) -> None:
+    def apply(tx: sa.Connection) -> None:
         # Each transaction that changes allocations of this inventory also updates its row. While that is locked none
         # can be committed, so the sum of what is committed does not change.
         row = tx.execute(sa.select(_inventories).where(_inventories.c.id == inventory_id).with_for_update()).first()
@@ -42,17 +42,17 @@ def usage(inventory_id: int) -> Repair:
         )
         change_log.record_usage(tx, [row.resource_provider_id])
 
-    return mend
+    return apply
 
 
 def allocation_without_provider(allocation_id: int) -> Repair:
     """Delete an allocation on a provider that does not exist."""
 
-    def mend(tx: sa.Connection) -> None:
+    def apply(tx: sa.Connection) -> None:
         provider = sa.exists().where(_providers.c.id == _allocations.c.resource_provider_id)
         tx.execute(_allocations.delete().where(_allocations.c.id == allocation_id, ~provider))
 
-    return mend
+    return apply
 
 
 def consumer(uuid: str, project_id: str, user_id: str) -> Repair:
@@ -61,33 +61,33 @@ def consumer(uuid: str, project_id: str, user_id: str) -> Repair:
     :param project_id: external id, as is ``user_id``.
     """
 
-    def mend(tx: sa.Connection) -> None:
+    def apply(tx: sa.Connection) -> None:
         projects, users = owners.ensure(tx, {project_id}, {user_id})
         holds = tx.scalar(sa.select(_allocations.c.id).where(_allocations.c.consumer_id == uuid).limit(1))
         if holds is not None:
             row = {'uuid': uuid, 'project_id': projects[project_id], 'user_id': users[user_id], 'generation': 0}
             tx.execute(sql.insert_unless_present(tx, _consumers), [row])
 
-    return mend
+    return apply
 
 
 def idle_consumer(consumer_id: int, uuid: str) -> Repair:
     """Delete a consumer that holds nothing."""
 
-    def mend(tx: sa.Connection) -> None:
+    def apply(tx: sa.Connection) -> None:
         # A claim updates the row of the consumer before it inserts allocations. So while it is locked there will be
         # none.
         tx.execute(sa.select(_consumers.c.id).where(_consumers.c.id == consumer_id).with_for_update())
         if tx.scalar(sa.select(_allocations.c.id).where(_allocations.c.consumer_id == uuid).limit(1)) is None:
             tx.execute(_consumers.delete().where(_consumers.c.id == consumer_id))
 
-    return mend
+    return apply
 
 
 def aggregate(aggregate_id: int) -> Repair:
     """Delete an aggregate without providers."""
 
-    def mend(tx: sa.Connection) -> None:
+    def apply(tx: sa.Connection) -> None:
         tx.execute(sa.select(_aggregates.c.id).where(_aggregates.c.id == aggregate_id).with_for_update())
         if (
             tx.scalar(sa.select(_members.c.aggregate_id).where(_members.c.aggregate_id == aggregate_id).limit(1))
@@ -95,7 +95,7 @@ def aggregate(aggregate_id: int) -> Repair:
         ):
             tx.execute(_aggregates.delete().where(_aggregates.c.id == aggregate_id))
 
-    return mend
+    return apply
 
 
 def root(provider_id: int, root_id: int) -> Repair:
@@ -104,7 +104,7 @@ def root(provider_id: int, root_id: int) -> Repair:
     The repair raises ``ConcurrentProviderUpdate`` if ``root_id`` is not a root any more.
     """
 
-    def mend(tx: sa.Connection) -> None:
+    def apply(tx: sa.Connection) -> None:
         # The API gives a parent to roots only, so while the root is locked it stays the root of this provider.
         at_top = sa.select(_providers.c.id).where(_providers.c.id == root_id, _providers.c.parent_provider_id.is_(None))
         if tx.scalar(at_top.with_for_update()) is None:
@@ -116,13 +116,13 @@ def root(provider_id: int, root_id: int) -> Repair:
         )
         change_log.record_providers(tx, [provider_id])
 
-    return mend
+    return apply
 
 
 def parent(provider_id: int, gone_parent_id: int) -> Repair:
     """Make a provider a root whose parent does not exist."""
 
-    def mend(tx: sa.Connection) -> None:
+    def apply(tx: sa.Connection) -> None:
         tx.execute(
             _providers.update()
             .where(_providers.c.id == provider_id, _providers.c.parent_provider_id == gone_parent_id)
@@ -130,4 +130,4 @@ def parent(provider_id: int, gone_parent_id: int) -> Repair:
         )
         change_log.record_providers(tx, [provider_id])
 
-    return mend
+    return apply

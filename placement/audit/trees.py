@@ -30,12 +30,12 @@ def problems(tx: sa.Connection) -> Iterator[Problem]:
     found = tx.execute(query.order_by(columns.id)).all()
     parents: dict[int, int | None] = {id_: parent_id for id_, _, parent_id, _ in found}
     root_of = roots.of(parents)
-    wrong = [id_ for id_, _, parent_id, root_id in found if root_of[id_] != root_id or _is_lost(parent_id, parents)]
+    wrong = [id_ for id_, _, parent_id, root_id in found if root_of[id_] != root_id or _is_missing(parent_id, parents)]
     if wrong:
         rows = {id_: _Row(*columns) for id_, *columns in found}
         # Those without their parent first: the repair makes them roots, which the repairs of those below them rely on.
-        wrong.sort(key=lambda id_: not _is_lost(parents[id_], parents))
-        yield from (_flaw(id_, rows, root_of[id_]) for id_ in wrong)
+        wrong.sort(key=lambda id_: not _is_missing(parents[id_], parents))
+        yield from (_problem(id_, rows, root_of[id_]) for id_ in wrong)
 
 
 class _Row(NamedTuple):
@@ -44,11 +44,11 @@ class _Row(NamedTuple):
     root_id: int | None
 
 
-def _is_lost(parent_id: int | None, parents: Mapping[int, int | None]) -> bool:
+def _is_missing(parent_id: int | None, parents: Mapping[int, int | None]) -> bool:
     return parent_id is not None and parent_id not in parents
 
 
-def _flaw(id_: int, rows: Mapping[int, _Row], root_id: int | None) -> Problem:
+def _problem(id_: int, rows: Mapping[int, _Row], root_id: int | None) -> Problem:
     """What is wrong with a provider whose parents lead to ``root_id``, or to a loop if that is None."""
     uuid, parent_id, recorded_id = rows[id_]
     if parent_id is not None and parent_id not in rows:

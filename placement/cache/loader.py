@@ -82,19 +82,19 @@ def load_all(tx: sa.Connection, report: Callable[[str], None] = lambda _what: No
 def load_providers(tx: sa.Connection, ids: Collection[int]) -> dict[int, ProviderRow | None]:
     """Read the providers with these ids; None for those that do not exist."""
     found: dict[int, ProviderRow | None] = dict.fromkeys(ids)
-    for batch in sql.batches(sorted(ids)):
-        found.update((one.id, one) for one in _records(tx, batch))
+    for chunk in sql.chunks(sorted(ids)):
+        found.update((one.id, one) for one in _records(tx, chunk))
     return found
 
 
 def load_usages(tx: sa.Connection, ids: Collection[int]) -> dict[int, UsageRow]:
     """Read generation and usage of the providers with these ids; those that do not exist are left out."""
     found = {}
-    for batch in sql.batches(sorted(ids)):
+    for chunk in sql.chunks(sorted(ids)):
         used: defaultdict[int, dict[int, int]] = defaultdict(dict)
-        for id_, class_id, amount in tx.execute(_USED.where(_inventories.resource_provider_id.in_(batch))):
+        for id_, class_id, amount in tx.execute(_USED.where(_inventories.resource_provider_id.in_(chunk))):
             used[id_][class_id] = amount
-        for id_, generation, modified in tx.execute(_GENERATIONS.where(_providers.c.id.in_(batch))):
+        for id_, generation, modified in tx.execute(_GENERATIONS.where(_providers.c.id.in_(chunk))):
             found[id_] = UsageRow(generation, _aware(modified), used.get(id_, {}))
     return found
 

@@ -74,7 +74,7 @@ class ProviderCache:
         """
         version, refreshes = self._version, self._refreshes
         # Before the lock, also if there is no mirror yet: while the database is away every caller fails at once.
-        sums = change_log.Sums.of(self._db.ask(change_log.CHECK)[0])
+        sums = change_log.Sums.of(self._db.fetch_all(change_log.CHECK)[0])
         self._db.metrics.mirror_checked()
         if version is not None and sums == version.vector.total:
             self._older_since = None

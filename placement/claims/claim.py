@@ -144,21 +144,21 @@ def _delete(tx: sa.Connection, consumer_uuid: str) -> None:
     held = _delete_consumer(tx, consumer_uuid)
     if not held.rows:
         raise exception.AllocationsNotFound(consumer=consumer_uuid)
-    together = StatementBatch(tx)
-    usage.add(together, held.amounts(), {}, _start_over)
+    batch = StatementBatch(tx)
+    usage.add(batch, held.amounts(), {}, _start_over)
     change_log.record_usage(tx, held.provider_ids())
-    together.execute_final()
+    batch.execute_final()
 
 
 def _clear(tx: sa.Connection, claim: ConsumerClaim) -> None:
     """Carry out a request whose only claim has empty ``allocations``."""
     held = _delete_consumer(tx, claim.consumer_uuid)
     _check_generation(claim, held.generations().get(claim.consumer_uuid))
-    together = StatementBatch(tx)
-    generation.increment_all(together, held.provider_ids())
-    usage.add(together, held.amounts(), {}, _start_over)
+    batch = StatementBatch(tx)
+    generation.increment_all(batch, held.provider_ids())
+    usage.add(batch, held.amounts(), {}, _start_over)
     change_log.record_usage(tx, held.provider_ids())
-    together.execute_final()
+    batch.execute_final()
 
 
 def _delete_consumer(tx: sa.Connection, consumer_uuid: str) -> current.CurrentAllocations:
@@ -166,10 +166,10 @@ def _delete_consumer(tx: sa.Connection, consumer_uuid: str) -> current.CurrentAl
     if current.can_delete_returning(tx):
         return current.delete_returning(tx, consumer_uuid)
     held = current.read(tx, [consumer_uuid])
-    together = StatementBatch(tx)
-    consumers.write(together, [consumers.DesiredConsumer(consumer_uuid, None)], held.consumers)
-    _delete_rows(together, held)
-    together.execute()
+    batch = StatementBatch(tx)
+    consumers.write(batch, [consumers.DesiredConsumer(consumer_uuid, None)], held.consumers)
+    _delete_rows(batch, held)
+    batch.execute()
     return held
 
 
@@ -209,21 +209,21 @@ def _write(
             lambda after: diagnosis.explain(after, requested, consumers, held, replacement)
         )
 
-    together = StatementBatch(tx)
+    batch = StatementBatch(tx)
     try:
-        consumers.write(together, wanted, held.consumers)
+        consumers.write(batch, wanted, held.consumers)
         if replacement is None:
-            generation.increment_all(together, moved)
+            generation.increment_all(batch, moved)
         else:
-            generation.increment(together, replacement.increments(moved))
-            replacement.write(together, usage.deltas(held.amounts(), new_amounts))
-        usage.add(together, held.amounts(), new_amounts, refuse)
-        _delete_rows(together, held)
-        _insert_rows(together, requested)
+            generation.increment(batch, replacement.increments(moved))
+            replacement.write(batch, usage.deltas(held.amounts(), new_amounts))
+        usage.add(batch, held.amounts(), new_amounts, refuse)
+        _delete_rows(batch, held)
+        _insert_rows(batch, requested)
         change_log.record_usage(tx, moved | held.provider_ids())
         if replacement is not None:
-            replacement.remove(together, refuse)
-        together.execute_final()
+            replacement.remove(batch, refuse)
+        batch.execute_final()
     except (db_exc.DBReferenceError, db_exc.DBDuplicateEntry) as error:
         # Since ``_read`` a consumer or one of its allocations was created, or a provider was deleted.
         _start_over(error)
@@ -320,15 +320,15 @@ def _with_ids(
     return [consumers.DesiredConsumer(claim.consumer_uuid, attributes(claim)) for claim in claims]
 
 
-def _delete_rows(together: StatementBatch, held: current.CurrentAllocations) -> None:
+def _delete_rows(batch: StatementBatch, held: current.CurrentAllocations) -> None:
     """Delete the rows that were read, by id: InnoDB then locks neither rows of other consumers nor gaps."""
-    for batch in sql.batches([row.id for row in held.rows]):
-        text = f'DELETE FROM placement_allocations WHERE id IN ({sql.placeholders(len(batch))})'  # noqa: S608
-        together.add(text, *batch, check=functools.partial(consumers.expect, len(batch)))
+    for chunk in sql.chunks([row.id for row in held.rows]):
+        text = f'DELETE FROM placement_allocations WHERE id IN ({sql.placeholders(len(chunk))})'  # noqa: S608
+        batch.add(text, *chunk, check=functools.partial(consumers.expect, len(chunk)))
 
 
-def _insert_rows(together: StatementBatch, requested: Sequence[RequestedAllocation]) -> None:
+def _insert_rows(batch: StatementBatch, requested: Sequence[RequestedAllocation]) -> None:
     rows = [(one.consumer_uuid, *one.inventory, one.amount) for one in requested]
     columns = 'consumer_id, resource_provider_id, resource_class_id, used'
-    for text, values in sql.bulk_insert(together.tx, 'placement_allocations', columns, rows):
-        together.add(text, *values)
+    for text, values in sql.bulk_insert(batch.tx, 'placement_allocations', columns, rows):
+        batch.add(text, *values)

@@ -61,15 +61,15 @@ def expect(expected: int, count: int) -> None:
         raise db_api.RetryTransaction(exception.ConcurrentUpdate())
 
 
-def write(together: StatementBatch, wanted: Sequence[DesiredConsumer], present: Mapping[str, ConsumerRow]) -> None:
+def write(batch: StatementBatch, wanted: Sequence[DesiredConsumer], present: Mapping[str, ConsumerRow]) -> None:
     """Insert the consumers that begin to hold something, update those that go on, delete those that stop.
 
-    A single update, a single deletion and the insertions are added to ``together``. Several updates or deletions are
+    A single update, a single deletion and the insertions are added to ``batch``. Several updates or deletions are
     run at once.
 
-    :param together: has nothing in it yet.
+    :param batch: has nothing in it yet.
     :param present: the consumers that exist, by uuid, with the generation that was read along with their allocations.
-    :raises RetryTransaction: the generation of a consumer is another one by now; perhaps only when ``together`` is run.
+    :raises RetryTransaction: the generation of a consumer is another one by now; perhaps only when ``batch`` is run.
     """
     updated, deleted, new = [], [], []
     for consumer in wanted:
@@ -82,25 +82,25 @@ def write(together: StatementBatch, wanted: Sequence[DesiredConsumer], present: 
             deleted.append(record)
     if updated and deleted:
         # Each of the two statements that follow locks only its own rows in order.
-        _lock(together.tx, [*(one.present for one in updated), *deleted])
-    _update(together, sorted(updated, key=lambda one: one.present.id))
-    _delete(together, sorted(deleted, key=lambda one: one.id))
+        _lock(batch.tx, [*(one.present for one in updated), *deleted])
+    _update(batch, sorted(updated, key=lambda one: one.present.id))
+    _delete(batch, sorted(deleted, key=lambda one: one.id))
     if new:
-        _insert(together, sorted(new))
+        _insert(batch, sorted(new))
 
 
 def _lock(tx: sa.Connection, present: Sequence[ConsumerRow]) -> None:
-    for batch in sql.batches(sorted(one.id for one in present)):
-        tx.execute(_LOCK, {'ids': batch})
+    for chunk in sql.chunks(sorted(one.id for one in present)):
+        tx.execute(_LOCK, {'ids': chunk})
 
 
-def _update(together: StatementBatch, updated: Sequence[_Updated]) -> None:
+def _update(batch: StatementBatch, updated: Sequence[_Updated]) -> None:
     """Set the attributes and move the generation of consumers that still have the generation which was read."""
-    tx = together.tx
+    tx = batch.tx
     if len(updated) == 1:
         ((present, attributes),) = updated
         values = (*attributes, sql.now(tx), present.id, present.generation)
-        together.add(_UPDATE_ONE, *values, check=functools.partial(expect, 1))
+        batch.add(_UPDATE_ONE, *values, check=functools.partial(expect, 1))
         return
     for start in range(0, len(updated), _MOST):
         some = updated[start : start + _MOST]
@@ -124,12 +124,12 @@ def _update(together: StatementBatch, updated: Sequence[_Updated]) -> None:
         expect(len(some), tx.execute(update).rowcount)
 
 
-def _delete(together: StatementBatch, deleted: Sequence[ConsumerRow]) -> None:
+def _delete(batch: StatementBatch, deleted: Sequence[ConsumerRow]) -> None:
     """Delete consumers that still have the generation which was read."""
-    tx = together.tx
+    tx = batch.tx
     if len(deleted) == 1:
         seen = (deleted[0].id, deleted[0].generation)
-        together.add(_DELETE_ONE, *seen, check=functools.partial(expect, 1))
+        batch.add(_DELETE_ONE, *seen, check=functools.partial(expect, 1))
         return
     for start in range(0, len(deleted), _MOST):
         some = deleted[start : start + _MOST]
@@ -141,8 +141,8 @@ def _unchanged(present: Sequence[ConsumerRow]) -> sa.ColumnElement[bool]:
     return sa.or_(*(sa.and_(_consumers.c.id == one.id, _consumers.c.generation == one.generation) for one in present))
 
 
-def _insert(together: StatementBatch, new: Sequence[tuple[str, Attributes]]) -> None:
+def _insert(batch: StatementBatch, new: Sequence[tuple[str, Attributes]]) -> None:
     rows = [(uuid, 1, *attributes) for uuid, attributes in new]
     columns = 'uuid, generation, project_id, user_id, consumer_type_id'
-    for text, values in sql.bulk_insert(together.tx, 'placement_consumers', columns, rows):
-        together.add(text, *values)
+    for text, values in sql.bulk_insert(batch.tx, 'placement_consumers', columns, rows):
+        batch.add(text, *values)

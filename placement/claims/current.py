@@ -116,7 +116,7 @@ def read(
 
 def _rows(tx: sa.Connection, *wanted: Sequence[str]) -> list[Any]:
     rows: list[Any] = []
-    batched = (sql.batches(one) for one in wanted)
+    batched = (sql.chunks(one) for one in wanted)
     for consumers, providers, projects, users, types in itertools.zip_longest(*batched, fillvalue=()):
         text = _reading(len(consumers), len(providers), len(projects), len(users), len(types))
         rows += sql.run(tx, text, *consumers, *consumers, *projects, *users, *types, *providers)

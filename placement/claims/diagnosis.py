@@ -60,8 +60,8 @@ def _read(
     """The inventories of the providers and classes that are requested, as ``replacement`` makes them."""
     stored: dict[InventoryKey, Any] = {
         (row.resource_provider_id, row.resource_class_id): row
-        for batch in sql.batches(sorted({one.inventory[0] for one in requested}))
-        for row in tx.execute(sa.select(_inventories).where(_inventories.c.resource_provider_id.in_(batch)))
+        for chunk in sql.chunks(sorted({one.inventory[0] for one in requested}))
+        for row in tx.execute(sa.select(_inventories).where(_inventories.c.resource_provider_id.in_(chunk)))
     }
     class_ids = {one.inventory[1] for one in requested}
     records = stored if replacement is None else replacement.union(stored)
@@ -72,9 +72,7 @@ def _provider_deleted(tx: sa.Connection, requested: Sequence[RequestedAllocation
     """``RetryTransaction`` if a provider was deleted since the claim read its id: the next attempt says which one."""
     ids = {one.inventory[0] for one in requested}
     present = sa.select(sa.func.count()).select_from(_providers)
-    found = sum(
-        tx.execute(present.where(_providers.c.id.in_(batch))).scalar_one() for batch in sql.batches(sorted(ids))
-    )
+    found = sum(tx.execute(present.where(_providers.c.id.in_(chunk))).scalar_one() for chunk in sql.chunks(sorted(ids)))
     return None if found == len(ids) else db_api.RetryTransaction()
 
 

@@ -124,42 +124,42 @@ class InventoryReplacement:
             increments[id_] = generation.Increment(amount, one.generation)
         return increments
 
-    def write(self, together: StatementBatch, delta: Mapping[InventoryKey, int]) -> None:
+    def write(self, batch: StatementBatch, delta: Mapping[InventoryKey, int]) -> None:
         """Lock the inventories, then add the statements that overwrite those that are kept and insert new ones.
 
-        :param together: is run before, so that the generations are compared and the providers locked.
+        :param batch: is run before, so that the generations are compared and the providers locked.
         :param delta: by how much the request changes the usage of inventories, which may be of other providers, too.
         """
-        together.execute()
+        batch.execute()
         mine = self.provider_ids
         touched = sorted(mine.union(provider_id for provider_id, _class_id in delta))
-        for batch in sql.batches(touched):
-            rows = together.tx.execute(_LOCK, {'providers': batch})
+        for chunk in sql.chunks(touched):
+            rows = batch.tx.execute(_LOCK, {'providers': chunk})
             self._present.update((_key(row), row) for row in rows if row.resource_provider_id in mine)
         kept = self._records.keys() & self._present
-        inventory_rows.overwrite(together, {self._present[key].id: self._records[key] for key in kept})
-        inventory_rows.insert(together, {key: self._records[key] for key in self._records.keys() - kept})
+        inventory_rows.overwrite(batch, {self._present[key].id: self._records[key] for key in kept})
+        inventory_rows.insert(batch, {key: self._records[key] for key in self._records.keys() - kept})
         self._used = {key: row.used + delta.get(key, 0) for key, row in self._present.items()}
-        change_log.record_providers(together.tx, mine)
+        change_log.record_providers(batch.tx, mine)
 
-    def remove(self, together: StatementBatch, refuse: Callable[[], NoReturn]) -> None:
+    def remove(self, batch: StatementBatch, refuse: Callable[[], NoReturn]) -> None:
         """Add the statements that delete the inventories that are not wanted any more.
 
-        :param together: is run before, when the usage has been updated: on MySQL the row counts are checked after all
+        :param batch: is run before, when the usage has been updated: on MySQL the row counts are checked after all
             statements have run.
         :param refuse: called when some are in use.
         """
-        together.execute()
+        batch.execute()
         removed = [row.id for key, row in self._present.items() if key not in self._records]
 
         def check(expected: int, count: int) -> None:
             if count != expected:
                 refuse()
 
-        for batch in sql.batches(removed):
-            unused = f'id IN ({sql.placeholders(len(batch))}) AND used = 0'
+        for chunk in sql.chunks(removed):
+            unused = f'id IN ({sql.placeholders(len(chunk))}) AND used = 0'
             text = f'DELETE FROM placement_inventories WHERE {unused}'  # noqa: S608
-            together.add(text, *batch, check=functools.partial(check, len(batch)))
+            batch.add(text, *chunk, check=functools.partial(check, len(chunk)))
 
     @property
     def used(self) -> dict[str, dict[str, int]]:
@@ -200,18 +200,18 @@ class InventoryReplacement:
         return None
 
     def _removed_in_use(self, tx: sa.Connection, delta: Mapping[InventoryKey, int]) -> Iterator[tuple[int, str]]:
-        for batch in sql.batches(sorted(self.provider_ids)):
-            for row in tx.execute(_IN_USE, {'providers': batch}):
+        for chunk in sql.chunks(sorted(self.provider_ids)):
+            for row in tx.execute(_IN_USE, {'providers': chunk}):
                 if _key(row) not in self._records and row.used + delta.get(_key(row), 0) > 0:
                     yield row.resource_provider_id, row.name
 
 
 def _read(tx: sa.Connection, wanted: Sequence[NewInventories]) -> dict[str, _Provider]:
     rows: list[Any] = []
-    for batch in sql.batches([one.provider_uuid for one in wanted]):
-        which = f'uuid IN ({sql.placeholders(len(batch))})'
+    for chunk in sql.chunks([one.provider_uuid for one in wanted]):
+        which = f'uuid IN ({sql.placeholders(len(chunk))})'
         text = f'SELECT uuid, id, generation FROM placement_resource_providers WHERE {which}'  # noqa: S608
-        rows += sql.run(tx, text, *batch)
+        rows += sql.run(tx, text, *chunk)
     return {row.uuid: _Provider(*row) for row in rows}
 
 

@@ -35,7 +35,7 @@ def ensure(tx: sa.Connection, projects: Set[str], users: Set[str]) -> tuple[Mapp
     :returns: the ids of the projects, and those of the users, by external id.
     :raises RetryTransaction: another transaction inserted one of them at the same time.
     """
-    pairs = itertools.zip_longest(sql.batches(sorted(projects)), sql.batches(sorted(users)), fillvalue=())
+    pairs = itertools.zip_longest(sql.chunks(sorted(projects)), sql.chunks(sorted(users)), fillvalue=())
     rows = [row for pair in pairs for row in tx.execute(_FIND_OWNERS, {'project': pair[0], 'user': pair[1]})]
     known_projects = {row.external_id: row.id for row in rows if row.kind == 'project'}
     known_users = {row.external_id: row.id for row in rows if row.kind == 'user'}

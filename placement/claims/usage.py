@@ -36,17 +36,17 @@ class UsageDelta(NamedTuple):
 
 
 def add(
-    together: StatementBatch,
+    batch: StatementBatch,
     old: Mapping[InventoryKey, int],
     new: Mapping[InventoryKey, Sequence[int]],
     refuse: Callable[[], None],
 ) -> None:
-    """Add to ``together`` what changes ``inventories.used`` by the difference between ``old`` and ``new``.
+    """Add to ``batch`` what changes ``inventories.used`` by the difference between ``old`` and ``new``.
 
     The rule is api-ref/allocations.md#room-when-writing. Where something is only given back, nothing is checked, and
     the inventory need not even exist.
 
-    :param together: what is added after this must not delete inventories: on MySQL it has run when the row count is
+    :param batch: what is added after this must not delete inventories: on MySQL it has run when the row count is
         checked, which counts the inventories to which something is given back.
     :param old: what the consumers hold so far, by inventory.
     :param new: the amounts of the allocations that they are to hold, by inventory.
@@ -58,8 +58,8 @@ def add(
     moves = list(_moves(old, new))
     for start in range(0, len(moves), _MOST):
         some = moves[start : start + _MOST]
-        check = functools.partial(_check_count, together.tx, some, refuse)
-        together.add(_statement(together.tx.dialect, some), check=check)
+        check = functools.partial(_check_count, batch.tx, some, refuse)
+        batch.add(_statement(batch.tx.dialect, some), check=check)
 
 
 def deltas(old: Mapping[InventoryKey, int], new: Mapping[InventoryKey, Sequence[int]]) -> dict[InventoryKey, int]:

@@ -70,7 +70,7 @@ def _adopt(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
 
 def _adopted_already(error: adopt.AdoptedAlready, conf: cfg.ConfigOpts, db: Database) -> int:
     """Print that the database is adopted already, and whether another program has written to it since."""
-    wrong = checks.find(db, conf, 'wrong_usage') if error.version == migration.head() else []
+    wrong = checks.find(db, conf, 'usage_mismatch') if error.version == migration.head() else []
     advice = ''
     if wrong:
         number = count(len(wrong), 'inventory', 'inventories')

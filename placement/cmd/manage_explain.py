@@ -70,7 +70,7 @@ def _run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
         output.print_json({'query': pasted.query, 'microversion': pasted.microversion, **result.as_data()})
     else:
         _print(result, conf)
-    usage_warning.warn(len(checks.find(db, conf, 'wrong_usage')))
+    usage_warning.warn(len(checks.find(db, conf, 'usage_mismatch')))
     return 0
 
 

@@ -51,14 +51,14 @@ class Checks(upgradecheck.UpgradeCommands):
 
     def _trees(self) -> upgradecheck.Result:
         # Searches do not find a provider whose root is wrong.
-        return self._audited('broken_tree', upgradecheck.Code.FAILURE)
+        return self._audited('invalid_tree', upgradecheck.Code.FAILURE)
 
     def _consumers(self) -> upgradecheck.Result:
         return self._audited('allocation_without_consumer', upgradecheck.Code.WARNING)
 
     def _usages(self) -> upgradecheck.Result:
         # If a recorded usage is too low, more is allocated than there is.
-        return self._audited('wrong_usage', upgradecheck.Code.FAILURE)
+        return self._audited('usage_mismatch', upgradecheck.Code.FAILURE)
 
     def _other_tables(self) -> upgradecheck.Result:
         if self._schema().code != upgradecheck.Code.SUCCESS:

@@ -119,7 +119,7 @@ class Database:
             self._pid = os.getpid()
         return self._engine
 
-    def ask(self, statement: sa.Executable, parameters: Mapping[str, Any] | None = None) -> Sequence[sa.Row[Any]]:
+    def fetch_all(self, statement: sa.Executable, parameters: Mapping[str, Any] | None = None) -> Sequence[sa.Row[Any]]:
         """Run one statement that only reads, in one round trip without a transaction, and return its rows.
 
         It is retried on another connection if the connection is dead or there was a conflict.
@@ -131,14 +131,14 @@ class Database:
             retries = 0
             while True:
                 try:
-                    return self._ask_once(statement, parameters or {})
+                    return self._fetch_all_once(statement, parameters or {})
                 except Exception as error:  # noqa: PERF203
                     retries += 1
                     temporary = errors.is_disconnect(error) or errors.is_conflict(error)
                     if retries > _READ_RETRIES or not temporary:
                         raise
 
-    def _ask_once(self, statement: sa.Executable, parameters: Mapping[str, Any]) -> Sequence[sa.Row[Any]]:
+    def _fetch_all_once(self, statement: sa.Executable, parameters: Mapping[str, Any]) -> Sequence[sa.Row[Any]]:
         with self._connection(connections.AUTOCOMMIT) as connection:
             try:
                 return connection.execute(statement, parameters).all()

@@ -349,14 +349,14 @@ def read_since(tx: sa.Connection, known: VersionVector, upto: VersionVector) -> 
     ]
     found: dict[int, ChangeKind] = {}
     for start in range(0, len(changed), _SLOTS_PER_STATEMENT):
-        batch = changed[start : start + _SLOTS_PER_STATEMENT]
-        tokens: dict[int, dict[int, int]] = {id_: {} for id_, *_ in batch}
-        numbers = {id_: old.sequence for id_, old, _ in batch}
-        for slot_id, sequence, token, provider_id, kind in tx.exec_driver_sql(_ENTRIES + _between(batch)):
+        chunk = changed[start : start + _SLOTS_PER_STATEMENT]
+        tokens: dict[int, dict[int, int]] = {id_: {} for id_, *_ in chunk}
+        numbers = {id_: old.sequence for id_, old, _ in chunk}
+        for slot_id, sequence, token, provider_id, kind in tx.exec_driver_sql(_ENTRIES + _between(chunk)):
             tokens[slot_id][sequence] = token
             if sequence > numbers[slot_id] and kind > found.get(provider_id, 0):
                 found[provider_id] = ChangeKind(kind)
-        for slot_id, old, new in batch:
+        for slot_id, old, new in chunk:
             _verify(slot_id, old, new, tokens[slot_id])
     return found
 

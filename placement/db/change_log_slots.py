@@ -112,14 +112,14 @@ class Slot:
         )
         into = 'INSERT INTO placement_change_log (slot_id, sequence, token, provider_id, kind)'
         rows = [f'({key}, {int(id_)}, {int(kind)})' for id_, kind in sorted(changes.items())]
-        batches = [', '.join(rows[start : start + _MAX_ROWS]) for start in range(0, len(rows), _MAX_ROWS)]
+        chunks = [', '.join(rows[start : start + _MAX_ROWS]) for start in range(0, len(rows), _MAX_ROWS)]
         if dialect == 'postgresql':
-            first = f'(VALUES {batches.pop(0)}) AS entries'
+            first = f'(VALUES {chunks.pop(0)}) AS entries'
             yield f'WITH slot AS ({increment} RETURNING id) {into} SELECT entries.* FROM slot, {first}'  # noqa: S608
         else:
             yield increment
-        for batch in batches:
-            yield f'{into} VALUES {batch}'
+        for chunk in chunks:
+            yield f'{into} VALUES {chunk}'
 
     def check(self, rows: int) -> None:
         """Verify that the first of ``statements`` changed any rows.

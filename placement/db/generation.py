@@ -31,15 +31,15 @@ class KnownProvider(Protocol):
     def generation(self) -> int: ...
 
 
-def increment_one(together: StatementBatch, provider: KnownProvider) -> None:
+def increment_one(batch: StatementBatch, provider: KnownProvider) -> None:
     """Add the UPDATE that moves the generation of ``provider`` if it is still the one that was read.
 
     It locks the provider's row until the transaction ends. If the generation is another one, or the provider was
-    deleted, ``together`` raises ``ConcurrentProviderUpdate`` when it is run. The change is noted for the log.
+    deleted, ``batch`` raises ``ConcurrentProviderUpdate`` when it is run. The change is noted for the log.
     """
     which = (provider.id, provider.generation)
-    together.add(f'{_MOVE} WHERE id = ? AND generation = ?', sql.now(together.tx), *which, check=_expect_one)
-    change_log.record_providers(together.tx, [provider.id])
+    batch.add(f'{_MOVE} WHERE id = ? AND generation = ?', sql.now(batch.tx), *which, check=_expect_one)
+    change_log.record_providers(batch.tx, [provider.id])
 
 
 def _expect_one(count: int) -> None:
@@ -74,14 +74,14 @@ def increment_by_uuid(tx: sa.Connection, uuid: str, expected: int) -> int | None
     return found
 
 
-def increment_all(together: StatementBatch, provider_ids: Iterable[int]) -> None:
+def increment_all(batch: StatementBatch, provider_ids: Iterable[int]) -> None:
     """Add the UPDATE that moves the generations of providers, whatever they are, locking the rows in order of id.
 
     Claims do not compare generations, so two claims that both fit both succeed. The caller notes the change for the
     log.
     """
-    for batch in sql.batches(sorted(provider_ids)):
-        together.add(_all(together.tx.dialect.name, len(batch)), *_values(together.tx, batch))
+    for chunk in sql.chunks(sorted(provider_ids)):
+        batch.add(_all(batch.tx.dialect.name, len(chunk)), *_values(batch.tx, chunk))
 
 
 class Increment(NamedTuple):
@@ -91,10 +91,10 @@ class Increment(NamedTuple):
     expected: int | None = None
 
 
-def increment(together: StatementBatch, increments: Mapping[int, Increment]) -> None:
+def increment(batch: StatementBatch, increments: Mapping[int, Increment]) -> None:
     """Add the UPDATEs that increment generations by different amounts, locking the rows in order of id.
 
-    When ``together`` is run it raises ``RetryTransaction`` if a provider was deleted or has not the expected
+    When ``batch`` is run it raises ``RetryTransaction`` if a provider was deleted or has not the expected
     generation. The caller notes the change for the log.
 
     :param increments: by provider id.
@@ -102,8 +102,8 @@ def increment(together: StatementBatch, increments: Mapping[int, Increment]) -> 
     ids = sorted(increments)
     for start in range(0, len(ids), _MOST):
         some = ids[start : start + _MOST]
-        text = _incrementing(together.tx.dialect, {id_: increments[id_] for id_ in some})
-        together.add(text, sql.now(together.tx), check=functools.partial(_expect_all, len(some)))
+        text = _incrementing(batch.tx.dialect, {id_: increments[id_] for id_ in some})
+        batch.add(text, sql.now(batch.tx), check=functools.partial(_expect_all, len(some)))
 
 
 #: How many rows one statement changes. SQLite refuses a chain of more than 1,000 conditions.

@@ -24,17 +24,17 @@ class Record(capacity.HasCapacity, capacity.HasUnits, Protocol):
     """An object with ``FIELDS`` as attributes."""
 
 
-def insert(together: StatementBatch, records: Mapping[tuple[int, int], Record], otherwise: str = '') -> None:
+def insert(batch: StatementBatch, records: Mapping[tuple[int, int], Record], otherwise: str = '') -> None:
     """Add the INSERT of ``records``, which are by provider id and class id; nothing of them is used.
 
     :param otherwise: the end of the statement, from ``statements.upsert_clause``, if some of them exist.
     """
     rows = [(*key, 0, *values(record)) for key, record in sorted(records.items(), key=lambda item: item[0])]
-    for text, given in sql.bulk_insert(together.tx, 'placement_inventories', _COLUMNS, rows):
-        together.add(text + otherwise, *given)
+    for text, given in sql.bulk_insert(batch.tx, 'placement_inventories', _COLUMNS, rows):
+        batch.add(text + otherwise, *given)
 
 
-def overwrite(together: StatementBatch, records: Mapping[int, Record], provider_id: int | None = None) -> None:
+def overwrite(batch: StatementBatch, records: Mapping[int, Record], provider_id: int | None = None) -> None:
     """Add the UPDATE of inventories that exist, one for every 100 of them.
 
     :param records: by row id; if ``provider_id`` is given, by class id.
@@ -47,7 +47,7 @@ def overwrite(together: StatementBatch, records: Mapping[int, Record], provider_
         cases = [item for column in columns for case in zip(some, column, strict=True) for item in case]
         provider = [] if provider_id is None else [provider_id]
         text = _overwriting(len(some), provider_id is not None)
-        together.add(text, *cases, sql.now(together.tx), *provider, *some)
+        batch.add(text, *cases, sql.now(batch.tx), *provider, *some)
 
 
 @functools.lru_cache(maxsize=2 * _MOST)

@@ -56,8 +56,8 @@ class NameCache:
         known = {name: self._standard[name] for name in wanted if name in self._standard}
         # Names that cannot be stored do not exist, and some drivers refuse to send them.
         missing = sorted(name for name in wanted - known.keys() if sql.storable(name))
-        for batch in sql.batches(missing):
-            known.update(self._look_up(tx, batch))
+        for chunk in sql.chunks(missing):
+            known.update(self._look_up(tx, chunk))
         return known
 
     def _load_standard(self, tx: sa.Connection) -> None:
@@ -81,7 +81,7 @@ class NameCache:
 
 
 #: How many aggregates are remembered, in some ten megabytes.
-_MOST_AGGREGATES = 100_000
+MAX_KNOWN_AGGREGATES = 100_000
 
 
 class KnownAggregates:
@@ -92,7 +92,7 @@ class KnownAggregates:
 
     def add(self, uuids: Iterable[str]) -> None:
         """Remember these; if there are very many already, only these."""
-        if len(self._uuids) > _MOST_AGGREGATES:
+        if len(self._uuids) > MAX_KNOWN_AGGREGATES:
             self._uuids.clear()
         self._uuids.update(uuids)
 

@@ -17,15 +17,15 @@ _CHUNK = 100
 
 #: The most values of an IN list of one statement. PostgreSQL takes 65,535 parameters, SQLite 32,766. From 1,000 values
 #: on MariaDB makes a temporary table of the list, and may then read the whole other table to join them.
-BATCH = 900
+MAX_VALUES_PER_STATEMENT = 900
 
 V = TypeVar('V')
 
 
-def batches(values: Sequence[V]) -> Iterator[Sequence[V]]:
+def chunks(values: Sequence[V]) -> Iterator[Sequence[V]]:
     """Yield ``values``, in their order, in lists that are short enough for one statement. No list if there are none."""
-    for start in range(0, len(values), BATCH):
-        yield values[start : start + BATCH]
+    for start in range(0, len(values), MAX_VALUES_PER_STATEMENT):
+        yield values[start : start + MAX_VALUES_PER_STATEMENT]
 
 
 def lock_rows_in_id_order(tx: sa.Connection, table: sa.Table, which: sa.ColumnElement[bool]) -> sa.ColumnElement[bool]:
@@ -95,10 +95,10 @@ def bulk_insert(
     :param rows: values as ``run`` takes them, in the order of ``columns``.
     """
     moment = now(tx)
-    for batch in batches(rows):
+    for chunk in chunks(rows):
         yield (
-            _insertion(table, columns, len(batch[0]) + 1, len(batch)),
-            [value for row in batch for value in (*row, moment)],
+            _insertion(table, columns, len(chunk[0]) + 1, len(chunk)),
+            [value for row in chunk for value in (*row, moment)],
         )
 
 
@@ -118,7 +118,7 @@ def insertion_unless_present(
 ) -> tuple[str, list[Any]]:
     """The text and values, for ``run``, of an INSERT of one row for each value that skips rows whose key exists.
 
-    :param values: at most ``BATCH``, for ``column``.
+    :param values: at most ``MAX_VALUES_PER_STATEMENT``, for ``column``.
     """
     ((text, given),) = bulk_insert(tx, table, column, [(value,) for value in values])
     if is_mysql(tx.dialect):

@@ -56,8 +56,8 @@ def set_aggregates(req: webob.Request, context: RequestContext) -> webob.Respons
     with existence.reported_first(context, uuid):
         data = util.extract_json(req.body, schemas.for_version(schema.PUT, microversion.wanted(req)))
     sent = data['aggregates'] if guarded else data
-    provider = ResourceProvider.unread(context, uuid, data['resource_provider_generation'] if guarded else None)
+    provider = ResourceProvider.reference(context, uuid, data['resource_provider_generation'] if guarded else None)
     # Two spellings of one uuid are one aggregate; the answer keeps the order of the request.
     aggregates = list(dict.fromkeys(map(util.canonical_uuid, sent)))
-    provider.set_aggregates(aggregates, bump=guarded)
+    provider.set_aggregates(aggregates, increment_generation=guarded)
     return _response(req, provider, aggregates)

@@ -42,7 +42,7 @@ def _collection(provider: ResourceProvider | Provider, inventories: Iterable[Inv
 
 def _provider(req: webob.Request, context: RequestContext) -> ResourceProvider:
     uuid = util.wsgi_path_item(req.environ, 'uuid')
-    return ResourceProvider.get_with(context, uuid, objects.read)
+    return ResourceProvider.get_with(context, uuid, objects.read_inventories)
 
 
 def _make(req: webob.Request, provider: ResourceProvider, resource_class: str, record: dict[str, Any]) -> Inventory:

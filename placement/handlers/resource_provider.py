@@ -166,7 +166,7 @@ def update_resource_provider(req: webob.Request, context: RequestContext) -> web
     uuid = util.wsgi_path_item(req.environ, 'uuid')
     with existence.reported_first(context, uuid):
         data = util.extract_json(req.body, schemas.for_version(schema.PUT, version))
-    provider = objects.ResourceProvider.unread(context, uuid)
+    provider = objects.ResourceProvider.reference(context, uuid)
     parent = _canonical(data['parent_provider_uuid']) if 'parent_provider_uuid' in data else ABSENT
     provider.update(data['name'], parent=parent, reparenting=version >= (1, 37))
     return util.json_response(req, _serialize(req, provider), last_modified=provider.modified)

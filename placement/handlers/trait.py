@@ -56,7 +56,7 @@ def list_traits_for_resource_provider(req: webob.Request, context: RequestContex
 def update_traits_for_resource_provider(req: webob.Request, context: RequestContext) -> webob.Response:
     """Replace the traits of a provider by the set in the body."""
     data = util.extract_json(req.body, schema.PUT_FOR_PROVIDER)
-    read = functools.partial(trait.read, wanted=data['traits'])
+    read = functools.partial(trait.read_traits, wanted=data['traits'])
     provider = ResourceProvider.get_with(context, util.wsgi_path_item(req.environ, 'uuid'), read)
     provider.check_generation(data['resource_provider_generation'])
     return _for_provider(req, provider, provider.set_traits(data['traits']))
@@ -65,7 +65,7 @@ def update_traits_for_resource_provider(req: webob.Request, context: RequestCont
 @operation(SinceVersion('1.6'), RequiresPolicy(policies.RP_DELETE), responses={204: None})
 def delete_traits_for_resource_provider(req: webob.Request, context: RequestContext) -> webob.Response:
     """Take all traits from a provider."""
-    ResourceProvider.get_with(context, util.wsgi_path_item(req.environ, 'uuid'), trait.read).clear_traits()
+    ResourceProvider.get_with(context, util.wsgi_path_item(req.environ, 'uuid'), trait.read_traits).clear_traits()
     return util.empty_response(req, 204)
 
 

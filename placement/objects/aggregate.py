@@ -24,7 +24,7 @@ def get_with_provider(context: Context, uuid: str) -> tuple[provider_query.Provi
     :param uuid: canonical.
     :raises ResourceProviderNotFound: no such provider.
     """
-    provider, rows = provider_query.read(context, _WITH_PROVIDER, uuid)
+    provider, rows = provider_query.read_with_parts(context, _WITH_PROVIDER, uuid)
     return provider, [row.uuid for row in rows]
 
 
@@ -46,19 +46,19 @@ def replace(tx: sa.Connection, known: name_cache.KnownAggregates, provider_id: i
     :param uuids: sorted and distinct, so that concurrent requests insert new aggregates in the same order.
     :raises RetryTransaction: an audit deleted one of the aggregates meanwhile.
     """
-    together = StatementBatch(tx)
+    batch = StatementBatch(tx)
     # All are deleted, not only those that were read before: below microversion 1.19 a write does not move the
     # generation, so nothing shows whether they have changed.
-    together.add('DELETE FROM placement_resource_provider_aggregates WHERE resource_provider_id = ?', provider_id)
+    batch.add('DELETE FROM placement_resource_provider_aggregates WHERE resource_provider_id = ?', provider_id)
     moment = sql.now(tx)
-    for batch in sql.batches(uuids):
-        if unknown := known.unknown(batch):
+    for chunk in sql.chunks(uuids):
+        if unknown := known.unknown(chunk):
             text, values = sql.insertion_unless_present(tx, 'placement_aggregates', 'uuid', unknown)
-            together.add(text, *values)
-        check = functools.partial(_expect, known, batch)
-        together.add(_joining(tx.dialect.name, len(batch)), provider_id, moment, *batch, check=check)
+            batch.add(text, *values)
+        check = functools.partial(_expect, known, chunk)
+        batch.add(_joining(tx.dialect.name, len(chunk)), provider_id, moment, *chunk, check=check)
     try:
-        together.execute_final()
+        batch.execute_final()
     except (db_exc.DBReferenceError, db_exc.DBDuplicateEntry) as error:
         # An audit on another node of a cluster deleted an aggregate that had no providers.
         raise db_api.RetryTransaction from error

@@ -46,7 +46,7 @@ class AllocationList(base.ObjectList[Allocation]):
         :param uuid: canonical.
         :raises ResourceProviderNotFound: no such provider.
         """
-        provider, rows = provider_query.read(context, _WITH_PROVIDER, uuid)
+        provider, rows = provider_query.read_with_parts(context, _WITH_PROVIDER, uuid)
         return provider, cls.from_rows(context, rows)
 
     @classmethod

@@ -43,7 +43,7 @@ class Consumer(base.PlacementObject):
             'incomplete_user': options.incomplete_consumer_user_id,
         }
         known = sql.storable(uuid)
-        rows = context.db.ask(_WITH_ALLOCATIONS, {'sought': uuid, **incomplete}) if known else []
+        rows = context.db.fetch_all(_WITH_ALLOCATIONS, {'sought': uuid, **incomplete}) if known else []
         if not rows:
             return None, AllocationList(context)
         return cls.from_row(context, rows[0]), AllocationList.from_rows(context, rows)

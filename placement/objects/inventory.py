@@ -71,7 +71,7 @@ class Inventory(base.Timestamped):
         :raises InventoryNotFound: it has no inventory of the class, or there is no such class.
         """
         # This reads all inventories: one statement that also tells whether the provider exists.
-        provider, rows = provider_query.read(context, _WITH_PROVIDER, uuid)
+        provider, rows = provider_query.read_with_parts(context, _WITH_PROVIDER, uuid)
         for row in rows:
             if row.resource_class == resource_class:
                 return provider, cls.from_row(context, row)
@@ -112,89 +112,89 @@ class InventoryList(base.ObjectList[Inventory]):
         :param uuid: canonical.
         :raises ResourceProviderNotFound: no such provider.
         """
-        provider, rows = provider_query.read(context, _WITH_PROVIDER, uuid)
+        provider, rows = provider_query.read_with_parts(context, _WITH_PROVIDER, uuid)
         return provider, cls.from_rows(context, rows)
 
 
-def read(context: Context, uuid: str) -> tuple[provider_query.Provider, list[sa.Row[Any]]]:
+def read_inventories(context: Context, uuid: str) -> tuple[provider_query.Provider, list[sa.Row[Any]]]:
     """Read a provider and, of each of its inventories, what a change needs: the id, the class, its id and ``used``."""
-    return provider_query.read(context, _TO_CHANGE, uuid)
+    return provider_query.read_with_parts(context, _TO_CHANGE, uuid)
 
 
-# Each of the functions that follow locks the custom classes that it names, shared, and adds to `together` the move of
+# Each of the functions that follow locks the custom classes that it names, shared, and adds to `batch` the move of
 # the generation of the provider, which locks its row, and after that the changes. From the move on no claim can add to
 # `used`, as it would lock that row before; claims that only take away do not lock it.
 #
-# `present` is what `read` returned along with the generation. Every change of inventories and every claim that adds to
-# `used` moves the generation. So if the generation is still the same, `present` is still right, except that `used` may
-# be less by now.
+# `present` is what `read_inventories` returned along with the generation. Every change of inventories and every claim
+# that adds to `used` increments the generation. So if the generation is still the same, `present` is still right,
+# except that `used` may be less by now.
 
 
-def add(together: StatementBatch, classes: NameCache, provider: KnownProvider, record: Inventory) -> None:
+def add(batch: StatementBatch, classes: NameCache, provider: KnownProvider, record: Inventory) -> None:
     """Insert an inventory; see ``ResourceProvider.add_inventory``. If there is one it fails with DBDuplicateEntry."""
-    class_id = classes.lock_ids(together.tx, [record.resource_class])[record.resource_class]
-    generation.increment_one(together, provider)
-    inventory_rows.insert(together, {(provider.id, class_id): record})
+    class_id = classes.lock_ids(batch.tx, [record.resource_class])[record.resource_class]
+    generation.increment_one(batch, provider)
+    inventory_rows.insert(batch, {(provider.id, class_id): record})
 
 
 def replace_all(
-    together: StatementBatch,
+    batch: StatementBatch,
     classes: NameCache,
     provider: KnownProvider,
     present_rows: Sequence[sa.Row[Any]],
     records: Sequence[Inventory],
 ) -> None:
     """Make ``records`` all inventories of the provider; see ``ResourceProvider.set_inventories``."""
-    ids = classes.lock_ids(together.tx, [record.resource_class for record in records])
+    ids = classes.lock_ids(batch.tx, [record.resource_class for record in records])
     wanted = {ids[record.resource_class]: record for record in records}
     present = {row.resource_class_id: row for row in present_rows}
     removed = [row for class_id, row in present.items() if class_id not in wanted]
     kept = {class_id: record for class_id, record in wanted.items() if class_id in present}
     added = {class_id: record for class_id, record in wanted.items() if class_id not in present}
-    generation.increment_one(together, provider)
-    _remove(together, provider, removed)
+    generation.increment_one(batch, provider)
+    _remove(batch, provider, removed)
     if removed and kept and added:
         # Inserts and overwrites in one statement. Only here, because on some databases each row takes a new id in it,
         # also a row that exists.
-        otherwise = sql.upsert_clause(together.tx, inventory_rows.KEY, _OVERWRITTEN)
-        inventory_rows.insert(together, _by_key(provider, wanted), otherwise)
+        otherwise = sql.upsert_clause(batch.tx, inventory_rows.KEY, _OVERWRITTEN)
+        inventory_rows.insert(batch, _by_key(provider, wanted), otherwise)
     else:
-        inventory_rows.overwrite(together, kept, provider.id)
-        inventory_rows.insert(together, _by_key(provider, added))
+        inventory_rows.overwrite(batch, kept, provider.id)
+        inventory_rows.insert(batch, _by_key(provider, added))
 
 
 def update(
-    together: StatementBatch,
+    batch: StatementBatch,
     classes: NameCache,
     provider: KnownProvider,
     present: Sequence[sa.Row[Any]],
     record: Inventory,
 ) -> None:
     """Overwrite one inventory; see ``ResourceProvider.update_inventory``."""
-    class_id = classes.lock_ids(together.tx, [record.resource_class])[record.resource_class]
+    class_id = classes.lock_ids(batch.tx, [record.resource_class])[record.resource_class]
     if _of_class(present, class_id) is None:
         raise exception.InventoryRecordNotFound(resource_class=record.resource_class)
-    generation.increment_one(together, provider)
-    inventory_rows.overwrite(together, {class_id: record}, provider.id)
+    generation.increment_one(batch, provider)
+    inventory_rows.overwrite(batch, {class_id: record}, provider.id)
 
 
 def delete(
-    together: StatementBatch,
+    batch: StatementBatch,
     classes: NameCache,
     provider: KnownProvider,
     present: Sequence[sa.Row[Any]],
     resource_class: str,
 ) -> None:
     """Delete one inventory; see ``ResourceProvider.delete_inventory``."""
-    class_id = classes.lock_ids(together.tx, [resource_class])[resource_class]
+    class_id = classes.lock_ids(batch.tx, [resource_class])[resource_class]
     row = _of_class(present, class_id)
     if row is None:
         raise exception.InventoryNotFound(resource_class=resource_class, uuid=provider.uuid)
-    generation.increment_one(together, provider)
-    _remove(together, provider, [row])
+    generation.increment_one(batch, provider)
+    _remove(batch, provider, [row])
 
 
-def _remove(together: StatementBatch, provider: KnownProvider, rows: Sequence[sa.Row[Any]]) -> None:
+def _remove(batch: StatementBatch, provider: KnownProvider, rows: Sequence[sa.Row[Any]]) -> None:
     """Add the DELETE of the inventories ``rows`` of ``provider``.
 
     :raises InventoryInUse: some have allocations; names all these classes, in order of class id.
@@ -202,10 +202,10 @@ def _remove(together: StatementBatch, provider: KnownProvider, rows: Sequence[sa
     in_use = [row.resource_class for row in rows if row.used > 0]
     if in_use:
         raise exception.InventoryInUse(resource_classes=', '.join(in_use), uuid=provider.uuid)
-    for batch in sql.batches([row.id for row in rows]):
-        unused = f'id IN ({sql.placeholders(len(batch))}) AND used = 0'
-        check = functools.partial(_expect, len(batch))
-        together.add(f'DELETE FROM placement_inventories WHERE {unused}', *batch, check=check)  # noqa: S608
+    for chunk in sql.chunks([row.id for row in rows]):
+        unused = f'id IN ({sql.placeholders(len(chunk))}) AND used = 0'
+        check = functools.partial(_expect, len(chunk))
+        batch.add(f'DELETE FROM placement_inventories WHERE {unused}', *chunk, check=check)  # noqa: S608
 
 
 def _by_key(provider: KnownProvider, records: Mapping[int, Inventory]) -> dict[tuple[int, int], Inventory]:

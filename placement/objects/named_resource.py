@@ -55,7 +55,7 @@ class NamedResource(base.Timestamped):
 
         :raises NotFound: there is none: ``FAILURES.not_found``.
         """
-        rows = context.db.ask(cls.by_name(name)) if sql.storable(name) else []
+        rows = context.db.fetch_all(cls.by_name(name)) if sql.storable(name) else []
         if not rows:
             raise cls.FAILURES.not_found(name)
         return cls.from_row(context, rows[0])
@@ -78,7 +78,7 @@ class NamedResource(base.Timestamped):
         raise exception.ConcurrentUpdate
 
     @classmethod
-    def read(cls: type[N], context: Context, tx: sa.Connection, name: str) -> N:
+    def get_in_transaction(cls: type[N], context: Context, tx: sa.Connection, name: str) -> N:
         """As ``get_by_name``, in the transaction ``tx``."""
         row = tx.execute(cls.by_name(name)).first() if sql.storable(name) else None
         if row is None:
@@ -95,7 +95,7 @@ class NamedResource(base.Timestamped):
         """
 
         def work(tx: sa.Connection) -> None:
-            found = cls.read(context, tx, name)
+            found = cls.get_in_transaction(context, tx, name)
             if not name_cache.is_custom(name):
                 raise cls.FAILURES.standard(name)
             if tx.execute(cls.USES, {'sought': found.id}).first() is not None:

@@ -20,7 +20,7 @@ _PART = 'part_id'
 
 
 class Provider(NamedTuple):
-    """What ``read`` says of the provider itself."""
+    """What ``read_with_parts`` says of the provider itself."""
 
     id: int
     uuid: str
@@ -33,7 +33,7 @@ def statement(
     *columns: sa.ColumnElement[Any],
     order: sa.ColumnElement[int] | None = None,
 ) -> sa.Select[Any]:
-    """Make a query for ``read``. To be called once, at import.
+    """Make a query for ``read_with_parts``. To be called once, at import.
 
     :param parts: the providers and, by outer joins one after another, the tables of the parts. Not an outer join of
         tables that are joined with one another: SQLite reads the whole of these first.
@@ -54,7 +54,9 @@ def statement(
     )
 
 
-def read(context: Context, query: sa.Executable, uuid: str, **parameters: Any) -> tuple[Provider, list[sa.Row[Any]]]:
+def read_with_parts(
+    context: Context, query: sa.Executable, uuid: str, **parameters: Any
+) -> tuple[Provider, list[sa.Row[Any]]]:
     """Read a provider and its parts.
 
     :param query: made by ``statement``.
@@ -64,7 +66,7 @@ def read(context: Context, query: sa.Executable, uuid: str, **parameters: Any) -
     :raises ResourceProviderNotFound: there is no such provider.
     """
     # No provider has a uuid that cannot be stored.
-    rows = context.db.ask(query, {'owner_uuid': uuid, **parameters}) if sql.storable(uuid) else []
+    rows = context.db.fetch_all(query, {'owner_uuid': uuid, **parameters}) if sql.storable(uuid) else []
     if not rows:
         raise exception.ResourceProviderNotFound(uuid=uuid)
     first = rows[0]

@@ -41,10 +41,10 @@ def insert(
         return _insert_child(tx, (name, uuid, 0), parent_uuid, created_at)
     own_id = sql.insert_one(tx, _TABLE, _COLUMNS, (name, uuid, 0, None, None), created_at)
     change_log.record_providers(tx, [own_id])
-    together = StatementBatch(tx)
+    batch = StatementBatch(tx)
     # Does not set updated_at, as it is part of the creation.
-    together.add('UPDATE placement_resource_providers SET root_provider_id = id WHERE id = ?', own_id)
-    together.execute_final()
+    batch.add('UPDATE placement_resource_providers SET root_provider_id = id WHERE id = ?', own_id)
+    batch.execute_final()
     return own_id, uuid
 
 
@@ -186,8 +186,8 @@ def _move(tx: sa.Connection, uuid: str, name: str, parent_uuid: str | None) -> d
         moment = timeutils.utcnow()
         values = {'own': own.id, 'parent': parent_id, 'root': root_id, 'new': name, 'moment': moment}
         with _parent_may_vanish():
-            for batch in sql.batches(sorted(moved)):
-                tx.execute(_MOVE, {'moved': batch, **values})
+            for chunk in sql.chunks(sorted(moved)):
+                tx.execute(_MOVE, {'moved': chunk, **values})
     root_uuid = uuid if parent is None else parent.root_provider_uuid
     changed = {'parent_provider_uuid': parent_uuid, 'root_provider_uuid': root_uuid, 'updated_at': moment}
     return {**place.own._asdict(), **changed, 'name': name}
@@ -223,11 +223,11 @@ def _locked(
     value: sa.ColumnElement[Any] = _root_id
     if sql.is_mysql(tx.dialect):
         value = sa.case((_providers.c.id.in_(root_ids), sa.null()), else_=_root_id)
-    for batch in sql.batches(sorted(ids)):
-        which = sa.and_(_providers.c.id.in_(batch), *conditions)
-        if len(batch) > 1:
+    for chunk in sql.chunks(sorted(ids)):
+        which = sa.and_(_providers.c.id.in_(chunk), *conditions)
+        if len(chunk) > 1:
             which = sql.lock_rows_in_id_order(tx, _providers, which)
-        if tx.execute(_update_without_time(which).values(root_provider_id=value)).rowcount != len(batch):
+        if tx.execute(_update_without_time(which).values(root_provider_id=value)).rowcount != len(chunk):
             raise db_api.RetryTransaction
     yield
     if sql.is_mysql(tx.dialect):

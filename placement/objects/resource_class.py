@@ -49,7 +49,7 @@ class ResourceClass(named_resource.NamedResource):
                     exception.MaxRetriesExceeded(action=f'create resource class {name}')
                 ) from error
             change_log.record_names(tx)
-            return cls.read(context, tx, name)
+            return cls.get_in_transaction(context, tx, name)
 
         return context.db.write(work)
 
@@ -69,7 +69,7 @@ class ResourceClass(named_resource.NamedResource):
             if renamed.rowcount != 1:
                 raise exception.ResourceClassNotFound(resource_class=self.name)
             change_log.record_names(tx)
-            return self.read(self._context, tx, new_name)
+            return self.get_in_transaction(self._context, tx, new_name)
 
         try:
             fresh = self._context.db.write(work)
@@ -87,7 +87,7 @@ class ResourceClassList(base.ObjectList[ResourceClass]):
     @classmethod
     def get_all(cls, context: Context) -> ResourceClassList:
         """All classes."""
-        return cls.from_rows(context, context.db.ask(_ALL))
+        return cls.from_rows(context, context.db.fetch_all(_ALL))
 
 
 _ALL = sa.select(_classes).order_by(_classes.c.id)

@@ -20,7 +20,7 @@ from placement.objects.base import Context
 _providers = tables.resource_providers
 
 
-#: Reads a provider with its parts, given a context and a uuid: ``inventory.read`` or ``trait.read``.
+#: Reads a provider with its parts, given a context and a uuid: ``inventory.read_inventories`` or ``trait.read_traits``.
 Reader = Callable[[Context, str], tuple[provider_query.Provider, list[sa.Row[Any]]]]
 
 
@@ -52,7 +52,7 @@ class ResourceProvider(base.Timestamped):
         :raises ResourceProviderNotFound: there is no such provider.
         """
         # No provider has a uuid that cannot be stored.
-        rows = context.db.ask(provider_tree.BY_UUID, {'sought': uuid}) if sql.storable(uuid) else []
+        rows = context.db.fetch_all(provider_tree.BY_UUID, {'sought': uuid}) if sql.storable(uuid) else []
         if not rows:
             raise exception.ResourceProviderNotFound(uuid=uuid)
         return cls.from_row(context, rows[0])
@@ -64,7 +64,7 @@ class ResourceProvider(base.Timestamped):
         Of its fields only ``id``, ``uuid`` and ``generation`` are set.
 
         :param uuid: canonical.
-        :param read: reads the parts, for example ``inventory.read``.
+        :param read: reads the parts, for example ``inventory.read_inventories``.
         :raises ResourceProviderNotFound: there is no such provider.
         """
         found, parts = read(context, uuid)
@@ -164,7 +164,7 @@ class ResourceProvider(base.Timestamped):
         :raises ConcurrentProviderUpdate: the generation was moved by another write.
         """
         try:
-            self._change(lambda together: inventory.add(together, self._context.db.resource_classes, self, record))
+            self._change(lambda batch: inventory.add(batch, self._context.db.resource_classes, self, record))
         except db_exc.DBDuplicateEntry as error:
             raise exception.InventoryExists(resource_class=record.resource_class, uuid=self.uuid) from error
 
@@ -175,9 +175,9 @@ class ResourceProvider(base.Timestamped):
         :raises InventoryInUse: a class that is not in ``records`` has allocations.
         :raises ConcurrentProviderUpdate: the generation moved.
         """
-        present = self._take_parts(inventory.read)
+        present = self._take_parts(inventory.read_inventories)
         classes = self._context.db.resource_classes
-        self._change(lambda together: inventory.replace_all(together, classes, self, present, records))
+        self._change(lambda batch: inventory.replace_all(batch, classes, self, present, records))
         inventory.warn_of_overcommitment(self.uuid, {row.resource_class: row.used for row in present}, records)
 
     def update_inventory(self, record: inventory.Inventory) -> None:
@@ -187,9 +187,9 @@ class ResourceProvider(base.Timestamped):
         :raises InventoryRecordNotFound: the provider has no inventory of it.
         :raises ConcurrentProviderUpdate: the generation moved.
         """
-        present = self._take_parts(inventory.read)
+        present = self._take_parts(inventory.read_inventories)
         classes = self._context.db.resource_classes
-        self._change(lambda together: inventory.update(together, classes, self, present, record))
+        self._change(lambda batch: inventory.update(batch, classes, self, present, record))
         inventory.warn_of_overcommitment(self.uuid, {row.resource_class: row.used for row in present}, [record])
 
     def delete_inventory(self, resource_class: str) -> None:
@@ -200,9 +200,9 @@ class ResourceProvider(base.Timestamped):
         :raises InventoryInUse: it has allocations.
         :raises ConcurrentProviderUpdate: the generation moved.
         """
-        present = self._take_parts(inventory.read)
+        present = self._take_parts(inventory.read_inventories)
         classes = self._context.db.resource_classes
-        self._change(lambda together: inventory.delete(together, classes, self, present, resource_class))
+        self._change(lambda batch: inventory.delete(batch, classes, self, present, resource_class))
 
     def delete_inventories(self) -> None:
         """Delete all inventories.
@@ -215,7 +215,7 @@ class ResourceProvider(base.Timestamped):
     # Aggregates and traits -----------------------------------------------------------------------------------
 
     @classmethod
-    def unread(cls, context: Context, uuid: str, generation: int | None = None) -> ResourceProvider:
+    def reference(cls, context: Context, uuid: str, generation: int | None = None) -> ResourceProvider:
         """An object for ``update`` and ``set_aggregates``, made without reading the provider.
 
         :param uuid: canonical.
@@ -223,11 +223,11 @@ class ResourceProvider(base.Timestamped):
         """
         return cls(context, uuid=uuid, **({} if generation is None else {'generation': generation}))
 
-    def set_aggregates(self, uuids: Iterable[str], bump: bool) -> None:
+    def set_aggregates(self, uuids: Iterable[str], increment_generation: bool) -> None:
         """Put the provider into exactly these aggregates. Those that do not exist are created.
 
-        :param bump: check and move the generation (from microversion 1.19). If false, the generation stays as it is,
-            and need not be set.
+        :param increment_generation: check and increment the generation (from microversion 1.19). If false, the
+            generation stays as it is, and need not be set.
         :raises ProviderGenerationMismatch: the generation is another one.
         :raises ResourceProviderNotFound: there is no such provider.
         """
@@ -235,7 +235,9 @@ class ResourceProvider(base.Timestamped):
         known = self._context.db.aggregates
 
         def work(tx: sa.Connection) -> None:
-            own_id = generation.increment_by_uuid(tx, self.uuid, self.generation) if bump else self._lock(tx)
+            own_id = (
+                generation.increment_by_uuid(tx, self.uuid, self.generation) if increment_generation else self._lock(tx)
+            )
             if own_id is None:
                 if tx.execute(provider_tree.BY_UUID, {'sought': self.uuid}).first() is None:
                     raise exception.ResourceProviderNotFound(uuid=self.uuid)
@@ -243,7 +245,7 @@ class ResourceProvider(base.Timestamped):
             aggregate.replace(tx, known, own_id, wanted)
 
         self._context.db.write(work)
-        if bump:
+        if increment_generation:
             self.generation += 1
 
     def set_traits(self, names: Iterable[str]) -> trait.TraitList:
@@ -254,12 +256,12 @@ class ResourceProvider(base.Timestamped):
         :raises ConcurrentProviderUpdate: the generation was moved by another write.
         """
         wanted = sorted(set(names))
-        exchange = trait.TraitDiff(self._take_parts(functools.partial(trait.read, wanted=wanted)), wanted)
-        if exchange.missing:
-            raise exception.TraitNotFound(names=', '.join(exchange.missing))
-        if not exchange.is_empty:
-            self._change(lambda together: exchange.carry_out(together, self._context.db.traits, self))
-        return trait.TraitList.from_rows(self._context, exchange.result)
+        diff = trait.TraitDiff(self._take_parts(functools.partial(trait.read_traits, wanted=wanted)), wanted)
+        if diff.missing:
+            raise exception.TraitNotFound(names=', '.join(diff.missing))
+        if not diff.is_empty:
+            self._change(lambda batch: diff.add_statements(batch, self._context.db.traits, self))
+        return trait.TraitList.from_rows(self._context, diff.result)
 
     def clear_traits(self) -> None:
         """Take all traits away. The generation is moved only if there were any.
@@ -286,9 +288,9 @@ class ResourceProvider(base.Timestamped):
         """Run what ``add`` adds, of which one statement moves the generation, as a transaction; update this object."""
 
         def work(tx: sa.Connection) -> None:
-            together = StatementBatch(tx)
-            add(together)
-            together.execute_final()
+            batch = StatementBatch(tx)
+            add(batch)
+            batch.execute_final()
 
         self._context.db.write(work)
         self.generation += 1

@@ -42,7 +42,7 @@ class Trait(named_resource.NamedResource):
         def work(tx: sa.Connection) -> Trait:
             tx.execute(_traits.insert().values(name=name))
             change_log.record_names(tx)
-            return cls.read(context, tx, name)
+            return cls.get_in_transaction(context, tx, name)
 
         try:
             return context.db.write(work)
@@ -75,7 +75,7 @@ class TraitList(base.ObjectList[Trait]):
         # Filtered here, because LIKE ignores case on some databases, and there are only hundreds of traits.
         rows = [
             row
-            for row in context.db.ask(query)
+            for row in context.db.fetch_all(query)
             if (names is None or row.name in names) and (prefix is None or row.name.startswith(prefix))
         ]
         return cls.from_rows(context, rows)
@@ -87,7 +87,7 @@ class TraitList(base.ObjectList[Trait]):
         :param uuid: canonical.
         :raises ResourceProviderNotFound: no such provider.
         """
-        provider, rows = provider_query.read(context, _WITH_PROVIDER, uuid)
+        provider, rows = provider_query.read_with_parts(context, _WITH_PROVIDER, uuid)
         return provider, cls.from_rows(context, rows)
 
 
@@ -108,7 +108,9 @@ _WITH_WANTED = sa.union_all(
 )
 
 
-def read(context: Context, uuid: str, wanted: Sequence[str] = ()) -> tuple[provider_query.Provider, list[sa.Row[Any]]]:
+def read_traits(
+    context: Context, uuid: str, wanted: Sequence[str] = ()
+) -> tuple[provider_query.Provider, list[sa.Row[Any]]]:
     """Read a provider, its traits, and the traits ``wanted``.
 
     :param uuid: canonical.
@@ -118,9 +120,11 @@ def read(context: Context, uuid: str, wanted: Sequence[str] = ()) -> tuple[provi
     :raises ResourceProviderNotFound: no such provider.
     """
     sought = [name for name in wanted if sql.storable(name)]
-    provider, rows = provider_query.read(context, _WITH_WANTED, uuid, wanted=sought[: sql.BATCH])
-    for batch in sql.batches(sought[sql.BATCH :]):
-        more = provider_query.read(context, _WITH_WANTED, uuid, wanted=batch)[1]
+    provider, rows = provider_query.read_with_parts(
+        context, _WITH_WANTED, uuid, wanted=sought[: sql.MAX_VALUES_PER_STATEMENT]
+    )
+    for chunk in sql.chunks(sought[sql.MAX_VALUES_PER_STATEMENT :]):
+        more = provider_query.read_with_parts(context, _WITH_WANTED, uuid, wanted=chunk)[1]
         rows += [row for row in more if not row.present]
     return provider, rows
 
@@ -128,8 +132,8 @@ def read(context: Context, uuid: str, wanted: Sequence[str] = ()) -> tuple[provi
 class TraitDiff:
     """The difference between the traits that a provider has and those ``wanted``.
 
-    :param rows: what ``read`` returned for ``wanted``. Right as long as the generation of the provider is not moved,
-        except for custom traits to be added, which may be deleted meanwhile.
+    :param rows: the rows that ``read_traits`` returned for ``wanted``. They are right as long as the generation of the
+        provider stays the same, except for custom traits to be added, which may be deleted meanwhile.
     """
 
     def __init__(self, rows: Sequence[sa.Row[Any]], wanted: Collection[str]) -> None:
@@ -147,18 +151,18 @@ class TraitDiff:
         """Whether nothing is to be added or removed."""
         return not (self._removed or self._added)
 
-    def carry_out(self, together: StatementBatch, traits: name_cache.NameCache, provider: KnownProvider) -> None:
-        """Lock the custom traits to be added, shared. Add to ``together`` the move of the generation and the changes.
+    def add_statements(self, batch: StatementBatch, traits: name_cache.NameCache, provider: KnownProvider) -> None:
+        """Lock the custom traits to be added, shared. Add to ``batch`` the move of the generation and the changes.
 
         :raises TraitNotFound: some of the custom traits were deleted meanwhile; names them all.
         """
         custom = [name for name in self._added if name_cache.is_custom(name)]
-        added = self._added | traits.lock_ids(together.tx, custom)
-        generation.increment_one(together, provider)
-        for batch in sql.batches(self._removed):
-            which = f'resource_provider_id = ? AND trait_id IN ({sql.placeholders(len(batch))})'
-            together.add(f'DELETE FROM placement_resource_provider_traits WHERE {which}', provider.id, *batch)  # noqa: S608
+        added = self._added | traits.lock_ids(batch.tx, custom)
+        generation.increment_one(batch, provider)
+        for chunk in sql.chunks(self._removed):
+            which = f'resource_provider_id = ? AND trait_id IN ({sql.placeholders(len(chunk))})'
+            batch.add(f'DELETE FROM placement_resource_provider_traits WHERE {which}', provider.id, *chunk)  # noqa: S608
         rows = [(provider.id, id_) for id_ in sorted(added.values())]
         columns = 'resource_provider_id, trait_id'
-        for text, values in sql.bulk_insert(together.tx, 'placement_resource_provider_traits', columns, rows):
-            together.add(text, *values)
+        for text, values in sql.bulk_insert(batch.tx, 'placement_resource_provider_traits', columns, rows):
+            batch.add(text, *values)

@@ -40,7 +40,7 @@ class UsageList(base.ObjectList[Usage]):
         :param uuid: canonical.
         :raises ResourceProviderNotFound: no such provider.
         """
-        provider, rows = provider_query.read(context, _WITH_PROVIDER, uuid)
+        provider, rows = provider_query.read_with_parts(context, _WITH_PROVIDER, uuid)
         return provider, cls.from_rows(context, rows)
 
     @classmethod
@@ -52,7 +52,7 @@ class UsageList(base.ObjectList[Usage]):
         if not all(sql.storable(text) for text in (project_id, user_id or '')):
             return cls.from_rows(context, [])
         query = _OF_PROJECT if user_id is None else _OF_PROJECT_AND_USER
-        return cls.from_rows(context, context.db.ask(query, {'project': project_id, 'user': user_id}))
+        return cls.from_rows(context, context.db.fetch_all(query, {'project': project_id, 'user': user_id}))
 
 
 class UsageGroup(NamedTuple):
@@ -75,8 +75,8 @@ class UsageGroup(NamedTuple):
         """
         if not all(sql.storable(text) for text in (project_id, user_id or '')):
             return []
-        query = _grouped(of_user=user_id is not None, of_type=type_ not in (None, ALL), together=type_ == ALL)
-        rows = context.db.ask(query, {'project': project_id, 'user': user_id, 'type': type_})
+        query = _grouped(of_user=user_id is not None, of_type=type_ not in (None, ALL), all_types=type_ == ALL)
+        rows = context.db.fetch_all(query, {'project': project_id, 'user': user_id, 'type': type_})
         amounts: dict[str, dict[str, int]] = {}
         for row in rows:
             amounts.setdefault(row.consumer_type, {})[row.resource_class] = row.amount
@@ -112,15 +112,15 @@ _OF_PROJECT_AND_USER = _OF_PROJECT.join(_users, _users.c.id == _consumers.c.user
 
 
 @functools.cache
-def _grouped(*, of_user: bool, of_type: bool, together: bool) -> sa.CompoundSelect[Any]:
+def _grouped(*, of_user: bool, of_type: bool, all_types: bool) -> sa.CompoundSelect[Any]:
     """Select the number of consumers of each group and their sums by class, with the number first.
 
     The parameters are ``project``, ``user`` if ``of_user``, and ``type`` if ``of_type``.
 
-    :param together: make one group of all types.
+    :param all_types: make one group of all types.
     """
-    name = sa.literal_column(f"'{ALL}'", sa.String) if together else consumer_type.SHOWN_NAME
-    by_name = [] if together else [consumer_type.SHOWN_NAME]
+    name = sa.literal_column(f"'{ALL}'", sa.String) if all_types else consumer_type.SHOWN_NAME
+    by_name = [] if all_types else [consumer_type.SHOWN_NAME]
     consumers = _consumers.join(_projects, _projects.c.id == _consumers.c.project_id)
     consumers = consumers.outerjoin(_types, _types.c.id == _consumers.c.consumer_type_id)
     which = [_projects.c.external_id == sa.bindparam('project')]

@@ -80,13 +80,13 @@ def _activity(activity: Activity) -> dict[str, Any]:
 
 #: The heading for each kind of finding.
 _KINDS = {
-    'broken_tree': 'Broken trees',
+    'invalid_tree': 'Invalid trees',
     'allocation_without_provider': 'Allocations without a provider',
     'allocation_without_consumer': 'Allocations without a consumer',
     'consumer_without_allocations': 'Consumers without allocations',
     'allocation_without_inventory': 'Allocations without inventory',
-    'wrong_usage': 'Wrong usages',
+    'usage_mismatch': 'Usage mismatches',
     'over_committed': 'Over-committed inventories',
-    'broken_units': 'Allocations against unit rules',
+    'unit_violation': 'Unit violations',
     'orphaned_aggregate': 'Aggregates without providers',
 }

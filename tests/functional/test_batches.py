@@ -29,7 +29,7 @@ COUNT = 5
 @pytest.fixture(autouse=True)
 def short_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two values per statement."""
-    monkeypatch.setattr(sql, 'BATCH', 2)
+    monkeypatch.setattr(sql, 'MAX_VALUES_PER_STATEMENT', 2)
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ def test_traits_and_aggregates(context: RequestContext, providers: list[Resource
     aggregates = [str(uuid.uuid4()) for _ in range(COUNT)]
     one = providers[0]
     one.set_traits([*CLASSES, 'HW_CPU_X86_VMX'])
-    one.set_aggregates(aggregates, bump=True)
+    one.set_aggregates(aggregates, increment_generation=True)
     assert sorted(aggregate.get_with_provider(context, one.uuid)[1]) == sorted(aggregates)
     filters = ProviderFilters(required=frozenset(CLASSES), member_of=(frozenset(aggregates),))
     listed = provider_list.filter_providers(context.provider_cache.current(), filters)

@@ -344,7 +344,7 @@ def test_a_check_is_one_statement_whatever_the_number_of_slots(
     with queries(at_most=1) as seen:
         provider_cache.current()
     assert len(seen) == 1
-    assert len(context.db.ask(change_log.CHECK)) == 1
+    assert len(context.db.fetch_all(change_log.CHECK)) == 1
     claim_one(context, host)
     with queries(at_most=5 + (slots > 64)):
         provider_cache.current()

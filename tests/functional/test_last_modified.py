@@ -204,15 +204,17 @@ def test_times_that_a_write_updates(service: Service, db: Database, update: str)
             INVENTORIES: sa.select(INVENTORIES.c.updated_at).where(PROVIDERS.c.uuid == uuid_, vcpu),
         }
         for table, query in rows.items():
-            for row in db.ask(query):
+            for row in db.fetch_all(query):
                 assert (row.updated_at > day(31)) == (number == 0 and table in updated), table
     added = sa.select(INVENTORIES.c.updated_at).where(INVENTORIES.c.resource_class_id == 1)
-    assert [row.updated_at for row in db.ask(added)] == ([None] if 'MEMORY_MB' in body.get('inventories', ()) else [])
+    assert [row.updated_at for row in db.fetch_all(added)] == (
+        [None] if 'MEMORY_MB' in body.get('inventories', ()) else []
+    )
 
 
 def test_a_claim_updates_its_consumer(service: Service, db: Database) -> None:
     service.claim({'VCPU': 2})
     service.date(tables.consumers, 3, None)
     service.claim({'VCPU': 1}, 1)
-    ((updated,),) = db.ask(sa.select(tables.consumers.c.updated_at))
+    ((updated,),) = db.fetch_all(sa.select(tables.consumers.c.updated_at))
     assert updated > day(31)

@@ -50,9 +50,9 @@ def test_writes_to_providers_and_their_parts_are_logged(context: RequestContext,
     assert logged() == {provider.id: ChangeKind.PROVIDER for provider in (one, other, child)}
     one.set_inventories([Inventory.from_request('VCPU', {'total': 8})])
     one.set_traits(['HW_CPU_X86_AVX2'])
-    one.set_aggregates([str(uuid.uuid4())], bump=True)
+    one.set_aggregates([str(uuid.uuid4())], increment_generation=True)
     assert logged() == {one.id: ChangeKind.PROVIDER}
-    one.set_aggregates([], bump=False)
+    one.set_aggregates([], increment_generation=False)
     assert logged() == {one.id: ChangeKind.PROVIDER}
     one.set_traits(['HW_CPU_X86_AVX2'])
     assert logged() == {}
@@ -249,7 +249,7 @@ def test_a_vector_has_the_sums_of_the_database(db: Database, slots: list[int]) -
         go_on(tx, 3, 2, 77, 9)
     with db.reader() as tx:
         read = change_log.read_vector(tx)
-    assert read.total == Sums.of(db.ask(change_log.CHECK)[0])
+    assert read.total == Sums.of(db.fetch_all(change_log.CHECK)[0])
     assert read.sums == {0: (5, 6, 1 + 2 + 77 + 4 + 5), 1: (24, 24, sum(range(40, 64))), 2: (7, 7, sum(range(64, 71)))}
     assert read.position(3) == Position(2, 77)
     assert read.position(39) is None

@@ -68,7 +68,7 @@ def test_a_change_noted_only_as_usage(
 ) -> None:
     monkeypatch.setattr(change_log, 'record_providers', change_log.record_usage)
     hosts[0].set_traits(['HW_CPU_X86_AVX2'])
-    hosts[0].set_aggregates([str(uuid.uuid4())], bump=True)
+    hosts[0].set_aggregates([str(uuid.uuid4())], increment_generation=True)
     hosts[0].update_inventory(Inventory.from_request('VCPU', {'total': 9}))
     hosts[0].update('renamed')
     assert seen(watch) == [f'provider {hosts[0].id} changed (PROVIDER)'] * 4

@@ -29,7 +29,7 @@ def provider(context: RequestContext, monkeypatch: pytest.MonkeyPatch) -> Resour
     look_up_with = ResourceProvider.get_with
 
     def be_overtaken(found: ResourceProvider) -> ResourceProvider:
-        look_up(context, found.uuid).set_aggregates([], bump=True)
+        look_up(context, found.uuid).set_aggregates([], increment_generation=True)
         return found
 
     def look_up_and_be_overtaken(context: RequestContext, uuid: str) -> ResourceProvider:

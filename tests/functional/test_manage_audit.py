@@ -107,7 +107,7 @@ def test_text(url: str, capsys: pytest.CaptureFixture[str]) -> None:
             f'  resource_provider {corruption.FLAT}, resource_class DISK_GB, consumer {corruption.HOLDER}\n'
             '    allocation of 5, but the provider has no inventory of it: add one or delete the allocation'
             ' (to be decided by a person)\n'
-            'wrong_usage\n'
+            'usage_mismatch\n'
             f'  resource_provider {corruption.ROOT}, resource_class VCPU\n'
             f'    recorded as used: 7; sum of the allocations: 2 ({verdict})\n'
             f'2 found: 1 to be decided by a person, 1 {verdict}\n'

@@ -308,7 +308,7 @@ def _exercised(db: Database) -> PrometheusMetrics:
 def test_metrics_and_their_labels_are_documented(context: RequestContext, load: Load, tmp_path: Path) -> None:
     provider = ResourceProvider.create(context, name='host', uuid='5f7d8c1e-8a52-4c0c-9d0f-3d3b1f8b6f10')
     provider.add_inventory(Inventory.from_request('VCPU', {'total': 8}))
-    provider.set_aggregates([AGGREGATE], bump=False)
+    provider.set_aggregates([AGGREGATE], increment_generation=False)
     tmp_path.joinpath(f'gauge_livesum_{os.getpid()}.db').touch()
     exported = [
         *_exercised(context.db).registry.collect(),

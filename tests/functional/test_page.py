@@ -37,7 +37,7 @@ NESTED_VIEWS = [
     '/why?query=/allocation_candidates%3Fresources%3DVCPU:1&microversion=1.20',
     '/health',
     '/health?audit=all',
-    '/health?audit=wrong_usage',
+    '/health?audit=usage_mismatch',
 ]
 
 
@@ -164,14 +164,14 @@ def test_the_audit_names_what_is_wrong(page: Page, conf: cfg.ConfigOpts) -> None
     )
     by_kind = {one['kind']: one for one in json(page, '/health?audit=all')['audit']}
     assert by_kind.keys() == set(checks.CHECKS)
-    assert by_kind['wrong_usage']['findings'] == [
+    assert by_kind['usage_mismatch']['findings'] == [
         {
             'subject': {'resource_provider': corruption.ROOT, 'resource_class': 'VCPU'},
             'detail': 'recorded as used: 7; sum of the allocations: 2',
             'repairable': True,
         }
     ]
-    assert f'/trees/{corruption.ROOT}' in get(page, '/health?audit=wrong_usage').text
+    assert f'/trees/{corruption.ROOT}' in get(page, '/health?audit=usage_mismatch').text
     assert '<span class="warn">allocations: 2</span>' in get(page, f'/trees/{corruption.ROOT}').text
 
 
@@ -219,7 +219,7 @@ def test_every_check_of_the_audit_has_a_title() -> None:
         ('/why?query=resources%3DVCPU', 400, 'Badly formed resources parameter.'),
         ('/why?query=resources%3DVCPU:1&microversion=1.99', 400, 'it takes 1.10 to 1.29'),
         ('/why?query=resources%3DCUSTOM_NOTHING:1', 400, 'No such resource class CUSTOM_NOTHING'),
-        ('/health?audit=everything', 400, '“audit” is one of none, all, broken_tree'),
+        ('/health?audit=everything', 400, '“audit” is one of none, all, invalid_tree'),
     ],
 )
 def test_invalid_addresses_are_errors_with_a_reason(page: Page, address: str, status: int, told: str) -> None:

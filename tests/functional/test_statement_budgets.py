@@ -70,7 +70,7 @@ PARTS = ('inventories', 'inventories/VCPU', 'usages', 'traits', 'aggregates', 'a
 def test_reading_a_provider_costs_one(app: Any, host: ResourceProvider, queries: Counter, below: str) -> None:
     """However many inventories, traits and aggregates it has."""
     host.set_traits(['HW_CPU_X86_VMX', 'HW_CPU_X86_AVX2'])
-    host.set_aggregates([str(uuid.uuid4()), str(uuid.uuid4())], bump=True)
+    host.set_aggregates([str(uuid.uuid4()), str(uuid.uuid4())], increment_generation=True)
     for _ in range(2):
         assert ask(app, 'PUT', f'/allocations/{uuid.uuid4()}', claim_of(amounts([host]), None)).status_code == 204
     with queries(at_most=1):
@@ -148,7 +148,7 @@ def test_a_change_of_a_provider_costs_few(app: Any, context: RequestContext, que
     assert ask(app, 'PUT', '/resource_classes/CUSTOM_A').status_code == 201
     assert ask(app, 'PUT', '/traits/CUSTOM_B').status_code == 201
     other = create_provider(context, 'other', VCPU=1)
-    other.set_aggregates(known, bump=True)
+    other.set_aggregates(known, increment_generation=True)
     host = create_provider(context, 'host', **dict.fromkeys(STANDARD[:5], 8))
     host.set_traits(TRAITS[:3])
     method, below, body, cost = CHANGES[change]
@@ -210,7 +210,7 @@ def test_deleting_a_provider_costs_one_more_for_each_kind_of_part(
     app: Any, host: ResourceProvider, queries: Counter
 ) -> None:
     host.set_traits(TRAITS)
-    host.set_aggregates([str(uuid.uuid4())], bump=True)
+    host.set_aggregates([str(uuid.uuid4())], increment_generation=True)
     with queries(at_most=7):
         assert ask(app, 'DELETE', f'/resource_providers/{host.uuid}').status_code == 204
 

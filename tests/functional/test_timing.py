@@ -64,7 +64,7 @@ def test_the_time_of_statements_is_spent_on_the_database(counted: deploy.Applica
 
     def ask() -> None:
         if kind == 'question':
-            counted.db.ask(statement)
+            counted.db.fetch_all(statement)
         else:
             with counted.db.reader() as connection:
                 connection.execute(statement)
@@ -107,7 +107,7 @@ def test_waiting_for_a_connection_is_shown_while_it_lasts_and_counted_separately
     def waits() -> None:
         counted.db.metrics.request_begun()
         with pytest.raises(exception.DatabaseUnavailable):
-            counted.db.ask(sa.text('SELECT 1'))
+            counted.db.fetch_all(sa.text('SELECT 1'))
         _answered(counted)
 
     load = _metrics(counted)._load

@@ -90,7 +90,7 @@ def test_a_time_limit_of_statements(database: sa.URL) -> None:
     limited = database.update_query_dict(LIMITS[backend])
     options = {'sync_on_startup': False}
     with applications.application(limited, placement_database=options) as app:
-        for read in (app.db.ask, lambda statement: app.db.write(lambda tx: tx.execute(statement))):
+        for read in (app.db.fetch_all, lambda statement: app.db.write(lambda tx: tx.execute(statement))):
             with pytest.raises(exception.DatabaseUnavailable):
                 read(sa.text(SLOW[backend]))
         engine = sa.create_engine(database, poolclass=sa.NullPool)

@@ -63,7 +63,7 @@ def newest(db: Database) -> dict[int, int]:
 def owned(db: Database) -> set[int]:
     """The ids of the slots that have an owner."""
     slots = tables.change_log_slots.c
-    return {row.id for row in db.ask(sa.select(slots.id).where(slots.owner.is_not(None)))}
+    return {row.id for row in db.fetch_all(sa.select(slots.id).where(slots.owner.is_not(None)))}
 
 
 @everywhere
@@ -189,7 +189,7 @@ def test_processes_that_take_slots_at_once(url: sa.URL, db: Database, providers:
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         taken = list(pool.map(run, opened))
     assert len(set(taken)) == 8
-    count = db.ask(sa.select(sa.func.count()).select_from(tables.change_log_slots))[0][0]
+    count = db.fetch_all(sa.select(sa.func.count()).select_from(tables.change_log_slots))[0][0]
     # A process that finds a row locked that another one is just taking may insert a new one.
     assert 9 <= count <= 12
     for one in opened:

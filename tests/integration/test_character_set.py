@@ -24,7 +24,7 @@ HOSTILE = "\u00a5' UNION SELECT 1, 2, 3, 4, 5, 6 -- "
 @pytest.mark.parametrize('parameters', [{}, {'init_command': 'SET NAMES sjis'}, {'charset': 'utf8'}])
 def test_connections_use_utf8mb4_and_text_is_stored_literally(database: sa.URL, parameters: dict[str, str]) -> None:
     with applications.application(database.update_query_dict(parameters)) as app:
-        shown = app.db.ask(
+        shown = app.db.fetch_all(
             sa.text('SELECT @@character_set_client, @@character_set_connection, @@character_set_results')
         )
         assert set(shown[0]) == {'utf8mb4'}

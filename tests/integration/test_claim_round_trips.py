@@ -107,21 +107,21 @@ def test_reshape(context: RequestContext, proxy: tcp_proxy.Proxy, hosts: list[st
 def test_a_rejected_claim_keeps_its_slot(context: RequestContext, hosts: list[str]) -> None:
     """Its entries may have been inserted, but the transaction was certainly not committed."""
     slots = sa.select(sa.func.count()).select_from(tables.change_log_slots)
-    before = context.db.ask(slots)[0][0]
+    before = context.db.fetch_all(slots)[0][0]
     wanted = {host: dict.fromkeys(CLASSES, 101) for host in hosts}
     for _ in range(5):
         with pytest.raises(exception.AllocationCapacityExceeded):
             claim(context, wanted)
-    assert context.db.ask(slots)[0][0] == before
+    assert context.db.fetch_all(slots)[0][0] == before
     put(context, hosts)
-    assert context.db.ask(slots)[0][0] == before
+    assert context.db.fetch_all(slots)[0][0] == before
 
 
 def test_a_slot_that_another_process_used_is_replaced(context: RequestContext, hosts: list[str]) -> None:
     """This is noticed when the slot is incremented, which is sent together with the changes on MariaDB."""
     log = tables.change_log.c
     entries = sa.select(sa.func.count()).select_from(tables.change_log)
-    before = context.db.ask(entries)[0][0]
+    before = context.db.fetch_all(entries)[0][0]
     with context.db.engine.begin() as connection:
         # With the entries that those of the claim would collide with.
         slots = tables.change_log_slots.c
@@ -134,8 +134,10 @@ def test_a_slot_that_another_process_used_is_replaced(context: RequestContext, h
         connection.execute(tables.change_log.insert().from_select(list(tables.change_log.c.keys()), newest))
         connection.execute(tables.change_log_slots.update().values(sequence=slots.sequence + 1, token=7))
     consumer = put(context, hosts)
-    assert context.db.ask(entries)[0][0] == before + added + len(hosts)
-    held = context.db.ask(sa.select(tables.allocations.c.used).where(tables.allocations.c.consumer_id == consumer))
+    assert context.db.fetch_all(entries)[0][0] == before + added + len(hosts)
+    held = context.db.fetch_all(
+        sa.select(tables.allocations.c.used).where(tables.allocations.c.consumer_id == consumer)
+    )
     assert len(held) == len(hosts) * len(CLASSES)
 
 

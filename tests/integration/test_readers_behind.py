@@ -60,7 +60,7 @@ def reader(start: Callable[[], Process]) -> Process:
 def rename(process: Process, name: str) -> None:
     """Give the first provider another name."""
     context = applications.administrator(process.db)
-    rows = process.db.ask(sa.select(tables.resource_providers.c.uuid).order_by(tables.resource_providers.c.id))
+    rows = process.db.fetch_all(sa.select(tables.resource_providers.c.uuid).order_by(tables.resource_providers.c.id))
     ResourceProvider.get_by_uuid(context, rows[0].uuid).update(name)
 
 
@@ -239,7 +239,7 @@ def test_a_slot_whose_commit_arrives_after_it_was_taken(
 
 def take_all_free(reader: Process, start: Callable[[], Process], locked: int) -> set[int]:
     """Make all slots free but the locked one, whose owner is silent all the same, and let two processes take some."""
-    for row in reader.db.ask(sa.select(tables.change_log_slots.c.id)):
+    for row in reader.db.fetch_all(sa.select(tables.change_log_slots.c.id)):
         if row.id != locked:
             logs.free(reader.db, row.id)
     processes = [start(), start()]
@@ -251,7 +251,7 @@ def take_all_free(reader: Process, start: Callable[[], Process], locked: int) ->
 
 def newest_provider(process: Process) -> str:
     providers = tables.resource_providers.c
-    uuid: str = process.db.ask(sa.select(providers.uuid).order_by(providers.id.desc()).limit(1))[0].uuid
+    uuid: str = process.db.fetch_all(sa.select(providers.uuid).order_by(providers.id.desc()).limit(1))[0].uuid
     return uuid
 
 

@@ -83,14 +83,14 @@ _ROOTS = 'SELECT root_provider_id FROM placement_resource_providers ORDER BY id'
 
 ALL = {
     'usage too high': Damage(
-        'wrong_usage',
+        'usage_mismatch',
         ('UPDATE placement_inventories SET used = 7 WHERE id = 1',),
         (_OF_ROOT,),
         'recorded as used: 7; sum of the allocations: 2',
         ('SELECT used FROM placement_inventories WHERE id = 1', [2]),
     ),
     'usage without allocations': Damage(
-        'wrong_usage',
+        'usage_mismatch',
         ('UPDATE placement_inventories SET used = 3 WHERE id = 2',),
         ({'resource_provider': CHILD, 'resource_class': 'VCPU'},),
         'recorded as used: 3; sum of the allocations: 0',
@@ -134,45 +134,45 @@ ALL = {
         'over_committed', ('UPDATE placement_inventories SET reserved = 9 WHERE id = 1',), (_OF_ROOT,), '2 used of 0'
     ),
     'below the minimum': Damage(
-        'broken_units',
+        'unit_violation',
         ('UPDATE placement_inventories SET min_unit = 4 WHERE id = 1',),
         ({**_OF_ROOT, 'consumer': HOLDER},),
         'allocation of 2 against min_unit 4, max_unit 8, step_size 1',
     ),
     'above the maximum': Damage(
-        'broken_units',
+        'unit_violation',
         ('UPDATE placement_inventories SET max_unit = 1 WHERE id = 1',),
         ({**_OF_ROOT, 'consumer': HOLDER},),
         'allocation of 2 against min_unit 1, max_unit 1, step_size 1',
     ),
     'out of step': Damage(
-        'broken_units',
+        'unit_violation',
         ('UPDATE placement_inventories SET step_size = 3 WHERE id = 1',),
         ({**_OF_ROOT, 'consumer': HOLDER},),
         'allocation of 2 against min_unit 1, max_unit 8, step_size 3',
     ),
     'no step': Damage(
-        'broken_units',
+        'unit_violation',
         ('UPDATE placement_inventories SET step_size = 0 WHERE id = 1',),
         ({**_OF_ROOT, 'consumer': HOLDER},),
         'allocation of 2 against min_unit 1, max_unit 8, step_size 0',
     ),
     'no root': Damage(
-        'broken_tree',
+        'invalid_tree',
         ('UPDATE placement_resource_providers SET root_provider_id = NULL',),
         ({'resource_provider': ROOT}, {'resource_provider': CHILD}, {'resource_provider': FLAT}),
         'its root is recorded as None, but its parents lead to',
         (_ROOTS, [1, 1, 3]),
     ),
     'wrong root': Damage(
-        'broken_tree',
+        'invalid_tree',
         ('UPDATE placement_resource_providers SET root_provider_id = 3 WHERE id = 2',),
         ({'resource_provider': CHILD},),
         f'its root is recorded as {FLAT}, but its parents lead to {ROOT}',
         (_ROOTS, [1, 1, 3]),
     ),
     'missing parent': Damage(
-        'broken_tree',
+        'invalid_tree',
         (
             'UPDATE placement_resource_providers SET parent_provider_id = 99, root_provider_id = 99 WHERE id = 3',
             'UPDATE placement_resource_providers SET parent_provider_id = 3, root_provider_id = 99 WHERE id = 2',
@@ -182,7 +182,7 @@ ALL = {
         (_ROOTS, [1, 3, 3]),
     ),
     'loop': Damage(
-        'broken_tree',
+        'invalid_tree',
         ('UPDATE placement_resource_providers SET parent_provider_id = 2 WHERE id = 1',),
         ({'resource_provider': ROOT}, {'resource_provider': CHILD}),
         'its parents go round in a loop',

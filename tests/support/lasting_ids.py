@@ -53,9 +53,9 @@ def _consumer(context: RequestContext) -> int:
 
 def _aggregate(context: RequestContext) -> int:
     provider, aggregate = create_provider(context), str(uuid.uuid4())
-    provider.set_aggregates([aggregate], bump=False)
+    provider.set_aggregates([aggregate], increment_generation=False)
     made = _id(context, tables.placement_aggregates.c.uuid, aggregate)
-    provider.set_aggregates([], bump=False)
+    provider.set_aggregates([], increment_generation=False)
     for finding in checks.find(context.db, context.conf, 'orphaned_aggregate'):
         checks.repair(context.db, finding)
     return made

@@ -44,7 +44,7 @@ class Process:
     def write(self, choose: random.Random) -> None:
         """Make one change of a random kind. It may be rejected, for example because the provider has allocations."""
         context = applications.administrator(self.db)
-        rows = self.db.ask(sa.select(tables.resource_providers.c.uuid).order_by(tables.resource_providers.c.id))
+        rows = self.db.fetch_all(sa.select(tables.resource_providers.c.uuid).order_by(tables.resource_providers.c.id))
         uuids = [row.uuid for row in rows]
         kind = choose.choice(['create', 'claim', 'claim', 'claim', 'rename', 'traits', 'shrink', 'destroy'])
         if kind == 'create' or not uuids:
