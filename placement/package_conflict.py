@@ -8,8 +8,8 @@ from importlib import metadata
 _OTHER = 'openstack-placement'
 
 
-def trouble() -> str | None:
-    """Return a sentence about what is wrong with the installation, None when nothing is."""
+def describe() -> str | None:
+    """Return a sentence about the conflict, or None if that distribution is not installed."""
     try:
         version = metadata.version(_OTHER)
     except metadata.PackageNotFoundError:

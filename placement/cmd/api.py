@@ -20,7 +20,7 @@ from oslo_log import log
 
 from placement import conf as configuration
 from placement import deploy, exception, package_conflict
-from placement.cmd import dev_database, exporter, output
+from placement.cmd import command, dev_database, exporter
 from placement.serving.channel import Clients
 from placement.serving.master import Master
 
@@ -68,13 +68,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def _parser() -> command.CommandParser:
+    parser = command.CommandParser(
         'placement-api', description=_DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument('--version', action=output.ShowVersion)
-    output.add_configuration_option(parser)
-    output.add_configuration_directory_option(parser)
+    parser.add_version()
     parser.add_argument(
         '--dev',
         action='store_true',
@@ -134,8 +132,8 @@ class _Server(BaseApplication):
         self._addresses = [_address_of(fd) for fd in self._inherited] or _resolve(arguments.bind)
         self._conf = self._load()
         log.setup(self._conf, 'placement')
-        if trouble := package_conflict.trouble():
-            LOG.warning(trouble)
+        if conflict := package_conflict.describe():
+            LOG.warning(conflict)
         self._bind = self._url = arguments.bind
         if not self._inherited:
             self._listen()
@@ -208,7 +206,7 @@ class _Server(BaseApplication):
         if self._arguments.dev:
             conf = configuration.load(config_files=[], overrides=self._dev_overrides())
         else:
-            conf = configuration.load(output.configuration_arguments(self._arguments))
+            conf = command.load_configuration(self._arguments)
         insecure = conf.api.auth_strategy == 'noauth2' and not self._arguments.allow_insecure_noauth
         if insecure and not all(map(_is_local, self._addresses)):
             raise exception.ConfigurationInvalid(
@@ -266,7 +264,7 @@ class _Server(BaseApplication):
 
     def _when_ready(self, _arbiter: object) -> None:
         if self._exporter is not None:
-            self._exporter.start(output.configuration_arguments(self._arguments))
+            self._exporter.start(command.configuration_arguments(self._arguments))
         if not self._arguments.dev:
             return
         print(_DEV_GREETING.format(url=self._url, database=self._database()), flush=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import functools
 import os
@@ -14,10 +13,9 @@ from collections.abc import Sequence
 
 from oslo_config import cfg
 
-from placement import conf as placement_conf
 from placement import exception
 from placement.cache.refresh import ProviderCache
-from placement.cmd import output
+from placement.cmd import command
 from placement.db.api import Database
 from placement.observability.sliding_window import SlidingWindow
 from placement.web.wsgi_types import WSGIApplication
@@ -37,12 +35,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     :param argv: arguments; None takes those of the process.
     :returns: the exit status, 1 when the metrics cannot be served; the reason is one line on standard error.
     """
-    parser = argparse.ArgumentParser(prog=f'python -m {PROGRAM}', description=DESCRIPTION)
-    output.add_configuration_option(parser)
-    output.add_configuration_directory_option(parser)
-    arguments = parser.parse_args(argv)
+    args = command.CommandParser(prog=f'python -m {PROGRAM}', description=DESCRIPTION).parse_args(argv)
     try:
-        conf = placement_conf.load(output.configuration_arguments(arguments))
+        conf = command.load_configuration(args)
         bind = conf.metrics.bind
     except exception.ConfigurationInvalid as error:
         return _failed(str(error))

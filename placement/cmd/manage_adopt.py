@@ -10,6 +10,7 @@ from oslo_config import cfg
 
 from placement.audit import checks
 from placement.cmd import manage_audit, output
+from placement.cmd.command import CommandParser
 from placement.db import migration
 from placement.db.adoption import adopt, leave
 from placement.db.adoption.plan import Plan, Step, count
@@ -36,22 +37,21 @@ Exit code: 0 planned or done, 127 not everything is as expected, or the command 
 failure changes nothing; on MySQL and MariaDB run the command again."""
 
 
-def add_actions(actions: Any) -> None:
+def add_commands(group: CommandParser) -> None:
     """Add ``adopt`` and ``leave`` to the parser of ``placement-manage db``."""
-    _add(actions, 'adopt', 'take over the database of another deployment', _DESCRIPTION, _EPILOG, _adopt)
+    _add(group, 'adopt', 'take over the database of another deployment', _DESCRIPTION, _EPILOG, _adopt)
     summary = 'give a database back to the deployment that it was taken over from'
-    _add(actions, 'leave', summary, _LEAVE_DESCRIPTION, _LEAVE_EPILOG, _leave)
+    _add(group, 'leave', summary, _LEAVE_DESCRIPTION, _LEAVE_EPILOG, _leave)
 
 
-def _add(actions: Any, name: str, summary: str, description: str, epilog: str, run: Any) -> None:
-    parser = actions.add_parser(name, help=summary, description=description, epilog=epilog)
+def _add(group: CommandParser, name: str, summary: str, description: str, epilog: str, run: Any) -> None:
+    parser = group.add_command(name, summary, description, epilog, run=run)
     parser.add_argument('--yes', action='store_true', help='carry out the plan (default: only print it)')
     parser.add_argument(
         '--others-are-stopped',
         action='store_true',
         help='with --yes: go on although there are other connections to the database, because none of them writes',
     )
-    parser.set_defaults(run=run)
 
 
 def _adopt(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:

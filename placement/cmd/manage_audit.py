@@ -16,6 +16,7 @@ from rich.text import Text
 
 from placement.audit import checks
 from placement.cmd import output
+from placement.cmd.command import CommandParser
 from placement.db.api import Database
 
 CLEAN, FOUND, REPAIRED = 0, 3, 4
@@ -31,15 +32,12 @@ providers and consumers, roots with parents, allocations with the unit rules. Sa
 _EPILOG = 'Exit code: 0 nothing wrong, 3 something is wrong, 4 everything that was wrong is repaired, 127 failed.'
 
 
-def add_parser(commands: Any) -> None:
+def add_command(program: CommandParser) -> None:
     """Add ``audit`` to the parser of ``placement-manage``."""
-    parser = commands.add_parser(
-        'audit', help='find what is wrong in the database', description=_DESCRIPTION, epilog=_EPILOG
-    )
+    parser = program.add_command('audit', 'find what is wrong in the database', _DESCRIPTION, _EPILOG, run=run)
     parser.add_argument('--repair', action='store_true', help='repair what does not need the decision of a person')
     parser.add_argument('--dry-run', action='store_true', help='with --repair: only print what would be repaired')
-    parser.add_argument('--format', choices=('text', 'json'), default='text', help='how to print the findings')
-    parser.set_defaults(run=run)
+    parser.add_format()
 
 
 def run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:

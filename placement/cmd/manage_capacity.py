@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-from typing import Any
 
 from oslo_config import cfg
 from rich.console import Console
@@ -14,6 +13,7 @@ from rich.text import Text
 from placement import exception
 from placement.cache.refresh import ProviderCache
 from placement.cmd import output
+from placement.cmd.command import CommandParser
 from placement.db.api import Database
 from placement.reports import capacity
 from placement.reports.fit_estimate import FitEstimate, Size, how_many
@@ -35,14 +35,10 @@ class BadRequest(exception.PlacementError):
     template = '{reason}'
 
 
-def add_parser(commands: Any) -> None:
+def add_command(program: CommandParser) -> None:
     """Add ``capacity`` to the parser of ``placement-manage``."""
-    parser = commands.add_parser(
-        'capacity',
-        help='how full the cloud is, and how many more consumers of a size fit',
-        description=_DESCRIPTION,
-        epilog=_EPILOG,
-    )
+    summary = 'how full the cloud is, and how many more consumers of a size fit'
+    parser = program.add_command('capacity', summary, _DESCRIPTION, _EPILOG, run=_run)
     parser.add_argument('--aggregate', metavar='UUID', help='only trees with a provider in this aggregate')
     parser.add_argument(
         '--trait',
@@ -64,8 +60,7 @@ def add_parser(commands: Any) -> None:
         help='count how many more consumers of this size fit: CLASS:AMOUNT,CLASS:AMOUNT; --trait, --aggregate'
         ' and --root-trait apply like required, member_of and root_required in a request',
     )
-    parser.add_argument('--format', choices=('table', 'json'), default='table', help='how to print the figures')
-    parser.set_defaults(run=_run)
+    parser.add_format()
 
 
 #: Most searches for one count. They would take minutes.

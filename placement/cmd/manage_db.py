@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
 from oslo_config import cfg
 
 from placement.cmd import manage_adopt
+from placement.cmd.command import CommandParser
 from placement.db import change_log, migration
 from placement.db.api import Database
 
 
-def add_parser(commands: Any) -> None:
+def add_command(program: CommandParser) -> None:
     """Add ``db`` and its own commands to the parser of ``placement-manage``."""
-    parser = commands.add_parser('db', help='the schema of the database', description='Manage the database schema.')
-    parser.set_defaults(needs_schema=False)
-    actions = parser.add_subparsers(title='commands', metavar='COMMAND', required=True)
-
-    sync = actions.add_parser(
+    group = program.add_command('db', 'the schema of the database', 'Manage the database schema.', needs_schema=False)
+    sync = group.add_command(
         'sync',
-        help='create the schema or bring it to the newest version',
-        description='Create the schema or bring it to the newest version, and insert the standard resource classes'
-        ' and traits that are missing. Safe to run again, and by several hosts at once.',
+        'create the schema or bring it to the newest version',
+        'Create the schema or bring it to the newest version, and insert the standard resource classes and traits that'
+        ' are missing. Safe to run again, and by several hosts at once.',
+        run=_sync,
     )
     sync.add_argument(
         '--others-are-stopped',
@@ -30,46 +28,38 @@ def add_parser(commands: Any) -> None:
         help='upgrade from version 001 although there are other connections to the database, because they do not belong'
         ' to processes of this service',
     )
-    sync.set_defaults(run=_sync)
-
-    version = actions.add_parser(
+    group.add_command(
         'version',
-        help='print the version of the schema',
-        description='Print the version of the schema that the database has.',
+        'print the version of the schema',
+        'Print the version of the schema that the database has.',
+        run=_version,
     )
-    version.set_defaults(run=_version)
-
-    stamp = actions.add_parser(
+    stamp = group.add_command(
         'stamp',
-        help='declare the version of the schema without changing anything',
-        description='Declare that the schema is at REVISION without changing anything else. Only for a schema'
-        ' that was brought there by hand.',
+        'declare the version of the schema without changing anything',
+        'Declare that the schema is at REVISION without changing anything else. Only for a schema that was brought'
+        ' there by hand.',
+        run=_stamp,
     )
     stamp.add_argument('revision', metavar='REVISION', help='a version, or "head" for the newest')
-    stamp.set_defaults(run=_stamp)
-
-    rebuild = actions.add_parser(
+    group.add_command(
         'rebuild-mirrors',
-        help='make every process of the service read all tables anew',
-        description='Make every process of the service read all tables anew before its next search. Run it after'
-        ' tables were changed by hand, because the service does not notice such changes.',
+        'make every process of the service read all tables anew',
+        'Make every process of the service read all tables anew before its next search. Run it after tables were'
+        ' changed by hand, because the service does not notice such changes.',
+        run=_rebuild_mirrors,
+        needs_schema=True,
     )
-    rebuild.set_defaults(run=_rebuild_mirrors, needs_schema=True)
-
-    manage_adopt.add_actions(actions)
-    _add_online_data_migrations(actions)
-
-
-def _add_online_data_migrations(actions: Any) -> None:
-    """Add ``online_data_migrations``, which deployment tools run for every OpenStack service."""
-    online = actions.add_parser(
+    manage_adopt.add_commands(group)
+    # Deployment tools run this command for every OpenStack service.
+    online = group.add_command(
         'online_data_migrations',
-        help='do nothing; for tools that run this command for every service',
-        description='Print that there is nothing to do: db sync and db adopt make all changes of the data. For tools'
-        ' that run this command for every service.',
+        'do nothing; for tools that run this command for every service',
+        'Print that there is nothing to do: db sync and db adopt make all changes of the data. For tools that run this'
+        ' command for every service.',
+        run=_online_data_migrations,
     )
     online.add_argument('--max-count', metavar='N', type=int, help='ignored')
-    online.set_defaults(run=_online_data_migrations)
 
 
 def _sync(args: argparse.Namespace, _conf: cfg.ConfigOpts, db: Database) -> int:

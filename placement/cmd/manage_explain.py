@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from oslo_config import cfg
 from rich.console import Console
@@ -15,7 +14,8 @@ from rich.text import Text
 from placement import exception
 from placement.audit import checks
 from placement.cache.refresh import ProviderCache
-from placement.cmd import output, usage_warning
+from placement.cmd import output
+from placement.cmd.command import CommandParser
 from placement.db.api import Database
 from placement.handlers import pasted_search
 from placement.objects import search_limits
@@ -38,11 +38,10 @@ _EPILOG = (
 _UUID = 37
 
 
-def add_parser(commands: Any) -> None:
+def add_command(program: CommandParser) -> None:
     """Add ``explain`` to the parser of ``placement-manage``."""
-    parser = commands.add_parser(
-        'explain', help='why there are, or are not, allocation candidates', description=_DESCRIPTION, epilog=_EPILOG
-    )
+    summary = 'why there are, or are not, allocation candidates'
+    parser = program.add_command('explain', summary, _DESCRIPTION, _EPILOG, run=_run)
     parser.add_argument(
         'query',
         metavar='QUERY',
@@ -54,8 +53,7 @@ def add_parser(commands: Any) -> None:
         help='microversion of the request, from 1.10 (default: the one in the log line, or else'
         ' [placement] max_microversion)',
     )
-    parser.add_argument('--format', choices=('table', 'json'), default='table', help='how to print the explanation')
-    parser.set_defaults(run=_run)
+    parser.add_format()
 
 
 def _run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
@@ -70,7 +68,7 @@ def _run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
         output.print_json({'query': pasted.query, 'microversion': pasted.microversion, **result.as_data()})
     else:
         _print(result, conf)
-    usage_warning.warn(len(checks.find(db, conf, 'usage_mismatch')))
+    output.warn_of_usage_mismatches(len(checks.find(db, conf, 'usage_mismatch')))
     return 0
 
 

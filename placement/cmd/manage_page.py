@@ -6,7 +6,6 @@ import argparse
 import logging
 import pathlib
 import re
-from typing import Any
 
 import waitress
 from oslo_config import cfg
@@ -14,6 +13,7 @@ from oslo_config import cfg
 from placement import exception
 from placement.cache.refresh import ProviderCache
 from placement.cmd import output
+from placement.cmd.command import CommandParser
 from placement.db.api import Database
 
 DEFAULT_BIND = '127.0.0.1:8779'
@@ -31,11 +31,10 @@ class CannotServe(exception.PlacementError):
     template = '{reason}'
 
 
-def add_parser(commands: Any) -> None:
+def add_command(program: CommandParser) -> None:
     """Add ``page`` to the parser of ``placement-manage``."""
-    parser = commands.add_parser(
-        'page', help='serve a read-only web page for operators', description=_DESCRIPTION, epilog=_EPILOG
-    )
+    summary = 'serve a read-only web page for operators'
+    parser = program.add_command('page', summary, _DESCRIPTION, _EPILOG, run=_run, has_timeout=True)
     parser.add_argument(
         '--bind', metavar='HOST:PORT', default=DEFAULT_BIND, help='where to listen (default: %(default)s)'
     )
@@ -51,7 +50,6 @@ def add_parser(commands: Any) -> None:
         type=pathlib.Path,
         help='log file of the service, from which the latest searches without result are shown',
     )
-    parser.set_defaults(run=_run, patient=False)
 
 
 def _run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:

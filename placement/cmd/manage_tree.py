@@ -14,7 +14,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from placement.cmd import output, usage_warning
+from placement.cmd import output
+from placement.cmd.command import CommandParser
 from placement.db.api import Database
 from placement.reports import provider_trees
 from placement.reports.tree_filter import TreeFilter, summary
@@ -32,11 +33,10 @@ _BAR_WIDTH = 20
 _COLOURS = ((1.0, 'red'), (0.8, 'yellow'), (0.0, 'green'))
 
 
-def add_parser(commands: Any) -> None:
+def add_command(program: CommandParser) -> None:
     """Add ``tree`` to the parser of ``placement-manage``."""
-    parser = commands.add_parser(
-        'tree', help='draw provider trees with their inventories', description=_DESCRIPTION, epilog=_EPILOG
-    )
+    summary = 'draw provider trees with their inventories'
+    parser = program.add_command('tree', summary, _DESCRIPTION, _EPILOG, run=_run)
     parser.add_argument(
         'provider',
         metavar='PROVIDER',
@@ -46,8 +46,7 @@ def add_parser(commands: Any) -> None:
     _add_choice(parser)
     parser.add_argument('--summary', action='store_true', help='print the sums over all trees instead of the trees')
     parser.add_argument('--no-pager', action='store_true', help='print everything at once, on a terminal too')
-    parser.add_argument('--format', choices=('tree', 'json'), default='tree', help='how to print the trees')
-    parser.set_defaults(run=_run)
+    parser.add_format()
 
 
 def _add_choice(parser: argparse.ArgumentParser) -> None:
@@ -76,7 +75,7 @@ def _run(args: argparse.Namespace, _conf: cfg.ConfigOpts, db: Database) -> int:
         _print_summary(trees)
     else:
         _draw(trees, pager=not args.no_pager)
-    usage_warning.warn(_wrong(trees))
+    output.warn_of_usage_mismatches(_wrong(trees))
     return 0
 
 

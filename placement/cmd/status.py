@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import sys
 from collections.abc import Sequence
 
@@ -11,7 +12,7 @@ from oslo_upgradecheck import upgradecheck
 
 from placement import conf as placement_conf
 from placement.audit import checks
-from placement.cmd import output
+from placement.cmd import command
 from placement.db import migration
 from placement.db.api import Database
 
@@ -101,39 +102,35 @@ def main(argv: Sequence[str] | None = None) -> int:
     :returns: the exit code.
     """
     args = _parser().parse_args(argv)
-    output.warn_of_installation('placement-status')
-    try:
-        conf = placement_conf.load(argv=['--config-file', args.config_file] if args.config_file else [])
-        db = Database(conf)
-        try:
-            # Fails here with one line if the database is unavailable; in a check it would be a traceback.
-            db.schema_version()
-            # oslo.upgradecheck parses a command line itself. It gets one made of ours, whose help is better.
-            command = ['upgrade', 'check', *(['--json'] if args.json else [])]
-            return int(upgradecheck.main(cfg.ConfigOpts(), 'placement', Checks(conf, db), command, []))
-        finally:
-            db.dispose()
-    except output.FAILURES as error:
-        output.failed('placement-status', error)
-        return FAILED
+    return command.run('placement-status', FAILED, functools.partial(_check, args))
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def _parser() -> command.CommandParser:
+    parser = command.CommandParser(
         prog='placement-status',
         description='Check an installation of the placement service.',
         epilog='The database is the one of [placement_database] connection in the configuration file, or of the'
         ' environment variable OS_PLACEMENT_DATABASE__CONNECTION.',
     )
-    output.add_common_options(parser)
-    subjects = parser.add_subparsers(title='commands', metavar='COMMAND', required=True)
-    upgrade = subjects.add_parser('upgrade', help='checks before and after an upgrade')
-    actions = upgrade.add_subparsers(title='commands', metavar='COMMAND', required=True)
-    check = actions.add_parser(
-        'check', help='check whether the database is ready for this release', description=_DESCRIPTION, epilog=_EPILOG
-    )
-    check.add_argument('--json', action='store_true', help='print the results as JSON')
+    parser.add_version()
+    summary = 'checks before and after an upgrade'
+    upgrade = parser.add_command('upgrade', summary, 'Check whether the database is ready for this release.')
+    summary = 'check whether the database is ready for this release'
+    upgrade.add_command('check', summary, _DESCRIPTION, _EPILOG).add_format()
     return parser
+
+
+def _check(args: argparse.Namespace) -> int:
+    conf = command.load_configuration(args)
+    db = Database(conf)
+    try:
+        # Fails here with one line if the database is unavailable; in a check it would be a traceback.
+        db.schema_version()
+        # oslo.upgradecheck parses a command line itself. It gets one made of ours, whose help is better.
+        arguments = ['upgrade', 'check', *(['--json'] if args.format == 'json' else [])]
+        return int(upgradecheck.main(cfg.ConfigOpts(), 'placement', Checks(conf, db), arguments, []))
+    finally:
+        db.dispose()
 
 
 if __name__ == '__main__':

@@ -24,8 +24,8 @@ def init_application(conf: cfg.ConfigOpts | None = None) -> deploy.Application:
         if conf is None:
             conf = configuration.load()
         log.setup(conf, 'placement')
-        if trouble := package_conflict.trouble():
-            LOG.warning(trouble)
+        if conflict := package_conflict.describe():
+            LOG.warning(conflict)
         return deploy.loadapp(conf)
     except (exception.PlacementError, log.LogConfigError) as error:
         reason = error.for_operators if isinstance(error, exception.PlacementError) else error

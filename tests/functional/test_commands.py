@@ -5,11 +5,11 @@ from __future__ import annotations
 import pathlib
 from collections.abc import Callable
 from importlib import metadata
-from typing import Any
 
 import pytest
 from oslo_config import cfg
 
+from placement import conf as configuration
 from placement.cmd import api, manage, status
 from placement.db.api import Database
 from tests.support.fixtures import PointCommandsAt
@@ -83,19 +83,45 @@ def test_a_failure_is_one_line(
 
 
 @pytest.mark.parametrize(
-    ('module', 'arguments', 'code'), [(manage, ['db', 'version'], 127), (status, ['upgrade', 'check'], 255)]
+    ('main', 'arguments', 'code'), [(manage.main, ['db', 'version'], 127), (status.main, ['upgrade', 'check'], 255)]
 )
 def test_an_interrupt_is_one_line(
-    module: Any, arguments: list[str], code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    main: Callable[[list[str]], int],
+    arguments: list[str],
+    code: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     def interrupt(*_arguments: object, **_options: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(module.placement_conf, 'load', interrupt)
-    assert module.main(arguments) == code
+    monkeypatch.setattr(configuration, 'load', interrupt)
+    assert main(arguments) == code
     printed = capsys.readouterr()
     assert (printed.out, printed.err.count('\n')) == ('', 1)
     assert printed.err.endswith(': interrupted\n')
+
+
+@pytest.mark.parametrize('main', [manage.main, status.main])
+@pytest.mark.parametrize('position', [0, 1, 2])
+@pytest.mark.parametrize('option', ['--config-file', '--config-dir'])
+def test_the_configuration_may_be_given_anywhere(
+    main: Callable[[list[str]], int],
+    position: int,
+    option: str,
+    conf: cfg.ConfigOpts,
+    db: Database,
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert db.schema_version()
+    monkeypatch.delenv('OS_PLACEMENT_DATABASE__CONNECTION', raising=False)
+    monkeypatch.setenv('OS_PLACEMENT_CONFIG_DIR', str(tmp_path))
+    path = tmp_path / 'given.conf'
+    path.write_text(f'[placement_database]\nconnection = {conf.placement_database.connection}\n')
+    arguments = ['db', 'version'] if main is manage.main else ['upgrade', 'check', '--format', 'json']
+    arguments[position:position] = [option, str(path if option == '--config-file' else tmp_path)]
+    assert main(arguments) == 0
 
 
 def test_manage_finds_the_database_of_dev_in_its_directory(

@@ -64,7 +64,7 @@ def test_wrong_usages_are_reported(db: Database, capsys: pytest.CaptureFixture[s
         connection.execute(tables.allocations.update().values(used=5))
     for options in ([], ['--format', 'json']):
         assert manage.main(['explain', 'resources=VCPU:3', *options]) == 0
-        assert capsys.readouterr().err.startswith('Warning: of 1 inventory, what is recorded as used is not the sum of')
+        assert capsys.readouterr().err.startswith('Warning: the recorded usage of 1 inventory is not the sum of')
 
 
 @pytest.mark.usefixtures('hosts')

@@ -137,7 +137,7 @@ def test_wrong_usages_are_reported(url: str, allocations: int, capsys: pytest.Ca
     assert manage.main(['tree']) == 0
     assert capsys.readouterr().err == ''
     corruption.plant(url, f'UPDATE placement_allocations SET used = {allocations} WHERE resource_provider_id = 1')
-    warning = 'Warning: of 1 inventory, what is recorded as used is not the sum of the allocations.'
+    warning = 'Warning: the recorded usage of 1 inventory is not the sum of the allocations.'
     for arguments in ([], ['child'], ['--format', 'json']):
         assert manage.main(['tree', *arguments]) == 0
         captured = capsys.readouterr()
@@ -294,7 +294,7 @@ def test_in_a_pipe(url: str) -> None:
     assert done.stderr == ''
     assert '\x1b' not in done.stdout
     assert ', '.join(sorted(traits.split(', '))) in done.stdout
-    for form in ('tree', 'json'):
+    for form in ('text', 'json'):
         process = subprocess.Popen([*program, '--format', form], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         assert process.stdout is not None
         process.stdout.close()

@@ -34,7 +34,7 @@ CHECKS = ('Schema', 'Provider trees', 'Consumers', 'Usages', 'Tables of others')
 
 def _results(capsys: pytest.CaptureFixture[str], code: int) -> dict[str, Any]:
     capsys.readouterr()
-    assert status.main(['upgrade', 'check', '--json']) == code
+    assert status.main(['upgrade', 'check', '--format', 'json']) == code
     return {one['check']: (one['result'], one['details']) for one in json.loads(capsys.readouterr().out)['checks']}
 
 

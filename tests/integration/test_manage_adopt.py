@@ -222,7 +222,7 @@ def test_a_transaction_that_does_not_end_stops_the_adoption(
     with other.connection.begin():
         assert other.begin_claim()
         assert run('db', 'adopt', '--yes', '--others-are-stopped') == manage.FAILED
-        assert 'placement-manage: the database said: ' in capsys.readouterr().err
+        assert 'placement-manage: the database reported: ' in capsys.readouterr().err
         other.connection.rollback()
     assert corruption.contents(theirs) == before
     assert run('db', 'adopt', '--yes', '--others-are-stopped') == manage_audit.CLEAN

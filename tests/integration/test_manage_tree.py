@@ -20,10 +20,10 @@ def test_trees_and_status(
 ) -> None:
     monkeypatch.setenv('OS_PLACEMENT_CONFIG_DIR', str(tmp_path))
     monkeypatch.setenv('OS_PLACEMENT_DATABASE__CONNECTION', database.render_as_string(hide_password=False))
-    assert status.main(['upgrade', 'check', '--json']) == 2
+    assert status.main(['upgrade', 'check', '--format', 'json']) == 2
     assert manage.main(['db', 'sync']) == 0
     corruption.plant(database, *corruption.SOUND)
-    assert status.main(['upgrade', 'check', '--json']) == 0
+    assert status.main(['upgrade', 'check', '--format', 'json']) == 0
     capsys.readouterr()
     assert manage.main(['tree', 'child', '--format', 'json']) == 0
     (tree,) = json.loads(capsys.readouterr().out)['trees']
@@ -33,4 +33,4 @@ def test_trees_and_status(
     assert manage.main(['tree', 'CHILD']) == manage.FAILED
     assert manage.main(['tree', corruption.CHILD.upper()]) == 0
     corruption.plant(database, *corruption.ALL['no root'].statements)
-    assert status.main(['upgrade', 'check', '--json']) == 2
+    assert status.main(['upgrade', 'check', '--format', 'json']) == 2

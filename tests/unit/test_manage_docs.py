@@ -18,6 +18,10 @@ DOC = Path(__file__).resolve().parents[2] / 'doc'
 PAGES = {'explain': 'explain.md', 'page': 'page.md', 'db adopt': 'adopt.md', 'upgrade check': 'status.md'}
 
 
+#: Options of every command, which the top of manage.md describes.
+COMMON = {'--help', '--config-file', '--config-dir'}
+
+
 def _commands(parser: argparse.ArgumentParser, path: str = '') -> Iterator[tuple[str, argparse.ArgumentParser]]:
     """``db sync`` and its parser, for every command that does something."""
     nested = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
@@ -47,13 +51,18 @@ def test_page_says_what_to_run(command: str) -> None:
     assert re.search(rf'placement-(manage|status) {command}', text)
 
 
+def test_common_options_are_documented() -> None:
+    before_sections = (DOC / 'manage.md').read_text().partition('\n## ')[0]
+    assert set(re.findall(r'--[a-z-]+', before_sections)) >= COMMON
+
+
 @pytest.mark.parametrize('command', COMMANDS)
 def test_options_are_documented(command: str) -> None:
     text = (DOC / PAGES[command]).read_text() if command in PAGES else _sections()[command]
     options = {
         option for action in COMMANDS[command]._actions for option in action.option_strings if option[:2] == '--'
     }
-    assert options - {'--help'} <= set(re.findall(r'--[a-z-]+', text))
+    assert options - COMMON <= set(re.findall(r'--[a-z-]+', text))
 
 
 @pytest.mark.parametrize('command', COMMANDS)

@@ -1,0 +1,108 @@
+"""What the commands share: their options, the configuration, and how a failure ends them."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from importlib import metadata
+from typing import Any
+
+from oslo_config import cfg
+from oslo_db import exception as db_exc
+from sqlalchemy import exc as sa_exc
+
+from placement import conf as placement_conf
+from placement import exception, package_conflict
+
+#: The exceptions that end a command with a message of one line.
+FAILURES = (exception.PlacementError, db_exc.DBError, sa_exc.SQLAlchemyError, KeyboardInterrupt)
+
+
+class CommandParser(argparse.ArgumentParser):
+    """Parses the arguments of a program or of one of its commands.
+
+    ``--config-file`` and ``--config-dir`` are accepted before and after the names of commands. A command does not set
+    them unless they are given, so that it does not overwrite what was given before its name.
+    """
+
+    def __init__(self, *args: Any, is_command: bool = False, **options: Any) -> None:
+        super().__init__(*args, **options)
+        default = argparse.SUPPRESS if is_command else None
+        self.add_argument(
+            '--config-file',
+            metavar='FILE',
+            default=default,
+            help='configuration file (default: placement.conf in $OS_PLACEMENT_CONFIG_DIR or /etc/placement, if it'
+            ' exists)',
+        )
+        self.add_argument(
+            '--config-dir',
+            metavar='DIR',
+            default=default,
+            help='directory whose *.conf files are read after the configuration file, in the order of their names; a'
+            ' later value replaces an earlier one',
+        )
+        self._commands: Any = None
+
+    def add_version(self) -> None:
+        """Add ``--version``, which prints the installed release."""
+        release = f'placement {metadata.version("placement")}'
+        self.add_argument('--version', action='version', version=release, help='print the release and exit')
+
+    def add_command(
+        self, name: str, summary: str, description: str, epilog: str | None = None, **defaults: Any
+    ) -> CommandParser:
+        """Add a command, or a group of commands, and return its parser.
+
+        :param summary: one line for the list of commands.
+        :param defaults: attributes of the parsed arguments, such as the function ``run``.
+        """
+        if self._commands is None:
+            self._commands = self.add_subparsers(title='commands', metavar='COMMAND', required=True)
+        parser: CommandParser = self._commands.add_parser(
+            name, help=summary, description=description, epilog=epilog, is_command=True
+        )
+        parser.set_defaults(**defaults)
+        return parser
+
+    def add_format(self) -> None:
+        """Add ``--format``."""
+        self.add_argument(
+            '--format', choices=('text', 'json'), default='text', help='output format (default: %(default)s)'
+        )
+
+
+def configuration_arguments(args: argparse.Namespace) -> list[str]:
+    """Return the arguments for oslo.config: the configuration file and directory, if given."""
+    options = {'--config-file': args.config_file, '--config-dir': args.config_dir}
+    return [word for option, value in options.items() if value for word in (option, value)]
+
+
+def load_configuration(args: argparse.Namespace) -> cfg.ConfigOpts:
+    """Load the configuration that the arguments name.
+
+    :raises ConfigurationInvalid: a file cannot be read or a value is invalid.
+    """
+    return placement_conf.load(configuration_arguments(args))
+
+
+def run(program: str, failure_code: int, command: Callable[[], int]) -> int:
+    """Call ``command`` and return its exit code.
+
+    If it raises one of ``FAILURES``, print the reason as one line on standard error and return ``failure_code``. Before
+    it is called, a conflict with another installed package is printed as a warning.
+    """
+    if conflict := package_conflict.describe():
+        print(f'{program}: warning: {conflict}', file=sys.stderr)
+    try:
+        return command()
+    except FAILURES as error:
+        if isinstance(error, exception.PlacementError):
+            reason = error.for_operators
+        elif isinstance(error, KeyboardInterrupt):
+            reason = 'interrupted'
+        else:
+            reason = 'the database reported: ' + str(error).partition('\n')[0]
+        print(f'{program}: {reason}', file=sys.stderr)
+        return failure_code
