@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import functools
 import importlib.util
+import itertools
 import json
 import pathlib
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from sqlalchemy import exc as sa_exc
 
-from bench import client, databases, lines, results, run
+from bench import client, databases, lines, results, run, site
 from tests.support.servers import ServerError
 
 PAGE = pathlib.Path(__file__).parents[1] / 'doc' / 'performance.md'
@@ -29,6 +32,11 @@ statements through the bare driver, and a trivial request, by as many callers.""
 _CAN_PLOT = importlib.util.find_spec('matplotlib') is not None
 _CANNOT_PLOT = "the plot needs matplotlib: pip install '.[bench]'"
 
+_T = TypeVar('_T')
+
+#: Hosts of the cloud of --site.
+_SITE_PROVIDERS = 10_000
+
 _DEFAULT_SIZES = {'flat': [1000, 10_000], 'nested': [1000], 'shared': [1000], 'symmetric': [2]}
 
 
@@ -38,11 +46,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     :param argv: arguments; None takes those of the process.
     :returns: the exit status, 1 when it cannot go on; the reason is on standard error.
     """
-    arguments = _parser().parse_args(argv)
+    parser = _parser()
+    arguments = parser.parse_args(argv)
     if arguments.write_doc and not _CAN_PLOT:
         return _failed(_CANNOT_PLOT)
+    if arguments.site and (arguments.line or arguments.write_doc):
+        parser.error('--site goes with neither --line nor --write-doc')
+    if arguments.site and arguments.database == 'sqlite':
+        parser.error('--site counts at a database server: choose one with --database')
     try:
-        measured, version = _run(_options(arguments))
+        if arguments.site:
+            return _measure_site(arguments)
+        options = _options(arguments)
+        measured, version = _with_progress(run.steps(options), functools.partial(run.run, options))
     except ServerError as error:
         # The message includes the end of the log.
         return _failed(str(error))
@@ -58,6 +74,29 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments.write_doc:
         results.plot(_of_sizes(measured), PAGE.with_suffix('.png'), machine)
         results.write_section(PAGE, f'{machine}.\n\n{table}\n\n![Time against size]({PAGE.stem}.png)')
+    return 0
+
+
+def _measure_site(arguments: argparse.Namespace) -> int:
+    providers = (arguments.flat or [_SITE_PROVIDERS])[0]
+    options = site.Options(
+        size=arguments.site,
+        database=arguments.database,
+        server_url=arguments.server_url,
+        providers=providers,
+        rate=arguments.rate,
+        seconds=arguments.duration,
+        microversion=arguments.microversion,
+    )
+    measures, version = _with_progress(site.STEPS, functools.partial(site.run, options))
+    machine = results.machine(version)
+    load = f'{providers:,} flat providers; each second {arguments.rate:g} searches and {arguments.rate:g} claims'
+    text = f'{machine}\n\n{load}\n\n{site.table(measures, arguments.site)}'
+    print(text)
+    if arguments.output:
+        arguments.output.mkdir(parents=True, exist_ok=True)
+        (arguments.output / 'site.md').write_text(f'{text}\n')
+        (arguments.output / 'site.json').write_text(site.as_json(measures))
     return 0
 
 
@@ -86,6 +125,28 @@ def _parser() -> argparse.ArgumentParser:
         )
     parser.add_argument(
         '--line', metavar='NAME', action='append', choices=lines.NAMES, help='measure only this; may be repeated'
+    )
+    parser.add_argument(
+        '--site',
+        metavar='HOSTSxPROCESSES',
+        type=site.size,
+        help='instead of the lines, count the statements, rows and bytes of so many processes on one database, for each'
+        f' request and process, beside those of {site.SMALL}; such as 3x16, with the first size of --flat (default:'
+        f' {_SITE_PROVIDERS})',
+    )
+    parser.add_argument(
+        '--rate',
+        metavar='N',
+        type=_positive_float,
+        default=20.0,
+        help='with --site: searches in each second, and as many claims (default: %(default)g)',
+    )
+    parser.add_argument(
+        '--duration',
+        metavar='S',
+        type=_positive_float,
+        default=15.0,
+        help='with --site: seconds for which each kind of load lasts (default: %(default)g)',
     )
     parser.add_argument('--list', action=_List, help='name all lines and exit')
     parser.add_argument('--workers', metavar='N', type=_positive, default=2, help='processes (default: %(default)s)')
@@ -133,6 +194,13 @@ def _positive(text: str) -> int:
     return number
 
 
+def _positive_float(text: str) -> float:
+    number = float(text)
+    if not 0 < number < float('inf'):
+        raise argparse.ArgumentTypeError('must be above 0')
+    return number
+
+
 def _options(arguments: argparse.Namespace) -> run.Options:
     given = {shape: getattr(arguments, shape) for shape in _DEFAULT_SIZES}
     sizes = {shape: sizes for shape, sizes in given.items() if sizes is not None} or _DEFAULT_SIZES
@@ -151,27 +219,21 @@ def _options(arguments: argparse.Namespace) -> run.Options:
     )
 
 
-def _run(options: run.Options) -> tuple[list[results.Result], str]:
+def _with_progress(steps: int, measure: Callable[[pathlib.Path, Callable[[str], None]], _T]) -> _T:
+    """Call ``measure`` with a directory for logs and a function that shows the next of so many steps."""
     console = Console(stderr=True)
     columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn('{task.description}'))
     with (
         tempfile.TemporaryDirectory(prefix='placement-bench-') as directory,
         Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress,
     ):
-        task = progress.add_task('starting the floor', total=run.steps(options))
-        return run.run(options, pathlib.Path(directory), _teller(progress, task))
+        task = progress.add_task('starting', total=steps)
+        finished = itertools.count()
 
+        def report(work: str) -> None:
+            progress.update(task, completed=next(finished), description=work)
 
-def _teller(progress: Progress, task: object) -> Callable[[str], None]:
-    """A function that shows the next step as begun, and the one before as done."""
-    begun = 0
-
-    def tell(what: str) -> None:
-        nonlocal begun
-        progress.update(task, completed=begun, description=what)  # type: ignore[arg-type]
-        begun += 1
-
-    return tell
+        return measure(pathlib.Path(directory), report)
 
 
 def _of_sizes(measured: list[results.Result]) -> list[results.Result]:

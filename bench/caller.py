@@ -1,10 +1,13 @@
 """A caller in a process of its own, so that several do not share one interpreter: ``python -m bench.caller``.
 
 It reads a job as one line of JSON, writes ``ready``, waits for a line, works, and writes a line of JSON about it.
-A job has ``port``, ``microversion``, ``requests`` (of method, path, body, microversion or null) and ``repeat`` (go on
-from the start until standard input ends). That of a floor also has ``database`` (the driver's module and its
-arguments), ``row``, and ``statements``, one number for each request of a cycle: so many statements, in a transaction of
-the bare driver, are run before it.
+A job has ``port``, ``microversion`` and ``requests`` (of method, path, body, microversion or null), and may have:
+
+* ``repeat``: send the requests again and again until standard input ends;
+* ``interval``: the seconds between the starts of two requests, instead of one after the other;
+* ``reconnect``: send each request over a new connection, so that any process of the service may accept it;
+* that of a floor, ``database`` (the driver's module and its arguments), ``row``, and ``statements``, one number for
+  each request of a cycle: so many statements, in a transaction of the bare driver, are run before it.
 """
 
 from __future__ import annotations
@@ -29,7 +32,8 @@ def main() -> None:
     before = _transactions(job)
     print('ready', flush=True)
     sys.stdin.readline()
-    print(json.dumps(_work(connection, before, _endless(encoded) if job.get('repeat') else encoded)), flush=True)
+    work = _work(job, connection, before, _endless(encoded) if job.get('repeat') else encoded)
+    print(json.dumps(work), flush=True)
 
 
 def _endless(encoded: list[bytes]) -> Iterable[bytes]:
@@ -58,12 +62,17 @@ def _transactions(job: dict[str, Any]) -> Iterable[Callable[[], None]]:
 
 
 def _work(
-    connection: client.Connection, before: Iterable[Callable[[], None]], encoded: Iterable[bytes]
+    job: dict[str, Any], connection: client.Connection, before: Iterable[Callable[[], None]], encoded: Iterable[bytes]
 ) -> dict[str, Any]:
+    interval, reconnect = job.get('interval', 0.0), job.get('reconnect')
     statuses: collections.Counter[int] = collections.Counter()
     milliseconds = []
     started = time.monotonic()
-    for prepare, request in zip(before, encoded, strict=False):
+    for number, (prepare, request) in enumerate(zip(before, encoded, strict=False)):
+        if interval:
+            time.sleep(max(0.0, started + number * interval - time.monotonic()))
+        if reconnect:
+            connection.close()
         begun = time.perf_counter()
         prepare()
         statuses[connection.ask(request).status] += 1

@@ -71,7 +71,13 @@ class Round(NamedTuple):
     """The result of several callers."""
 
     seconds: float
-    requests: int
+    #: Of the requests of each caller.
+    milliseconds: list[list[float]]
+
+    @property
+    def requests(self) -> int:
+        """The number of requests of all callers."""
+        return sum(map(len, self.milliseconds))
 
 
 def run(
@@ -82,10 +88,19 @@ def run(
     :param floor: further members of the jobs of callers of a floor: ``database`` and ``statements``.
     :raises RuntimeError: an answer was not 2xx.
     """
+    jobs = [{'port': port, 'requests': requests} for requests in scripts if requests]
+    return run_jobs(microversion, [{**job, 'row': row, **(floor or {})} for row, job in enumerate(jobs)])
+
+
+def run_jobs(microversion: str, jobs: Sequence[dict[str, Any]]) -> Round:
+    """Run one caller for each job (``bench.caller``), all at once, and wait for them.
+
+    :raises RuntimeError: an answer was not 2xx.
+    """
     with contextlib.ExitStack() as stack:
         callers = []
-        for row, requests in enumerate(filter(None, scripts)):
-            callers.append(Caller(port, microversion, requests, **({'row': row, **floor} if floor else {})))
+        for job in jobs:
+            callers.append(Caller(microversion=microversion, **job))
             stack.callback(callers[-1].close)
         for caller in callers:
             caller.wait_until_ready()
@@ -94,7 +109,7 @@ def run(
         done = [caller.result() for caller in callers]
     _check(done)
     seconds = max(one['ended'] for one in done) - min(one['started'] for one in done)
-    return Round(seconds, sum(len(one['milliseconds']) for one in done))
+    return Round(seconds, [one['milliseconds'] for one in done])
 
 
 @contextlib.contextmanager

@@ -1,12 +1,12 @@
-"""What a worker costs beside time: memory, its start, following the writes of other processes, and the log."""
+"""Measures the costs of a worker beside time: memory, start, refresh after writes of others, and the change log."""
 
 from __future__ import annotations
 
 import importlib.util
 import pathlib
 import statistics
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -15,19 +15,21 @@ from bench.client import Request
 from bench.results import Result, from_samples
 from bench.shapes import Cloud
 
-_NO_LOG = 'not available: no change log'
-_NO_MIRROR = 'not available: no mirror'
+NO_LOG = 'not available: no change log'
+_NO_CACHE = 'not available: no cache'
 
-#: The number of claims of another process, of their transactions and of repetitions, and the name of the line.
+#: The number of claims of another process, of their transactions and of repetitions, the title, and the most
+#: milliseconds that a refresh should take.
 _CHANGES = (
-    (1, 1, 20, '1 claim'),
-    (100, 100, 5, '100 claims'),
-    (10_000, 100, 2, '10,000 claims in 100 transactions'),
+    (1, 1, 20, '1 claim', 3.0),
+    (100, 100, 5, '100 claims', 4.0),
+    (10_000, 100, 2, '10,000 claims in 100 transactions', 100.0),
 )
-
-
-#: Numbers of slots of the change log.
-_SLOTS = (5, 500, 2000)
+#: The memory of a worker after everything was asked should be at most so much for every 10,000 providers, from that
+#: size on.
+_MEMORY_TARGET_MB = 40.0
+#: In larger clouds nobody lists everything.
+_MAX_LISTED_HOSTS = 100_000
 
 
 class Setting(NamedTuple):
@@ -42,14 +44,14 @@ class Costs(NamedTuple):
     """The costs of a service with one worker."""
 
     seconds: float
-    #: MB after a search with a limit, and after one for all candidates.
+    #: MB after searches with a limit, and after lists of everything, None if the cloud is too large for that.
     searched: float
-    everything: float
+    everything: float | None
 
 
 def wanted(names: set[str]) -> bool:
     """Whether any of these lines is measured by ``measure``."""
-    return bool(names & {'memory', 'start', 'bring-forward'})
+    return bool(names & {'memory', 'start', 'refresh'})
 
 
 def of_service(setting: Setting, cloud: Cloud) -> Costs:
@@ -59,7 +61,7 @@ def of_service(setting: Setting, cloud: Cloud) -> Costs:
 
 
 def measure(setting: Setting, cloud: Cloud, empty: Costs, begin: Callable[[str], bool]) -> Iterator[Result]:
-    """Measure those of the lines ``memory``, ``start`` and ``bring-forward`` that are wanted.
+    """Measure those of the lines ``memory``, ``start`` and ``refresh`` that are wanted.
 
     :param empty: the costs of a service on an empty database.
     :param begin: called with the name of each line before it is measured; returns whether the line is wanted.
@@ -68,43 +70,29 @@ def measure(setting: Setting, cloud: Cloud, empty: Costs, begin: Callable[[str],
         own = _of(served, setting, cloud)
         if begin('memory'):
             yield _memory(cloud, 'after searches with a limit', own.searched - empty.searched)
-            yield _memory(cloud, 'after everything was asked for', own.everything - empty.everything)
+            if own.everything is not None and empty.everything is not None:
+                target = _MEMORY_TARGET_MB * cloud.size / 10_000 if cloud.size >= 10_000 else None
+                more = own.everything - empty.everything
+                yield _memory(cloud, 'after everything was listed', more, target)
         if begin('start'):
-            yield _result(cloud, 'start', 's', [own.seconds - empty.seconds], note=f'empty: {empty.seconds:.2f} s')
-        if begin('bring-forward'):
+            yield result(cloud, 'start', 's', [own.seconds - empty.seconds], note=f'empty: {empty.seconds:.2f} s')
+        if begin('refresh'):
             if importlib.util.find_spec('placement.cache') is None:
-                yield _result(cloud, 'bring-forward', 'ms', [], note=_NO_MIRROR)
+                yield result(cloud, 'refresh', 'ms', [], note=_NO_CACHE)
                 return
             with service.placement(setting.url, 1, setting.directory) as other:
-                yield from _bring_forward(served, other, setting, cloud)
+                yield from _refresh(served, other, setting, cloud)
 
 
 def log(url: str, cloud: Cloud) -> Result:
     """The size of the change log."""
     sizes = databases.log_size(url)
     if sizes is None:
-        return _result(cloud, 'log-size', 'MB', [], note=_NO_LOG)
+        return result(cloud, 'log-size', 'MB', [], note=NO_LOG)
     note = ', '.join(f'{name}: {rows:,} rows' for name, (rows, _) in sizes.items())
     if any(size is None for _, size in sizes.values()):
-        return _result(cloud, 'log-size', 'MB', [], note=note)
-    return _result(cloud, 'log-size', 'MB', [sum(size or 0 for _, size in sizes.values()) / 1e6], note=note)
-
-
-def slots(setting: Setting, cloud: Cloud) -> Iterator[Result]:
-    """Measure a search while the change log has few and many slots, which every search has to check."""
-    search = next(Request('GET', read.path(cloud)) for read in lines.READS if read.name == 'limit-10')
-    encoded = search.encode(setting.microversion)
-    with service.placement(setting.url, 1, setting.directory) as served:
-        connection = client.Connection(served.port)
-        for count in _SLOTS:
-            if not databases.add_slots(setting.url, count):
-                yield _result(cloud, 'slots', 'ms', [], note=_NO_LOG)
-                break
-            for _ in range(20):
-                connection.ask(encoded)
-            samples = [connection.ask(encoded).seconds * 1000 for _ in range(200)]
-            yield _result(cloud, 'slots', 'ms', samples, title=f'candidates, limit=10, with {count:,} slots')
-        connection.close()
+        return result(cloud, 'log-size', 'MB', [], note=note)
+    return result(cloud, 'log-size', 'MB', [sum(size or 0 for _, size in sizes.values()) / 1e6], note=note)
 
 
 def _of(served: service.Service, setting: Setting, cloud: Cloud) -> Costs:
@@ -119,25 +107,25 @@ def _of(served: service.Service, setting: Setting, cloud: Cloud) -> Costs:
         return served.memory()
 
     searched = memory_after('limit-10')
-    everything = memory_after('no-limit', 'providers')
+    everything = memory_after('no-limit', 'providers') if cloud.size <= _MAX_LISTED_HOSTS else None
     connection.close()
     return Costs(served.seconds, searched, everything)
 
 
-def _memory(cloud: Cloud, when: str, megabytes: float) -> Result:
+def _memory(cloud: Cloud, when: str, megabytes: float, target: float | None = None) -> Result:
     note = f'{megabytes / cloud.size * 10_000:.1f} MB per 10,000'
     title = f'{lines.OTHERS["memory"]}, {when}'
-    return _result(cloud, 'memory', 'MB', [megabytes], title=title, note=note)
+    return result(cloud, 'memory', 'MB', [megabytes], title=title, note=note, target=target)
 
 
-def _bring_forward(served: service.Service, other: service.Service, setting: Setting, cloud: Cloud) -> Iterator[Result]:
+def _refresh(served: service.Service, other: service.Service, setting: Setting, cloud: Cloud) -> Iterator[Result]:
     search = next(Request('GET', read.path(cloud)) for read in lines.READS if read.name == 'limit-10')
     asking, claiming = client.Connection(served.port), client.Connection(other.port)
 
     def milliseconds() -> float:
         return asking.ask(search.encode(setting.microversion)).seconds * 1000
 
-    for changes, transactions, repeat, called in _CHANGES:
+    for changes, transactions, repeat, made, target in _CHANGES:
         if changes > cloud.size:
             continue
         milliseconds()
@@ -149,8 +137,8 @@ def _bring_forward(served: service.Service, other: service.Service, setting: Set
                 if answer.status != 204:
                     raise RuntimeError(f'a claim was answered with {answer.status}: {bytes(answer.body).decode()}')
             samples.append(milliseconds() - unchanged)
-        title = f'bringing a process forward after {called} elsewhere'
-        yield _result(cloud, 'bring-forward', 'ms', samples, title=title)
+        title = f'refresh of a process after {made} elsewhere'
+        yield result(cloud, 'refresh', 'ms', samples, title=title, target=target)
     asking.close()
     claiming.close()
 
@@ -162,12 +150,13 @@ def _claims(cloud: Cloud, name: str, count: int, transactions: int) -> Iterator[
         held = {}
         for number in range(first, first + each):
             body = orjson.loads(lines.claim('', lines.host(cloud, number)).body)
-            held[lines.consumer('bring forward', name, number)] = body
+            held[lines.consumer('refresh', name, number)] = body
         yield Request('POST', '/allocations', orjson.dumps(held).decode())
 
 
-def _result(
-    cloud: Cloud, name: str, unit: str, samples: list[float], title: str | None = None, note: str = ''
+def result(
+    cloud: Cloud, name: str, unit: str, samples: Sequence[float], title: str | None = None, **more: Any
 ) -> Result:
+    """Make a row of the table; without samples it has only the note, which is in ``more``."""
     numbers = from_samples(samples) if samples else {'median': None}
-    return Result(cloud.shape, cloud.size, name, title or lines.OTHERS[name], unit, note=note, **numbers)
+    return Result(cloud.shape, cloud.size, name, title or lines.OTHERS[name], unit, **numbers, **more)

@@ -191,13 +191,13 @@ def consumer(*name: object) -> str:
     return str(uuid.uuid5(uuid.NAMESPACE_OID, ' '.join(map(str, name))))
 
 
-def claims_and_releases(cloud: Cloud, consumers: int = 10) -> list[Request]:
-    """What one caller repeats without pause: a claim, its deletion, a claim of another consumer."""
-    names = [consumer('stream', number) for number in range(consumers)]
+def claims_and_releases(cloud: Cloud, caller: int = 0) -> list[Request]:
+    """The requests that one caller repeats without pause: a claim, its deletion, a claim of another consumer."""
+    names = [consumer('stream', caller, number) for number in range(10)]
     return [
         request
         for number, name in enumerate(names)
-        for request in (claim(name, host(cloud, number * 7)), release(name))
+        for request in (claim(name, host(cloud, caller * 100 + number * 7)), release(name))
     ]
 
 
@@ -347,9 +347,13 @@ OTHERS = {
     'limit-10-while-claiming': 'candidates, limit=10, while one caller claims and releases',
     'memory': "a worker's memory above an empty service",
     'start': 'start to first search, above an empty service',
-    'bring-forward': 'the first search after 1, 100, 10,000 claims elsewhere, above one without',
+    'refresh': 'the first search after 1, 100, 10,000 claims elsewhere, above one without',
     'log-size': 'the change log after all of the above',
     'slots': 'candidates, limit=10, with 5, 500, 2,000 slots of the change log',
+    'slots-claiming': 'the same with 5, 500 slots while 4 callers claim, against 5',
+    'processes': '8 processes of one host: time until all are ready, against one; memory of all (PSS)',
+    'each-candidate': 'each candidate beyond the tenth of limit=1000, within the process',
+    'idle-connections': 'candidates, limit=10, with 2,000 idle connections to the process, against none',
 }
 
 NAMES = [*(line.name for line in READS), *(line.name for line in WRITES), *OTHERS]

@@ -17,6 +17,12 @@ _TIMES, _RATES = ('ms', 's', 'MB'), ('/s',)
 #: Line styles of a plot with more lines than colours.
 _MARKERS = 'osD^v'
 
+#: Lines that are compared between clouds, and the cloud to compare with if it is there.
+_COMPARED = ('limit-10', 'limit-1000', 'refresh')
+_USUAL_SIZE = 10_000
+#: The targets of comparisons, by size and line of the numerator.
+_TARGET_RATIOS = {(1_000_000, 'limit-10'): 2.0, (1_000_000, 'limit-1000'): 2.0, (10_000, 'no-limit'): 6.0}
+
 _BEGIN, _END = '<!-- bench: begin -->', '<!-- bench: end -->'
 
 
@@ -39,6 +45,9 @@ class Result:
     #: The number of providers of the cloud.
     providers: int = 0
     note: str = ''
+    #: The most that it should be: in its unit, and as a multiple of the floor.
+    target: float | None = None
+    target_ratio: float | None = None
 
     @property
     def times_floor(self) -> float | None:
@@ -55,7 +64,7 @@ def from_samples(samples: Sequence[float]) -> dict[str, Any]:
 
 def table(results: Sequence[Result]) -> str:
     """All results as a table in Markdown, with comparisons below the shapes that have several sizes."""
-    rows = ['| Cloud | Work | Median | Min | Max | Floor | Times the floor | Answer |', '|' + '---|' * 8]
+    rows = ['| Cloud | Work | Median | Min | Max | Floor | Times the floor | Target | Answer |', '|' + '---|' * 9]
     rows += [_row(result) for result in results]
     return '\n'.join([*rows, *_comparisons(results)])
 
@@ -64,9 +73,10 @@ def _row(result: Result) -> str:
     cloud = f'{result.size:,} {result.shape}' if result.size else result.shape
     cells = [cloud, result.title]
     if result.median is None:
-        return '| ' + ' | '.join([*cells, result.note, '', '', '', '', '']) + ' |'
+        return '| ' + ' | '.join([*cells, result.note, '', '', '', '', '', '']) + ' |'
     cells += [_amount(result.median, result.unit), _amount(result.low, ''), _amount(result.high, '')]
     cells += [_amount(result.floor, result.unit), '' if result.times_floor is None else f'{result.times_floor:.1f}']
+    cells.append(_amount(result.target, result.unit) or _times(result.target_ratio))
     return '| ' + ' | '.join([*cells, result.note or _length(result.length)]) + ' |'
 
 
@@ -77,6 +87,10 @@ def _amount(number: float | None, unit: str) -> str:
     return f'{number:,.{digits}f}{"" if unit in ("", "/s") else " "}{unit}'
 
 
+def _times(ratio: float | None) -> str:
+    return '' if ratio is None else f'{ratio:g} times'
+
+
 def _length(length: int | None) -> str:
     if length is None:
         return ''
@@ -84,13 +98,26 @@ def _length(length: int | None) -> str:
 
 
 def _comparisons(results: Sequence[Result]) -> Iterator[str]:
-    """How the largest cloud compares with the smallest, for the searches with a limit."""
-    for name in ('limit-10', 'limit-1000'):
-        found = sorted((one for one in results if one.name == name and one.median), key=lambda one: one.size)
-        if len(found) > 1 and found[0].median and found[-1].median:
-            times = found[-1].median / found[0].median
-            sizes = f'{found[-1].size:,} against {found[0].size:,} flat'
-            yield f'| {sizes} | {found[0].title} | {times:.2f} times |' + ' |' * 5
+    """Compare the largest cloud with the usual one, or else the smallest; and all candidates with ten."""
+    flat = [one for one in results if one.shape == 'flat' and one.median]
+    for name, title in dict.fromkeys((one.name, one.title) for one in flat if one.name in _COMPARED):
+        found = {one.size: one for one in flat if (one.name, one.title) == (name, title)}
+        base, largest = found.get(_USUAL_SIZE, found[min(found)]), found[max(found)]
+        if base is not largest:
+            target = _TARGET_RATIOS.get((largest.size, name))
+            yield _comparison(f'{largest.size:,} against {base.size:,} flat', title, largest, base, target)
+    for ten in (one for one in flat if one.name == 'limit-10'):
+        for one in flat:
+            if one.name == 'no-limit' and one.size == ten.size:
+                target = _TARGET_RATIOS.get((one.size, one.name))
+                yield _comparison(f'{one.size:,} flat', f'{one.title}, against limit=10', one, ten, target)
+
+
+def _comparison(cloud: str, title: str, one: Result, base: Result, target: float | None) -> str:
+    assert one.median is not None
+    assert base.median is not None
+    ratio = one.median / base.median
+    return f'| {cloud} | {title} | {ratio:.2f} times | | | | | {_times(target)} | |'
 
 
 def plot(results: Sequence[Result], path: pathlib.Path, title: str) -> None:

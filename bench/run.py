@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from bench import callers, client, costs, databases, driver, floor, lines, probe, service, shapes
+from bench import callers, client, costs, databases, driver, floor, lines, probe, scale, service, shapes
 from bench.client import Request
 from bench.results import Result, from_samples
 
@@ -41,7 +41,7 @@ class Bench:
     directory: pathlib.Path
     floor: service.Service
     #: Called with the name of what is measured next.
-    tell: Callable[[str], None]
+    report: Callable[[str], None]
     empty: costs.Costs | None = None
     results: list[Result] = dataclasses.field(default_factory=list)
 
@@ -65,20 +65,20 @@ def lines_of(shape: str) -> set[str]:
 
 
 def steps(options: Options) -> int:
-    """The number of calls of ``tell``: for each line, and for filling each cloud."""
+    """The number of calls of ``report``: for each line, and for filling each cloud."""
     return sum(len(sizes) * len((lines_of(shape) & options.lines) | {'fill'}) for shape, sizes in options.sizes.items())
 
 
-def run(options: Options, directory: pathlib.Path, tell: Callable[[str], None]) -> tuple[list[Result], str]:
+def run(options: Options, directory: pathlib.Path, report: Callable[[str], None]) -> tuple[list[Result], str]:
     """Measure everything.
 
     :param directory: for logs and the like.
-    :param tell: called with the name of what is measured next.
+    :param report: called with the name of what is measured next.
     :returns: the results, and the database's name and version.
     """
     version = ''
     with service.floor(answers_in(directory), options.workers, directory) as served:
-        bench = Bench(options, directory, served, tell)
+        bench = Bench(options, directory, served, report)
         if costs.wanted(options.lines) and options.sizes.get('flat'):
             with databases.fresh(options.database, options.server_url) as url:
                 databases.prepare(url)
@@ -119,12 +119,13 @@ class _Cloud:
             self._connection.close()
         if self._begin('log-size'):
             self._bench.results.append(costs.log(self._url, self._cloud))
-        if self._begin('slots'):
-            setting = costs.Setting(self._url, self._options.microversion, self._bench.directory)
-            self._bench.results.extend(costs.slots(setting, self._cloud))
+        setting = costs.Setting(self._url, self._options.microversion, self._bench.directory)
+        for name, measure in scale.LINES.items():
+            if self._begin(name):
+                self._bench.results.extend(measure(setting, self._cloud))
 
     def _fill(self) -> None:
-        self._tell(lines.OTHERS['fill'])
+        self._report(lines.OTHERS['fill'])
         databases.prepare(self._url)
         started = time.perf_counter()
         databases.fill(self._url, self._cloud)
@@ -156,14 +157,14 @@ class _Cloud:
                 self._write(write, served)
 
     def _begin(self, name: str, title: str | None = None) -> bool:
-        """Whether the line is wanted; if so, tells that it is measured next."""
+        """Whether the line is wanted; if so, reports that it is measured next."""
         wanted = name in self._options.lines & lines_of(self._cloud.shape)
         if wanted:
-            self._tell((title or lines.OTHERS[name]).format(count=f'{self._options.writes:,}'))
+            self._report((title or lines.OTHERS[name]).format(count=f'{self._options.writes:,}'))
         return wanted
 
-    def _tell(self, what: str) -> None:
-        self._bench.tell(f'{self._cloud.size:,} {self._cloud.shape}: {what}')
+    def _report(self, what: str) -> None:
+        self._bench.report(f'{self._cloud.size:,} {self._cloud.shape}: {what}')
 
     def _add(self, name: str, title: str, unit: str, samples: Sequence[float], **more: Any) -> None:
         numbers = from_samples(samples)

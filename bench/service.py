@@ -17,6 +17,16 @@ from bench import client
 from bench.callers import ROOT
 from tests.support import servers
 
+_SETTINGS = {
+    'OS_PLACEMENT__MAX_MICROVERSION': client.MAX_MICROVERSION,
+    # So that the threads of a worker are those that process requests.
+    'OPENBLAS_NUM_THREADS': '1',
+}
+#: Threads of each worker that process requests.
+_THREADS = 8
+#: Most seconds until all processes are ready.
+_START_SECONDS = 600
+
 
 class Service(NamedTuple):
     """A server that is ready."""
@@ -32,22 +42,77 @@ class Service(NamedTuple):
 
     def memory(self) -> float:
         """The mean resident memory of its workers, in MB."""
-        sizes = [_resident(pid) for pid in self.server.workers()]
-        return sum(sizes) / len(sizes)
+        sizes = [_kilobytes(pid, 'status', 'VmRSS') for pid in self.server.workers()]
+        return sum(sizes) / len(sizes) / 1000
+
+    def proportional_memory(self) -> float:
+        """The memory of all its processes in MB, in which a page that several share counts once (PSS)."""
+        processes = [self.server.process.pid, *self.server.workers()]
+        return sum(_kilobytes(pid, 'smaps_rollup', 'Pss') for pid in processes) / 1000
+
+    def processor_seconds(self) -> float:
+        """The processor time that its workers have used."""
+        ticks = 0
+        for pid in self.server.workers():
+            fields = pathlib.Path(f'/proc/{pid}/stat').read_text().rpartition(')')[2].split()
+            ticks += int(fields[11]) + int(fields[12])
+        return ticks / os.sysconf('SC_CLK_TCK')
 
 
 @contextlib.contextmanager
-def placement(url: str, workers: int, directory: pathlib.Path) -> Iterator[Service]:
-    """placement-api on a database."""
+def placement(url: str, workers: int, directory: pathlib.Path, **settings: str) -> Iterator[Service]:
+    """placement-api on a database, which has answered a search.
+
+    :param settings: environment variables.
+    """
     started = time.monotonic()
-    settings = {'OS_PLACEMENT__MAX_MICROVERSION': client.MAX_MICROVERSION}
-    server = servers.launch(url, directory, workers=workers, metrics=False, environment=settings)
-    with _up(server):
-        connection = client.Connection(Service(server, 0.0).port)
+    with hosts(url, 1, workers, directory, **settings) as [started_host]:
+        connection = client.Connection(started_host.port)
         search = client.Request('GET', '/allocation_candidates?resources=VCPU:1&limit=1')
         connection.ask(search.encode(client.DEFAULT_MICROVERSION))
         connection.close()
-        yield Service(server, time.monotonic() - started)
+        yield Service(started_host.server, time.monotonic() - started)
+
+
+@contextlib.contextmanager
+def hosts(url: str, count: int, processes: int, directory: pathlib.Path, **settings: str) -> Iterator[list[Service]]:
+    """Several placement-api on a database, started at the same time; every process of each has loaded its cache.
+
+    :param settings: environment variables.
+    """
+    started = time.monotonic()
+    settings = _SETTINGS | settings
+    with contextlib.ExitStack() as stack:
+        launched = []
+        for _ in range(count):
+            launched.append(servers.launch(url, directory, workers=processes, metrics=False, environment=settings))
+            stack.callback(_kill, launched[-1])
+        for server in launched:
+            _wait_for_threads(server, processes)
+        yield [Service(server, time.monotonic() - started) for server in launched]
+
+
+def _wait_for_threads(server: servers.Server, processes: int) -> None:
+    """Return when so many workers have the threads that process requests, which each starts when it is ready."""
+    deadline = time.monotonic() + _START_SECONDS
+    while True:
+        threads = [_threads(pid) for pid in server.workers()]
+        if len(threads) >= processes and min(threads) > _THREADS:
+            return
+        if server.process.poll() is not None or time.monotonic() > deadline:
+            raise servers.ServerError(
+                f'of {processes} processes {sum(one > _THREADS for one in threads)} are ready after'
+                f' {_START_SECONDS} s:\n{server.tail()}'
+            )
+        time.sleep(0.05)
+
+
+def _threads(pid: int) -> int:
+    try:
+        return len(list(pathlib.Path(f'/proc/{pid}/task').iterdir()))
+    except OSError:
+        # It has ended meanwhile.
+        return 0
 
 
 @contextlib.contextmanager
@@ -73,23 +138,20 @@ def floor(answers: pathlib.Path, workers: int, directory: pathlib.Path) -> Itera
             cwd=ROOT,
         )
     server = servers.Server(f'http://127.0.0.1:{port}', None, log, process)
-    with _up(server):
-        yield Service(server, 0.0)
-
-
-@contextlib.contextmanager
-def _up(server: servers.Server) -> Iterator[None]:
-    """Wait until it is ready, and kill it at the end: its database is dropped too."""
     try:
         server.wait_until_ready()
-        yield
+        yield Service(server, 0.0)
     finally:
-        os.killpg(server.process.pid, signal.SIGKILL)
-        server.process.wait()
+        _kill(server)
 
 
-def _resident(pid: int) -> float:
-    status = pathlib.Path(f'/proc/{pid}/status').read_text()
-    found = re.search(r'^VmRSS:\s+(\d+) kB$', status, re.MULTILINE)
-    assert found is not None, status
-    return int(found[1]) / 1000
+def _kill(server: servers.Server) -> None:
+    # Its database is dropped too.
+    os.killpg(server.process.pid, signal.SIGKILL)
+    server.process.wait()
+
+
+def _kilobytes(pid: int, file: str, name: str) -> int:
+    found = re.search(rf'^{name}:\s+(\d+) kB$', pathlib.Path(f'/proc/{pid}/{file}').read_text(), re.MULTILINE)
+    assert found is not None, name
+    return int(found[1])

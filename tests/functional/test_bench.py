@@ -19,8 +19,8 @@ _TINY = [
     *('--repeat', '3', '--seconds', '0.1', '--rounds', '1', '--writes', '4'),
 ]
 
-#: Figures that a release without a mirror or a change log lacks, and the size of the log, which SQLite lacks.
-_MAY_BE_UNKNOWN = {'bring-forward', 'log-size', 'slots'}
+#: Figures that a release without a cache or a change log lacks, and the size of the log, which SQLite lacks.
+_MAY_BE_UNKNOWN = {'refresh', 'log-size', 'slots', 'slots-claiming'}
 
 
 def test_every_line_is_measured_once(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -87,7 +87,7 @@ def test_the_largest_cloud_is_compared_with_the_smallest() -> None:
     assert '| 1,000 against 10 flat | search | 1.50 times |' in results.table(measured)
 
 
-def test_a_database_without_a_log_of_changes_has_no_log_size() -> None:
+def test_a_database_without_a_change_log_has_no_log_size() -> None:
     with databases.fresh('sqlite', None) as url:
         databases.execute(url, 'CREATE TABLE placement_change_log_slots (id INTEGER PRIMARY KEY)')
         assert databases.log_size(url) is None
