@@ -38,6 +38,8 @@ class Setting(NamedTuple):
     url: str
     microversion: str
     directory: pathlib.Path
+    #: Most requests behind a median.
+    repeat: int
 
 
 class Costs(NamedTuple):

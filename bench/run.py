@@ -82,7 +82,7 @@ def run(options: Options, directory: pathlib.Path, report: Callable[[str], None]
         if costs.wanted(options.lines) and options.sizes.get('flat'):
             with databases.fresh(options.database, options.server_url) as url:
                 databases.prepare(url)
-                setting = costs.Setting(url, options.microversion, directory)
+                setting = costs.Setting(url, options.microversion, directory, options.repeat)
                 bench.empty = costs.of_service(setting, shapes.flat(0))
         for shape, sizes in options.sizes.items():
             for size in sizes:
@@ -100,6 +100,7 @@ class _Cloud:
         self._options = bench.options
         self._url = url
         self._cloud = cloud
+        self._setting = costs.Setting(url, self._options.microversion, bench.directory, self._options.repeat)
 
     def measure(self) -> None:
         """Fill the database and measure every line of this shape."""
@@ -119,10 +120,9 @@ class _Cloud:
             self._connection.close()
         if self._begin('log-size'):
             self._bench.results.append(costs.log(self._url, self._cloud))
-        setting = costs.Setting(self._url, self._options.microversion, self._bench.directory)
         for name, measure in scale.LINES.items():
             if self._begin(name):
-                self._bench.results.extend(measure(setting, self._cloud))
+                self._bench.results.extend(measure(self._setting, self._cloud))
 
     def _fill(self) -> None:
         self._report(lines.OTHERS['fill'])
@@ -230,8 +230,7 @@ class _Cloud:
     def _costs(self) -> None:
         bench = self._bench
         assert bench.empty is not None
-        setting = costs.Setting(self._url, self._options.microversion, bench.directory)
-        bench.results += costs.measure(setting, self._cloud, bench.empty, self._begin)
+        bench.results += costs.measure(self._setting, self._cloud, bench.empty, self._begin)
 
 
 def _rate(done: callers.Round) -> float:

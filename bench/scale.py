@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import cProfile
+import http.client
 import pstats
 import resource
 import select
-import socket
 import statistics
 import time
 from collections.abc import Callable, Iterator
@@ -24,9 +24,8 @@ _PROCESSES, _SEARCHES = 8, 1000
 #: Of the first ``_PROCESSES``, right after their start on 100,000 hosts.
 _MEMORY_TARGET_MB = 600.0
 _IDLE_CONNECTIONS = 2000
-#: Requests before a measurement, and of it.
-_WARM_UP, _SAMPLES = 20, 200
-_REPEATED_IN_PROCESS = 30
+#: Requests before a measurement.
+_WARM_UP = 20
 
 
 def _slots(setting: Setting, cloud: Cloud) -> Iterator[Result]:
@@ -37,7 +36,7 @@ def _slots(setting: Setting, cloud: Cloud) -> Iterator[Result]:
     with service.placement(setting.url, 1, setting.directory) as served:
         for count in _SLOTS:
             databases.add_slots(setting.url, count)
-            samples = _search(served, setting, cloud)
+            samples = _search(served, setting, cloud, 4 * setting.repeat)
             yield result(cloud, 'slots', 'ms', samples, title=f'candidates, limit=10, with {count:,} slots')
 
 
@@ -57,7 +56,7 @@ def _slots_claiming(setting: Setting, cloud: Cloud) -> Iterator[Result]:
                 for caller in range(_CLAIMING_CALLERS):
                     stream = lines.claims_and_releases(cloud, caller)
                     stack.enter_context(callers.repeating(claiming.port, setting.microversion, stream))
-                samples = _search(served, setting, cloud)
+                samples = _search(served, setting, cloud, 4 * setting.repeat)
             title = f'candidates, limit=10, with {count:,} slots while {_CLAIMING_CALLERS} callers claim'
             target = None if few is None else 1.5
             yield result(cloud, 'slots-claiming', 'ms', samples, title=title, floor=few, target_ratio=target)
@@ -100,7 +99,7 @@ def _each_candidate(setting: Setting, cloud: Cloud) -> Iterator[Result]:
 
     for request in (few, many) * 3:
         application.ask(request)
-    times = [(microseconds(few), microseconds(many)) for _ in range(_REPEATED_IN_PROCESS)]
+    times = [(microseconds(few), microseconds(many)) for _ in range(setting.repeat)]
     base = statistics.median(time_ for time_, _ in times)
     calls = function_calls(many) - function_calls(few)
     application.close()
@@ -115,7 +114,7 @@ def _idle_connections(setting: Setting, cloud: Cloud) -> Iterator[Result]:
     with service.placement(setting.url, 1, setting.directory, **settings) as served:
         samples, processor = _search_and_use(served, setting, cloud)
         floor = statistics.median(samples)
-        with _open_connections(served.port, setting):
+        with _open_connections(served.port):
             samples, used = _search_and_use(served, setting, cloud)
         note = f'processor: {used:.2f} ms a request, {processor:.2f} without them'
         yield result(cloud, name, 'ms', samples, floor=floor, target_ratio=1.2, note=note)
@@ -124,26 +123,27 @@ def _idle_connections(setting: Setting, cloud: Cloud) -> Iterator[Result]:
 def _search_and_use(served: service.Service, setting: Setting, cloud: Cloud) -> tuple[list[float], float]:
     """Return the milliseconds of searches, and the processor's milliseconds for each."""
     before = served.processor_seconds()
-    samples = _search(served, setting, cloud, 5 * _SAMPLES)
+    # The clock of the processor's time has ticks of 10 ms.
+    samples = _search(served, setting, cloud, 20 * setting.repeat)
     return samples, (served.processor_seconds() - before) * 1000 / (len(samples) + _WARM_UP)
 
 
 @contextlib.contextmanager
-def _open_connections(port: int, setting: Setting) -> Iterator[None]:
+def _open_connections(port: int) -> Iterator[None]:
     """Keep connections open on each of which a request was answered.
 
     :raises RuntimeError: at the end, the service has closed some of them.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(max(soft, 2 * _IDLE_CONNECTIONS), hard), hard))
-    request = Request('GET', '/').encode(setting.microversion)
     with contextlib.ExitStack() as stack:
         poll = select.poll()
         for _ in range(_IDLE_CONNECTIONS):
-            connection = stack.enter_context(socket.create_connection(('127.0.0.1', port), timeout=60))
-            connection.sendall(request)
-            connection.recv(65536)
-            poll.register(connection, select.POLLIN)
+            connection = http.client.HTTPConnection('127.0.0.1', port, timeout=60)
+            stack.callback(connection.close)
+            connection.request('GET', '/')
+            connection.getresponse().read()
+            poll.register(connection.sock, select.POLLIN)
         yield
         if closed := poll.poll(0):
             raise RuntimeError(f'the service closed {len(closed)} of {_IDLE_CONNECTIONS} idle connections')
@@ -153,7 +153,7 @@ def _request(name: str, cloud: Cloud) -> Request:
     return next(Request('GET', read.path(cloud)) for read in lines.READS if read.name == name)
 
 
-def _search(served: service.Service, setting: Setting, cloud: Cloud, count: int = _SAMPLES) -> list[float]:
+def _search(served: service.Service, setting: Setting, cloud: Cloud, count: int) -> list[float]:
     """Return the milliseconds of searches over one connection."""
     encoded = _request('limit-10', cloud).encode(setting.microversion)
     connection = client.Connection(served.port)

@@ -99,10 +99,12 @@ def _wait_for_threads(server: servers.Server, processes: int) -> None:
         threads = [_threads(pid) for pid in server.workers()]
         if len(threads) >= processes and min(threads) > _THREADS:
             return
-        if server.process.poll() is not None or time.monotonic() > deadline:
+        if server.process.poll() is not None:
+            raise servers.ServerError(f'placement-api ended with status {server.process.returncode}:\n{server.tail()}')
+        if time.monotonic() > deadline:
+            ready = sum(one > _THREADS for one in threads)
             raise servers.ServerError(
-                f'of {processes} processes {sum(one > _THREADS for one in threads)} are ready after'
-                f' {_START_SECONDS} s:\n{server.tail()}'
+                f'{ready} of {processes} processes are ready after {_START_SECONDS} s:\n{server.tail()}'
             )
         time.sleep(0.05)
 

@@ -9,10 +9,13 @@ import subprocess
 import sys
 
 import pytest
+import sqlalchemy as sa
 
 from bench import __main__ as command
-from bench import databases, lines, results, shapes
+from bench import databases, lines, results, shapes, traffic
 from bench.results import Result
+
+_SERVERS = [pytest.param(name, marks=getattr(pytest.mark, name)) for name in ('mariadb', 'postgresql')]
 
 _TINY = [
     *('--flat', '30', '--nested', '2', '--shared', '3', '--symmetric', '1', '--workers', '1'),
@@ -49,7 +52,9 @@ def test_only_clouds_that_a_wanted_line_needs_are_made(capsys: pytest.CaptureFix
 
 def test_help_names_every_option() -> None:
     told = subprocess.run([sys.executable, '-m', 'bench', '--help'], check=True, capture_output=True, text=True)
-    assert {'--database', '--line', '--output', '--write-doc'} <= set(re.findall(r'--[a-z-]+', told.stdout))
+    assert {'--database', '--line', '--output', '--write-doc', '--site', '--rate', '--duration'} <= set(
+        re.findall(r'--[a-z-]+', told.stdout)
+    )
     assert told.stderr == ''
 
 
@@ -94,3 +99,75 @@ def test_a_database_without_a_change_log_has_no_log_size() -> None:
         log = 'placement_change_log'
         databases.execute(url, f'CREATE TABLE {log} (id INTEGER PRIMARY KEY)', f'INSERT INTO {log} VALUES (1), (2)')
         assert databases.log_size(url) == {'placement_change_log_slots': (0, None), log: (2, None)}
+
+
+def test_a_larger_cloud_is_compared_with_the_usual_one_and_all_candidates_with_ten() -> None:
+    medians = {10: 1.0, 10_000: 2.0, 1_000_000: 5.0}
+    measured = [Result('flat', size, 'limit-10', 'search', 'ms', median) for size, median in medians.items()]
+    told = results.table([*measured, Result('flat', 10_000, 'no-limit', 'all', 'ms', 30.0)])
+    assert '| 1,000,000 against 10,000 flat | search | 2.50 times | | | | | 2 times |' in told
+    assert '| 10,000 flat | all, against limit=10 | 15.00 times | | | | | 6 times |' in told
+
+
+@pytest.mark.parametrize('server', _SERVERS)
+def test_statements_rows_and_bytes_are_counted_at_the_server(server: str) -> None:
+    with databases.fresh(server, None) as url, traffic.counting(url) as (proxy, through):
+        engine = sa.create_engine(through, isolation_level='AUTOCOMMIT')
+        with engine.connect() as connection:
+            start = proxy.traffic()
+            connection.exec_driver_sql('CREATE TABLE t (id INTEGER, word VARCHAR(5000))')
+            connection.exec_driver_sql(f"INSERT INTO t VALUES (1, '{'x' * 5000}'), (2, ''), (3, NULL)")
+            written = proxy.traffic()
+            assert written.since(start)[:2] == (2, 0)
+            assert 5000 < written.since(start).bytes < 6000
+            assert len(connection.exec_driver_sql('SELECT * FROM t').all()) == 3
+            assert connection.exec_driver_sql('SELECT * FROM t WHERE id > 3').all() == []
+            with pytest.raises(sa.exc.DBAPIError):
+                connection.exec_driver_sql('SELECT missing FROM t')
+            assert proxy.traffic().since(written)[:2] == (3, 3)
+            assert proxy.connections == 1
+        engine.dispose()
+
+
+@pytest.mark.parametrize('server', _SERVERS)
+def test_a_site_is_measured_beside_a_small_one(
+    server: str, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ['--database', server, '--site', '2x1', '--flat', '20', '--duration', '1', '--rate', '10']
+    assert command.main([*arguments, '--output', str(tmp_path)]) == 0
+    assert (tmp_path / 'site.md').read_text() == capsys.readouterr().out
+    found = {(one['work'], one['name']): one for one in json.loads((tmp_path / 'site.json').read_text())}
+    # The check of the version; a process that was not warmed up refreshes once.
+    assert 1 <= found['a search while nothing changes', 'statements']['large'] < 3
+    claim = found['a claim while nobody searches', 'statements']
+    assert 4 <= claim['small'] <= 12
+    assert claim['large'] == pytest.approx(claim['small'], rel=0.5)
+    assert found['at the end', 'connections to the database']['large'] >= 2
+    assert found['start, per process', 'rows']['small'] > 100
+
+
+@pytest.mark.mariadb
+def test_a_site_whose_requests_fail_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ['--database', 'mariadb', '--site', '1x1', '--flat', '20', '--duration', '1', '--microversion', '9.9']
+    assert command.main(arguments) == 1
+    (said,) = capsys.readouterr().err.splitlines()
+    assert said.startswith("bench: requests that should all succeed were answered with [{'406'")
+
+
+@pytest.mark.parametrize(
+    ('arguments', 'reason'),
+    [
+        (['--site', '3x16'], 'choose one with --database'),
+        (['--site', '3', '--database', 'mariadb'], 'is not HOSTSxPROCESSES'),
+        (['--site', '0x1', '--database', 'mariadb'], 'at least one host'),
+        (['--site', '1x1', '--database', 'mariadb', '--line', 'claim'], 'neither --line nor --write-doc'),
+        (['--rate', '0'], 'must be above 0'),
+    ],
+)
+def test_options_that_cannot_be_followed_are_rejected(
+    arguments: list[str], reason: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as raised:
+        command.main(arguments)
+    assert raised.value.code == 2
+    assert reason in capsys.readouterr().err
