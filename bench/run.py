@@ -13,6 +13,8 @@ from bench import callers, client, costs, databases, driver, floor, lines, probe
 from bench.client import Request
 from bench.results import Result, from_samples
 
+#: The lines that are measured on one service of ``Options.workers`` processes.
+_OVER_HTTP = {read.name for read in lines.READS} | {write.name for write in lines.WRITES} | {'limit-10-while-claiming'}
 #: The least number of samples of a median, however long they take.
 _FEWEST = 3
 
@@ -108,6 +110,16 @@ class _Cloud:
         self._select = self._round_trip()
         if self._cloud.shape == 'flat' and self._bench.empty is not None:
             self._costs()
+        # The start of a service takes long on a large cloud.
+        if self._options.lines & lines_of(self._cloud.shape) & _OVER_HTTP:
+            self._over_http()
+        if self._begin('log-size'):
+            self._bench.results.append(costs.log(self._url, self._cloud))
+        for name, measure in scale.LINES.items():
+            if self._begin(name):
+                self._bench.results.extend(measure(self._setting, self._cloud))
+
+    def _over_http(self) -> None:
         with service.placement(self._url, self._options.workers, self._bench.directory) as served:
             self._connection = client.Connection(served.port)
             if self._cloud.shape == 'flat':
@@ -118,11 +130,6 @@ class _Cloud:
             if self._cloud.shape == 'flat':
                 self._others(served)
             self._connection.close()
-        if self._begin('log-size'):
-            self._bench.results.append(costs.log(self._url, self._cloud))
-        for name, measure in scale.LINES.items():
-            if self._begin(name):
-                self._bench.results.extend(measure(self._setting, self._cloud))
 
     def _fill(self) -> None:
         self._report(lines.OTHERS['fill'])
