@@ -15,18 +15,12 @@ from placement.db.api import Database
 def add_command(program: CommandParser) -> None:
     """Add ``db`` and its own commands to the parser of ``placement-manage``."""
     group = program.add_command('db', 'the schema of the database', 'Manage the database schema.', needs_schema=False)
-    sync = group.add_command(
+    group.add_command(
         'sync',
-        'create the schema or bring it to the newest version',
-        'Create the schema or bring it to the newest version, and insert the standard resource classes and traits that'
-        ' are missing. Safe to run again, and by several hosts at once.',
+        'create the schema or upgrade it to the newest version',
+        'Create the schema or upgrade it to the newest version, and insert the standard resource classes and traits'
+        ' that are missing. Safe to run again, and by several hosts at once.',
         run=_sync,
-    )
-    sync.add_argument(
-        '--others-are-stopped',
-        action='store_true',
-        help='upgrade from version 001 although there are other connections to the database, because they do not belong'
-        ' to processes of this service',
     )
     group.add_command(
         'version',
@@ -43,11 +37,11 @@ def add_command(program: CommandParser) -> None:
     )
     stamp.add_argument('revision', metavar='REVISION', help='a version, or "head" for the newest')
     group.add_command(
-        'rebuild-mirrors',
-        'make every process of the service read all tables anew',
-        'Make every process of the service read all tables anew before its next search. Run it after tables were'
-        ' changed by hand, because the service does not notice such changes.',
-        run=_rebuild_mirrors,
+        'invalidate-caches',
+        'make every process of the service reload its cache from the tables',
+        'Make every process of the service reload its cache from the tables before its next search. Run it after you'
+        ' changed tables by hand, because the service does not notice such changes.',
+        run=_invalidate_caches,
         needs_schema=True,
     )
     manage_adopt.add_commands(group)
@@ -62,8 +56,8 @@ def add_command(program: CommandParser) -> None:
     online.add_argument('--max-count', metavar='N', type=int, help='ignored')
 
 
-def _sync(args: argparse.Namespace, _conf: cfg.ConfigOpts, db: Database) -> int:
-    db.sync(attended=True, others_are_stopped=args.others_are_stopped)
+def _sync(_args: argparse.Namespace, _conf: cfg.ConfigOpts, db: Database) -> int:
+    db.sync()
     print(f'The schema is at version {migration.head()}, with all standard resource classes and traits.')
     return 0
 
@@ -92,9 +86,9 @@ def _to_make_schema(db: Database) -> str:
     return 'db sync'
 
 
-def _rebuild_mirrors(_args: argparse.Namespace, _conf: cfg.ConfigOpts, db: Database) -> int:
+def _invalidate_caches(_args: argparse.Namespace, _conf: cfg.ConfigOpts, db: Database) -> int:
     db.write(change_log.record_reload)
-    print('Every process of the service reads all tables anew before its next search.')
+    print('Every process of the service reloads its cache before its next search.')
     return 0
 
 

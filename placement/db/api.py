@@ -291,19 +291,13 @@ class Database:
                 raise RetryTransaction from failed.__cause__
         return result
 
-    def sync(self, *, attended: bool = False, others_are_stopped: bool = False) -> None:
-        """Bring the schema to the newest version and insert the standard names that are missing. Idempotent.
+    def sync(self) -> None:
+        """Upgrade the schema to the newest version and insert the standard names that are missing. Idempotent.
 
-        :param attended: a person runs this, not a process that starts. Only then are upgrades made that need all
-            processes of an earlier release to be stopped.
-        :param others_are_stopped: do not check for other connections before such an upgrade.
-        :raises StopOthers: such an upgrade is due, and was not allowed or there are other connections.
         :raises DatabaseUnavailable: the database cannot be reached.
         """
         from placement.db import migration, seed
 
-        others = migration.Others.LOOK if attended else migration.Others.UNKNOWN
-        others = migration.Others.STOPPED if others_are_stopped else others
         # The lock that keeps other processes out (``migration.locked``) holds on one node of a cluster only.
         retrying = oslo_db_api.wrap_db_retry(
             retry_interval=0.2,
@@ -313,7 +307,7 @@ class Database:
             exception_checker=errors.is_concurrent_change_of_schema,
         )
         with _errors_of_the_database():
-            retrying(migration.sync)(self.engine, others=others)
+            retrying(migration.sync)(self.engine)
         with self.reader() as tx:
             complete = seed.are_complete(tx)
         # A write would take a slot of the change log at every start.

@@ -169,7 +169,7 @@ class ChangeLogSlots:
         transaction may still be open in the server is left to the next owner.
 
         :raises CommitFailed: instead of an exception of the block that leaves open whether the COMMIT happened.
-        :raises DatabaseUnavailable: the database cannot be reached, or its schema has another version.
+        :raises DatabaseUnavailable: the database cannot be reached.
         """
         owner = self._owner()
         try:
@@ -242,7 +242,6 @@ class ChangeLogSlots:
 
         def attempt() -> Slot:
             with self._begin() as tx:
-                _check_version(tx)
                 return _take_free(tx, owner.number) or _insert(tx, owner.number)
 
         retrying = oslo_db_api.wrap_db_retry(
@@ -267,22 +266,6 @@ class ChangeLogSlots:
 def _process() -> tuple[int, int]:
     """What distinguishes this process from its ancestors, even if the operating system uses the number of one again."""
     return os.getpid(), os.getppid()
-
-
-def _check_version(tx: sa.Connection) -> None:
-    """Verify that the schema is still the one that this code was written for, before a process begins to write.
-
-    :raises DatabaseUnavailable: the schema has another version.
-    """
-    present = tx.exec_driver_sql(_VERSIONS).scalars().all()
-    if present != [tables.VERSION]:
-        from placement.db import migration
-
-        wrong = migration.WrongSchema(present=', '.join(present) or 'none', head=tables.VERSION)
-        raise exception.DatabaseUnavailable from wrong
-
-
-_VERSIONS = f'SELECT version_num FROM {tables.VERSION_TABLE}'  # noqa: S608
 
 
 def _take_free(tx: sa.Connection, owner: int) -> Slot | None:

@@ -5,8 +5,7 @@ those of the tables. So another Placement service does not find its tables in ou
 updating ``inventories.used`` and the change log (doc/adopt.md).
 
 ``inventories.used`` is a column that only this service has: the sum of ``allocations.used`` of that provider and class.
-A claim updates it in the transaction that writes the allocations; adoption, the migration 004 and repairs of the audit
-compute it anew.
+A claim updates it in the transaction that writes the allocations; adoption and repairs of the audit compute it anew.
 """
 
 from __future__ import annotations
@@ -19,10 +18,6 @@ from oslo_utils import timeutils
 from placement.db import types
 
 metadata = sa.MetaData()
-
-#: The version of the schema that is declared here, and the table in which a database has its version.
-VERSION = '006'
-VERSION_TABLE = 'placement_alembic_version'
 
 #: The smallest id of a custom resource class. The id of a standard class is its position in os-resource-classes.
 FIRST_CUSTOM_CLASS_ID = 10000
@@ -58,8 +53,8 @@ resource_providers = _with_unique_ids(
     sa.Column('uuid', types.Text(36), nullable=False),
     sa.Column('name', types.Text(200), nullable=True),
     sa.Column('generation', sa.Integer, nullable=False, default=0),
-    # A root has its own id here. NULL only inside the transaction that creates or deletes a root, and in an adopted
-    # database in rows of roots that were not repaired. Readers take NULL for the provider's own id.
+    # A root has its own id here. It is NULL only inside the transaction that creates or deletes a root: MySQL reports
+    # the id of a row after the insert, and does not delete a row to which a row refers, not even the same one.
     sa.Column('root_provider_id', sa.Integer, sa.ForeignKey('placement_resource_providers.id'), nullable=True),
     sa.Column('parent_provider_id', sa.Integer, sa.ForeignKey('placement_resource_providers.id'), nullable=True),
     sa.UniqueConstraint('uuid', name='uniq_resource_providers0uuid'),
@@ -139,7 +134,7 @@ resource_classes = sa.Table(
     'placement_resource_classes',
     metadata,
     # No auto-increment: ids of standard classes begin at 0, and MySQL would replace a 0. Custom classes get theirs from
-    # resource_class_ids.
+    # resource_class_sequence.
     sa.Column('id', sa.Integer, primary_key=True, nullable=False, autoincrement=False),
     sa.Column('name', types.Text(255), nullable=False),
     sa.Column('created_at', sa.DateTime, default=timeutils.utcnow),
@@ -151,8 +146,8 @@ resource_classes = sa.Table(
 
 # One row: the largest id that a class ever had. So the id of a deleted class is not used again. A transaction that
 # creates a class locks the row, so that such transactions follow one another.
-resource_class_ids = sa.Table(
-    'resource_class_ids',
+resource_class_sequence = sa.Table(
+    'placement_resource_class_sequence',
     metadata,
     sa.Column('id', sa.Integer, primary_key=True, nullable=False, autoincrement=False),
     sa.Column('last', sa.Integer, nullable=False),
@@ -239,17 +234,10 @@ HELD = (
 )
 
 
-def create(connection: sa.Connection) -> None:
-    """Create the tables that do not exist, as the newest version has them, and the row of ``resource_class_ids``."""
-    metadata.create_all(connection)
-    if connection.scalar(sa.select(resource_class_ids.c.last)) is None:
-        connection.execute(resource_class_ids.insert(), {'id': 1, 'last': FIRST_CUSTOM_CLASS_ID - 1})
-
-
 #: The tables of the change log, which only this service has.
 LOG = (change_log_slots, change_log)
 #: The tables that every Placement service has.
-SHARED = tuple(table for table in metadata.sorted_tables if table not in (*LOG, resource_class_ids))
+SHARED = tuple(table for table in metadata.sorted_tables if table not in (*LOG, resource_class_sequence))
 #: The names of those in another service. That of ``placement_aggregates`` is the same.
 THEIR_NAMES = {
     table: table.name if table is placement_aggregates else table.name.removeprefix('placement_') for table in SHARED

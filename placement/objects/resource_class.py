@@ -12,7 +12,7 @@ from placement.objects import base, named_resource
 from placement.objects.base import Context
 
 _classes = tables.resource_classes
-_class_ids = tables.resource_class_ids
+_sequence = tables.resource_class_sequence
 _inventories = tables.inventories
 
 
@@ -95,9 +95,9 @@ _ALL = sa.select(_classes).order_by(_classes.c.id)
 
 def _next_id(tx: sa.Connection) -> int:
     """Return an id that no class ever had, and make other transactions that create a class wait until this one ends."""
-    last: int = tx.execute(sa.select(_class_ids.c.last).with_for_update()).scalar_one()
+    last: int = tx.execute(sa.select(_sequence.c.last).with_for_update()).scalar_one()
     # Larger than the recorded id only if somebody inserted rows by hand.
     largest = tx.scalar(sa.select(sa.func.max(_classes.c.id))) or 0
     new_id = max(last, largest) + 1
-    tx.execute(_class_ids.update().values(last=new_id))
+    tx.execute(_sequence.update().values(last=new_id))
     return new_id

@@ -11,7 +11,7 @@ from typing import Any
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from placement.db import tables
+from placement.db import migration
 from placement.db.api import Database
 from placement.reports import database_health, inventory_stats
 from placement.reports.inventory_stats import AllocationStats, ClassTotals, InventoryStats
@@ -103,7 +103,7 @@ class DatabaseCollector(Collector):
         scraped_at = time.time()
         refresh((self._up, self._cloud, self._allocations))
         families = _Families()
-        families.add('placement_build_info', 1, metadata.version('placement'), tables.VERSION)
+        families.add('placement_build_info', 1, metadata.version('placement'), migration.head())
         is_up = self._up.read_at >= scraped_at and self._up.value is None
         families.add('placement_database_up', is_up)
         for reading in (self._cloud, self._allocations):

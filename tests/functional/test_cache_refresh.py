@@ -190,7 +190,7 @@ def test_the_mirror_is_built_anew_when_entries_of_the_log_are_missing(
     assert provider_cache.builds == 3  # Building the mirror that it was compared with.
 
 
-def test_changes_by_hand_are_seen_after_rebuild_mirrors(
+def test_changes_by_hand_are_seen_after_invalidate_caches(
     provider_cache: Counting, context: RequestContext, host: ResourceProvider
 ) -> None:
     with context.db.engine.begin() as tx:

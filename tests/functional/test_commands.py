@@ -17,7 +17,7 @@ from tests.support.fixtures import PointCommandsAt
 _COMMANDS = [
     pytest.param(lambda: manage.main(['db', 'version']), manage.FAILED, id='db version'),
     pytest.param(lambda: manage.main(['db', 'sync']), manage.FAILED, id='db sync'),
-    pytest.param(lambda: manage.main(['db', 'rebuild-mirrors']), manage.FAILED, id='db rebuild-mirrors'),
+    pytest.param(lambda: manage.main(['db', 'invalidate-caches']), manage.FAILED, id='db invalidate-caches'),
     pytest.param(lambda: manage.main(['db', 'adopt']), manage.FAILED, id='db adopt'),
     pytest.param(lambda: manage.main(['db', 'leave']), manage.FAILED, id='db leave'),
     pytest.param(lambda: manage.main(['db', 'online_data_migrations']), manage.FAILED, id='db online_data_migrations'),

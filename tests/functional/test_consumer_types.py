@@ -8,13 +8,10 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from alembic import autogenerate
-from alembic.migration import MigrationContext
 from oslo_config import cfg
 
-from placement.db import migration, tables
-from placement.db.api import Database
-from tests.support import applications, corruption, legacy_database
+from placement.db import tables
+from tests.support import applications
 from tests.support.http_client import ask, create_provider, demand
 
 
@@ -147,46 +144,3 @@ def test_a_type_that_was_stored_by_another_service_is_shown_as_it_is(app: Any) -
     }
     unknown = ask(app, 'GET', '/usages?project_id=project&consumer_type=unknown', version='1.38').json['usages']
     assert unknown == {'unknown': {'consumer_count': 2, 'VCPU': 2}}
-
-
-# Upgrades ---------------------------------------------------------------------------------------------------
-
-
-def upgrade(db: Database) -> None:
-    """Upgrade the schema, and compare it with the declarations."""
-    db.sync(attended=True)
-    with db.engine.connect() as connection:
-        context = MigrationContext.configure(connection, opts={'version_table': migration.VERSION_TABLE})
-        assert autogenerate.compare_metadata(context, tables.metadata) == []
-
-
-def test_an_upgrade_adds_types_and_a_downgrade_drops_them(app: Any) -> None:
-    host, consumer = create_provider(app, VCPU=10), str(uuid.uuid4())
-    demand(app, 'PUT', f'/allocations/{consumer}', claim(host, consumer_type='INSTANCE'), '1.38')
-    migration.downgrade(app.db.engine, '004')
-    assert 'placement_consumer_types' not in sa.inspect(app.db.engine).get_table_names()
-    upgrade(app.db)
-    assert type_of(app, consumer) == 'unknown'
-    demand(app, 'PUT', f'/allocations/{consumer}', claim(host, 1, 1, consumer_type='MIGRATION'), '1.38')
-    assert type_of(app, consumer) == 'MIGRATION'
-
-
-def test_an_upgrade_keeps_the_types_of_a_database_that_was_adopted_before(tmp_path: pathlib.Path) -> None:
-    place = tmp_path / 'placement.sqlite'
-    url = f'sqlite:///{place}'
-    with applications.database(place) as db:
-        migration.sync(db.engine, '004')
-        legacy_database.add_types(url)
-        upgrade(db)
-    with applications.application(place, placement={'max_microversion': '1.39'}) as app:
-        assert stored(app) == ['INSTANCE', 'MIGRATION']
-        assert 'consumer_types' not in sa.inspect(app.db.engine).get_table_names()
-        assert type_of(app, corruption.HOLDER) == 'MIGRATION'
-    # The largest id is not used again.
-    corruption.plant(
-        url,
-        'UPDATE placement_consumers SET consumer_type_id = 1',
-        'DELETE FROM placement_consumer_types WHERE id = 2',
-        "INSERT INTO placement_consumer_types (name) VALUES ('NEW')",
-    )
-    assert corruption.column(url, 'SELECT id FROM placement_consumer_types ORDER BY id') == [1, 3]

@@ -103,11 +103,11 @@ def test_the_note_that_covers_more_wins(db: Database, logged: Logged) -> None:
     }
 
 
-def test_rebuild_mirrors_is_logged(
+def test_invalidate_caches_is_logged(
     conf: cfg.ConfigOpts, logged: Logged, point_commands_at: PointCommandsAt, capsys: pytest.CaptureFixture[str]
 ) -> None:
     point_commands_at(conf.placement_database.connection)
-    assert manage.main(['db', 'rebuild-mirrors']) == 0
+    assert manage.main(['db', 'invalidate-caches']) == 0
     assert capsys.readouterr().out.endswith('before its next search.\n')
     assert logged() == {NO_PROVIDER: ChangeKind.RELOAD}
 

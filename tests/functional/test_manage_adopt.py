@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from oslo_config import cfg
 
 from placement import conf as placement_conf
 from placement import deploy
@@ -215,7 +214,7 @@ def test_only_what_differs_is_changed(url: str, capsys: pytest.CaptureFixture[st
         '- Write the table placement_inventories anew, with what else is in it: add used.',
         '- Record how much of each inventory is used, from 1 allocation.',
         '- Make the change log, the tables placement_change_log_slots and placement_change_log.',
-        '- Record the version of the schema, 006, in the table placement_alembic_version.',
+        '- Record the version of the schema, 001, in the table placement_alembic_version.',
     ]
     assert corruption.column(url, 'SELECT used FROM placement_inventories ORDER BY id') == [2, 0]
 
@@ -224,21 +223,20 @@ def test_tables_that_give_ids_twice_are_rebuilt(url: str, capsys: pytest.Capture
     """And the largest id of a class is stored, if only that is missing."""
     assert manage.main(['db', 'sync']) == 0
     (definition,) = corruption.column(url, "SELECT sql FROM sqlite_master WHERE name = 'placement_users'")
-    corruption.plant(
-        url, 'DROP TABLE placement_alembic_version', 'DROP TABLE resource_class_ids', 'DROP TABLE placement_users'
-    )
+    for table in ('alembic_version', 'resource_class_sequence', 'users'):
+        corruption.plant(url, f'DROP TABLE placement_{table}')
     corruption.plant(url, definition.replace(' AUTOINCREMENT', ''), *corruption.SOUND)
     capsys.readouterr()
     assert manage.main(['db', 'adopt', '--yes']) == manage_audit.CLEAN
     done = [line for line in capsys.readouterr().out.splitlines() if line.startswith('- ')]
     assert done[:2] == [
         '- Write the table placement_users anew, with what else is in it: give no id twice.',
-        '- Remember the largest id of a resource class, in the table resource_class_ids.',
+        '- Remember the largest id of a resource class, in the table placement_resource_class_sequence.',
     ]
     (definition,) = corruption.column(url, "SELECT sql FROM sqlite_master WHERE name = 'placement_users'")
     assert 'AUTOINCREMENT' in definition
     assert corruption.column(url, 'SELECT id FROM placement_users') == [501]
-    assert corruption.column(url, 'SELECT last FROM resource_class_ids') == [9999]
+    assert corruption.column(url, 'SELECT last FROM placement_resource_class_sequence') == [9999]
 
 
 def test_an_audit_follows_the_adoption(url: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -261,7 +259,7 @@ def test_nothing_to_adopt(url: str, capsys: pytest.CaptureFixture[str]) -> None:
 COMMANDS = (
     ['db', 'sync'],
     ['db', 'stamp', 'head'],
-    ['db', 'rebuild-mirrors'],
+    ['db', 'invalidate-caches'],
     ['db', 'online_data_migrations'],
     ['audit'],
     ['tree'],
@@ -403,25 +401,9 @@ def test_adopting_again_reports_wrong_usages(url: str, capsys: pytest.CaptureFix
     capsys.readouterr()
     assert manage.main(['db', 'adopt']) == manage.FAILED
     assert capsys.readouterr().err == (
-        'placement-manage: The schema is that of this service already, at version 006. Of 3 inventories, what is'
+        'placement-manage: The schema is that of this service already, at version 001. Of 3 inventories, what is'
         ' recorded as used is not the sum of the allocations: placement-manage audit --repair\n'
     )
-
-
-def test_an_upgrade_renames_tables_and_recounts_usages(url: str, conf: cfg.ConfigOpts) -> None:
-    """Before version 004 another service could write allocations without changing the recorded usage."""
-    db = Database(conf)
-    migration.sync(db.engine, '003')
-    corruption.plant(url, *map(legacy_database.called, corruption.SOUND), 'UPDATE inventories SET used = 77')
-    before = corruption.contents(url)
-    with pytest.raises(migration.StopOthers):
-        db.sync()
-    db.sync(attended=True)
-    db.dispose()
-    assert corruption.column(url, 'SELECT used FROM placement_inventories ORDER BY id') == [2, 0]
-    assert not tables.FOREIGN & corruption.contents(url).keys()
-    assert corruption.contents(url)['placement_allocations'] == before['allocations']
-    assert manage.main(['audit']) == manage_audit.CLEAN
 
 
 @pytest.mark.parametrize('written', [0.1, 1.1, 16.1, 1.5, 16.0, 0.0001, 123456.7, 1e-30, 3.4e38, 0.333])

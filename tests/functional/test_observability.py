@@ -19,7 +19,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
 from placement import deploy, observability
-from placement.db import tables
+from placement.db import migration
 from placement.db.api import Database, RetryTransaction
 from placement.objects.inventory import Inventory
 from placement.objects.resource_provider import ResourceProvider
@@ -218,7 +218,7 @@ def test_a_scrape_during_an_outage_of_the_database_has_the_counts(load: Load) ->
     assert samples['placement_database_up'] == {(): 0}
     assert samples['placement_claims_accepted_total'] == {(): 1}
     assert 'placement_inventory_units' not in samples
-    assert samples['placement_build_info'] == {(tables.VERSION, metadata.version('placement')): 1}
+    assert samples['placement_build_info'] == {(migration.head(), metadata.version('placement')): 1}
 
 
 def test_other_paths_of_the_listener_are_404(counted: deploy.Application) -> None:

@@ -1,10 +1,12 @@
-"""The schema on PostgreSQL and MariaDB: upgrade, downgrade, upgrade again, and the values that it has to hold."""
+"""The schema on PostgreSQL and MariaDB: its creation, the next upgrade, and the values that it has to hold."""
 
 from __future__ import annotations
 
 import concurrent.futures
-import threading
+import pathlib
+import shutil
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -12,7 +14,7 @@ from alembic import autogenerate
 from alembic.migration import MigrationContext
 
 from placement.db import migration, tables
-from tests.support import databases, legacy_database
+from tests.support import databases
 
 pytestmark = pytest.mark.parametrize('setting', databases.parameters(*databases.defaults()), indirect=True)
 
@@ -31,55 +33,53 @@ def names(engine: sa.Engine) -> set[str]:
     return set(sa.inspect(engine).get_table_names()) - {migration.VERSION_TABLE}
 
 
-def test_upgrade_downgrade_and_upgrade_again(engine: sa.Engine) -> None:
+def install_next_release(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Install the migrations of a later release, which adds a column to the providers."""
+    scripts = tmp_path / 'migrations'
+    shutil.copytree(migration.SCRIPTS, scripts)
+    (scripts / 'versions' / '002_rack.py').write_text(_NEXT)
+    monkeypatch.setattr(migration, 'SCRIPTS', scripts)
+
+
+_NEXT = """import sqlalchemy as sa
+from alembic import op
+
+revision = '002'
+down_revision = '001'
+
+
+def upgrade():
+    op.add_column('placement_resource_providers', sa.Column('rack', sa.Integer))
+"""
+
+
+def test_migrations_create_what_the_tables_declare(engine: sa.Engine) -> None:
     for _ in range(2):
-        assert migration.version(engine) is None
         migration.sync(engine)
         assert migration.version(engine) == migration.head()
-        assert names(engine) >= set(tables.metadata.tables)
-        migration.sync(engine)
-        migration.downgrade(engine, 'base')
-        assert names(engine) & set(tables.metadata.tables) == set()
+        assert differences(engine) == []
+        assert names(engine) == set(tables.metadata.tables)
+        with engine.connect() as connection:
+            sequence = tables.resource_class_sequence
+            assert connection.scalars(sa.select(sequence.c.last)).all() == [tables.FIRST_CUSTOM_CLASS_ID - 1]
 
 
-@pytest.mark.parametrize('first', ['001', '003', 'head'])
-def test_migrations_make_what_the_tables_say(engine: sa.Engine, first: str) -> None:
-    """The migrations create the same schema as the declarations of the tables."""
-    migration.sync(engine, first)
+def test_an_interrupted_creation_is_finished_by_another(engine: sa.Engine) -> None:
+    """MySQL commits each change of the schema."""
     migration.sync(engine)
+    with engine.begin() as connection:
+        connection.execute(sa.text(f'DELETE FROM {migration.VERSION_TABLE}'))
+        tables.allocations.drop(connection)
+        connection.exec_driver_sql('DELETE FROM placement_resource_class_sequence')
+    migration.sync(engine)
+    assert differences(engine) == []
+
+
+def differences(engine: sa.Engine) -> list[Any]:
+    """Compare the schema of the database with the declarations."""
     with engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={'version_table': migration.VERSION_TABLE})
-        differences = autogenerate.compare_metadata(context, tables.metadata)
-        assert connection.execute(sa.select(tables.resource_class_ids.c.last)).scalars().all() == [9999]
-    assert differences == []
-    assert names(engine) == set(tables.metadata.tables)
-
-
-def test_types_of_consumers_that_another_service_stored_are_kept(engine: sa.Engine) -> None:
-    """In a database that was adopted at version 004, under the name that the other service has for the table."""
-    migration.sync(engine, '004')
-    legacy_database.add_types(engine.url)
-    for _ in range(2):
-        migration.sync(engine)
-    with engine.begin() as connection:
-        context = MigrationContext.configure(connection, opts={'version_table': migration.VERSION_TABLE})
-        names = ('remove_constraint', 'add_constraint', 'remove_index', 'add_index')
-        differences = [one for one in autogenerate.compare_metadata(context, tables.metadata) if one[0] not in names]
-        assert differences == []
-        types, consumers = tables.consumer_types, tables.consumers
-        query = sa.select(types.c.name).join(consumers, consumers.c.consumer_type_id == types.c.id)
-        assert connection.scalars(query).all() == ['MIGRATION']
-        # Names are compared character by character.
-        connection.execute(types.insert(), {'name': 'instance'})
-        assert connection.scalars(sa.select(types.c.name).where(types.c.name == 'INSTANCE')).all() == ['INSTANCE']
-        for change in (
-            types.insert().values(name='INSTANCE'),
-            consumers.update().values(consumer_type_id=77),
-        ):
-            with pytest.raises(sa.exc.IntegrityError), connection.begin_nested():
-                connection.execute(change)
-    migration.downgrade(engine, '004')
-    migration.sync(engine)
+        return list(autogenerate.compare_metadata(context, tables.metadata))
 
 
 def test_ten_processes_create_the_schema_at_once(engine: sa.Engine) -> None:
@@ -88,39 +88,15 @@ def test_ten_processes_create_the_schema_at_once(engine: sa.Engine) -> None:
     assert migration.version(engine) == migration.head()
 
 
-def test_upgrade_is_refused_while_older_processes_are_connected(engine: sa.Engine) -> None:
-    """A process of an earlier release has an open connection."""
-    migration.sync(engine, '001')
-    with pytest.raises(migration.StopOthers, match='Stop all of them'):
-        migration.sync(engine, others=migration.Others.UNKNOWN)
-    other = sa.create_engine(engine.url, poolclass=sa.NullPool)
-    with other.connect() as connection:
-        connection.execute(sa.select(1))
-        with pytest.raises(migration.StopOthers, match=r'and 1 other connections .* --others-are-stopped'):
-            migration.sync(engine)
-        assert migration.version(engine) == '001'
-        # The upgrade waits for a connection that is about to end.
-        waiting = threading.Timer(1, connection.close)
-        waiting.start()
-        migration.sync(engine)
-        waiting.join()
-        assert migration.version(engine) == migration.head()
-        migration.downgrade(engine, '001')
-    with other.connect() as connection:
-        connection.execute(sa.select(1))
-        migration.sync(engine, others=migration.Others.STOPPED)
-    assert migration.version(engine) == migration.head()
-    migration.sync(engine, others=migration.Others.UNKNOWN)
-
-
-def test_ten_processes_upgrade_the_schema_at_once(engine: sa.Engine) -> None:
-    """They do not refuse because of each other's connections."""
-    migration.sync(engine, '001')
-    engine.dispose()
-    own = [sa.create_engine(engine.url, poolclass=sa.NullPool) for _ in range(10)]
+def test_ten_processes_upgrade_the_schema_at_once(
+    engine: sa.Engine, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    migration.sync(engine)
+    install_next_release(tmp_path, monkeypatch)
     with concurrent.futures.ThreadPoolExecutor(10) as pool:
-        list(pool.map(migration.sync, own))
-    assert migration.version(engine) == migration.head()
+        list(pool.map(migration.sync, [engine] * 10))
+    assert migration.version(engine) == '002'
+    assert 'rack' in {column['name'] for column in sa.inspect(engine).get_columns('placement_resource_providers')}
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ def check_schema(url: str | sa.URL) -> None:
         assert not [
             name for name, shape in found_tables.read(connection, Names(connection)).items() if shape.reuses_ids
         ]
-    assert corruption.column(url, 'SELECT last FROM resource_class_ids') == [10000]
+    assert corruption.column(url, 'SELECT last FROM placement_resource_class_sequence') == [10000]
     assert corruption.column(url, 'SELECT version_num FROM alembic_version') == ['somebody-elses']
     assert corruption.column(url, f'SELECT version_num FROM {migration.VERSION_TABLE}') == [migration.head()]
 
@@ -290,7 +290,7 @@ def check_leaving_and_adopting_again(
         assert _type_of_large(app) == 'THEIRS_1'
         # So that no class gets the id of a class of the other service, not even after that one is deleted.
         largest = corruption.column(url, 'SELECT max(id) FROM placement_resource_classes')
-        assert corruption.column(url, 'SELECT last FROM resource_class_ids') == largest
+        assert corruption.column(url, 'SELECT last FROM placement_resource_class_sequence') == largest
         fill(app)
         for name in ('traits', 'resource_classes'):
             assert ask(app, 'PUT', f'/{name}/CUSTOM_OURS_2').status_code == 201

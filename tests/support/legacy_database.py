@@ -128,21 +128,3 @@ def _worded(script: str, server: str) -> str:
     for word, meaning in _WORDS[server].items():
         script = re.sub(rf'\b{word}\b', meaning, script)
     return script
-
-
-def add_types(url: str | sa.URL) -> None:
-    """Give a database of version 004 what one had then that was adopted from a deployment with types of consumers."""
-    server = sa.make_url(url).get_backend_name()
-    column = 'ALTER TABLE placement_consumers ADD COLUMN consumer_type_id INTEGER'
-    key = 'REFERENCES consumer_types (id)'
-    corruption.plant(
-        url,
-        _worded('CREATE TABLE consumer_types (ID, name VARCHAR(255) NOT NULL UNIQUE, TIMES) END', server),
-        f'{column}, ADD CONSTRAINT theirs FOREIGN KEY (consumer_type_id) {key}'
-        if server == 'mysql'
-        else f'{column} {key}',
-        "INSERT INTO consumer_types (name) VALUES ('INSTANCE')",
-        "INSERT INTO consumer_types (name) VALUES ('MIGRATION')",
-        *corruption.SOUND,
-        'UPDATE placement_consumers SET consumer_type_id = 2',
-    )

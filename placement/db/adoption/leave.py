@@ -16,7 +16,7 @@ from placement.db.adoption.names import Names, lock_tables
 from placement.db.adoption.plan import Plan, Reporter, Step, alone, make, shown
 
 #: The tables that are dropped.
-_OF_OURS = (tables.change_log.name, tables.change_log_slots.name, tables.VERSION_TABLE)
+_OF_OURS = (tables.change_log.name, tables.change_log_slots.name, migration.VERSION_TABLE)
 
 
 class NothingToLeave(exception.PlacementError):

@@ -84,7 +84,7 @@ def _insert_names(connection: sa.Connection) -> None:
 
 def class_ids(connection: sa.Connection, names: Names) -> Iterator[Step]:
     """A step that records the largest id of a class, in a table that another service does not have."""
-    remembered = tables.resource_class_ids
+    remembered = tables.resource_class_sequence
     last = connection.scalar(sa.select(remembered.c.last)) if remembered.name in names.present else None
     # The other service may have created classes since the database was given back to it.
     if last is None or last < _largest(connection, names[tables.resource_classes]):
@@ -96,10 +96,10 @@ def _largest(connection: sa.Connection, classes: sa.TableClause) -> int:
 
 
 def _remember_class_ids(connection: sa.Connection) -> None:
-    tables.resource_class_ids.create(connection, checkfirst=True)
+    tables.resource_class_sequence.create(connection, checkfirst=True)
     last = max(_largest(connection, tables.resource_classes), tables.FIRST_CUSTOM_CLASS_ID - 1)
-    if connection.execute(tables.resource_class_ids.update().values(last=last)).rowcount == 0:
-        connection.execute(tables.resource_class_ids.insert(), {'id': 1, 'last': last})
+    if connection.execute(tables.resource_class_sequence.update().values(last=last)).rowcount == 0:
+        connection.execute(tables.resource_class_sequence.insert(), {'id': 1, 'last': last})
 
 
 def roots(connection: sa.Connection, names: Names) -> Iterator[Step]:

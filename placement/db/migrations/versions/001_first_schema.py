@@ -1,4 +1,4 @@
-"""The first schema: the tables that every Placement service has, and ``inventories.used``."""
+"""Create all tables."""
 
 from __future__ import annotations
 
@@ -12,86 +12,82 @@ from placement.db import types
 revision = '001'
 down_revision = None
 
-#: The tables in which SQLite without AUTOINCREMENT would use the largest id again after its row was deleted.
-_NUMBERED = frozenset({'resource_providers', 'consumers', 'projects', 'users', 'traits', 'placement_aggregates'})
-
 
 def upgrade() -> None:
-    """Create all tables, each after those that it refers to."""
+    """Create each table after those that it refers to."""
     _create_names()
     _create_providers()
     _create_associations()
     _create_consumers()
+    _create_change_log()
 
 
-def downgrade() -> None:
-    """Drop all tables, each before those that it refers to."""
-    for name in (
-        'allocations',
-        'consumers',
-        'users',
-        'projects',
-        'resource_provider_aggregates',
-        'placement_aggregates',
-        'resource_provider_traits',
-        'traits',
-        'inventories',
-        'resource_classes',
-        'resource_providers',
-    ):
-        op.drop_table(name)
+def _create(
+    name: str,
+    *items: sa.schema.SchemaItem,
+    indexes: Mapping[str, Sequence[str]] | None = None,
+    has_times: bool = True,
+    unique_ids: bool = False,
+) -> None:
+    """Create a table and its indexes unless they exist.
 
+    They exist if a process on another node of a cluster creates them at the same time or, on MySQL, which commits each
+    change of the schema, if an earlier attempt was interrupted.
 
-def _create(name: str, *items: sa.schema.SchemaItem, indexes: Mapping[str, Sequence[str]] | None = None) -> None:
-    # A table may exist: a process on another node of a cluster creates it at the same time or, on MySQL, which commits
-    # each change of the schema, an earlier attempt was interrupted.
+    :param unique_ids: never use an id again after its row was deleted; SQLite needs AUTOINCREMENT for that.
+    """
+    name = f'placement_{name}'
+    times = (sa.Column('created_at', sa.DateTime), sa.Column('updated_at', sa.DateTime)) if has_times else ()
     op.create_table(
         name,
         *items,
-        sa.Column('created_at', sa.DateTime),
-        sa.Column('updated_at', sa.DateTime),
+        *times,
         mysql_engine='InnoDB',
         mysql_charset='utf8mb4',
-        # Added together with migration 003, which copies the tables of older databases to get it.
-        sqlite_autoincrement=name in _NUMBERED,
+        sqlite_autoincrement=unique_ids,
         if_not_exists=True,
     )
-    present = {index['name'] for index in sa.inspect(op.get_bind()).get_indexes(name)}
+    present = {index['name'] for index in sa.inspect(op.get_bind()).get_indexes(name)} if indexes else ()
     for index, columns in (indexes or {}).items():
         if index not in present:
             op.create_index(index, name, columns)
 
 
-def _id(autoincrement: bool = True) -> sa.Column[int]:
-    return sa.Column('id', sa.Integer, primary_key=True, nullable=False, autoincrement=autoincrement)
+def _key(name: str, type_: type[sa.Integer] = sa.Integer, *, autoincrement: bool = False) -> sa.Column[int]:
+    return sa.Column(name, type_, primary_key=True, nullable=False, autoincrement=autoincrement)
 
 
-def _named(name: str, column: str, length: int, autoincrement: bool = True) -> None:
-    _create(
-        name,
-        _id(autoincrement),
-        sa.Column(column, types.Text(length), nullable=False),
-        sa.UniqueConstraint(column, name=f'uniq_{name}0{column}'),
-    )
+def _id() -> sa.Column[int]:
+    return _key('id', autoincrement=True)
 
 
-def _provider(primary_key: bool = False) -> sa.Column[int]:
-    return sa.Column(
-        'resource_provider_id',
-        sa.Integer,
-        sa.ForeignKey('resource_providers.id'),
-        primary_key=primary_key,
-        nullable=False,
-    )
+def _reference(column: str, table: str, *, primary_key: bool = False, nullable: bool = False) -> sa.Column[int]:
+    foreign_key = sa.ForeignKey(f'placement_{table}.id')
+    return sa.Column(column, sa.Integer, foreign_key, primary_key=primary_key, nullable=nullable)
 
 
 def _create_names() -> None:
-    # Ids of standard classes begin at 0, and MySQL would replace a 0 in an auto-increment column.
-    _named('resource_classes', 'name', 255, autoincrement=False)
-    _named('traits', 'name', 255)
-    _named('placement_aggregates', 'uuid', 36)
-    _named('projects', 'external_id', 255)
-    _named('users', 'external_id', 255)
+    for table, column, length, constraint in (
+        ('traits', 'name', 255, 'uniq_traits0name'),
+        ('aggregates', 'uuid', 36, 'uniq_placement_aggregates0uuid'),
+        ('projects', 'external_id', 255, 'uniq_projects0external_id'),
+        ('users', 'external_id', 255, 'uniq_users0external_id'),
+        ('consumer_types', 'name', 255, 'uniq_consumer_types0name'),
+    ):
+        text = sa.Column(column, types.Text(length), nullable=False)
+        _create(table, _id(), text, sa.UniqueConstraint(column, name=constraint), unique_ids=True)
+    _create(
+        'resource_classes',
+        # The ids of standard classes begin at 0, and MySQL would replace a 0 in an auto-increment column.
+        _key('id'),
+        sa.Column('name', types.Text(255), nullable=False),
+        sa.UniqueConstraint('name', name='uniq_resource_classes0name'),
+    )
+    _create('resource_class_sequence', _key('id'), sa.Column('last', sa.Integer, nullable=False), has_times=False)
+    sequence = sa.table('placement_resource_class_sequence', sa.column('id'), sa.column('last'))
+    if op.get_bind().scalar(sa.select(sequence.c.last)) is None:
+        # The largest id below those of custom classes.
+        op.bulk_insert(sequence, [{'id': 1, 'last': 9999}])
 
 
 def _create_providers() -> None:
@@ -101,20 +97,21 @@ def _create_providers() -> None:
         sa.Column('uuid', types.Text(36), nullable=False),
         sa.Column('name', types.Text(200), nullable=True),
         sa.Column('generation', sa.Integer, nullable=False),
-        sa.Column('root_provider_id', sa.Integer, sa.ForeignKey('resource_providers.id'), nullable=True),
-        sa.Column('parent_provider_id', sa.Integer, sa.ForeignKey('resource_providers.id'), nullable=True),
+        _reference('root_provider_id', 'resource_providers', nullable=True),
+        _reference('parent_provider_id', 'resource_providers', nullable=True),
         sa.UniqueConstraint('uuid', name='uniq_resource_providers0uuid'),
         sa.UniqueConstraint('name', name='uniq_resource_providers0name'),
         indexes={
             'resource_providers_root_provider_id_idx': ['root_provider_id'],
             'resource_providers_parent_provider_id_idx': ['parent_provider_id'],
         },
+        unique_ids=True,
     )
     _create(
         'inventories',
         _id(),
-        _provider(),
-        sa.Column('resource_class_id', sa.Integer, sa.ForeignKey('resource_classes.id'), nullable=False),
+        _reference('resource_provider_id', 'resource_providers'),
+        _reference('resource_class_id', 'resource_classes'),
         sa.Column('total', sa.Integer, nullable=False),
         sa.Column('reserved', sa.Integer, nullable=False),
         sa.Column('min_unit', sa.Integer, nullable=False),
@@ -132,16 +129,14 @@ def _create_providers() -> None:
 def _create_associations() -> None:
     _create(
         'resource_provider_traits',
-        sa.Column('trait_id', sa.Integer, sa.ForeignKey('traits.id'), primary_key=True, nullable=False),
-        _provider(primary_key=True),
+        _reference('trait_id', 'traits', primary_key=True),
+        _reference('resource_provider_id', 'resource_providers', primary_key=True),
         indexes={'resource_provider_traits_resource_provider_trait_idx': ['resource_provider_id', 'trait_id']},
     )
     _create(
         'resource_provider_aggregates',
-        _provider(primary_key=True),
-        sa.Column(
-            'aggregate_id', sa.Integer, sa.ForeignKey('placement_aggregates.id'), primary_key=True, nullable=False
-        ),
+        _reference('resource_provider_id', 'resource_providers', primary_key=True),
+        _reference('aggregate_id', 'aggregates', primary_key=True),
         indexes={'resource_provider_aggregates_aggregate_id_idx': ['aggregate_id']},
     )
 
@@ -151,29 +146,49 @@ def _create_consumers() -> None:
         'consumers',
         _id(),
         sa.Column('uuid', types.Text(36), nullable=False),
-        sa.Column('project_id', sa.Integer, sa.ForeignKey('projects.id'), nullable=False),
-        sa.Column('user_id', sa.Integer, sa.ForeignKey('users.id'), nullable=False),
+        _reference('project_id', 'projects'),
+        _reference('user_id', 'users'),
         sa.Column('generation', sa.Integer, nullable=False, server_default='0'),
+        _reference('consumer_type_id', 'consumer_types', nullable=True),
         sa.UniqueConstraint('uuid', name='uniq_consumers0uuid'),
         indexes={
             'consumers_project_id_user_id_idx': ['project_id', 'user_id'],
             'consumers_user_id_idx': ['user_id'],
+            'consumers_consumer_type_id_idx': ['consumer_type_id'],
         },
+        unique_ids=True,
     )
     _create(
         'allocations',
         _id(),
-        _provider(),
+        _reference('resource_provider_id', 'resource_providers'),
         sa.Column('consumer_id', types.Text(36), nullable=False),
         sa.Column('resource_class_id', sa.Integer, nullable=False),
         sa.Column('used', sa.Integer, nullable=False),
         sa.UniqueConstraint(
-            'consumer_id',
-            'resource_provider_id',
-            'resource_class_id',
-            name='uniq_allocations0consumer_provider_class',
+            'consumer_id', 'resource_provider_id', 'resource_class_id', name='uniq_allocations0consumer_provider_class'
         ),
-        indexes={
-            'allocations_provider_class_used_idx': ['resource_provider_id', 'resource_class_id', 'used'],
-        },
+        indexes={'allocations_provider_class_used_idx': ['resource_provider_id', 'resource_class_id', 'used']},
+    )
+
+
+def _create_change_log() -> None:
+    _create(
+        'change_log_slots',
+        _id(),
+        sa.Column('sequence', sa.BigInteger, nullable=False),
+        sa.Column('token', sa.BigInteger, nullable=False),
+        sa.Column('owner', sa.BigInteger, nullable=True),
+        sa.Column('updated_at', sa.DateTime, nullable=False, server_default=types.UtcNow()),
+        has_times=False,
+        unique_ids=True,
+    )
+    _create(
+        'change_log',
+        _key('slot_id'),
+        _key('sequence', sa.BigInteger),
+        _key('provider_id'),
+        sa.Column('kind', sa.SmallInteger, nullable=False),
+        sa.Column('token', sa.BigInteger, nullable=False),
+        has_times=False,
     )
