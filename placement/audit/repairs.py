@@ -7,7 +7,7 @@ from collections.abc import Callable
 import sqlalchemy as sa
 
 from placement import exception
-from placement.claims import owners
+from placement.claims import consumers
 from placement.db import change_log, sql, tables
 
 _allocations, _consumers, _inventories = tables.allocations, tables.consumers, tables.inventories
@@ -62,7 +62,7 @@ def consumer(uuid: str, project_id: str, user_id: str) -> Repair:
     """
 
     def apply(tx: sa.Connection) -> None:
-        projects, users = owners.ensure(tx, {project_id}, {user_id})
+        projects, users = consumers.ensure_owners(tx, {project_id}, {user_id})
         holds = tx.scalar(sa.select(_allocations.c.id).where(_allocations.c.consumer_id == uuid).limit(1))
         if holds is not None:
             row = {'uuid': uuid, 'project_id': projects[project_id], 'user_id': users[user_id], 'generation': 0}

@@ -1,39 +1,27 @@
-"""Writes the rows of consumers: inserts, updates or deletes them, as a claim says (step 4 of ``claims.claim``)."""
+"""Writes the rows of consumers, and of the projects, users and types that they refer to: steps 3 and 4 of a claim.
+
+The API knows projects and users by an external id and types by a name, texts of 1 to 255 characters.
+"""
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+import itertools
+from collections.abc import Iterable, Mapping, Sequence, Set
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
+from oslo_db import exception as db_exc
 
 from placement import exception
-from placement.claims.current import ConsumerRow
+from placement.claims.current import ConsumerRow, CurrentAllocations
+from placement.claims.request import ConsumerClaim, Unset
 from placement.db import api as db_api
 from placement.db import sql, tables
-from placement.db.batch import StatementBatch
-
-_consumers = tables.consumers
-
-#: How many rows one statement changes. SQLite refuses a chain of more than 1,000 conditions.
-_MOST = 300
-
-_UPDATE_ONE = (
-    'UPDATE placement_consumers SET generation = generation + 1, project_id = ?, user_id = ?,'
-    ' consumer_type_id = coalesce(?, consumer_type_id), updated_at = ? WHERE id = ? AND generation = ?'
-)
-_DELETE_ONE = 'DELETE FROM placement_consumers WHERE id = ? AND generation = ?'
-_LOCK = (
-    sa.select(_consumers.c.id)
-    .where(_consumers.c.id.in_(sa.bindparam('ids', expanding=True)))
-    .order_by(_consumers.c.id)
-    .with_for_update()
-)
+from placement.db.batch import StatementBatch, expect_rows
 
 
 class Attributes(NamedTuple):
-    """What a claim writes about a consumer. Without ``consumer_type_id`` a consumer that exists keeps its type."""
+    """The columns that a claim writes. Without ``consumer_type_id`` a consumer that exists keeps its type."""
 
     project_id: int
     user_id: int
@@ -41,108 +29,169 @@ class Attributes(NamedTuple):
 
 
 class DesiredConsumer(NamedTuple):
-    """A consumer as it is to be: ``attributes`` is None if it is to hold nothing."""
+    """A consumer as it is to be: ``attributes`` is None if it is to have no allocations."""
 
     uuid: str
     attributes: Attributes | None
 
 
-class _Updated(NamedTuple):
-    present: ConsumerRow
+# Projects, users and types -------------------------------------------------------------------------------
+
+
+def with_ids(tx: sa.Connection, claims: Sequence[ConsumerClaim], current: CurrentAllocations) -> list[DesiredConsumer]:
+    """Return each consumer with the ids of its project, user and type. Insert those that do not exist yet.
+
+    :raises RetryTransaction: another transaction inserted one of them at the same time.
+    """
+    kept = [claim for claim in claims if claim.allocations]
+    types = {claim.consumer_type for claim in kept if not isinstance(claim.consumer_type, Unset)}
+    project_ids = _insert_missing(
+        tx, tables.projects.c.external_id, {claim.project_id for claim in kept}, current.projects
+    )
+    user_ids = _insert_missing(tx, tables.users.c.external_id, {claim.user_id for claim in kept}, current.users)
+    type_ids = _insert_missing(tx, tables.consumer_types.c.name, types, current.consumer_types)
+
+    def attributes(claim: ConsumerClaim) -> Attributes | None:
+        if not claim.allocations:
+            return None
+        type_id = None if isinstance(claim.consumer_type, Unset) else type_ids[claim.consumer_type]
+        return Attributes(project_ids[claim.project_id], user_ids[claim.user_id], type_id)
+
+    return [DesiredConsumer(claim.consumer_uuid, attributes(claim)) for claim in claims]
+
+
+def ensure_owners(
+    tx: sa.Connection, projects: Set[str], users: Set[str]
+) -> tuple[Mapping[str, int], Mapping[str, int]]:
+    """Find projects and users, and insert those that do not exist.
+
+    :param projects: external ids, as are ``users``.
+    :returns: the ids of the projects, and those of the users, by external id.
+    :raises RetryTransaction: another transaction inserted one of them at the same time.
+    """
+    columns = (tables.projects.c.external_id, tables.users.c.external_id)
+    found = []
+    for column, texts in zip(columns, (projects, users), strict=True):
+        query = sa.select(column, column.table.c.id).where(column.in_(sa.bindparam('texts', expanding=True)))
+        rows = itertools.chain.from_iterable(tx.execute(query, {'texts': chunk}) for chunk in sql.chunks(sorted(texts)))
+        known = {row.external_id: row.id for row in rows}
+        found.append(_insert_missing(tx, column, texts, known))
+    return found[0], found[1]
+
+
+def _insert_missing(
+    tx: sa.Connection, column: sa.Column[str], texts: Set[str], known: Mapping[str, int]
+) -> Mapping[str, int]:
+    """Insert the projects, users or types that are not ``known``, in order of their texts.
+
+    :param column: the column of the texts: ``external_id`` of projects or users, or ``name`` of consumer types.
+    :param known: the ids of those that exist, by text.
+    :returns: all ids by text.
+    :raises RetryTransaction: another transaction inserted one of them at the same time.
+    """
+    missing = sorted(texts - known.keys())
+    insert = column.table.insert()
+    try:
+        inserted = {text: sql.new_id(tx.execute(insert.values({column.name: text}))) for text in missing}
+    except db_exc.DBDuplicateEntry as error:
+        raise db_api.RetryTransaction from error
+    return {**known, **inserted}
+
+
+# Consumers -----------------------------------------------------------------------------------------------
+
+
+class _Update(NamedTuple):
+    row: ConsumerRow
     attributes: Attributes
 
 
-def expect(expected: int, count: int) -> None:
-    """Compare the number of rows that a statement was to change with the ``count`` that it changed.
+_TABLE = 'placement_consumers'
+_UPDATE_ONE = (
+    f'UPDATE {_TABLE} SET generation = generation + 1, project_id = ?, user_id = ?,'  # noqa: S608
+    ' consumer_type_id = coalesce(?, consumer_type_id), updated_at = ? WHERE id = ? AND generation = ?'
+)
+_DELETE_ONE = f'DELETE FROM {_TABLE} WHERE id = ? AND generation = ?'  # noqa: S608
 
-    :raises RetryTransaction: they differ, because another transaction was committed meanwhile.
+
+def retry() -> db_api.RetryTransaction:
+    """Return the exception for a consumer that was changed, created or deleted since it was read."""
+    return db_api.RetryTransaction(exception.ConcurrentUpdate())
+
+
+def write(batch: StatementBatch, desired: Sequence[DesiredConsumer], existing: Mapping[str, ConsumerRow]) -> None:
+    """Add the statements that update consumers, delete those that are to have no allocations, and insert new ones.
+
+    When ``batch`` is executed it raises ``RetryTransaction`` if the generation of a consumer has changed.
+
+    :param existing: the consumers that exist, by uuid, with the generation that was read along with their allocations.
     """
-    if count != expected:
-        raise db_api.RetryTransaction(exception.ConcurrentUpdate())
-
-
-def write(batch: StatementBatch, wanted: Sequence[DesiredConsumer], present: Mapping[str, ConsumerRow]) -> None:
-    """Insert the consumers that begin to hold something, update those that go on, delete those that stop.
-
-    A single update, a single deletion and the insertions are added to ``batch``. Several updates or deletions are
-    run at once.
-
-    :param batch: has nothing in it yet.
-    :param present: the consumers that exist, by uuid, with the generation that was read along with their allocations.
-    :raises RetryTransaction: the generation of a consumer is another one by now; perhaps only when ``batch`` is run.
-    """
-    updated, deleted, new = [], [], []
-    for consumer in wanted:
-        record = present.get(consumer.uuid)
-        if record is None and consumer.attributes is not None:
-            new.append((consumer.uuid, consumer.attributes))
-        elif record is not None and consumer.attributes is not None:
-            updated.append(_Updated(record, consumer.attributes))
-        elif record is not None:
-            deleted.append(record)
-    if updated and deleted:
-        # Each of the two statements that follow locks only its own rows in order.
-        _lock(batch.tx, [*(one.present for one in updated), *deleted])
-    _update(batch, sorted(updated, key=lambda one: one.present.id))
-    _delete(batch, sorted(deleted, key=lambda one: one.id))
-    if new:
-        _insert(batch, sorted(new))
-
-
-def _lock(tx: sa.Connection, present: Sequence[ConsumerRow]) -> None:
-    for chunk in sql.chunks(sorted(one.id for one in present)):
-        tx.execute(_LOCK, {'ids': chunk})
-
-
-def _update(batch: StatementBatch, updated: Sequence[_Updated]) -> None:
-    """Set the attributes and move the generation of consumers that still have the generation which was read."""
-    tx = batch.tx
-    if len(updated) == 1:
-        ((present, attributes),) = updated
-        values = (*attributes, sql.now(tx), present.id, present.generation)
-        batch.add(_UPDATE_ONE, *values, check=functools.partial(expect, 1))
-        return
-    for start in range(0, len(updated), _MOST):
-        some = updated[start : start + _MOST]
-        projects = {one.present.id: one.attributes.project_id for one in some}
-        users = {one.present.id: one.attributes.user_id for one in some}
-        types = {
-            one.present.id: one.attributes.consumer_type_id
-            for one in some
-            if one.attributes.consumer_type_id is not None
-        }
-        which = sql.lock_rows_in_id_order(tx, _consumers, _unchanged([one.present for one in some]))
-        id_ = _consumers.c.id
-        values_ = {
-            'generation': _consumers.c.generation + 1,
-            'project_id': sa.case(projects, value=id_),
-            'user_id': sa.case(users, value=id_),
-        }
-        if types:
-            values_['consumer_type_id'] = sa.case(types, value=id_, else_=_consumers.c.consumer_type_id)
-        update = _consumers.update().where(which).values(values_)
-        expect(len(some), tx.execute(update).rowcount)
-
-
-def _delete(batch: StatementBatch, deleted: Sequence[ConsumerRow]) -> None:
-    """Delete consumers that still have the generation which was read."""
-    tx = batch.tx
-    if len(deleted) == 1:
-        seen = (deleted[0].id, deleted[0].generation)
-        batch.add(_DELETE_ONE, *seen, check=functools.partial(expect, 1))
-        return
-    for start in range(0, len(deleted), _MOST):
-        some = deleted[start : start + _MOST]
-        which = sql.lock_rows_in_id_order(tx, _consumers, _unchanged(some))
-        expect(len(some), tx.execute(_consumers.delete().where(which)).rowcount)
-
-
-def _unchanged(present: Sequence[ConsumerRow]) -> sa.ColumnElement[bool]:
-    return sa.or_(*(sa.and_(_consumers.c.id == one.id, _consumers.c.generation == one.generation) for one in present))
-
-
-def _insert(batch: StatementBatch, new: Sequence[tuple[str, Attributes]]) -> None:
-    rows = [(uuid, 1, *attributes) for uuid, attributes in new]
+    inserts, updates, deletes = [], [], []
+    for consumer in desired:
+        row = existing.get(consumer.uuid)
+        if consumer.attributes is None:
+            deletes += [row] if row is not None else []
+        elif row is not None:
+            updates.append(_Update(row, consumer.attributes))
+        else:
+            inserts.append((consumer.uuid, 1, *consumer.attributes))
+    if updates and deletes:
+        # Each of the two statements that follow locks only its own rows in order of id.
+        _add_lock(batch, sorted(row.id for row in (*(update.row for update in updates), *deletes)))
+    _add_updates(batch, sorted(updates, key=lambda update: update.row.id))
+    _add_deletes(batch, sorted(deletes, key=lambda row: row.id))
     columns = 'uuid, generation, project_id, user_id, consumer_type_id'
-    for text, values in sql.bulk_insert(batch.tx, 'placement_consumers', columns, rows):
+    for text, values in sql.bulk_insert(batch.tx, _TABLE, columns, sorted(inserts)):
         batch.add(text, *values)
+
+
+def _add_lock(batch: StatementBatch, ids: Sequence[int]) -> None:
+    for chunk in sql.chunks(ids):
+        which = f'id IN ({sql.placeholders(len(chunk))})'
+        batch.add(f'SELECT id FROM {_TABLE} WHERE {which} ORDER BY id{sql.for_update(batch.tx.dialect)}', *chunk)  # noqa: S608
+
+
+def _add_updates(batch: StatementBatch, updates: Sequence[_Update]) -> None:
+    moment = sql.now(batch.tx)
+    if len(updates) == 1:
+        ((row, attributes),) = updates
+        values: Sequence[Any] = (*attributes, moment, row.id, row.generation)
+        batch.add(_UPDATE_ONE, *values, check=expect_rows(1, retry))
+        return
+    for start in range(0, len(updates), sql.MAX_ROWS_PER_STATEMENT):
+        chunk = updates[start : start + sql.MAX_ROWS_PER_STATEMENT]
+        projects = _cases((row.id, attributes.project_id) for row, attributes in chunk)
+        users = _cases((row.id, attributes.user_id) for row, attributes in chunk)
+        types = [(row.id, attributes.consumer_type_id) for row, attributes in chunk if attributes.consumer_type_id]
+        assignments = f'generation = generation + 1, project_id = {projects}, user_id = {users}, updated_at = ?'
+        if types:
+            assignments += f', consumer_type_id = coalesce({_cases(types)}, consumer_type_id)'
+        rows = [row for row, _ in chunk]
+        text, values = sql.update_in_order(
+            batch.tx.dialect,
+            _TABLE,
+            assignments,
+            [moment],
+            f'id IN ({", ".join(str(row.id) for row in rows)})',
+            count=len(rows),
+            condition=_unchanged(rows),
+        )
+        batch.add(text, *values, check=expect_rows(len(rows), retry))
+
+
+def _add_deletes(batch: StatementBatch, rows: Sequence[ConsumerRow]) -> None:
+    if len(rows) == 1:
+        batch.add(_DELETE_ONE, rows[0].id, rows[0].generation, check=expect_rows(1, retry))
+        return
+    for start in range(0, len(rows), sql.MAX_ROWS_PER_STATEMENT):
+        chunk = rows[start : start + sql.MAX_ROWS_PER_STATEMENT]
+        text = sql.delete_in_id_order(batch.tx.dialect, _TABLE, _unchanged(chunk), [row.id for row in chunk])
+        batch.add(text, check=expect_rows(len(chunk), retry))
+
+
+def _cases(values: Iterable[tuple[int, int]]) -> str:
+    return f'CASE id {" ".join(f"WHEN {id_:d} THEN {value:d}" for id_, value in values)} END'
+
+
+def _unchanged(rows: Sequence[ConsumerRow]) -> str:
+    return ' OR '.join(f'(id = {row.id:d} AND generation = {row.generation:d})' for row in rows)

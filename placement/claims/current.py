@@ -1,4 +1,4 @@
-"""What consumers hold, read together with the ids of the names that a claim uses; and the deletion of all of it."""
+"""Reads and deletes the current allocations of consumers, and resolves the names in a claim to ids."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from placement.db import sql
 
 
 class _Kind(enum.IntEnum):
-    """Which table a row of ``read`` comes from."""
+    """The table that a row of ``read_current_allocations`` comes from."""
 
     CONSUMERS = 1
     ALLOCATIONS = 2
@@ -35,57 +35,66 @@ class ConsumerRow(NamedTuple):
     generation: int
 
 
-class HeldRow(NamedTuple):
-    """One allocation as it was read."""
+class AllocationRow(NamedTuple):
+    """One allocation as it was read. ``inventories`` is the number of inventories of its provider and class: 0 or 1."""
 
     consumer_uuid: str
     id: int
     resource_provider_id: int
     resource_class_id: int
     used: int
+    inventories: int
 
 
 #: The kinds of which ``CurrentAllocations`` maps names to ids, in the order of its fields.
 _NAMED = (_Kind.PROVIDERS, _Kind.PROJECTS, _Kind.USERS, _Kind.CONSUMER_TYPES)
 
-#: The columns that are read of an allocation, but for that of its consumer.
-_HELD = HeldRow._fields[1:]
+#: The expressions of the fields of an ``AllocationRow`` after the first.
+_ALLOCATION_COLUMNS = (
+    *AllocationRow._fields[1:-1],
+    (
+        '(SELECT count(*) FROM placement_inventories inv'
+        ' WHERE inv.resource_provider_id = placement_allocations.resource_provider_id'
+        ' AND inv.resource_class_id = placement_allocations.resource_class_id)'
+    ),
+)
 
 
 @dataclasses.dataclass(frozen=True)
 class CurrentAllocations:
-    """What ``read`` found; names that are not in the database are left out.
+    """The result of ``read_current_allocations``; names that are not in the database are left out.
 
     ``consumers`` is by uuid, and ``rows`` has all their allocations. The others map names to ids: ``providers`` by
     uuid, ``projects`` and ``users`` by external id, ``consumer_types`` by name.
     """
 
     consumers: Mapping[str, ConsumerRow]
-    rows: Sequence[HeldRow]
+    rows: Sequence[AllocationRow]
     providers: Mapping[str, int]
     projects: Mapping[str, int]
     users: Mapping[str, int]
     consumer_types: Mapping[str, int]
 
     def generations(self) -> dict[str, int]:
-        """Generation by consumer uuid; 0 for one whose row is missing, as it may be in an adopted database."""
-        recorded = {uuid: present.generation for uuid, present in self.consumers.items()}
+        """Return generations by consumer uuid; 0 if the row is missing, as it may be in an adopted database."""
+        recorded = {uuid: row.generation for uuid, row in self.consumers.items()}
         return {row.consumer_uuid: 0 for row in self.rows} | recorded
 
     def provider_ids(self) -> set[int]:
-        """The ids of the providers that the consumers have allocations of."""
+        """Return the ids of the providers that the consumers have allocations of."""
         return {row.resource_provider_id for row in self.rows}
 
     def amounts(self) -> dict[tuple[int, int], int]:
-        """What the consumers hold in all, by (provider id, class id)."""
+        """Return the sums of the allocations by (provider id, class id), but for inventories that do not exist."""
         sums: dict[tuple[int, int], int] = {}
         for row in self.rows:
-            inventory = (row.resource_provider_id, row.resource_class_id)
-            sums[inventory] = sums.get(inventory, 0) + row.used
+            if row.inventories:
+                inventory = (row.resource_provider_id, row.resource_class_id)
+                sums[inventory] = sums.get(inventory, 0) + row.used
         return sums
 
 
-def read(
+def read_current_allocations(
     tx: sa.Connection,
     consumers: Sequence[str],
     providers: Sequence[str] = (),
@@ -93,7 +102,7 @@ def read(
     users: Collection[str] = (),
     consumer_types: Collection[str] = (),
 ) -> CurrentAllocations:
-    """Read what ``consumers`` hold, and the ids of the providers, projects, users and types. Locks nothing.
+    """Read the allocations of ``consumers``, and the ids of the providers, projects, users and types. Locks nothing.
 
     One statement (more for over 900 names of a kind) reads a consumer together with its allocations. So if its row
     still has that generation when it is updated, the allocations are still the same.
@@ -109,26 +118,26 @@ def read(
         found[row[0]].append(row)
     return CurrentAllocations(
         {row[1]: ConsumerRow(row[1], row[2], row[3]) for row in found[_Kind.CONSUMERS]},
-        [HeldRow(*row[1:]) for row in found[_Kind.ALLOCATIONS]],
+        [AllocationRow(*row[1:]) for row in found[_Kind.ALLOCATIONS]],
         *({row[1]: row[2] for row in found[kind]} for kind in _NAMED),
     )
 
 
-def _rows(tx: sa.Connection, *wanted: Sequence[str]) -> list[Any]:
+def _rows(tx: sa.Connection, *names: Sequence[str]) -> list[Any]:
     rows: list[Any] = []
-    batched = (sql.chunks(one) for one in wanted)
-    for consumers, providers, projects, users, types in itertools.zip_longest(*batched, fillvalue=()):
-        text = _reading(len(consumers), len(providers), len(projects), len(users), len(types))
+    chunks = (sql.chunks(some) for some in names)
+    for consumers, providers, projects, users, types in itertools.zip_longest(*chunks, fillvalue=()):
+        text = _query(len(consumers), len(providers), len(projects), len(users), len(types))
         rows += sql.run(tx, text, *consumers, *consumers, *projects, *users, *types, *providers)
     return rows
 
 
 @functools.lru_cache(maxsize=256)
-def _reading(consumers: int, providers: int, projects: int, users: int, types: int) -> str:
-    """The statement that looks for so many consumers, providers, projects, users and types of consumers."""
+def _query(consumers: int, providers: int, projects: int, users: int, types: int) -> str:
+    """Return the statement that finds so many consumers, providers, projects, users and types of consumers."""
     parts = (
         _part(_Kind.CONSUMERS, 'placement_consumers', 'uuid', consumers, 'id', 'generation'),
-        _part(_Kind.ALLOCATIONS, 'placement_allocations', 'consumer_id', consumers, *_HELD),
+        _part(_Kind.ALLOCATIONS, 'placement_allocations', 'consumer_id', consumers, *_ALLOCATION_COLUMNS),
         _part(_Kind.PROJECTS, 'placement_projects', 'external_id', projects, 'id'),
         _part(_Kind.USERS, 'placement_users', 'external_id', users, 'id'),
         _part(_Kind.CONSUMER_TYPES, 'placement_consumer_types', 'name', types, 'id'),
@@ -138,33 +147,32 @@ def _reading(consumers: int, providers: int, projects: int, users: int, types: i
 
 
 def _part(kind: _Kind, table: str, name: str, count: int, *values: str) -> str:
-    """A SELECT as UNION ALL needs it: the kind, the name, and ``values`` filled up to as many as an allocation has."""
+    """Return a SELECT for UNION ALL: the kind, the name, and ``values`` filled up to as many as an allocation has."""
     if not count:
         return ''
-    numbers = ', '.join([*values, *['0'] * (len(_HELD) - len(values))])
+    numbers = ', '.join([*values, *['0'] * (len(_ALLOCATION_COLUMNS) - len(values))])
     return f'SELECT {int(kind)}, {name}, {numbers} FROM {table} WHERE {name} IN ({sql.placeholders(count)})'  # noqa: S608
 
 
 _DELETE_CONSUMER = 'DELETE FROM placement_consumers WHERE uuid = ? RETURNING uuid, id, generation'
 _CONSUMER_ID = 'SELECT id FROM placement_consumers WHERE uuid = ?'
+# Inventories are not counted: rows of those that do not exist are then not updated, which a release does not check.
 _DELETE_ALLOCATIONS = (
-    f'DELETE FROM placement_allocations WHERE consumer_id = ? RETURNING consumer_id, {", ".join(_HELD)}'  # noqa: S608
+    f'DELETE FROM placement_allocations WHERE consumer_id = ?'  # noqa: S608
+    f' RETURNING consumer_id, {", ".join(AllocationRow._fields[1:-1])}, 1'
 )
-
-
-def can_delete_returning(tx: sa.Connection) -> bool:
-    """Whether the database has DELETE ... RETURNING. MySQL does not."""
-    return tx.dialect.delete_returning
 
 
 def delete_returning(tx: sa.Connection, consumer: str) -> CurrentAllocations:
     """Delete a consumer, then its allocations, in two statements, and return them as they were.
 
+    Not for MySQL and for SQLite before 3.35, which have no DELETE ... RETURNING.
+
     :param consumer: canonical uuid.
     :raises RetryTransaction: the consumer was created between the two statements.
     """
     deleted = [ConsumerRow._make(row) for row in sql.run(tx, _DELETE_CONSUMER, consumer)]
-    rows = [HeldRow._make(row) for row in sql.run(tx, _DELETE_ALLOCATIONS, consumer)]
+    rows = [AllocationRow._make(row) for row in sql.run(tx, _DELETE_ALLOCATIONS, consumer)]
     # Allocations but no consumer: either an adopted database lacks the row of the consumer, or another transaction has
     # just inserted both, and its row must be deleted, too.
     if rows and not deleted and sql.run(tx, _CONSUMER_ID, consumer).first() is not None:

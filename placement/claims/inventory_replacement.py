@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, NoReturn
+from collections.abc import Callable, Mapping, Sequence, Set
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
 from placement import exception
 from placement.claims.request import NewInventories
-from placement.claims.usage import InventoryKey
+from placement.claims.usage import InventoryKey, UsageDelta
 from placement.db import change_log, generation, inventory_rows, sql, tables
 from placement.db.batch import StatementBatch
+from placement.db.generation import ProviderVersion
 
 _inventories, _classes = tables.inventories, tables.resource_classes
 
@@ -38,8 +38,8 @@ _IN_USE: sa.Select[Any] = (
 )
 
 
-class _Judged(NamedTuple):
-    """An inventory by which an allocation of a reshape is judged: the new record, and what is used of it so far."""
+class _JudgedInventory(NamedTuple):
+    """A new inventory by which an allocation of a reshape is judged, with its usage so far."""
 
     total: int
     reserved: int
@@ -50,36 +50,34 @@ class _Judged(NamedTuple):
     used: int
 
 
-class _Provider(NamedTuple):
-    uuid: str
-    id: int
-    generation: int
-
-
 class InventoryReplacement:
-    """The new inventories of the providers of one reshape, in one attempt of its transaction. Made by ``read``.
+    """The new inventories of the providers of one reshape, in one attempt of its transaction. Made by ``begin``.
 
-    :param wanted: in the order of the request.
-    :param providers: the providers of ``wanted``, by uuid, each at the generation that was sent for it.
+    :param requested: in the order of the request.
+    :param providers: the providers of ``requested``, by uuid, each at the generation that was sent for it.
     """
 
-    def __init__(self, wanted: Sequence[NewInventories], providers: Mapping[str, _Provider]) -> None:
-        self._wanted = wanted
+    def __init__(self, requested: Sequence[NewInventories], providers: Mapping[str, ProviderVersion]) -> None:
+        self._requested = requested
         self._providers = providers
+        #: The ids of the providers whose inventories are replaced.
+        self.provider_ids = {provider.id for provider in providers.values()}
+        #: The classes of the new inventories, in the order of the request.
+        self.class_names = list(dict.fromkeys(name for one in requested for name in one.records))
         self._class_ids: Mapping[str, int] = {}
         self._records: dict[InventoryKey, inventory_rows.Record] = {}
-        self._present: dict[InventoryKey, sa.Row[Any]] = {}
+        self._stored: dict[InventoryKey, sa.Row[Any]] = {}
         self._used: dict[InventoryKey, int] = {}
 
     @classmethod
-    def read(cls, tx: sa.Connection, wanted: Sequence[NewInventories]) -> InventoryReplacement:
-        """Read the providers, and judge one after the other.
+    def begin(cls, tx: sa.Connection, requested: Sequence[NewInventories]) -> InventoryReplacement:
+        """Read the providers, and check one after the other.
 
         :raises ResourceProviderNotFound, ReshapeGenerationConflict, InvalidInventoryCapacity: for the first provider
             that does not exist, has another generation, or has a record that may not be stored.
         """
-        providers = _read(tx, wanted)
-        for one in wanted:
+        providers = _read_providers(tx, requested)
+        for one in requested:
             found = providers.get(one.provider_uuid)
             if found is None:
                 raise exception.ResourceProviderNotFound(uuid=one.provider_uuid)
@@ -89,130 +87,102 @@ class InventoryReplacement:
                 )
             if one.invalid is not None:
                 raise one.invalid
-        return cls(wanted, providers)
-
-    @property
-    def class_names(self) -> list[str]:
-        """The classes of the new inventories, in the order of the request."""
-        return list(dict.fromkeys(name for one in self._wanted for name in one.records))
-
-    @property
-    def provider_ids(self) -> set[int]:
-        """The ids of the providers whose inventories are replaced."""
-        return {provider.id for provider in self._providers.values()}
+        return cls(requested, providers)
 
     def resolve(self, class_ids: Mapping[str, int]) -> None:
         """Set the ids of ``class_names``. To be called before the methods that follow."""
         self._class_ids = class_ids
         self._records = {
-            self._key_of(one, name): record for one in self._wanted for name, record in one.records.items()
+            self._key_of(one, name): record for one in self._requested for name, record in one.records.items()
         }
 
     def _key_of(self, one: NewInventories, class_name: str) -> InventoryKey:
         return self._providers[one.provider_uuid].id, self._class_ids[class_name]
 
-    def increments(self, moved: set[int]) -> dict[int, generation.Increment]:
-        """The changes of generations, by provider id (api-ref/reshaper.md#generations).
+    def increments(self, changed: Set[int]) -> dict[int, generation.Increment]:
+        """Return the changes of generations, by provider id (api-ref/reshaper.md#generations).
 
-        :param moved: the ids of the providers whose generation the allocations of the request move, which may be
-            others than those of the inventories.
+        :param changed: the ids of the providers whose generation the allocations of the request increment, which may
+            be others than those of the inventories.
         """
-        increments = {id_: generation.Increment(1) for id_ in moved}
-        for one in self._wanted:
+        increments = {id_: generation.Increment(1) for id_ in changed}
+        for one in self._requested:
             id_ = self._providers[one.provider_uuid].id
-            amount = (2 if one.records else 1) + (id_ in moved)
+            amount = (2 if one.records else 1) + (id_ in changed)
             increments[id_] = generation.Increment(amount, one.generation)
         return increments
 
-    def write(self, batch: StatementBatch, delta: Mapping[InventoryKey, int]) -> None:
-        """Lock the inventories, then add the statements that overwrite those that are kept and insert new ones.
+    def lock(self, tx: sa.Connection, changes: Sequence[UsageDelta]) -> None:
+        """Lock, and read, all inventories of the providers, and of those whose usage is among ``changes``."""
+        provider_ids = self.provider_ids.union(change.inventory[0] for change in changes)
+        for chunk in sql.chunks(sorted(provider_ids)):
+            rows = tx.execute(_LOCK, {'providers': chunk})
+            self._stored.update((_key(row), row) for row in rows if row.resource_provider_id in self.provider_ids)
+        delta = {change.inventory: change.delta for change in changes}
+        self._used = {key: row.used + delta.get(key, 0) for key, row in self._stored.items()}
 
-        :param batch: is run before, so that the generations are compared and the providers locked.
-        :param delta: by how much the request changes the usage of inventories, which may be of other providers, too.
-        """
-        batch.execute()
-        mine = self.provider_ids
-        touched = sorted(mine.union(provider_id for provider_id, _class_id in delta))
-        for chunk in sql.chunks(touched):
-            rows = batch.tx.execute(_LOCK, {'providers': chunk})
-            self._present.update((_key(row), row) for row in rows if row.resource_provider_id in mine)
-        kept = self._records.keys() & self._present
-        inventory_rows.overwrite(batch, {self._present[key].id: self._records[key] for key in kept})
+    def write(self, batch: StatementBatch) -> None:
+        """Add the statements that overwrite the inventories that are kept, and insert the new ones."""
+        kept = self._records.keys() & self._stored
+        inventory_rows.overwrite(batch, {self._stored[key].id: self._records[key] for key in kept})
         inventory_rows.insert(batch, {key: self._records[key] for key in self._records.keys() - kept})
-        self._used = {key: row.used + delta.get(key, 0) for key, row in self._present.items()}
-        change_log.record_providers(batch.tx, mine)
+        change_log.record_providers(batch.tx, self.provider_ids)
 
-    def remove(self, batch: StatementBatch, refuse: Callable[[], NoReturn]) -> None:
-        """Add the statements that delete the inventories that are not wanted any more.
+    def delete_rest(self, batch: StatementBatch, rejection: Callable[[], Exception]) -> None:
+        """Add the statements that delete the inventories which the request removes.
 
-        :param batch: is run before, when the usage has been updated: on MySQL the row counts are checked after all
-            statements have run.
-        :param refuse: called when some are in use.
+        :param rejection: makes the exception to raise when some are in use.
         """
-        batch.execute()
-        removed = [row.id for key, row in self._present.items() if key not in self._records]
-
-        def check(expected: int, count: int) -> None:
-            if count != expected:
-                refuse()
-
+        removed = [row.id for key, row in self._stored.items() if key not in self._records]
         for chunk in sql.chunks(removed):
-            unused = f'id IN ({sql.placeholders(len(chunk))}) AND used = 0'
-            text = f'DELETE FROM placement_inventories WHERE {unused}'  # noqa: S608
-            batch.add(text, *chunk, check=functools.partial(check, len(chunk)))
+            inventory_rows.delete_unused(batch, chunk, rejection)
 
     @property
     def used(self) -> dict[str, dict[str, int]]:
-        """What is used after the reshape of the new inventories, by provider uuid and class name."""
+        """The usage of the new inventories after the reshape, by provider uuid and class name."""
         return {
             one.provider_uuid: {name: self._used.get(self._key_of(one, name), 0) for name in one.records}
-            for one in self._wanted
+            for one in self._requested
         }
 
-    # Why it was rejected: in a transaction that only reads, after the rollback -----------------------------------
+    # For ``diagnosis``, in a transaction that only reads, after the rollback -------------------------------------
 
     def is_current(self, tx: sa.Connection) -> bool:
-        """Whether the providers still exist and have the generations that were sent."""
-        return _read(tx, self._wanted) == self._providers
+        """Return whether the providers still exist and have the generations that were sent."""
+        return _read_providers(tx, self._requested) == self._providers
 
-    def union(self, stored: Mapping[InventoryKey, Any]) -> dict[InventoryKey, Any]:
-        """The inventories by which the allocations are judged: new ones, and the ``stored`` ones that are not replaced.
+    def applied_to(self, stored: Mapping[InventoryKey, Any]) -> dict[InventoryKey, Any]:
+        """Return the inventories by which the allocations are judged: ``stored`` ones, overwritten by the new ones.
 
-        The latter include those that the request removes.
+        These include the inventories that the request removes.
         """
         new = {
-            key: _Judged._make([*inventory_rows.values(record), stored[key].used if key in stored else 0])
+            key: _JudgedInventory._make([*inventory_rows.values(record), stored[key].used if key in stored else 0])
             for key, record in self._records.items()
         }
         return {**stored, **new}
 
-    def in_use(self, tx: sa.Connection, delta: Mapping[InventoryKey, int]) -> exception.InventoryInUse | None:
-        """The error for the first provider with a removed class of which something would be allocated.
-
-        :param delta: by how much the request changes the usage.
-        """
+    def in_use(self, tx: sa.Connection, changes: Sequence[UsageDelta]) -> exception.InventoryInUse | None:
+        """Return the error for the first provider with a removed class that would have allocations."""
+        delta = {change.inventory: change.delta for change in changes}
         classes: dict[int, list[str]] = {}
-        for provider_id, name in self._removed_in_use(tx, delta):
-            classes.setdefault(provider_id, []).append(name)
-        for one in self._wanted:
+        for chunk in sql.chunks(sorted(self.provider_ids)):
+            for row in tx.execute(_IN_USE, {'providers': chunk}):
+                if _key(row) not in self._records and row.used + delta.get(_key(row), 0) > 0:
+                    classes.setdefault(row.resource_provider_id, []).append(row.name)
+        for one in self._requested:
             if names := classes.get(self._providers[one.provider_uuid].id):
                 return exception.InventoryInUse(resource_classes=', '.join(names), uuid=one.provider_uuid)
         return None
 
-    def _removed_in_use(self, tx: sa.Connection, delta: Mapping[InventoryKey, int]) -> Iterator[tuple[int, str]]:
-        for chunk in sql.chunks(sorted(self.provider_ids)):
-            for row in tx.execute(_IN_USE, {'providers': chunk}):
-                if _key(row) not in self._records and row.used + delta.get(_key(row), 0) > 0:
-                    yield row.resource_provider_id, row.name
 
-
-def _read(tx: sa.Connection, wanted: Sequence[NewInventories]) -> dict[str, _Provider]:
+def _read_providers(tx: sa.Connection, requested: Sequence[NewInventories]) -> dict[str, ProviderVersion]:
     rows: list[Any] = []
-    for chunk in sql.chunks([one.provider_uuid for one in wanted]):
+    for chunk in sql.chunks([one.provider_uuid for one in requested]):
         which = f'uuid IN ({sql.placeholders(len(chunk))})'
-        text = f'SELECT uuid, id, generation FROM placement_resource_providers WHERE {which}'  # noqa: S608
+        text = f'SELECT id, uuid, generation FROM placement_resource_providers WHERE {which}'  # noqa: S608
         rows += sql.run(tx, text, *chunk)
-    return {row.uuid: _Provider(*row) for row in rows}
+    return {row.uuid: ProviderVersion(*row) for row in rows}
 
 
 def _key(row: sa.Row[Any]) -> InventoryKey:

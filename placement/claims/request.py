@@ -1,24 +1,33 @@
-"""What claims and reshapes ask for: as the caller says it, and each allocation with the ids of its names."""
+"""The requests for claims and reshapes: as the caller sends them, and each allocation with the ids of its names."""
 
 from __future__ import annotations
 
 import dataclasses
+import enum
 from collections.abc import Iterable, Mapping
 
 from placement import exception
-from placement.absent import ABSENT, Absent
 from placement.claims.usage import InventoryKey
 from placement.db import inventory_rows
 
 
+class Unset(enum.Enum):
+    """The type of ``UNSET``: the request has no such member, where null (None) has a meaning of its own."""
+
+    UNSET = 'unset'
+
+
+UNSET = Unset.UNSET
+
+
 @dataclasses.dataclass(frozen=True)
 class ConsumerClaim:
-    """All that one consumer is to hold from now on.
+    """All allocations that one consumer is to have from now on.
 
     ``consumer_uuid`` is canonical. ``project_id`` and ``user_id`` are external ids. ``allocations`` maps provider uuid
-    to class name to amount (1 or more), in the order of the request; empty means that the consumer gives up everything.
-    ``generation`` is the one that the request names: None for a consumer that must not exist yet, ``ABSENT`` where the
-    request cannot name one (below microversion 1.28). ``consumer_type`` is ``ABSENT`` below microversion 1.38: then a
+    to class name to amount (1 or more), in the order of the request; empty means that the consumer releases everything.
+    ``generation`` is the one that the request names: None for a consumer that must not exist yet, ``UNSET`` where the
+    request cannot name one (below microversion 1.28). ``consumer_type`` is ``UNSET`` below microversion 1.38: then a
     consumer that exists keeps its type, and a new one has none.
     """
 
@@ -26,8 +35,8 @@ class ConsumerClaim:
     project_id: str
     user_id: str
     allocations: Mapping[str, Mapping[str, int]]
-    generation: int | Absent | None = ABSENT
-    consumer_type: str | Absent = ABSENT
+    generation: int | Unset | None = UNSET
+    consumer_type: str | Unset = UNSET
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,7 +51,7 @@ class RequestedAllocation:
 
 
 def amounts_by_inventory(requested: Iterable[RequestedAllocation]) -> dict[InventoryKey, list[int]]:
-    """The requested amounts, by the ids of provider and class."""
+    """Return the requested amounts, by the ids of provider and class."""
     amounts: dict[InventoryKey, list[int]] = {}
     for one in requested:
         amounts.setdefault(one.inventory, []).append(one.amount)
@@ -53,8 +62,8 @@ def amounts_by_inventory(requested: Iterable[RequestedAllocation]) -> dict[Inven
 class NewInventories:
     """All inventories that one provider is to have after a reshape; ``records`` are by class name.
 
-    ``generation`` is the one that the caller sent. ``invalid`` is why a record may not be stored, if so: it is raised
-    after the provider was found and its generation was compared.
+    ``generation`` is the one that the caller sent. ``invalid`` is the error of the first record that may not be stored;
+    it is raised after the provider was found and its generation was compared.
     """
 
     provider_uuid: str

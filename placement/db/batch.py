@@ -1,7 +1,10 @@
-"""Statements of one transaction, of which none needs the result of an earlier one.
+"""A batch of statements of one transaction, of which none needs the result of an earlier one.
 
-On MySQL and MariaDB they are sent as one text, in one round trip, so that other transactions wait less long for the
-rows that they lock. On the other databases they are sent one by one. Order, locks and row counts are the same.
+Statements, row locks and checks have the same order on all databases: the statements are executed in the order in which
+they were added, their row counts are checked in that order, and the first wrong count raises an exception, also if a
+later statement failed. A check sees nothing but its count, and the exception rolls the transaction back. So it makes no
+difference that MySQL and MariaDB are sent all statements as one text, to lock rows for fewer round trips, and execute
+the statements after a wrong count, while the other databases are sent one statement at a time.
 """
 
 from __future__ import annotations
@@ -27,13 +30,23 @@ class _Statement(NamedTuple):
 
 
 def _accept_any(_count: int) -> None:
-    """The ``check`` of a statement whose row count says nothing."""
+    """Accept every row count."""
+
+
+def expect_rows(expected: int, error: Callable[[], Exception]) -> Callable[[int], None]:
+    """Return a ``check`` that raises what ``error`` makes unless a statement changed ``expected`` rows."""
+
+    def check(count: int) -> None:
+        if count != expected:
+            raise error()
+
+    return check
 
 
 class StatementBatch:
-    """A list of statements that are run in their order.
+    """A list of statements that are executed in the order in which they were added.
 
-    :param tx: what ``Database.write`` gave to its ``work``.
+    :param tx: the connection that ``Database.write`` passed to its ``work``.
     """
 
     def __init__(self, tx: sa.Connection) -> None:
@@ -43,16 +56,15 @@ class StatementBatch:
     def add(self, text: str, *values: Any, check: Callable[[int], None] = _accept_any) -> None:
         """Append a statement.
 
-        :param text: as for ``statements.run``, as are ``values``.
-        :param check: called with the row count when the statement has run; raises if it is not the right one. On MySQL
-            the statements after it may have run by then.
+        :param text: as for ``sql.run``, as are ``values``.
+        :param check: called with the row count; raises if it is not the right one. It must not use the database.
         """
         self._statements.append(_Statement(text, values, check))
 
     def execute(self) -> None:
-        """Run the statements, and empty the list.
+        """Execute the statements, check their row counts, and empty the list.
 
-        :raises DBError: a statement failed, after ``check`` accepted the row counts of those before.
+        :raises DBError: a statement failed, and the row counts of those before it are right.
         """
         added, self._statements = self._statements, []
         if not sql.is_mysql(self.tx.dialect):
@@ -62,11 +74,11 @@ class StatementBatch:
             self._send(added)
 
     def execute_final(self) -> None:
-        """As ``run``, for the last statements of a transaction that has recorded all its changes. Once.
+        """Append the entries of the change log to the batch, and execute it. Nothing can be recorded after that.
 
-        The very last ones append the entries of the change log. ``Database.write`` calls this unless ``work`` did.
+        ``Database.write`` calls this if ``work`` did not.
 
-        :raises DBError: as ``run``.
+        :raises DBError: as ``execute``.
         :raises SlotTaken: another process wrote under the slot of the change log.
         """
         pending = change_log.pending_changes(self.tx)

@@ -1,14 +1,14 @@
-"""The statements that insert and overwrite rows of inventories. They leave ``used`` of a row that exists as it is."""
+"""Inserts, overwrites and deletes rows of inventories. ``used`` of a row that exists stays as it is."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from placement import capacity
 from placement.db import sql
-from placement.db.batch import StatementBatch
+from placement.db.batch import StatementBatch, expect_rows
 
 #: The columns that a request sets, in the order of ``values``.
 FIELDS = ('total', 'reserved', 'min_unit', 'max_unit', 'step_size', 'allocation_ratio')
@@ -16,8 +16,8 @@ FIELDS = ('total', 'reserved', 'min_unit', 'max_unit', 'step_size', 'allocation_
 KEY = 'resource_provider_id, resource_class_id'
 _COLUMNS = ', '.join((KEY, 'used', *FIELDS))
 
-#: How many rows one statement overwrites.
-_MOST = 100
+#: The largest number of rows that one statement overwrites.
+_MAX_ROWS_PER_UPDATE = 100
 
 
 class Record(capacity.HasCapacity, capacity.HasUnits, Protocol):
@@ -27,7 +27,7 @@ class Record(capacity.HasCapacity, capacity.HasUnits, Protocol):
 def insert(batch: StatementBatch, records: Mapping[tuple[int, int], Record], otherwise: str = '') -> None:
     """Add the INSERT of ``records``, which are by provider id and class id; nothing of them is used.
 
-    :param otherwise: the end of the statement, from ``statements.upsert_clause``, if some of them exist.
+    :param otherwise: the end of the statement, from ``sql.upsert_clause``, if some of them exist.
     """
     rows = [(*key, 0, *values(record)) for key, record in sorted(records.items(), key=lambda item: item[0])]
     for text, given in sql.bulk_insert(batch.tx, 'placement_inventories', _COLUMNS, rows):
@@ -41,8 +41,8 @@ def overwrite(batch: StatementBatch, records: Mapping[int, Record], provider_id:
     :param provider_id: the provider of all of them. Its rows are then locked in order of class, as claims lock them.
     """
     ids = sorted(records)
-    for start in range(0, len(ids), _MOST):
-        some = ids[start : start + _MOST]
+    for start in range(0, len(ids), _MAX_ROWS_PER_UPDATE):
+        some = ids[start : start + _MAX_ROWS_PER_UPDATE]
         columns = zip(*(values(records[id_]) for id_ in some), strict=True)
         cases = [item for column in columns for case in zip(some, column, strict=True) for item in case]
         provider = [] if provider_id is None else [provider_id]
@@ -50,9 +50,9 @@ def overwrite(batch: StatementBatch, records: Mapping[int, Record], provider_id:
         batch.add(text, *cases, sql.now(batch.tx), *provider, *some)
 
 
-@functools.lru_cache(maxsize=2 * _MOST)
+@functools.lru_cache(maxsize=2 * _MAX_ROWS_PER_UPDATE)
 def _overwriting(count: int, of_one_provider: bool) -> str:
-    """The UPDATE of ``count`` inventories."""
+    """Return the UPDATE of ``count`` inventories."""
     key = 'resource_class_id' if of_one_provider else 'id'
     cases = ' '.join(['WHEN ? THEN ?'] * count)
     changed = ', '.join(f'{name} = CASE {key} {cases} END' for name in FIELDS)
@@ -60,6 +60,16 @@ def _overwriting(count: int, of_one_provider: bool) -> str:
     return f'UPDATE placement_inventories SET {changed}, updated_at = ? WHERE {which}'  # noqa: S608
 
 
+def delete_unused(batch: StatementBatch, ids: Sequence[int], error: Callable[[], Exception]) -> None:
+    """Add the DELETE of inventories by id.
+
+    :param ids: as many as one statement takes.
+    :param error: makes the exception to raise when some are in use or do not exist.
+    """
+    unused = f'id IN ({sql.placeholders(len(ids))}) AND used = 0'
+    batch.add(f'DELETE FROM placement_inventories WHERE {unused}', *ids, check=expect_rows(len(ids), error))  # noqa: S608
+
+
 def values(record: Record) -> tuple[Any, ...]:
-    """The values of ``FIELDS``, in their order."""
+    """Return the values of ``FIELDS``, in their order."""
     return tuple(getattr(record, name) for name in FIELDS)

@@ -19,6 +19,10 @@ _CHUNK = 100
 #: on MariaDB makes a temporary table of the list, and may then read the whole other table to join them.
 MAX_VALUES_PER_STATEMENT = 900
 
+#: The largest number of rows that one statement changes to values of their own. SQLite rejects a chain of more than
+#: 1,000 conditions.
+MAX_ROWS_PER_STATEMENT = 300
+
 V = TypeVar('V')
 
 
@@ -132,6 +136,52 @@ def _insertion(table: str, columns: str, width: int, count: int) -> str:
     return f'INSERT INTO {table} ({columns}, created_at) VALUES {rows}'  # noqa: S608
 
 
+def update_in_order(
+    dialect: sa.Dialect,
+    table: str,
+    assignments: str,
+    values: Sequence[Any],
+    rows: str,
+    row_values: Sequence[Any] = (),
+    *,
+    count: int,
+    condition: str = '',
+    order: str = 'id',
+    index: str = 'PRIMARY',
+) -> tuple[str, list[Any]]:
+    """Return the text and values, for ``run``, of an UPDATE that locks several rows in a fixed order.
+
+    SQLite has one writer at a time. MySQL and MariaDB lock rows in the order in which they find them, so they are told
+    the index. PostgreSQL promises no order, so there a query locks the rows first.
+
+    :param assignments: the SET clause, with a question mark for each of ``values``.
+    :param rows: selects the rows to lock, with a question mark for each of ``row_values``.
+    :param count: the number of rows.
+    :param condition: selects the rows to update, without values; by default ``rows``. It has to imply ``rows``.
+    :param order: the columns of ``index``.
+    """
+    if count == 1 or dialect.name != 'postgresql':
+        hint = f' FORCE INDEX ({index})' if is_mysql(dialect) else ''
+        given = [*values] if condition else [*values, *row_values]
+        return f'UPDATE {table}{hint} SET {assignments} WHERE {condition or rows}', given  # noqa: S608
+    lock = f'SELECT id AS locked_id FROM {table} WHERE {rows} ORDER BY {order} FOR NO KEY UPDATE'  # noqa: S608
+    where = f'id = locked_id AND ({condition})' if condition else 'id = locked_id'
+    text = f'WITH locked AS ({lock}) UPDATE {table} SET {assignments} FROM locked WHERE {where}'  # noqa: S608
+    return text, [*row_values, *values]
+
+
+def delete_in_id_order(dialect: sa.Dialect, table: str, condition: str, ids: Iterable[int]) -> str:
+    """Return the text of a DELETE that locks several rows in order of id, as ``update_in_order`` does.
+
+    :param condition: selects the rows to delete. It has to imply that the id is one of ``ids``.
+    """
+    if dialect.name != 'postgresql':
+        return f'DELETE FROM {table} WHERE {condition}'  # noqa: S608
+    which = ', '.join(f'{id_:d}' for id_ in ids)
+    lock = f'SELECT id AS locked_id FROM {table} WHERE id IN ({which}) ORDER BY id FOR NO KEY UPDATE'  # noqa: S608
+    return f'WITH locked AS ({lock}) DELETE FROM {table} USING locked WHERE id = locked_id AND ({condition})'  # noqa: S608
+
+
 def upsert_clause(tx: sa.Connection, key: str, columns: Mapping[str, str]) -> str:
     """The end of an INSERT statement that makes it update rows whose ``key`` exists.
 
@@ -142,6 +192,11 @@ def upsert_clause(tx: sa.Connection, key: str, columns: Mapping[str, str]) -> st
         return ' ON DUPLICATE KEY UPDATE ' + ', '.join(f'{name} = VALUES({new})' for name, new in columns.items())
     written = ', '.join(f'{name} = excluded.{new}' for name, new in columns.items())
     return f' ON CONFLICT ({key}) DO UPDATE SET {written}'
+
+
+def for_update(dialect: sa.Dialect) -> str:
+    """Return the end of a SELECT that locks its rows. SQLite has one writer at a time, and no such clause."""
+    return '' if dialect.name == 'sqlite' else ' FOR UPDATE'
 
 
 def is_mysql(dialect: sa.Dialect) -> bool:

@@ -8,9 +8,9 @@ from typing import Any
 import webob
 
 from placement import exception, schemas
+from placement.db.generation import ProviderVersion
 from placement.handlers import existence, modified
 from placement.objects import aggregate
-from placement.objects.provider_query import Provider
 from placement.objects.resource_provider import ResourceProvider
 from placement.policies import aggregate as policies
 from placement.schemas import aggregate as schema
@@ -25,7 +25,9 @@ def _with_generation(req: webob.Request) -> bool:
     return microversion.wanted(req) >= (1, 19)
 
 
-def _response(req: webob.Request, provider: ResourceProvider | Provider, aggregates: Iterable[str]) -> webob.Response:
+def _response(
+    req: webob.Request, provider: ResourceProvider | ProviderVersion, aggregates: Iterable[str]
+) -> webob.Response:
     body: dict[str, Any] = {'aggregates': list(aggregates)}
     if _with_generation(req):
         body['resource_provider_generation'] = provider.generation

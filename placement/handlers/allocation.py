@@ -9,12 +9,11 @@ import webob
 from webob import exc
 
 from placement import exception, schemas
-from placement.absent import ABSENT
-from placement.claims.request import ConsumerClaim
+from placement.claims.request import UNSET, ConsumerClaim
+from placement.db.generation import ProviderVersion
 from placement.handlers import modified
 from placement.objects.allocation import Allocation, AllocationList
 from placement.objects.consumer import Consumer
-from placement.objects.provider_query import Provider
 from placement.policies import allocation as policies
 from placement.schemas import allocation as schema
 from placement.schemas import responses
@@ -50,7 +49,7 @@ def _consumer_body(req: webob.Request, consumer: Consumer | None, allocations: I
     return body
 
 
-def _provider_body(req: webob.Request, provider: Provider, allocations: Iterable[Allocation]) -> dict[str, Any]:
+def _provider_body(req: webob.Request, provider: ProviderVersion, allocations: Iterable[Allocation]) -> dict[str, Any]:
     """Make the body for the allocations on one provider."""
     with_generation = microversion.wanted(req) >= (1, 28)
     entries: dict[str, dict[str, Any]] = {}
@@ -80,8 +79,8 @@ def _claim(context: RequestContext, consumer_uuid: str, data: dict[str, Any]) ->
         project_id=data.get('project_id', defaults.incomplete_consumer_project_id),
         user_id=data.get('user_id', defaults.incomplete_consumer_user_id),
         allocations=_amounts(data['allocations']),
-        generation=data.get('consumer_generation', ABSENT),
-        consumer_type=data.get('consumer_type', ABSENT),
+        generation=data.get('consumer_generation', UNSET),
+        consumer_type=data.get('consumer_type', UNSET),
     )
 
 

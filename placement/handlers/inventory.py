@@ -9,10 +9,10 @@ import webob
 from webob import exc
 
 from placement import exception
+from placement.db.generation import ProviderVersion
 from placement.handlers import modified
 from placement.objects import inventory as objects
 from placement.objects.inventory import Inventory, InventoryList
-from placement.objects.provider_query import Provider
 from placement.objects.resource_provider import ResourceProvider
 from placement.policies import inventory as policies
 from placement.schemas import inventory as schema
@@ -29,11 +29,11 @@ def _record(inventory: Inventory) -> dict[str, Any]:
     return {field: getattr(inventory, field) for field in _FIELDS}
 
 
-def _single(provider: ResourceProvider | Provider, inventory: Inventory) -> dict[str, Any]:
+def _single(provider: ResourceProvider | ProviderVersion, inventory: Inventory) -> dict[str, Any]:
     return {**_record(inventory), 'resource_provider_generation': provider.generation}
 
 
-def _collection(provider: ResourceProvider | Provider, inventories: Iterable[Inventory]) -> dict[str, Any]:
+def _collection(provider: ResourceProvider | ProviderVersion, inventories: Iterable[Inventory]) -> dict[str, Any]:
     return {
         'resource_provider_generation': provider.generation,
         'inventories': {inventory.resource_class: _record(inventory) for inventory in inventories},

@@ -11,7 +11,6 @@ from oslo_utils import uuidutils
 from webob import exc
 
 from placement import exception, schemas
-from placement.absent import ABSENT
 from placement.cache import provider_list
 from placement.cache.partition import Partition
 from placement.cache.provider_list import ProviderFilters
@@ -167,8 +166,11 @@ def update_resource_provider(req: webob.Request, context: RequestContext) -> web
     with existence.reported_first(context, uuid):
         data = util.extract_json(req.body, schemas.for_version(schema.PUT, version))
     provider = objects.ResourceProvider.reference(context, uuid)
-    parent = _canonical(data['parent_provider_uuid']) if 'parent_provider_uuid' in data else ABSENT
-    provider.update(data['name'], parent=parent, reparenting=version >= (1, 37))
+    if 'parent_provider_uuid' in data:
+        parent = _canonical(data['parent_provider_uuid'])
+        provider.rename_and_move(data['name'], parent, reparenting=version >= (1, 37))
+    else:
+        provider.rename(data['name'])
     return util.json_response(req, _serialize(req, provider), last_modified=provider.modified)
 
 

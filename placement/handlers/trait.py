@@ -10,9 +10,9 @@ import webob
 from webob import exc
 
 from placement import exception
+from placement.db.generation import ProviderVersion
 from placement.handlers import modified
 from placement.objects import trait
-from placement.objects.provider_query import Provider
 from placement.objects.resource_provider import ResourceProvider
 from placement.objects.trait import Trait, TraitList
 from placement.policies import trait as policies
@@ -29,7 +29,9 @@ _INVALID_NAME = (
 )
 
 
-def _for_provider(req: webob.Request, provider: ResourceProvider | Provider, traits: Sequence[Trait]) -> webob.Response:
+def _for_provider(
+    req: webob.Request, provider: ResourceProvider | ProviderVersion, traits: Sequence[Trait]
+) -> webob.Response:
     body = {
         'traits': [one.name for one in traits],
         'resource_provider_generation': provider.generation,

@@ -11,6 +11,7 @@ from oslo_db import exception as db_exc
 from placement.db import api as db_api
 from placement.db import name_cache, sql, tables
 from placement.db.batch import StatementBatch
+from placement.db.generation import ProviderVersion
 from placement.objects import provider_query
 from placement.objects.base import Context
 
@@ -18,7 +19,7 @@ _aggregates = tables.placement_aggregates
 _members, _providers = tables.resource_provider_aggregates, tables.resource_providers
 
 
-def get_with_provider(context: Context, uuid: str) -> tuple[provider_query.Provider, list[str]]:
+def get_with_provider(context: Context, uuid: str) -> tuple[ProviderVersion, list[str]]:
     """Read a provider and the uuids of its aggregates.
 
     :param uuid: canonical.

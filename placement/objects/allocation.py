@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from placement.claims import claim
 from placement.claims.request import ConsumerClaim
 from placement.db import tables
+from placement.db.generation import ProviderVersion
 from placement.objects import base, provider_query
 from placement.objects.base import Context
 
@@ -40,7 +41,7 @@ class AllocationList(base.ObjectList[Allocation]):
     VERSION = '1.0'
 
     @classmethod
-    def get_with_provider(cls, context: Context, uuid: str) -> tuple[provider_query.Provider, AllocationList]:
+    def get_with_provider(cls, context: Context, uuid: str) -> tuple[ProviderVersion, AllocationList]:
         """Read a provider and the allocations of all consumers on it.
 
         :param uuid: canonical.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -13,7 +12,7 @@ from oslo_utils import timeutils
 from placement import capacity, exception
 from placement.db import generation, inventory_rows, sql, tables
 from placement.db.batch import StatementBatch
-from placement.db.generation import KnownProvider
+from placement.db.generation import ProviderVersion
 from placement.db.name_cache import NameCache
 from placement.objects import base, provider_query
 from placement.objects.base import Context
@@ -61,9 +60,7 @@ class Inventory(base.Timestamped):
         )
 
     @classmethod
-    def get_with_provider(
-        cls, context: Context, uuid: str, resource_class: str
-    ) -> tuple[provider_query.Provider, Inventory]:
+    def get_with_provider(cls, context: Context, uuid: str, resource_class: str) -> tuple[ProviderVersion, Inventory]:
         """Read a provider and its inventory of ``resource_class``.
 
         :param uuid: canonical.
@@ -106,7 +103,7 @@ class InventoryList(base.ObjectList[Inventory]):
     VERSION = '1.1'
 
     @classmethod
-    def get_with_provider(cls, context: Context, uuid: str) -> tuple[provider_query.Provider, InventoryList]:
+    def get_with_provider(cls, context: Context, uuid: str) -> tuple[ProviderVersion, InventoryList]:
         """Read a provider and all its inventories.
 
         :param uuid: canonical.
@@ -116,7 +113,7 @@ class InventoryList(base.ObjectList[Inventory]):
         return provider, cls.from_rows(context, rows)
 
 
-def read_inventories(context: Context, uuid: str) -> tuple[provider_query.Provider, list[sa.Row[Any]]]:
+def read_inventories(context: Context, uuid: str) -> tuple[ProviderVersion, list[sa.Row[Any]]]:
     """Read a provider and, of each of its inventories, what a change needs: the id, the class, its id and ``used``."""
     return provider_query.read_with_parts(context, _TO_CHANGE, uuid)
 
@@ -130,7 +127,7 @@ def read_inventories(context: Context, uuid: str) -> tuple[provider_query.Provid
 # except that `used` may be less by now.
 
 
-def add(batch: StatementBatch, classes: NameCache, provider: KnownProvider, record: Inventory) -> None:
+def add(batch: StatementBatch, classes: NameCache, provider: ProviderVersion, record: Inventory) -> None:
     """Insert an inventory; see ``ResourceProvider.add_inventory``. If there is one it fails with DBDuplicateEntry."""
     class_id = classes.lock_ids(batch.tx, [record.resource_class])[record.resource_class]
     generation.increment_one(batch, provider)
@@ -140,7 +137,7 @@ def add(batch: StatementBatch, classes: NameCache, provider: KnownProvider, reco
 def replace_all(
     batch: StatementBatch,
     classes: NameCache,
-    provider: KnownProvider,
+    provider: ProviderVersion,
     present_rows: Sequence[sa.Row[Any]],
     records: Sequence[Inventory],
 ) -> None:
@@ -166,7 +163,7 @@ def replace_all(
 def update(
     batch: StatementBatch,
     classes: NameCache,
-    provider: KnownProvider,
+    provider: ProviderVersion,
     present: Sequence[sa.Row[Any]],
     record: Inventory,
 ) -> None:
@@ -181,7 +178,7 @@ def update(
 def delete(
     batch: StatementBatch,
     classes: NameCache,
-    provider: KnownProvider,
+    provider: ProviderVersion,
     present: Sequence[sa.Row[Any]],
     resource_class: str,
 ) -> None:
@@ -194,7 +191,7 @@ def delete(
     _remove(batch, provider, [row])
 
 
-def _remove(batch: StatementBatch, provider: KnownProvider, rows: Sequence[sa.Row[Any]]) -> None:
+def _remove(batch: StatementBatch, provider: ProviderVersion, rows: Sequence[sa.Row[Any]]) -> None:
     """Add the DELETE of the inventories ``rows`` of ``provider``.
 
     :raises InventoryInUse: some have allocations; names all these classes, in order of class id.
@@ -203,18 +200,11 @@ def _remove(batch: StatementBatch, provider: KnownProvider, rows: Sequence[sa.Ro
     if in_use:
         raise exception.InventoryInUse(resource_classes=', '.join(in_use), uuid=provider.uuid)
     for chunk in sql.chunks([row.id for row in rows]):
-        unused = f'id IN ({sql.placeholders(len(chunk))}) AND used = 0'
-        check = functools.partial(_expect, len(chunk))
-        batch.add(f'DELETE FROM placement_inventories WHERE {unused}', *chunk, check=check)  # noqa: S608
+        inventory_rows.delete_unused(batch, chunk, exception.ConcurrentProviderUpdate)
 
 
-def _by_key(provider: KnownProvider, records: Mapping[int, Inventory]) -> dict[tuple[int, int], Inventory]:
+def _by_key(provider: ProviderVersion, records: Mapping[int, Inventory]) -> dict[tuple[int, int], Inventory]:
     return {(provider.id, class_id): record for class_id, record in records.items()}
-
-
-def _expect(expected: int, count: int) -> None:
-    if count != expected:
-        raise exception.ConcurrentProviderUpdate
 
 
 def _of_class(rows: Iterable[sa.Row[Any]], class_id: int) -> sa.Row[Any] | None:

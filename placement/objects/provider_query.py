@@ -5,26 +5,19 @@ That takes one round trip, and the generation of the provider and its parts are 
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import sqlalchemy as sa
 
 from placement import exception
 from placement.db import sql, tables
+from placement.db.generation import ProviderVersion
 from placement.objects.base import Context
 
 _providers = tables.resource_providers
 
 #: The column that is NULL in the one row of a provider without parts, as the outer join gives it.
 _PART = 'part_id'
-
-
-class Provider(NamedTuple):
-    """What ``read_with_parts`` says of the provider itself."""
-
-    id: int
-    uuid: str
-    generation: int
 
 
 def statement(
@@ -56,7 +49,7 @@ def statement(
 
 def read_with_parts(
     context: Context, query: sa.Executable, uuid: str, **parameters: Any
-) -> tuple[Provider, list[sa.Row[Any]]]:
+) -> tuple[ProviderVersion, list[sa.Row[Any]]]:
     """Read a provider and its parts.
 
     :param query: made by ``statement``.
@@ -70,5 +63,5 @@ def read_with_parts(
     if not rows:
         raise exception.ResourceProviderNotFound(uuid=uuid)
     first = rows[0]
-    provider = Provider(first.owner_id, uuid, first.owner_generation)
+    provider = ProviderVersion(first.owner_id, uuid, first.owner_generation)
     return provider, [row for row in rows if getattr(row, _PART) is not None]

@@ -11,17 +11,17 @@ from oslo_db import exception as db_exc
 from oslo_utils import timeutils
 
 from placement import exception
-from placement.absent import ABSENT, Absent
 from placement.db import change_log, generation, sql, tables
 from placement.db.batch import StatementBatch
-from placement.objects import aggregate, base, inventory, provider_query, provider_tree, trait
+from placement.db.generation import ProviderVersion
+from placement.objects import aggregate, base, inventory, provider_tree, trait
 from placement.objects.base import Context
 
 _providers = tables.resource_providers
 
 
 #: Reads a provider with its parts, given a context and a uuid: ``inventory.read_inventories`` or ``trait.read_traits``.
-Reader = Callable[[Context, str], tuple[provider_query.Provider, list[sa.Row[Any]]]]
+Reader = Callable[[Context, str], tuple[ProviderVersion, list[sa.Row[Any]]]]
 
 
 @base.register
@@ -120,24 +120,26 @@ class ResourceProvider(base.Timestamped):
         """
         context.db.write(lambda tx: provider_tree.delete(tx, uuid))
 
-    def update(self, name: str, parent: str | Absent | None = ABSENT, *, reparenting: bool = False) -> None:
-        """Rename the provider and, unless ``parent`` is absent, change its parent.
+    def rename(self, name: str) -> None:
+        """Rename the provider. Needs only the ``uuid`` of the object, and sets all other fields.
 
-        Needs only the ``uuid`` of the object, and sets all other fields.
+        :raises DuplicateProviderName: another provider has the name.
+        :raises ResourceProviderNotFound: there is no such provider.
+        """
+        self._update(name, lambda tx: provider_tree.rename(tx, self.uuid, name))
+
+    def rename_and_move(self, name: str, parent: str | None, *, reparenting: bool = False) -> None:
+        """As ``rename``; change the parent, too.
 
         :param parent: uuid, or None for no parent.
         :param reparenting: whether a parent can be changed and removed. If false, only a root can get a parent.
         :raises ParentProviderNotFound, ReparentingNotAllowed, UnparentingNotAllowed, ProviderTreeLoop: as for
             ``provider_tree.rename_and_move``.
-        :raises DuplicateProviderName: another provider has the name.
-        :raises ResourceProviderNotFound: there is no such provider.
         """
+        uuid = self.uuid
+        self._update(name, lambda tx: provider_tree.rename_and_move(tx, uuid, name, parent, reparenting=reparenting))
 
-        def work(tx: sa.Connection) -> dict[str, Any]:
-            if isinstance(parent, Absent):
-                return provider_tree.rename(tx, self.uuid, name)
-            return provider_tree.rename_and_move(tx, self.uuid, name, parent, reparenting=reparenting)
-
+    def _update(self, name: str, work: Callable[[sa.Connection], dict[str, Any]]) -> None:
         try:
             fresh = self._context.db.write(work)
         except db_exc.DBDuplicateEntry as error:
@@ -145,6 +147,11 @@ class ResourceProvider(base.Timestamped):
         for field in self.fields:
             setattr(self, field, fresh[field])
         self.obj_reset_changes()
+
+    @property
+    def version(self) -> ProviderVersion:
+        """The generation of the provider, with its ids."""
+        return ProviderVersion(self.id, self.uuid, self.generation)
 
     def check_generation(self, sent: int) -> None:
         """Compare the generation that the caller ``sent`` with that of this object.
@@ -164,7 +171,7 @@ class ResourceProvider(base.Timestamped):
         :raises ConcurrentProviderUpdate: the generation was moved by another write.
         """
         try:
-            self._change(lambda batch: inventory.add(batch, self._context.db.resource_classes, self, record))
+            self._change(lambda batch: inventory.add(batch, self._context.db.resource_classes, self.version, record))
         except db_exc.DBDuplicateEntry as error:
             raise exception.InventoryExists(resource_class=record.resource_class, uuid=self.uuid) from error
 
@@ -177,7 +184,7 @@ class ResourceProvider(base.Timestamped):
         """
         present = self._take_parts(inventory.read_inventories)
         classes = self._context.db.resource_classes
-        self._change(lambda batch: inventory.replace_all(batch, classes, self, present, records))
+        self._change(lambda batch: inventory.replace_all(batch, classes, self.version, present, records))
         inventory.warn_of_overcommitment(self.uuid, {row.resource_class: row.used for row in present}, records)
 
     def update_inventory(self, record: inventory.Inventory) -> None:
@@ -189,7 +196,7 @@ class ResourceProvider(base.Timestamped):
         """
         present = self._take_parts(inventory.read_inventories)
         classes = self._context.db.resource_classes
-        self._change(lambda batch: inventory.update(batch, classes, self, present, record))
+        self._change(lambda batch: inventory.update(batch, classes, self.version, present, record))
         inventory.warn_of_overcommitment(self.uuid, {row.resource_class: row.used for row in present}, [record])
 
     def delete_inventory(self, resource_class: str) -> None:
@@ -202,7 +209,7 @@ class ResourceProvider(base.Timestamped):
         """
         present = self._take_parts(inventory.read_inventories)
         classes = self._context.db.resource_classes
-        self._change(lambda batch: inventory.delete(batch, classes, self, present, resource_class))
+        self._change(lambda batch: inventory.delete(batch, classes, self.version, present, resource_class))
 
     def delete_inventories(self) -> None:
         """Delete all inventories.
@@ -260,7 +267,7 @@ class ResourceProvider(base.Timestamped):
         if diff.missing:
             raise exception.TraitNotFound(names=', '.join(diff.missing))
         if not diff.is_empty:
-            self._change(lambda batch: diff.add_statements(batch, self._context.db.traits, self))
+            self._change(lambda batch: diff.add_statements(batch, self._context.db.traits, self.version))
         return trait.TraitList.from_rows(self._context, diff.result)
 
     def clear_traits(self) -> None:

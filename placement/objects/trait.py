@@ -11,7 +11,7 @@ from oslo_db import exception as db_exc
 from placement import exception
 from placement.db import change_log, generation, name_cache, sql, tables
 from placement.db.batch import StatementBatch
-from placement.db.generation import KnownProvider
+from placement.db.generation import ProviderVersion
 from placement.objects import base, named_resource, provider_query
 from placement.objects.base import Context
 
@@ -81,7 +81,7 @@ class TraitList(base.ObjectList[Trait]):
         return cls.from_rows(context, rows)
 
     @classmethod
-    def get_with_provider(cls, context: Context, uuid: str) -> tuple[provider_query.Provider, TraitList]:
+    def get_with_provider(cls, context: Context, uuid: str) -> tuple[ProviderVersion, TraitList]:
         """Read a provider and its traits.
 
         :param uuid: canonical.
@@ -108,9 +108,7 @@ _WITH_WANTED = sa.union_all(
 )
 
 
-def read_traits(
-    context: Context, uuid: str, wanted: Sequence[str] = ()
-) -> tuple[provider_query.Provider, list[sa.Row[Any]]]:
+def read_traits(context: Context, uuid: str, wanted: Sequence[str] = ()) -> tuple[ProviderVersion, list[sa.Row[Any]]]:
     """Read a provider, its traits, and the traits ``wanted``.
 
     :param uuid: canonical.
@@ -151,7 +149,7 @@ class TraitDiff:
         """Whether nothing is to be added or removed."""
         return not (self._removed or self._added)
 
-    def add_statements(self, batch: StatementBatch, traits: name_cache.NameCache, provider: KnownProvider) -> None:
+    def add_statements(self, batch: StatementBatch, traits: name_cache.NameCache, provider: ProviderVersion) -> None:
         """Lock the custom traits to be added, shared. Add to ``batch`` the move of the generation and the changes.
 
         :raises TraitNotFound: some of the custom traits were deleted meanwhile; names them all.

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from placement.db import sql, tables
+from placement.db.generation import ProviderVersion
 from placement.objects import base, consumer_type, inventory, provider_query
 from placement.objects.base import Context
 
@@ -34,7 +35,7 @@ class UsageList(base.ObjectList[Usage]):
     VERSION = '1.0'
 
     @classmethod
-    def get_with_provider(cls, context: Context, uuid: str) -> tuple[provider_query.Provider, UsageList]:
+    def get_with_provider(cls, context: Context, uuid: str) -> tuple[ProviderVersion, UsageList]:
         """Read a provider, and one usage (perhaps 0) for each class that it has inventory of.
 
         :param uuid: canonical.

@@ -104,7 +104,7 @@ def short_patience(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def rename(context: RequestContext, host: ResourceProvider, name: str) -> None:
-    ResourceProvider.get_by_uuid(context, host.uuid).update(name)
+    ResourceProvider.get_by_uuid(context, host.uuid).rename(name)
 
 
 def claim_one(context: RequestContext, host: ResourceProvider) -> None:
@@ -244,7 +244,7 @@ def test_a_thread_finds_its_own_last_write(
     def act(number: int) -> None:
         own = create_provider(context, f'own-{number}')
         for turn in range(15):
-            own.update(f'own-{number}-{turn}')
+            own.rename(f'own-{number}-{turn}')
             assert name_in(provider_cache.current(), own) == f'own-{number}-{turn}'
 
     with concurrent.futures.ThreadPoolExecutor(6) as pool:

@@ -56,7 +56,7 @@ def test_writes_to_providers_and_their_parts_are_logged(context: RequestContext,
     assert logged() == {one.id: ChangeKind.PROVIDER}
     one.set_traits(['HW_CPU_X86_AVX2'])
     assert logged() == {}
-    other.update('another', parent=one.uuid)
+    other.rename_and_move('another', one.uuid)
     assert logged() == {other.id: ChangeKind.PROVIDER, child.id: ChangeKind.PROVIDER}
     ResourceProvider.destroy(context, child.uuid)
     assert logged() == {child.id: ChangeKind.PROVIDER}
@@ -145,7 +145,7 @@ def test_nothing_is_noted_after_the_end(db: Database, context: RequestContext) -
     def work(tx: sa.Connection) -> None:
         for _ in range(2):
             last = StatementBatch(tx)
-            generation.increment_one(last, provider)
+            generation.increment_one(last, provider.version)
             last.execute_final()
 
     with pytest.raises(change_log.MissingLogEntry, match='after the last'):

@@ -59,7 +59,7 @@ def test_a_join_that_does_not_note_a_member_of_the_tree(
     watch: Watch, context: RequestContext, hosts: list[ResourceProvider], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     forget_last(monkeypatch, 'record_providers')
-    hosts[1].update('other', parent=hosts[0].uuid)
+    hosts[1].rename_and_move('other', hosts[0].uuid)
     assert seen(watch) == [f'provider {hosts[2].id} changed (PROVIDER)']
 
 
@@ -70,7 +70,7 @@ def test_a_change_noted_only_as_usage(
     hosts[0].set_traits(['HW_CPU_X86_AVX2'])
     hosts[0].set_aggregates([str(uuid.uuid4())], increment_generation=True)
     hosts[0].update_inventory(Inventory.from_request('VCPU', {'total': 9}))
-    hosts[0].update('renamed')
+    hosts[0].rename('renamed')
     assert seen(watch) == [f'provider {hosts[0].id} changed (PROVIDER)'] * 4
 
 

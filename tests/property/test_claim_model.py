@@ -20,8 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from placement import exception
-from placement.absent import ABSENT, Absent
-from placement.claims.request import ConsumerClaim
+from placement.claims.request import UNSET, ConsumerClaim, Unset
 from placement.db import tables
 from placement.db.api import Database
 from placement.objects import consumer_type, reshaping
@@ -217,7 +216,7 @@ class World:
         # The amounts of one provider are together in a body, so they are checked in that order.
         request = {who: by_provider(wanted) for who, wanted in request.items()}
         expected = self.model.refusal(request)
-        claims = [self.claim_of(who, wanted, types.get(who, ABSENT)) for who, wanted in request.items()]
+        claims = [self.claim_of(who, wanted, types.get(who, UNSET)) for who, wanted in request.items()]
         if expected is None:
             AllocationList.replace_all(self.context, claims)
             self.model.carry_out(request, types)
@@ -240,7 +239,7 @@ class World:
             )
             for name, generation, wanted in sent
         ]
-        claims = [self.claim_of(who, wanted, types.get(who, ABSENT)) for who, wanted in request.items()]
+        claims = [self.claim_of(who, wanted, types.get(who, UNSET)) for who, wanted in request.items()]
         expected = self.model.reshape_refusal(sent, request)
         if expected is None:
             reshaping.reshape(self.context, providers, claims)
@@ -249,7 +248,7 @@ class World:
             with pytest.raises(expected):
                 reshaping.reshape(self.context, providers, claims)
 
-    def claim_of(self, consumer: str, wanted: Holding, type_: str | Absent) -> ConsumerClaim:
+    def claim_of(self, consumer: str, wanted: Holding, type_: str | Unset) -> ConsumerClaim:
         allocations: dict[str, dict[str, int]] = {}
         for (provider, class_), amount in wanted.items():
             allocations.setdefault(self.uuids[provider], {})[class_] = amount

@@ -55,7 +55,7 @@ class Process:
             if kind == 'claim':
                 claim(context, {provider.uuid: {'VCPU': 1}})
             elif kind == 'rename':
-                provider.update(str(uuid.uuid4()))
+                provider.rename(str(uuid.uuid4()))
             elif kind == 'traits':
                 provider.set_traits(choose.choice([[], ['HW_CPU_X86_AVX2']]))
             elif kind == 'shrink':
