@@ -8,9 +8,9 @@ from typing import Any
 import webob
 
 from placement import exception, schemas
-from placement.db.generation import ProviderVersion
 from placement.handlers import existence, modified
 from placement.objects import aggregate
+from placement.objects.provider_query import ProviderVersion
 from placement.objects.resource_provider import ResourceProvider
 from placement.policies import aggregate as policies
 from placement.schemas import aggregate as schema

@@ -10,10 +10,10 @@ from webob import exc
 
 from placement import exception, schemas
 from placement.claims.request import UNSET, ConsumerClaim
-from placement.db.generation import ProviderVersion
 from placement.handlers import modified
 from placement.objects.allocation import Allocation, AllocationList
 from placement.objects.consumer import Consumer
+from placement.objects.provider_query import ProviderVersion
 from placement.policies import allocation as policies
 from placement.schemas import allocation as schema
 from placement.schemas import responses

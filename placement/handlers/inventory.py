@@ -9,10 +9,10 @@ import webob
 from webob import exc
 
 from placement import exception
-from placement.db.generation import ProviderVersion
 from placement.handlers import modified
 from placement.objects import inventory as objects
 from placement.objects.inventory import Inventory, InventoryList
+from placement.objects.provider_query import ProviderVersion
 from placement.objects.resource_provider import ResourceProvider
 from placement.policies import inventory as policies
 from placement.schemas import inventory as schema

@@ -10,9 +10,9 @@ import webob
 from webob import exc
 
 from placement import exception
-from placement.db.generation import ProviderVersion
 from placement.handlers import modified
 from placement.objects import trait
+from placement.objects.provider_query import ProviderVersion
 from placement.objects.resource_provider import ResourceProvider
 from placement.objects.trait import Trait, TraitList
 from placement.policies import trait as policies

@@ -14,6 +14,9 @@ from placement.db import sql, tables
 from placement.db.generation import ProviderVersion
 from placement.objects.base import Context
 
+# Handlers, which import nothing of ``db``, name the type of what they show.
+__all__ = ['ProviderVersion', 'read_with_parts', 'statement']
+
 _providers = tables.resource_providers
 
 #: The column that is NULL in the one row of a provider without parts, as the outer join gives it.
