@@ -40,7 +40,7 @@ class CommandParser(argparse.ArgumentParser):
             '--config-dir',
             metavar='DIR',
             default=default,
-            help='directory whose *.conf files are read after the configuration file, in the order of their names; a'
+            help='directory whose .conf files are read after the configuration file, in the order of their names; a'
             ' later value replaces an earlier one',
         )
         self._commands: Any = None

@@ -1,0 +1,49 @@
+"""How Sphinx makes the documentation site and the man pages of what is in doc/ and api-ref/: ``tox -e docs``.
+
+The Markdown is written to be read on a forge as well, so it holds no directives. The tables of links in the two
+``index.md`` are the table of contents.
+"""
+
+from __future__ import annotations
+
+import pathlib
+import re
+
+from sphinx.application import Sphinx
+
+_ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+project = 'placement'
+copyright = 'The authors of placement, Apache 2.0'  # noqa: A001
+extensions = ['myst_parser', 'reno.sphinxext', 'sphinxarg.ext']
+root_doc = 'doc/index'
+include_patterns = ['README.md', 'CONTRIBUTING.md', 'SECURITY.md', 'doc/*.md', 'api-ref/*.md', 'doc/changes.rst', 'doc/man/*.rst']
+myst_heading_anchors = 4
+# JSON with comments and ellipses is shown as plain text; sphinx-argparse resolves no references of MyST.
+suppress_warnings = ['misc.highlighting_failure', 'myst.domains']
+
+html_theme = 'furo'
+html_title = 'placement'
+
+man_pages = [
+    ('doc/man/placement-api', 'placement-api', 'serve the Placement API', '', 8),
+    ('doc/man/placement-manage', 'placement-manage', 'manage the database and inspect the cloud', '', 8),
+    ('doc/man/placement-status', 'placement-status', 'check whether an upgrade can go on', '', 8),
+]
+
+
+def _add_table_of_contents(_app: Sphinx, docname: str, source: list[str]) -> None:
+    """Add a hidden toctree with every page that an index links to, in its order."""
+    if docname not in ('doc/index', 'api-ref/index'):
+        return
+    links = dict.fromkeys(re.findall(r'\]\(([\w./-]+)\.md\)', source[0]))
+    pages = [link for link in links if (_ROOT / docname).parent.joinpath(f'{link}.md').exists()]
+    own = [page for page in pages if docname == 'doc/index' or not page.startswith('../')]
+    if docname == 'doc/index':
+        own += ['changes', *(page.removeprefix('doc/') for page, *_ in man_pages)]
+    source[0] += '\n```{toctree}\n:hidden:\n\n' + '\n'.join(own) + '\n```\n'
+
+
+def setup(app: Sphinx) -> None:
+    """Connect the events."""
+    app.connect('source-read', _add_table_of_contents)
