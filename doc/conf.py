@@ -14,10 +14,18 @@ from sphinx.application import Sphinx
 _ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 project = 'placement'
-copyright = 'The authors of placement, Apache 2.0'  # noqa: A001
+author = 'the authors of placement'
 extensions = ['myst_parser', 'reno.sphinxext', 'sphinxarg.ext']
 root_doc = 'doc/index'
-include_patterns = ['README.md', 'CONTRIBUTING.md', 'SECURITY.md', 'doc/*.md', 'api-ref/*.md', 'doc/changes.rst', 'doc/man/*.rst']
+include_patterns = [
+    'README.md',
+    'CONTRIBUTING.md',
+    'SECURITY.md',
+    'doc/*.md',
+    'api-ref/*.md',
+    'doc/changes.rst',
+    'doc/man/*.rst',
+]
 myst_heading_anchors = 4
 # JSON with comments and ellipses is shown as plain text; sphinx-argparse resolves no references of MyST.
 suppress_warnings = ['misc.highlighting_failure', 'myst.domains']
