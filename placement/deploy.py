@@ -68,7 +68,7 @@ def loadapp(conf: cfg.ConfigOpts) -> Application:
     provider_cache = ProviderCache(db)
     declarations = handler.declarations(conf.placement.max_microversion)
     operations = [(path, method) for path, methods in declarations.items() for method in methods]
-    db.metrics.expect(operations, [bound.value for bound in Limit])
+    db.metrics.initialize(operations, [limit.value for limit in Limit])
     application: WSGIApplication = handler.PlacementHandler(declarations)
     for middleware in reversed(_pipeline(conf, db, enforcer, provider_cache)):
         application = middleware(application)

@@ -75,7 +75,7 @@ class ProviderCache:
         version, refreshes = self._version, self._refreshes
         # Before the lock, also if there is no mirror yet: while the database is away every caller fails at once.
         sums = change_log.Sums.of(self._db.fetch_all(change_log.CHECK)[0])
-        self._db.metrics.mirror_checked()
+        self._db.metrics.cache_checked()
         if version is not None and sums == version.vector.total:
             self._older_since = None
             return version.snapshot
@@ -124,9 +124,9 @@ class ProviderCache:
                 # Before the transaction ends, which may fail: what was read is right, and ``next`` has moved on
                 # already.
                 self._version = dataclasses.replace(made, refresh=self._refreshes)
-            self._db.metrics.mirror_checked()
+            self._db.metrics.cache_checked()
             if made is not version:
-                self._db.metrics.mirrored(made.snapshot.providers, count, time.monotonic() - started, reloaded)
+                self._db.metrics.cache_refreshed(made.snapshot.providers, count, time.monotonic() - started, reloaded)
             return made.snapshot
 
     def _load(self, tx: sa.Connection) -> _Version:

@@ -58,8 +58,8 @@ own, which rule is violated.
 Retries
 -------
 
-``Database.write`` runs the whole transaction again, from step 1, at most ``[placement_database] transaction_retries``
-times (doc/database.md#retries-and-what-the-caller-sees), when
+``Database.write`` runs the whole transaction again, from step 1, at most
+``[placement_database] max_transaction_retries`` times (doc/database.md#retries-and-what-the-caller-sees), when
 
 * a consumer was changed, created or deleted since step 1: a row count in steps 4 and 7, or a duplicate key;
 * another transaction inserted the same project, user or type: a duplicate key in step 3;

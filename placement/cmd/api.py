@@ -166,7 +166,7 @@ class _Server(BaseApplication):
     def clients(self) -> Clients:
         """The limits for the clients of one worker."""
         server = self._conf.server
-        return Clients(server.max_connections, server.client_timeout, server.keepalive_timeout)
+        return Clients(server.max_connections, server.request_read_timeout, server.keepalive_timeout)
 
     @property
     def max_body(self) -> int:

@@ -31,7 +31,7 @@ FAILED = 127
 #: * ``run(args, conf, db) -> exit code``, or ``run(args) -> exit code`` with ``needs_database=False``.
 #: * ``needs_database=False`` if it needs no database; it loads the configuration itself, if it needs one.
 #: * ``needs_schema=False`` if it works on a database without our schema.
-#: * ``has_timeout=True`` if ``[placement_database] network_timeout`` applies to it as it does to the service.
+#: * ``has_timeout=True`` if ``[placement_database] socket_timeout`` applies to it as it does to the service.
 _COMMANDS = (manage_db, manage_audit, manage_tree, manage_capacity, manage_explain, manage_page, manage_openapi)
 
 
@@ -65,7 +65,7 @@ def _run_with_database(args: argparse.Namespace) -> int:
     conf = _configuration(args)
     if not args.has_timeout:
         # A statement that changes the schema may take longer than the timeout for requests.
-        conf.set_override('network_timeout', 0, 'placement_database')
+        conf.set_override('socket_timeout', 0, 'placement_database')
     db = Database(conf)
     try:
         if args.needs_schema:

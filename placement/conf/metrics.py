@@ -26,14 +26,14 @@ OPTS = [
         ' trees, consumers and allocations. Each aggregate adds several time series for each resource class.',
     ),
     cfg.IntOpt(
-        'cloud_interval',
+        'inventory_refresh_interval',
         default=60,
         min=0,
         help='Seconds for which the sums over all inventories and the numbers of providers, consumers and allocations'
         ' are kept before a scrape reads them from the database again.',
     ),
     cfg.IntOpt(
-        'allocations_interval',
+        'allocation_refresh_interval',
         default=600,
         min=-1,
         help='Seconds for which the number of wrong usages, and the numbers of consumers and allocations in each'

@@ -54,7 +54,7 @@ OPTS = [
         " idle timeouts of the database and of proxies before it (MariaDB's wait_timeout, HAProxy's timeouts).",
     ),
     cfg.IntOpt(
-        'network_timeout',
+        'socket_timeout',
         default=60,
         min=0,
         help='Seconds without an answer after which a connection to a database server is closed and the request is'
@@ -90,7 +90,7 @@ OPTS = [
         help='Seconds that a writer waits for other writers of the same SQLite file.',
     ),
     cfg.IntOpt(
-        'transaction_retries',
+        'max_transaction_retries',
         default=10,
         min=0,
         help='How often a transaction is tried again after a conflict with a concurrent one, before the caller is'

@@ -8,7 +8,7 @@ GROUP = cfg.OptGroup('server', title='The HTTP server of placement-api')
 
 OPTS = [
     cfg.IntOpt(
-        'client_timeout',
+        'request_read_timeout',
         default=30,
         min=1,
         help='Seconds within which a request must arrive, from its first byte to its last; otherwise it is answered'

@@ -102,7 +102,7 @@ class Database:
         batch.prepare(self._engine)
         #: Counts retries, claims and searches; does nothing unless metrics are configured.
         self.metrics = observability.create(conf)
-        self.metrics.watch(_POOL, self._engine, self._options.max_pool_size + self._options.max_overflow)
+        self.metrics.instrument(_POOL, self._engine, self._options.max_pool_size + self._options.max_overflow)
         #: The process that the connections belong to.
         self._pid = os.getpid()
         self._slots = change_log_slots.ChangeLogSlots(self._tested_writer)
@@ -207,7 +207,7 @@ class Database:
 
     def _connection(self, begin: str) -> sa.Connection:
         engine = self.engine
-        with self.metrics.connecting(_POOL):
+        with self.metrics.connection_wait(_POOL):
             return engine.connect().execution_options(**{connections.BEGIN: begin})
 
     def write(self, work: Callable[[sa.Connection], T]) -> T:
@@ -219,8 +219,8 @@ class Database:
             again, in a new transaction, after a conflict with another transaction (``errors.is_conflict``), when
             it raised ``RetryTransaction``, or when its COMMIT failed and certainly did not happen. So it must not keep
             anything from one call to the next. It may raise ``RollbackAndDiagnose``.
-        :raises ConcurrentProviderUpdate: there was a conflict each time, ``[placement_database] transaction_retries``
-            times in addition to the first. For ``RetryTransaction``, the error that it was given.
+        :raises ConcurrentProviderUpdate: there was a conflict each time, ``max_transaction_retries`` times in addition
+            to the first. For ``RetryTransaction``, the error that it was given.
         :raises CommitUnknown: COMMIT failed, and the change log could not tell whether the transaction was committed.
         :raises DatabaseUnavailable: the database cannot be reached, the connection broke, or the server cancelled a
             statement. Nothing was committed, unless it is ``CommitUnknown``.
@@ -238,8 +238,8 @@ class Database:
             except Exception as error:
                 if not (isinstance(error, db_exc.RetryRequest) or errors.is_conflict(error)):
                     raise
-                self.metrics.retried(type(error).__name__)
-                if attempts > self._options.transaction_retries:
+                self.metrics.transaction_retried(type(error).__name__)
+                if attempts > self._options.max_transaction_retries:
                     # Here, because oslo.db logs a traceback when the retries are used up.
                     raise _exhausted(error) from error
                 raise
@@ -247,7 +247,7 @@ class Database:
         retrying = oslo_db_api.wrap_db_retry(
             retry_interval=_FIRST_PAUSE,
             max_retry_interval=_LONGEST_PAUSE,
-            max_retries=self._options.transaction_retries,
+            max_retries=self._options.max_transaction_retries,
             jitter=True,
             exception_checker=errors.is_conflict,
         )
@@ -377,7 +377,7 @@ def _ending(connection: sa.Connection, transaction: sa.RootTransaction, metrics:
         transaction.rollback()
         raise
     try:
-        with metrics.spending(DATABASE):
+        with metrics.phase(DATABASE):
             transaction.commit()
     except BaseException as error:
         connection.invalidate()

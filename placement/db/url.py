@@ -54,7 +54,7 @@ def engine_url(options: cfg.ConfigOpts.GroupAttr) -> sa.URL:
             raise exception.ConfigurationInvalid(reason=reason) from error
         url = url.update_query_pairs(parameters)
     _refuse_unsafe(url)
-    return _complete(_tried(url), options.network_timeout)
+    return _complete(_tried(url), options.socket_timeout)
 
 
 #: Parameters of MySQL drivers that the service sets itself: another value would change how text or transactions work.
@@ -84,13 +84,13 @@ def _refuse_unsafe(url: sa.URL) -> None:
             raise _unusable(f'{name}={given} is not safe: the service connects with {wanted}. Remove {name}.')
 
 
-def _complete(url: sa.URL, network_timeout: int) -> sa.URL:
+def _complete(url: sa.URL, socket_timeout: int) -> sa.URL:
     """``url`` with the parameters that it lacks."""
     wanted: dict[str, str] = {}
-    if url.get_backend_name() in ('mysql', 'mariadb') and network_timeout:
-        wanted |= {'read_timeout': str(network_timeout), 'write_timeout': str(network_timeout)}
-    if url.get_backend_name() == 'postgresql' and network_timeout:
-        wanted['tcp_user_timeout'] = str(network_timeout * 1000)
+    if url.get_backend_name() in ('mysql', 'mariadb') and socket_timeout:
+        wanted |= {'read_timeout': str(socket_timeout), 'write_timeout': str(socket_timeout)}
+    if url.get_backend_name() == 'postgresql' and socket_timeout:
+        wanted['tcp_user_timeout'] = str(socket_timeout * 1000)
     if url.get_backend_name() != 'sqlite':
         wanted['connect_timeout'] = '10'
     if url.get_backend_name() == 'postgresql':

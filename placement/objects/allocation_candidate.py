@@ -116,9 +116,9 @@ class AllocationCandidates:
 
 
 def _count(metrics: Metrics, count: int, limits_reached: Collection[Limit], seconds: float) -> None:
-    metrics.candidates(count, seconds)
-    for bound in limits_reached:
-        metrics.search_bounded(bound.value)
+    metrics.search_finished(count, seconds)
+    for limit in limits_reached:
+        metrics.search_truncated(limit.value)
 
 
 def _check_names(names: KnownNames, request: CandidateRequest) -> None:

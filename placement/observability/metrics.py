@@ -9,8 +9,11 @@ import sqlalchemy as sa
 
 from placement import exception
 
-# The reasons for which claims are refused, as values of a label. The first class that matches an exception counts.
-REFUSALS: tuple[tuple[type[exception.PlacementError], str], ...] = (
+#: The ``result`` of a claim that succeeded.
+ACCEPTED = 'accepted'
+
+#: The ``result`` of a rejected claim, by exception. The first class that matches an exception counts.
+CLAIM_REJECTIONS: tuple[tuple[type[exception.PlacementError], str], ...] = (
     (exception.AllocationCapacityExceeded, 'capacity'),
     (exception.AllocationConstraintsViolated, 'units'),
     (exception.InvalidAllocationInventory, 'no_inventory'),
@@ -22,90 +25,82 @@ REFUSALS: tuple[tuple[type[exception.PlacementError], str], ...] = (
     (exception.ConcurrentUpdate, 'concurrent_update'),
 )
 
-
 #: The exceptions after which a transaction is retried, as values of a label, as far as they are known beforehand.
-RETRIES = ('DBDeadlock', 'DBReferenceError', 'RetryTransaction')
+RETRY_REASONS = ('DBDeadlock', 'DBReferenceError', 'RetryTransaction')
 
-_NOTHING = contextlib.nullcontext()
+_NO_MEASUREMENT = contextlib.nullcontext()
 
 
 class Metrics:
     """One method for each event that is counted. ``PrometheusMetrics`` implements them."""
 
-    def expect(self, operations: Iterable[tuple[str, str]], bounds: Iterable[str]) -> None:
+    def initialize(self, operations: Iterable[tuple[str, str]], limits: Iterable[str]) -> None:
         """Create counters with the value 0, which would otherwise not exist before the first event.
 
         :param operations: declared path and method of each.
-        :param bounds: the possible arguments of ``search_bounded``.
+        :param limits: the possible arguments of ``search_truncated``.
         """
 
-    def request_begun(self) -> None:
-        """This thread begins to process a request."""
+    def request_started(self) -> None:
+        """This thread starts to process a request."""
 
-    def request_answered(self, route: str, method: str, microversion: str, status: int, seconds: float) -> None:
+    def request_finished(self, route: str, method: str, microversion: str, status: int, seconds: float) -> None:
         """This thread has finished a request. ``route`` is the declared path, not the path in the URL."""
 
-    def threads(self, count: int) -> None:
+    def set_threads(self, count: int) -> None:
         """This process has ``count`` threads that process requests."""
 
-    def requests_waiting(self, count: int) -> None:
-        """At the moment ``count`` requests wait for a thread of this process."""
+    def set_requests_waiting(self, count: int) -> None:
+        """``count`` requests wait for a thread of this process at the moment."""
 
-    def watch(self, pool: str, engine: sa.Engine, limit: int) -> None:
+    def instrument(self, pool: str, engine: sa.Engine, limit: int) -> None:
         """Measure the connections of ``engine``, and the time that its statements take, from now on.
 
         :param pool: the label of its connection pool.
-        :param limit: most connections that it opens.
+        :param limit: the maximum number of connections that it opens.
         """
 
-    def connecting(self, pool: str) -> contextlib.AbstractContextManager[None]:  # noqa: ARG002
-        """Make a context manager for a block that waits for a connection of ``pool``, a pool given to ``watch``."""
-        return _NOTHING
+    def connection_wait(self, pool: str) -> contextlib.AbstractContextManager[None]:  # noqa: ARG002
+        """Return a context manager for a block that waits for a connection of ``pool``, one given to ``instrument``."""
+        return _NO_MEASUREMENT
 
-    def spending(self, part: str) -> contextlib.AbstractContextManager[None]:  # noqa: ARG002
-        """Make a context manager for a block whose time is spent on ``part``, one of ``spending.PARTS``."""
-        return _NOTHING
+    def phase(self, name: str) -> contextlib.AbstractContextManager[None]:  # noqa: ARG002
+        """Return a context manager for a block whose time belongs to the phase ``name``, one of ``timing.PHASES``."""
+        return _NO_MEASUREMENT
 
-    def claim_accepted(self) -> None:
-        """One request for allocations was granted."""
+    def claim_finished(self, result: str) -> None:
+        """One request for allocations has ended. ``result`` is ``ACCEPTED`` or a value of ``CLAIM_REJECTIONS``."""
 
-    def claim_refused(self, reason: str) -> None:
-        """One request for allocations was refused. ``reason`` is a word of ``REFUSALS``."""
-
-    def retried(self, reason: str) -> None:
+    def transaction_retried(self, reason: str) -> None:
         """One transaction is retried. ``reason`` is the name of the exception, such as ``DBDeadlock``."""
 
-    def candidates(self, count: int, seconds: float) -> None:
-        """One search for allocation candidates returned ``count`` of them and took ``seconds``."""
+    def search_finished(self, candidates: int, seconds: float) -> None:
+        """One search for allocation candidates returned ``candidates`` of them and took ``seconds``."""
 
-    def search_bounded(self, bound: str) -> None:
-        """One search for allocation candidates was stopped at a limit. ``bound`` is the value of a ``Limit``."""
+    def search_truncated(self, limit: str) -> None:
+        """One search for allocation candidates reached a limit. ``limit`` is the value of a ``Limit``."""
 
-    def mirror_checked(self) -> None:
-        """This process compared its mirror with the change log in the database."""
+    def cache_checked(self) -> None:
+        """This process compared the version of its provider cache with the change log in the database."""
 
-    def mirrored(self, providers: int, changes: int, seconds: float, rebuilt: bool) -> None:
-        """The mirror of this process was updated or built.
+    def cache_refreshed(self, providers: int, changes: int, seconds: float, reloaded: bool) -> None:
+        """The provider cache of this process was refreshed.
 
         :param providers: how many providers it has now.
-        :param changes: how many of them were read for an update.
-        :param seconds: how long that took.
-        :param rebuilt: whether it was built from all tables.
+        :param changes: how many of them were read because they had changed.
+        :param seconds: how long the refresh took.
+        :param reloaded: whether all tables were read.
         """
 
     @contextlib.contextmanager
     def claim(self) -> Iterator[None]:
-        """Count the claim made in the block: as accepted, or as refused if it raises an exception of ``REFUSALS``."""
+        """Count the claim made in the block: as accepted, or as rejected by an exception of ``CLAIM_REJECTIONS``."""
         try:
             yield
         except exception.PlacementError as error:
-            reason = why_refused(error)
-            if reason is not None:
-                self.claim_refused(reason)
+            for kind, result in CLAIM_REJECTIONS:
+                if isinstance(error, kind):
+                    self.claim_finished(result)
+                    break
             raise
-        self.claim_accepted()
-
-
-def why_refused(error: exception.PlacementError) -> str | None:
-    """Return the label for why a claim was refused, None when ``error`` is not a refusal."""
-    return next((reason for kind, reason in REFUSALS if isinstance(error, kind)), None)
+        self.claim_finished(ACCEPTED)

@@ -1,4 +1,4 @@
-"""Gauges for how busy a process is at the moment: its threads, and its connections to the database.
+"""Gauges for the saturation of a process: its threads, and its connections to the database.
 
 A thread sets them once a second, so that requests do not spend time on them.
 """
@@ -13,10 +13,9 @@ from typing import cast
 import sqlalchemy as sa
 from prometheus_client import CollectorRegistry, Gauge
 
-from placement.observability.timing import Tally
+from placement.observability.timing import ThreadCount
 
-#: Seconds between two updates of the gauges.
-PERIOD = 1.0
+UPDATE_INTERVAL_SECONDS = 1.0
 
 
 class Saturation:
@@ -24,8 +23,8 @@ class Saturation:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         #: The number of threads that wait for a connection, by pool.
-        self.waiting: dict[str, Tally] = {}
-        self._busy = Tally()
+        self.waiting_threads: dict[str, ThreadCount] = {}
+        self._busy_threads = ThreadCount()
         self._engines: dict[str, tuple[sa.Engine, int]] = {}
         self._lock = threading.Lock()
         self._started = False
@@ -33,48 +32,48 @@ class Saturation:
         def gauge(name: str, text: str, *labels: str) -> Gauge:
             return Gauge(name, text, labels, registry=registry, multiprocess_mode='livesum')
 
-        self._threads = gauge('placement_threads', 'Threads that answer requests.')
-        self._threads_busy = gauge('placement_threads_busy', 'Threads that have a request.')
+        self._threads = gauge('placement_threads', 'Threads that process requests.')
+        self._threads_busy = gauge('placement_threads_busy', 'Threads that are processing a request.')
         self._requests_waiting = gauge('placement_requests_waiting', 'Requests that wait for a thread.')
         self._connections = gauge('placement_database_connections', 'Connections to the database.', 'pool', 'field')
         self._connections_waiting = gauge(
             'placement_database_connections_waiting', 'Threads that wait for a connection to the database.', 'pool'
         )
 
-    def threads(self, count: int) -> None:
+    def set_threads(self, count: int) -> None:
         """Set the number of threads that process requests."""
         self._threads.set(count)
 
-    def requests_waiting(self, count: int) -> None:
+    def set_requests_waiting(self, count: int) -> None:
         """Set the number of requests that wait for a thread."""
         self._requests_waiting.set(count)
 
-    def watch(self, pool: str, engine: sa.Engine, limit: int) -> None:
+    def instrument(self, pool: str, engine: sa.Engine, limit: int) -> None:
         """Include the connections of ``engine`` from the next update on.
 
         :param pool: the label of its connection pool.
-        :param limit: most connections that it opens.
+        :param limit: the maximum number of connections that it opens.
         """
-        self.waiting[pool] = Tally()
+        self.waiting_threads[pool] = ThreadCount()
         # Other kinds of pools keep no connections, such as the NullPool for transactions on SQLite.
         if isinstance(engine.pool, sa.QueuePool):
             self._engines[pool] = (engine, limit)
 
-    def begin(self) -> None:
-        """Note that a thread has begun to process a request."""
-        self._busy.add(1)
+    def request_started(self) -> None:
+        """Count one more busy thread, and start to update the gauges unless this process does so already."""
+        self._busy_threads.add(1)
         if not self._started:
             self._start()
 
-    def end(self) -> None:
-        """Note that a thread has finished a request."""
-        self._busy.add(-1)
+    def request_finished(self) -> None:
+        """Count one busy thread less."""
+        self._busy_threads.add(-1)
 
     def update(self) -> None:
-        """Set the gauges to the present values."""
-        self._threads_busy.set(self._busy.count)
-        for pool, tally in tuple(self.waiting.items()):
-            self._connections_waiting.labels(pool).set(tally.count)
+        """Set the gauges to the current values."""
+        self._threads_busy.set(self._busy_threads.count)
+        for pool, threads in tuple(self.waiting_threads.items()):
+            self._connections_waiting.labels(pool).set(threads.count)
         for pool, (engine, limit) in tuple(self._engines.items()):
             connections = cast('sa.QueuePool', engine.pool)
             in_use = connections.checkedout()
@@ -87,12 +86,12 @@ class Saturation:
         with self._lock:
             if not self._started:
                 self._started = True
-                threading.Thread(target=_run, args=(weakref.ref(self),), name='load', daemon=True).start()
+                threading.Thread(target=_run, args=(weakref.ref(self),), name='saturation', daemon=True).start()
 
 
 def _run(reference: weakref.ref[Saturation]) -> None:
     """Update the gauges periodically until nothing but this thread refers to them."""
-    while (load := reference()) is not None:
-        load.update()
-        del load
-        time.sleep(PERIOD)
+    while (saturation := reference()) is not None:
+        saturation.update()
+        del saturation
+        time.sleep(UPDATE_INTERVAL_SECONDS)

@@ -9,12 +9,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from placement.observability.metrics import ACCEPTED
+
 if TYPE_CHECKING:
     # The first import of the library reads PROMETHEUS_MULTIPROC_DIR, so this module does not import it at run time.
     from prometheus_client import CollectorRegistry
 
-#: Seconds between two samples, and the age at which samples are dropped.
-PERIOD, SPAN = 15.0, 300.0
+SAMPLE_INTERVAL_SECONDS = 15.0
+WINDOW_SECONDS = 300.0
 
 Samples = Mapping[tuple[str, tuple[tuple[str, str], ...]], float]
 
@@ -38,19 +40,19 @@ class Route:
 
 @dataclass(frozen=True)
 class Activity:
-    """What was counted in the last ``seconds``.
+    """The counts of the last ``seconds``.
 
-    ``mirror_checked`` is when any process last compared its mirror with the database, in seconds since 1970.
+    ``cache_checked`` is when any process last compared its provider cache with the change log, in seconds since 1970.
     """
 
     seconds: float
     routes: Sequence[Route] = field(default_factory=list)
-    granted: int = 0
-    refused: Mapping[str, int] = field(default_factory=dict)
-    retried: Mapping[str, int] = field(default_factory=dict)
+    claims_accepted: int = 0
+    claims_rejected: Mapping[str, int] = field(default_factory=dict)
+    transactions_retried: Mapping[str, int] = field(default_factory=dict)
     searches: int = 0
     empty_searches: int = 0
-    mirror_checked: float | None = None
+    cache_checked: float | None = None
 
 
 class SlidingWindow:
@@ -63,21 +65,21 @@ class SlidingWindow:
         self._kept: collections.deque[tuple[float, Samples]] = collections.deque()
 
     def sample(self) -> None:
-        """Take a sample if the last one is ``PERIOD`` seconds old. To be called at least that often."""
+        """Take a sample if the last one is ``SAMPLE_INTERVAL_SECONDS`` old. Call it at least that often."""
         with self._lock:
             now = self._clock()
-            if self._kept and now - self._kept[-1][0] < PERIOD:
+            if self._kept and now - self._kept[-1][0] < SAMPLE_INTERVAL_SECONDS:
                 return
             self._kept.append((now, _samples(self._registry)))
-            while now - self._kept[0][0] > SPAN:
+            while now - self._kept[0][0] > WINDOW_SECONDS:
                 self._kept.popleft()
 
     def activity(self) -> Activity:
-        """What was counted since the oldest sample; without any sample, since the start of the service."""
+        """Return the counts since the oldest sample; without any sample, since the start of the service."""
         with self._lock:
             now, current = self._clock(), _samples(self._registry)
-            began, before = self._kept[0] if self._kept else (now, {})
-        return _Difference(before, current).activity(now - began)
+            started, before = self._kept[0] if self._kept else (now, {})
+        return _Difference(before, current).activity(now - started)
 
 
 def _samples(registry: CollectorRegistry) -> Samples:
@@ -94,25 +96,26 @@ class _Difference:
 
     def __init__(self, before: Samples, current: Samples) -> None:
         self._current = current
-        self._grown = {
+        self._growth = {
             key: value - before.get(key, 0.0) if value >= before.get(key, 0.0) else value
             for key, value in current.items()
         }
 
     def activity(self, seconds: float) -> Activity:
-        checked = self._current.get(('placement_mirror_checked_timestamp_seconds', ()))
-        searches = sum(self._values('placement_candidates_count').values())
+        checked = self._current.get(('placement_cache_checked_timestamp_seconds', ()))
+        claims = self._by('placement_claims_total', 'result')
+        searches = sum(self._values('placement_allocation_candidates_returned_count').values())
         return Activity(
             seconds,
             sorted(self._routes(), key=lambda one: (-one.requests, one.route, one.method)),
-            int(sum(self._values('placement_claims_accepted_total').values())),
-            self._by('placement_claims_refused_total', 'reason'),
+            claims.pop(ACCEPTED, 0),
+            claims,
             self._by('placement_transaction_retries_total', 'reason'),
             int(searches),
             int(
                 sum(
                     value
-                    for labels, value in self._values('placement_candidates_bucket').items()
+                    for labels, value in self._values('placement_allocation_candidates_returned_bucket').items()
                     if ('le', '0.0') in labels
                 )
             ),
@@ -120,7 +123,7 @@ class _Difference:
         )
 
     def _values(self, name: str) -> dict[tuple[tuple[str, str], ...], float]:
-        return {labels: value for (own, labels), value in self._grown.items() if own == name}
+        return {labels: value for (own, labels), value in self._growth.items() if own == name}
 
     def _by(self, name: str, label: str) -> dict[str, int]:
         found: collections.Counter[str] = collections.Counter()
@@ -137,7 +140,7 @@ class _Difference:
         for (route, method), counted in answers.items():
             if counted.total():
                 labels = (('method', method), ('route', route))
-                seconds = self._grown.get(('placement_request_seconds_sum', labels), 0.0)
+                seconds = self._growth.get(('placement_request_duration_seconds_sum', labels), 0.0)
                 yield Route(
                     route,
                     method,
@@ -152,7 +155,7 @@ class _Difference:
         """The upper bound of the first bucket that includes nine of ten requests, in seconds."""
         buckets = {
             float(dict(labels)['le']): value
-            for labels, value in self._values('placement_request_seconds_bucket').items()
+            for labels, value in self._values('placement_request_duration_seconds_bucket').items()
             if dict(labels)['route'] == route and dict(labels)['method'] == method
         }
         most = max(buckets.values(), default=0.0)

@@ -1,4 +1,4 @@
-"""What the time of a request is spent on. Each thread adds up the time of the request that it processes."""
+"""Measures the phases of a request. Each thread adds up the times of the request that it processes."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import event
 
-#: What time is spent on: waiting for a connection to the database, waiting for the database, having a token validated.
-CONNECTION, DATABASE, KEYSTONE = PARTS = ('connection', 'database', 'keystone')
+#: The phases: waiting for a connection to the database, waiting for the database, having a token validated.
+CONNECTION, DATABASE, KEYSTONE = PHASES = ('connection', 'database', 'keystone')
 
 
 class PhaseTimes(threading.local):
-    """The seconds that the request of this thread has spent so far, by part."""
+    """The seconds that the request of this thread has spent so far, by phase."""
 
     def __init__(self) -> None:
-        self.seconds = dict.fromkeys(PARTS, 0.0)
-        #: When the present statement was sent, by ``time.perf_counter``; 0 between statements.
+        self.seconds = dict.fromkeys(PHASES, 0.0)
+        #: When the current statement was sent, by ``time.perf_counter``; 0 between statements.
         self.sent_at = 0.0
 
     def clear(self) -> None:
         """Set all times to 0."""
-        for part in PARTS:
-            self.seconds[part] = 0.0
+        for phase in PHASES:
+            self.seconds[phase] = 0.0
 
-    def add(self, part: str, started: float) -> None:
+    def add(self, phase: str, started: float) -> None:
         """Add the time since ``started``, a value of ``time.perf_counter``."""
-        self.seconds[part] += time.perf_counter() - started
+        self.seconds[phase] += time.perf_counter() - started
 
 
-class Tally:
+class ThreadCount:
     """A number of threads, which any thread may change."""
 
     def __init__(self) -> None:
@@ -45,56 +45,56 @@ class Tally:
 
 
 class Span:
-    """A context manager that adds the time of its block to ``part``. Meanwhile ``tally`` counts the thread."""
+    """A context manager that adds the time of its block to ``phase``. Meanwhile ``threads`` counts the thread."""
 
-    def __init__(self, spent: PhaseTimes, part: str, tally: Tally | None = None) -> None:
-        self._spent = spent
-        self._part = part
-        self._tally = tally
+    def __init__(self, times: PhaseTimes, phase: str, threads: ThreadCount | None = None) -> None:
+        self._times = times
+        self._phase = phase
+        self._threads = threads
         self._started = 0.0
 
     def __enter__(self) -> None:
-        if self._tally is not None:
-            self._tally.add(1)
+        if self._threads is not None:
+            self._threads.add(1)
         self._started = time.perf_counter()
 
     def __exit__(self, *_error: object) -> None:
-        self._spent.add(self._part, self._started)
-        if self._tally is not None:
-            self._tally.add(-1)
+        self._times.add(self._phase, self._started)
+        if self._threads is not None:
+            self._threads.add(-1)
 
 
-def watch_statements(engine: sa.Engine, spent: PhaseTimes) -> None:
-    """Add the time of each statement on ``engine``, also of one that fails, to the part ``DATABASE`` of ``spent``."""
+def time_statements(engine: sa.Engine, times: PhaseTimes) -> None:
+    """Add the time of each statement on ``engine``, also of one that fails, to the phase ``DATABASE``."""
     # SQLAlchemy is slower with the first listener to cursor events, so an engine that has none yet is given none.
     if engine.dispatch.after_cursor_execute:
-        _watch_by_events(engine, spent)
+        _time_by_events(engine, times)
     else:
-        _watch_by_executing(engine, spent)
+        _time_by_executing(engine, times)
 
 
-def _watch_by_events(engine: sa.Engine, spent: PhaseTimes) -> None:
-    def begin(*_arguments: Any) -> None:
-        spent.sent_at = time.perf_counter()
+def _time_by_events(engine: sa.Engine, times: PhaseTimes) -> None:
+    def start(*_arguments: Any) -> None:
+        times.sent_at = time.perf_counter()
 
     def end(*_arguments: Any) -> None:
-        if spent.sent_at:
-            spent.add(DATABASE, spent.sent_at)
-            spent.sent_at = 0.0
+        if times.sent_at:
+            times.add(DATABASE, times.sent_at)
+            times.sent_at = 0.0
 
-    event.listen(engine, 'before_cursor_execute', begin)
+    event.listen(engine, 'before_cursor_execute', start)
     event.listen(engine, 'after_cursor_execute', end)
     # A statement that failed is followed by a rollback and not by after_cursor_execute.
     event.listen(engine, 'rollback', end)
 
 
-def _watch_by_executing(engine: sa.Engine, spent: PhaseTimes) -> None:
+def _time_by_executing(engine: sa.Engine, times: PhaseTimes) -> None:
     def execute(cursor: Any, statement: str, parameters: Any, context: Any) -> bool:
         started = time.perf_counter()
         try:
             context.dialect.do_execute(cursor, statement, parameters, context)
         finally:
-            spent.add(DATABASE, started)
+            times.add(DATABASE, started)
         # Tells SQLAlchemy that the statement has been executed.
         return True
 

@@ -38,7 +38,7 @@ def view(sources: Sources, parameters: Parameters) -> View:
 
 def _checked(activity: Activity | None) -> dict[str, Any]:
     """How long ago a process of the service compared its mirror with the database; None when that is not known."""
-    checked = activity.mirror_checked if activity else None
+    checked = activity.cache_checked if activity else None
     return {'service_checked_seconds_ago': max(time.time() - checked, 0.0) if checked else None}
 
 
@@ -70,9 +70,9 @@ def _activity(activity: Activity) -> dict[str, Any]:
         'requests': sum(one.requests for one in activity.routes),
         'server_errors': sum(one.server_errors for one in activity.routes),
         'routes': activity.routes[:_ROUTES],
-        'claims_granted': activity.granted,
-        'claims_refused': activity.refused,
-        'transactions_retried': activity.retried,
+        'claims_granted': activity.claims_accepted,
+        'claims_refused': activity.claims_rejected,
+        'transactions_retried': activity.transactions_retried,
         'searches': activity.searches,
         'empty_searches': activity.empty_searches,
     }

@@ -1,4 +1,4 @@
-"""Values that a scrape reads from the database: in threads, at most once in an interval, and with a limited wait."""
+"""Runs the queries behind a scrape: in threads, at most once in an interval, and with a limited wait."""
 
 from __future__ import annotations
 
@@ -15,42 +15,42 @@ LOG = log.getLogger(__name__)
 
 T = TypeVar('T')
 
-#: Most seconds that a scrape waits for values being read. By default Prometheus gives a scrape up after ten.
-PATIENCE = 2.0
+#: How long a scrape waits for the queries. By default Prometheus cancels a scrape after ten seconds.
+MAX_WAIT_SECONDS = 2.0
 
 
 class BackgroundQuery(Generic[T]):
-    """A value that is read again on demand, in a thread, when it is older than an interval.
+    """Keeps the result of a query, and runs it again in a thread when the result is older than an interval.
 
-    :param name: of the reading, for the log and the thread.
-    :param read: returns the value. If it raises an exception there is no value until it is called again; those of
+    :param name: of the collector, for the log and the metrics.
+    :param query: returns the result. If it raises an exception there is no result until it is called again; those of
         ``database_health.TROUBLES`` are expected and not logged.
-    :param interval: seconds from one call of ``read`` to the next; below zero for no call at all.
+    :param interval: seconds from one call of ``query`` to the next; below zero for no call at all.
     """
 
-    def __init__(self, name: str, read: Callable[[], T], interval: float) -> None:
+    def __init__(self, name: str, query: Callable[[], T], interval: float) -> None:
         self.name = name
-        self.value: T | None = None
-        #: When a value was last read, in seconds since 1970, and how many seconds that took; 0 before the first.
-        self.read_at = self.seconds = 0.0
-        self._read = read
+        self.result: T | None = None
+        #: When the query last succeeded, in seconds since 1970, and how many seconds it took; 0 before the first time.
+        self.succeeded_at = self.seconds = 0.0
+        self._query = query
         self._interval = interval
         self._lock = threading.Lock()
-        self._begun = -float('inf')
+        self._started = -float('inf')
         self._thread: threading.Thread | None = None
 
-    def begin(self) -> None:
-        """Start to read if the interval is over and no thread is reading already."""
+    def start(self) -> None:
+        """Run the query in a thread if the interval is over and the query is not running."""
         with self._lock:
             if self._interval < 0 or self._thread is not None:
                 return
-            if time.monotonic() - self._begun >= self._interval:
-                self._begun = time.monotonic()
-                self._thread = threading.Thread(target=self._run, name=f'reads {self.name}', daemon=True)
+            if time.monotonic() - self._started >= self._interval:
+                self._started = time.monotonic()
+                self._thread = threading.Thread(target=self._run, name=f'query {self.name}', daemon=True)
                 self._thread.start()
 
     def wait(self, seconds: float) -> None:
-        """Wait until the value being read is there, but at most so many seconds."""
+        """Wait until the query has ended, but at most so many seconds."""
         thread = self._thread
         if thread is not None:
             thread.join(max(seconds, 0))
@@ -58,21 +58,21 @@ class BackgroundQuery(Generic[T]):
     def _run(self) -> None:
         started = time.monotonic()
         try:
-            self.value = self._read()
-            self.read_at, self.seconds = time.time(), time.monotonic() - started
+            self.result = self._query()
+            self.succeeded_at, self.seconds = time.time(), time.monotonic() - started
         except database_health.TROUBLES:
-            self.value = None
+            self.result = None
         except Exception:
-            self.value = None
-            LOG.exception('The %s could not be read', self.name)
+            self.result = None
+            LOG.exception('Collector %s failed', self.name)
         finally:
             self._thread = None
 
 
-def refresh(readings: Collection[BackgroundQuery[Any]]) -> None:
-    """Read, at the same time, those values whose interval is over. Returns when all are read, or after ``PATIENCE``."""
-    deadline = time.monotonic() + PATIENCE
-    for reading in readings:
-        reading.begin()
-    for reading in readings:
-        reading.wait(deadline - time.monotonic())
+def refresh(queries: Collection[BackgroundQuery[Any]]) -> None:
+    """Run those queries at the same time whose interval is over, and wait ``MAX_WAIT_SECONDS`` at most."""
+    deadline = time.monotonic() + MAX_WAIT_SECONDS
+    for query in queries:
+        query.start()
+    for query in queries:
+        query.wait(deadline - time.monotonic())

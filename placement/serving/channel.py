@@ -137,15 +137,15 @@ class _Refusal(task.ErrorTask):
 class Clients:
     """The connections of one process, and their limits.
 
-    :param max_connections: most open connections. For a new one beyond that, those that have waited longest are closed.
-    :param client_timeout: seconds in which a request must arrive completely, and seconds after which a connection is
-        closed whose client receives nothing of a response.
+    :param max_connections: limit of open connections. To accept another one, those that have waited longest are closed.
+    :param request_read_timeout: seconds in which a request must arrive completely, and seconds after which a connection
+        is closed whose client receives nothing of a response.
     :param keepalive_timeout: seconds that a connection may be idle after a response.
     :param sockets: the map of file descriptors that waitress polls: connections, listeners and others.
     """
 
     max_connections: int
-    client_timeout: float
+    request_read_timeout: float
     keepalive_timeout: float
     sockets: dict[int, Any] = dataclasses.field(default_factory=dict)
     #: When the process began to stop, as ``time.monotonic``; 0 before that.
@@ -280,16 +280,18 @@ class Channel(HTTPChannel):
         waited = time.monotonic() - self.since
         if self.total_outbufs_len:
             # waitress sets ``last_activity`` whenever something was sent.
-            is_over = time.time() - self.last_activity > self.clients.client_timeout
+            is_over = time.time() - self.last_activity > self.clients.request_read_timeout
         elif self._drains:
             is_over = waited > _DRAIN
         elif self.request is not None:
-            if waited > self.clients.client_timeout:
+            if waited > self.clients.request_read_timeout:
                 self._refuse(self.request, _Timeout('The request did not come whole in time.'))
             return
         elif self.clients.stopped:
             is_over = time.monotonic() - max(self.clients.stopped, self.since) > _LINGER
         else:
-            is_over = waited > (self.clients.keepalive_timeout if self._responded else self.clients.client_timeout)
+            is_over = waited > (
+                self.clients.keepalive_timeout if self._responded else self.clients.request_read_timeout
+            )
         if is_over:
             self.give_up()

@@ -1,4 +1,4 @@
-"""The metrics that the exporter reads from the database: the state of the cloud, and the versions of the schema."""
+"""Collects the metrics that the exporter reads from the database: inventories, allocations, and the schema version."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from placement.reports.inventory_stats import AllocationStats, ClassTotals, Inve
 from placement.serving.background_query import BackgroundQuery, refresh
 
 _FIELDS = ('total', 'reserved', 'capacity', 'used')
-_PIECE = 'The largest amount that one allocation could still take of one inventory.'
+_MAX_ALLOCATABLE = 'The largest amount that one more allocation from one inventory may have.'
 
 #: The metric families, in the order in which they are shown: name, help, labels.
 _FAMILIES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     (
         'placement_build_info',
-        'The version of this service, and of the schema that it works with.',
+        'The release, and the version of the schema that it needs.',
         ('version', 'schema'),
     ),
     ('placement_database_up', 'Whether the database answered this scrape.', ()),
@@ -34,8 +34,8 @@ _FAMILIES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ('placement_consumers', 'Consumers.', ()),
     ('placement_allocations', 'Allocations: one per consumer, provider and class.', ()),
     ('placement_inventory_units', 'Sum over all inventories of a class.', ('resource_class', 'field')),
-    ('placement_inventory_largest_free', _PIECE, ('resource_class',)),
-    ('placement_wrong_usages', 'Inventories whose usage is not the sum of their allocations.', ()),
+    ('placement_inventory_max_allocatable', _MAX_ALLOCATABLE, ('resource_class',)),
+    ('placement_usage_mismatches', 'Inventories whose recorded usage is not the sum of their allocations.', ()),
     ('placement_aggregate_resource_providers', 'Resource providers of an aggregate.', ('aggregate',)),
     ('placement_aggregate_trees', 'Trees of an aggregate.', ('aggregate',)),
     ('placement_aggregate_consumers', 'Consumers with allocations in an aggregate.', ('aggregate',)),
@@ -45,9 +45,9 @@ _FAMILIES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         'Sum over the inventories of a class in an aggregate.',
         ('aggregate', 'resource_class', 'field'),
     ),
-    ('placement_aggregate_inventory_largest_free', _PIECE, ('aggregate', 'resource_class')),
-    ('placement_reading_timestamp_seconds', 'When something was last read of the database.', ('reading',)),
-    ('placement_reading_seconds', 'How long that took.', ('reading',)),
+    ('placement_aggregate_inventory_max_allocatable', _MAX_ALLOCATABLE, ('aggregate', 'resource_class')),
+    ('placement_collector_last_success_timestamp_seconds', 'When a collector last read the database.', ('collector',)),
+    ('placement_collector_duration_seconds', 'How long that took.', ('collector',)),
 )
 
 
@@ -66,73 +66,73 @@ class _Families:
         for totals in classes:
             for field in _FIELDS:
                 self.add(f'{prefix}_units', getattr(totals, field), *labels, totals.resource_class, field)
-            self.add(f'{prefix}_largest_free', totals.largest_free, *labels, totals.resource_class)
+            self.add(f'{prefix}_max_allocatable', totals.largest_free, *labels, totals.resource_class)
 
     def all(self) -> Iterable[GaugeMetricFamily]:
-        """The families, also those without samples."""
+        """Return the families, also those without samples."""
         return self._families.values()
 
 
 class DatabaseCollector(Collector):
-    """Reads the state of the cloud for a scrape, unless it was read within the intervals of the configuration.
+    """Reads inventories and allocations for a scrape, unless they were read within the intervals of the configuration.
 
     :param options: the configuration group ``metrics``.
     """
 
     def __init__(self, db: Database, options: Any) -> None:
         uuids = {uuid.lower() for uuid in options.aggregates}
-        self._up = BackgroundQuery('database', functools.partial(database_health.trouble, db), 0)
-        self._cloud = BackgroundQuery(
-            'cloud', functools.partial(inventory_stats.read_cloud, db, uuids), options.cloud_interval
+        self._database = BackgroundQuery('database', functools.partial(database_health.trouble, db), 0)
+        self._inventory = BackgroundQuery(
+            'inventory', functools.partial(inventory_stats.read_cloud, db, uuids), options.inventory_refresh_interval
         )
-        self._allocations = BackgroundQuery(
-            'allocations',
+        self._allocation = BackgroundQuery(
+            'allocation',
             functools.partial(inventory_stats.read_allocations, db, uuids),
-            options.allocations_interval,
+            options.allocation_refresh_interval,
         )
 
     def describe(self) -> Iterable[GaugeMetricFamily]:
-        """The families without samples, so that registering the collector does not read the database."""
+        """Return the families without samples, so that registering the collector does not read the database."""
         return _Families().all()
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
-        """The families with the latest values; without those of the database while it cannot be used.
+        """Return the families with the latest values; without those of the database while it is unavailable.
 
         It never raises an exception, because the other metrics are needed most while the database does not work.
         """
         scraped_at = time.time()
-        refresh((self._up, self._cloud, self._allocations))
+        refresh((self._database, self._inventory, self._allocation))
         families = _Families()
         families.add('placement_build_info', 1, metadata.version('placement'), migration.head())
-        is_up = self._up.read_at >= scraped_at and self._up.value is None
+        is_up = self._database.succeeded_at >= scraped_at and self._database.result is None
         families.add('placement_database_up', is_up)
-        for reading in (self._cloud, self._allocations):
-            if reading.read_at:
-                families.add('placement_reading_timestamp_seconds', reading.read_at, reading.name)
-                families.add('placement_reading_seconds', reading.seconds, reading.name)
+        for query in (self._inventory, self._allocation):
+            if query.succeeded_at:
+                families.add('placement_collector_last_success_timestamp_seconds', query.succeeded_at, query.name)
+                families.add('placement_collector_duration_seconds', query.seconds, query.name)
         if is_up:
-            _add_cloud(families, self._cloud.value)
-            _add_allocations(families, self._allocations.value)
+            _add_inventory_stats(families, self._inventory.result)
+            _add_allocation_stats(families, self._allocation.result)
         return families.all()
 
 
-def _add_cloud(families: _Families, cloud: InventoryStats | None) -> None:
-    if cloud is None:
+def _add_inventory_stats(families: _Families, stats: InventoryStats | None) -> None:
+    if stats is None:
         return
-    families.add('placement_database_schema_info', 1, cloud.schema)
-    for name, count in cloud.counts._asdict().items():
+    families.add('placement_database_schema_info', 1, stats.schema)
+    for name, count in stats.counts._asdict().items():
         families.add(f'placement_{name}', count)
-    families.add_classes('placement_inventory', cloud.classes)
-    for one in cloud.aggregates:
+    families.add_classes('placement_inventory', stats.classes)
+    for one in stats.aggregates:
         families.add('placement_aggregate_resource_providers', one.resource_providers, one.aggregate)
         families.add('placement_aggregate_trees', one.trees, one.aggregate)
         families.add_classes('placement_aggregate_inventory', one.classes, one.aggregate)
 
 
-def _add_allocations(families: _Families, found: AllocationStats | None) -> None:
-    if found is None:
+def _add_allocation_stats(families: _Families, stats: AllocationStats | None) -> None:
+    if stats is None:
         return
-    families.add('placement_wrong_usages', found.wrong_usages)
-    for one in found.aggregates:
+    families.add('placement_usage_mismatches', stats.wrong_usages)
+    for one in stats.aggregates:
         families.add('placement_aggregate_consumers', one.consumers, one.aggregate)
         families.add('placement_aggregate_allocations', one.allocations, one.aggregate)

@@ -97,7 +97,7 @@ class WaitressWorker(Worker):
         )
         self._dispatcher = server.task_dispatcher
         self._metrics = self.wsgi.db.metrics
-        self._metrics.threads(self.cfg.threads)
+        self._metrics.set_threads(self.cfg.threads)
         self._servers = [each for each in clients.sockets.values() if isinstance(each, BaseWSGIServer)]
         for each in self._servers:
             each.channel_class = functools.partial(Channel, clients)
@@ -140,7 +140,7 @@ class WaitressWorker(Worker):
         if now - self._checked_at >= _INTERVAL:
             self._checked_at = now
             self.notify()
-            self._metrics.requests_waiting(len(self._dispatcher.queue))
+            self._metrics.set_requests_waiting(len(self._dispatcher.queue))
             self._clients.sweep()
 
 

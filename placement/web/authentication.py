@@ -125,7 +125,7 @@ class KeystoneAuth(_Authentication):
 
     def _identify(self, environ: dict[str, Any]) -> dict[str, Any]:
         try:
-            with self._metrics.spending(KEYSTONE):
+            with self._metrics.phase(KEYSTONE):
                 response = webob.Request(environ).get_response(self._validate)
         except Exception as error:  # Whatever failed while Keystone was asked is not the caller's fault.
             LOG.error('The token could not be validated: %s: %s', type(error).__name__, ' '.join(str(error).split()))

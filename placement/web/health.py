@@ -14,14 +14,14 @@ from placement.web.wsgi_types import WSGIApplication
 class HealthCheck:
     """WSGI middleware that answers ``path`` (is the process alive) and ``path`` + ``/ready`` (can it serve requests).
 
-    A process is ready when it reaches the database, the schema exists, and its mirror is built.
+    A process is ready when it reaches the database, the schema exists, and its provider cache is loaded.
 
     The response is 200 with ``OK`` as plain text; a process that is not ready answers 503 with the reason. Neither path
     needs a token, and requests for them are neither logged nor counted. Methods other than GET and HEAD, and all other
     paths, go to ``app``.
 
     :param path: absolute, below the mount prefix; empty for no health checks.
-    :param provider_cache: the mirror of this process; None in a process that does not search.
+    :param provider_cache: None in a process that does not search.
     """
 
     def __init__(
@@ -38,23 +38,23 @@ class HealthCheck:
         check = self._checks.get(environ['PATH_INFO'])
         if check is None or environ['REQUEST_METHOD'] not in ('GET', 'HEAD'):
             return self._app(environ, start_response)
-        trouble = check()
-        body = (trouble or 'OK').encode() + b'\n'
+        problem = check()
+        body = (problem or 'OK').encode() + b'\n'
         headers = [
             ('Content-Type', 'text/plain'),
             ('Content-Length', str(len(body))),
             ('Cache-Control', 'no-store'),
         ]
-        start_response('503 Service Unavailable' if trouble else '200 OK', headers)
+        start_response('503 Service Unavailable' if problem else '200 OK', headers)
         return [] if environ['REQUEST_METHOD'] == 'HEAD' else [body]
 
     def _ready(self) -> str | None:
-        trouble = database_health.trouble(self._db)
-        if trouble is None and self._provider_cache is not None and not self._provider_cache.is_loaded:
-            # The mirror could not be built when the process started, as the database was unavailable.
+        problem = database_health.trouble(self._db)
+        if problem is None and self._provider_cache is not None and not self._provider_cache.is_loaded:
+            # Loading failed when the process started, because the database was unavailable.
             self._provider_cache.load()
-            return None if self._provider_cache.is_loaded else 'The mirror cannot be built.'
-        return trouble
+            return None if self._provider_cache.is_loaded else 'The provider cache cannot be loaded.'
+        return problem
 
 
 def _alive() -> str | None:

@@ -26,7 +26,7 @@ class RequestMetrics:
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         started = time.perf_counter()
-        self._metrics.request_begun()
+        self._metrics.request_started()
         statuses: list[str] = []
 
         def start(status: str, *rest: Any) -> Any:
@@ -38,7 +38,7 @@ class RequestMetrics:
         finally:
             # When the application raised an exception, the server answers with 500.
             status = int(statuses[-1].split(' ', 1)[0]) if statuses else 500
-            self._metrics.request_answered(*_labels(environ), status=status, seconds=time.perf_counter() - started)
+            self._metrics.request_finished(*_labels(environ), status=status, seconds=time.perf_counter() - started)
 
 
 def _labels(environ: dict[str, Any]) -> tuple[str, str, str]:

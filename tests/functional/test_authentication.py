@@ -155,8 +155,8 @@ def test_the_time_for_validating_a_token_is_counted(tmp_path: pathlib.Path, keys
     spent = [
         app.db.metrics.registry.get_sample_value(name, labels | part)
         for name, part in (
-            ('placement_request_part_seconds_total', {'part': 'keystone'}),
-            ('placement_request_seconds_sum', {}),
+            ('placement_request_phase_seconds_total', {'phase': 'keystone'}),
+            ('placement_request_duration_seconds_sum', {}),
         )
     ]
     assert 0 < (spent[0] or 0) < (spent[1] or 0)

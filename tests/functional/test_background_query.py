@@ -20,19 +20,19 @@ def _counter() -> Callable[[], int]:
 
 @pytest.mark.parametrize(('interval', 'values'), [(0, [1, 2, 3]), (1000, [1, 1, 1]), (-1, [None, None, None])])
 def test_values_are_read_again_after_the_interval(interval: float, values: list[int | None]) -> None:
-    reading = BackgroundQuery('numbers', _counter(), interval)
+    query = BackgroundQuery('numbers', _counter(), interval)
     seen = []
     for _ in range(3):
-        refresh([reading])
-        seen.append(reading.value)
+        refresh([query])
+        seen.append(query.result)
     assert seen == values
-    assert (reading.read_at > 0) == (interval >= 0)
+    assert (query.succeeded_at > 0) == (interval >= 0)
 
 
 def test_a_scrape_does_not_wait_for_a_slow_read_and_has_the_last_value(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(background_query, 'PATIENCE', 0.2)
+    monkeypatch.setattr(background_query, 'MAX_WAIT_SECONDS', 0.2)
     may_end, values = threading.Event(), _counter()
 
     def slow() -> int:
@@ -41,20 +41,20 @@ def test_a_scrape_does_not_wait_for_a_slow_read_and_has_the_last_value(
             may_end.wait(60)
         return value
 
-    reading, other = BackgroundQuery('slow', slow, 0), BackgroundQuery('fast', _counter(), 0)
-    refresh([reading, other])
-    read_at = reading.read_at
+    query, other = BackgroundQuery('slow', slow, 0), BackgroundQuery('fast', _counter(), 0)
+    refresh([query, other])
+    succeeded_at = query.succeeded_at
     started = time.monotonic()
     for _ in range(2):
-        refresh([reading, other])
-        assert (reading.value, reading.read_at) == (1, read_at)
+        refresh([query, other])
+        assert (query.result, query.succeeded_at) == (1, succeeded_at)
     assert time.monotonic() - started < 5
-    assert other.value == 3
+    assert other.result == 3
     may_end.set()
-    reading.wait(60)
-    assert reading.value == 2
-    assert reading.read_at > read_at
-    assert reading.seconds > 0.2
+    query.wait(60)
+    assert query.result == 2
+    assert query.succeeded_at > succeeded_at
+    assert query.seconds > 0.2
 
 
 @pytest.mark.parametrize('error', [exception.DatabaseUnavailable, ZeroDivisionError])
@@ -67,7 +67,7 @@ def test_a_failed_read_removes_the_value_until_it_succeeds(error: type[Exception
             raise outcome
         return 'value'
 
-    reading = BackgroundQuery('numbers', read, 0)
+    query = BackgroundQuery('numbers', read, 0)
     for expected in ('value', None, 'value'):
-        refresh([reading])
-        assert reading.value == expected
+        refresh([query])
+        assert query.result == expected

@@ -34,8 +34,8 @@ def application(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]
 class Service:
     """A server whose loop the test runs step by step."""
 
-    def __init__(self, client_timeout: float = LONG, keepalive_timeout: float = LONG, **options: Any) -> None:
-        self.clients = Clients(100, client_timeout, keepalive_timeout)
+    def __init__(self, request_read_timeout: float = LONG, keepalive_timeout: float = LONG, **options: Any) -> None:
+        self.clients = Clients(100, request_read_timeout, keepalive_timeout)
         listener = socket.create_server(('127.0.0.1', 0))
         self.address = listener.getsockname()
         self._server = waitress.create_server(
@@ -118,7 +118,7 @@ def test_pipelined_requests_are_answered_on_one_connection(services: Any) -> Non
 
 
 def test_an_incomplete_request_gets_408_after_the_time_limit(services: Any) -> None:
-    service = services(client_timeout=SHORT)
+    service = services(request_read_timeout=SHORT)
     started = time.monotonic()
     with service.connect(HALF) as connection:
         assert error_of(service.answer(connection)) == (408, 'The request did not come whole in time.')
@@ -134,7 +134,7 @@ def test_a_request_that_ends_early_gets_400(services: Any) -> None:
 
 def test_a_refused_client_has_time_to_read_the_answer(services: Any) -> None:
     """Its time limit has passed when limits are checked before the loop has sent the whole answer."""
-    service = services(client_timeout=SHORT)
+    service = services(request_read_timeout=SHORT)
     with service.connect(HALF) as connection:
         (connected,) = service.clients.channels
         deadline = time.monotonic() + LONG
@@ -154,10 +154,10 @@ def test_a_refused_client_has_time_to_read_the_answer(services: Any) -> None:
 def test_bytes_after_a_refused_request_are_discarded(services: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Closing the connection at once would reset it, and the client would not read the answer."""
     monkeypatch.setattr(channel, '_DRAIN', LONG)
-    service = services(client_timeout=SHORT)
+    service = services(request_read_timeout=SHORT)
     with service.connect(HALF) as connection:
         assert error_of(service.answer(connection))[0] == 408
-        service.clients.client_timeout = LONG
+        service.clients.request_read_timeout = LONG
         connection.sendall(WHOLE * 1000)
         for _ in range(5):
             service.turn()
@@ -169,7 +169,7 @@ def test_bytes_after_a_refused_request_are_discarded(services: Any, monkeypatch:
             service.turn()
 
 
-@pytest.mark.parametrize(('said', 'time_is_up'), [(b'', 'client_timeout'), (WHOLE, 'keepalive_timeout')])
+@pytest.mark.parametrize(('said', 'time_is_up'), [(b'', 'request_read_timeout'), (WHOLE, 'keepalive_timeout')])
 def test_an_idle_connection_is_closed_after_its_time_limit(services: Any, said: bytes, time_is_up: str) -> None:
     service = services(**{time_is_up: SHORT})
     with service.connect(said) as connection:
@@ -191,7 +191,7 @@ def test_beyond_max_connections_the_longest_idle_connection_is_closed(services: 
 
 
 def test_a_client_that_does_not_read_its_answer_is_closed(services: Any) -> None:
-    service = services(client_timeout=SHORT)
+    service = services(request_read_timeout=SHORT)
     with service.connect(b'GET /long HTTP/1.1\r\nHost: x\r\n\r\n', SO_RCVBUF=4096):
         deadline = time.monotonic() + LONG
         while service.clients.channels:

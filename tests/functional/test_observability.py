@@ -85,7 +85,7 @@ def test_requests_are_counted_by_route_method_microversion_and_status(counted: d
         ('/resource_providers/{uuid}', 'GET', '1.29', '404'): 2,
         ('/traits', 'POST', '1.29', '405'): 1,
     }
-    assert _values(counted, 'placement_request_seconds_count')['/resource_providers/{uuid}', 'GET'] == 2
+    assert _values(counted, 'placement_request_duration_seconds_count')['/resource_providers/{uuid}', 'GET'] == 2
 
 
 def test_values_invented_by_clients_are_no_labels(counted: deploy.Application) -> None:
@@ -111,23 +111,22 @@ def test_claims_and_searches_are_counted(counted: deploy.Application) -> None:
             'consumer_generation': None,
         }
         _ask(counted, 'PUT', f'/allocations/00000000-0000-4000-8000-{consumer:012}', json=claim)
-    assert _values(counted, 'placement_claims_accepted_total') == {(): 1}
-    assert _beyond_zero(counted, 'placement_claims_refused_total') == {('capacity',): 1, ('units',): 1}
+    assert _beyond_zero(counted, 'placement_claims_total') == {('accepted',): 1, ('capacity',): 1, ('units',): 1}
     for amount in (1, 2):
         _ask(counted, 'GET', f'/allocation_candidates?resources=VCPU:{amount}')
-    assert _values(counted, 'placement_candidates_sum') == {(): 1}
-    assert _values(counted, 'placement_candidates_search_seconds_count') == {(): 2}
+    assert _values(counted, 'placement_allocation_candidates_returned_sum') == {(): 1}
+    assert _values(counted, 'placement_allocation_candidates_duration_seconds_count') == {(): 2}
 
 
 def test_searches_that_reach_a_bound_are_counted_by_bound(load: Load) -> None:
     app = deploy.loadapp(load(metrics={'bind': '127.0.0.1:1'}, placement={'max_allocation_candidates': 1}))
     for number in range(2):
-        assert _beyond_zero(app, 'placement_candidates_bounded_total') == {}
+        assert _beyond_zero(app, 'placement_allocation_candidates_truncated_total') == {}
         provider = _ask(app, 'POST', '/resource_providers', json={'name': f'host{number}'}).json['uuid']
         inventory = {'resource_provider_generation': 0, 'inventories': {'VCPU': {'total': 4}}}
         assert _ask(app, 'PUT', f'/resource_providers/{provider}/inventories', json=inventory).status_code == 200
         _ask(app, 'GET', '/allocation_candidates?resources=VCPU:1')
-    assert _beyond_zero(app, 'placement_candidates_bounded_total') == {('candidates',): 1}
+    assert _beyond_zero(app, 'placement_allocation_candidates_truncated_total') == {('candidates',): 1}
     app.db.dispose()
 
 
@@ -188,7 +187,7 @@ def _samples(answer: webob.Response) -> dict[str, dict[tuple[str, ...], float]]:
 def test_a_scrape_takes_few_statements_and_none_within_the_interval(
     counted: deploy.Application, load: Load, queries: Any
 ) -> None:
-    listener = _listener(counted.db, load(metrics={'cloud_interval': 1000}))
+    listener = _listener(counted.db, load(metrics={'inventory_refresh_interval': 1000}))
     for number in range(3):
         provider = _ask(counted, 'POST', '/resource_providers', json={'name': f'host-{number}'}).json['uuid']
         body = {'resource_provider_generation': 0, 'inventories': {'VCPU': {'total': 8, 'allocation_ratio': 1.5}}}
@@ -211,12 +210,12 @@ def test_an_aggregate_that_is_named_twice_is_shown_once(counted: deploy.Applicat
 def test_a_scrape_during_an_outage_of_the_database_has_the_counts(load: Load) -> None:
     conf = load(placement_database={'connection': 'sqlite:////nowhere/at/all.sqlite'})
     counts = PrometheusMetrics()
-    counts.claim_accepted()
+    counts.claim_finished('accepted')
     answer = _scrape(_listener(Database(conf), conf, counts.registry))
     assert answer.status_code == 200
     samples = _samples(answer)
     assert samples['placement_database_up'] == {(): 0}
-    assert samples['placement_claims_accepted_total'] == {(): 1}
+    assert samples['placement_claims_total']['accepted',] == 1
     assert 'placement_inventory_units' not in samples
     assert samples['placement_build_info'] == {(migration.head(), metadata.version('placement')): 1}
 
@@ -262,7 +261,7 @@ def test_not_ready_while_the_providers_cannot_be_loaded(load: Load, tmp_path: Pa
         tx.exec_driver_sql('ALTER TABLE placement_aggregates RENAME TO away')
     app = deploy.loadapp(load(placement_database={'sync_on_startup': False}, healthcheck={'path': '/health'}))
     ready = webob.Request.blank('/health/ready').get_response(app)
-    assert (ready.status_code, ready.text) == (503, 'The mirror cannot be built.\n')
+    assert (ready.status_code, ready.text) == (503, 'The provider cache cannot be loaded.\n')
     with app.db.engine.begin() as tx:
         tx.exec_driver_sql('ALTER TABLE away RENAME TO placement_aggregates')
     assert webob.Request.blank('/health/ready').get_response(app).status_code == 200
@@ -297,11 +296,11 @@ def test_the_exporter_reports_bad_settings_in_one_line(tmp_path: Path) -> None:
 def _exercised(db: Database) -> PrometheusMetrics:
     """Counters in which each metric has counted something, so that each has its labels."""
     counts = PrometheusMetrics()
-    counts.expect([('/', 'GET')], ['candidates'])
-    counts.watch('database', db.engine, 1)
-    counts.request_begun()
-    counts.request_answered('/', 'GET', '1.0', 200, 0.1)
-    counts._load.update()
+    counts.initialize([('/', 'GET')], ['candidates'])
+    counts.instrument('database', db.engine, 1)
+    counts.request_started()
+    counts.request_finished('/', 'GET', '1.0', 200, 0.1)
+    counts._saturation.update()
     return counts
 
 

@@ -48,12 +48,12 @@ def _value(app: deploy.Application, name: str, **labels: str) -> float:
     return value
 
 
-def _part(app: deploy.Application, part: str, route: str = '/traits') -> float:
-    return _value(app, 'placement_request_part_seconds_total', route=route, method='GET', part=part)
+def _phase(app: deploy.Application, phase: str, route: str = '/traits') -> float:
+    return _value(app, 'placement_request_phase_seconds_total', route=route, method='GET', phase=phase)
 
 
 def _answered(app: deploy.Application, seconds: float = 0.1) -> None:
-    app.db.metrics.request_answered('/traits', 'GET', '1.29', 200, seconds)
+    app.db.metrics.request_finished('/traits', 'GET', '1.29', 200, seconds)
 
 
 @pytest.mark.parametrize('fails', [False, True])
@@ -69,13 +69,13 @@ def test_the_time_of_statements_is_spent_on_the_database(counted: deploy.Applica
             with counted.db.reader() as connection:
                 connection.execute(statement)
 
-    counted.db.metrics.request_begun()
+    counted.db.metrics.request_started()
     started = time.perf_counter()
     with pytest.raises((sa.exc.DBAPIError, db_exc.DBError)) if fails else contextlib.nullcontext():
         ask()
     took = time.perf_counter() - started
     _answered(counted)
-    assert 0.5 * took < _part(counted, 'database') <= took
+    assert 0.5 * took < _phase(counted, 'database') <= took
 
 
 def test_the_time_of_a_commit_is_spent_on_the_database(
@@ -86,49 +86,49 @@ def test_the_time_of_a_commit_is_spent_on_the_database(
         connection.commit()
 
     monkeypatch.setattr(type(counted.db.engine.dialect), 'do_commit', slow)
-    counted.db.metrics.request_begun()
+    counted.db.metrics.request_started()
     with counted.db.reader() as connection:
         connection.exec_driver_sql('SELECT 1')
     _answered(counted)
-    assert _part(counted, 'database') >= 0.1
+    assert _phase(counted, 'database') >= 0.1
 
 
 def test_the_parts_of_a_request_are_not_counted_for_the_next(counted: deploy.Application) -> None:
     ask(counted, 'GET', '/traits')
-    before = _part(counted, 'database')
+    before = _phase(counted, 'database')
     assert before > 0
-    counted.db.metrics.request_begun()
+    counted.db.metrics.request_started()
     _answered(counted)
-    assert _part(counted, 'database') == before
-    assert _part(counted, 'keystone') == 0
+    assert _phase(counted, 'database') == before
+    assert _phase(counted, 'keystone') == 0
 
 
 def test_waiting_for_a_connection_is_shown_while_it_lasts_and_counted_separately(counted: deploy.Application) -> None:
     def waits() -> None:
-        counted.db.metrics.request_begun()
+        counted.db.metrics.request_started()
         with pytest.raises(exception.DatabaseUnavailable):
             counted.db.fetch_all(sa.text('SELECT 1'))
         _answered(counted)
 
-    load = _metrics(counted)._load
+    saturation = _metrics(counted)._saturation
     with counted.db.engine.connect():
         waiter = threading.Thread(target=waits)
         waiter.start()
         deadline = time.monotonic() + 10
-        while load.waiting['database'].count == 0 and time.monotonic() < deadline:
+        while saturation.waiting_threads['database'].count == 0 and time.monotonic() < deadline:
             time.sleep(0.01)
-        load.update()
+        saturation.update()
         assert _value(counted, 'placement_database_connections_waiting', pool='database') == 1
         assert _value(counted, 'placement_database_connections', pool='database', field='in_use') == 1
         assert _value(counted, 'placement_database_connections', pool='database', field='limit') == 1
         assert _value(counted, 'placement_threads_busy') == 1
         waiter.join()
-    load.update()
+    saturation.update()
     assert _value(counted, 'placement_database_connections_waiting', pool='database') == 0
     assert _value(counted, 'placement_database_connections', pool='database', field='in_use') == 0
     assert _value(counted, 'placement_threads_busy') == 0
-    assert _part(counted, 'connection') >= 0.9
-    assert _part(counted, 'database') < 0.5
+    assert _phase(counted, 'connection') >= 0.9
+    assert _phase(counted, 'database') < 0.5
 
 
 def test_the_load_of_a_process_is_sampled_by_a_thread(counted: deploy.Application) -> None:
@@ -145,11 +145,11 @@ def test_the_load_of_a_process_is_sampled_by_a_thread(counted: deploy.Applicatio
 
 def test_counts_begin_at_zero_where_the_labels_are_known(counted: deploy.Application) -> None:
     assert _value(counted, 'placement_server_errors_total', route='/allocations', status='503') == 0
-    assert _value(counted, 'placement_request_seconds_count', route='/allocations', method='POST') == 0
-    assert _value(counted, 'placement_claims_refused_total', reason='capacity') == 0
+    assert _value(counted, 'placement_request_duration_seconds_count', route='/allocations', method='POST') == 0
+    assert _value(counted, 'placement_claims_total', result='capacity') == 0
     assert _value(counted, 'placement_transaction_retries_total', reason='DBDeadlock') == 0
-    assert _value(counted, 'placement_candidates_bounded_total', bound='request_steps') == 0
-    assert _part(counted, 'keystone') == 0
+    assert _value(counted, 'placement_allocation_candidates_truncated_total', limit='request_steps') == 0
+    assert _phase(counted, 'keystone') == 0
 
 
 def test_errors_are_counted_by_route_and_status(counted: deploy.Application) -> None:

@@ -27,32 +27,31 @@ def test_an_application_that_fails_counts_as_500() -> None:
     assert counts.registry.get_sample_value('placement_requests_total', labels) == 1
 
 
-@pytest.mark.parametrize(('kind', 'word'), metrics.REFUSALS)
-def test_a_refusal_is_counted_under_its_reason(kind: type[exception.PlacementError], word: str) -> None:
-    refused: list[str] = []
+@pytest.mark.parametrize(('kind', 'word'), metrics.CLAIM_REJECTIONS)
+def test_a_rejected_claim_is_counted_under_its_reason(kind: type[exception.PlacementError], word: str) -> None:
+    results: list[str] = []
 
     class Recorder(metrics.Metrics):
-        def claim_refused(self, reason: str) -> None:
-            refused.append(reason)
+        def claim_finished(self, result: str) -> None:
+            results.append(result)
 
     error = kind.__new__(kind)
     with pytest.raises(kind), Recorder().claim():
         raise error
-    assert refused == [word]
+    assert results == [word]
 
 
-def test_an_error_that_is_no_refusal_is_not_counted() -> None:
+def test_another_error_is_not_counted_as_a_claim() -> None:
     counts = PrometheusMetrics()
     with pytest.raises(exception.DatabaseUnavailable), counts.claim():
         raise exception.DatabaseUnavailable
-    assert counts.registry.get_sample_value('placement_claims_accepted_total') == 0
-    refused = [
+    values = [
         sample.value
         for family in counts.registry.collect()
         for sample in family.samples
-        if sample.name == 'placement_claims_refused_total'
+        if sample.name == 'placement_claims_total'
     ]
-    assert refused == [0] * len(metrics.REFUSALS)
+    assert values == [0] * (1 + len(metrics.CLAIM_REJECTIONS))
 
 
 @pytest.mark.parametrize('value', ['9178', ':9178', '127.0.0.1', '::1:9178', 'host:port'])

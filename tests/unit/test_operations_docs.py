@@ -13,7 +13,7 @@ from oslo_policy import policy
 from placement import conf as placement_conf
 from placement import policies
 from placement.candidates.limits import Limit
-from placement.observability.metrics import REFUSALS
+from placement.observability.metrics import ACCEPTED, CLAIM_REJECTIONS
 from tests.support.pages import ROOT, first_cells, section
 
 OWN_GROUPS = ('api', 'healthcheck', 'metrics', 'placement', 'placement_database', 'server')
@@ -88,19 +88,20 @@ def test_policy_rules_are_documented_with_their_operations() -> None:
     assert documented == declared
 
 
-def test_bounds_of_a_search_are_documented() -> None:
-    rows = first_cells(section('observability.md', 'Bounds'))
-    assert sorted(rows) == sorted(['bound', *(bound.value for bound in Limit)])
+def test_limits_of_a_search_are_documented() -> None:
+    rows = first_cells(section('observability.md', 'Search limits'))
+    assert sorted(rows) == sorted(['limit', *(limit.value for limit in Limit)])
 
 
-def test_reasons_to_refuse_a_claim_are_documented() -> None:
-    assert first_cells(section('observability.md', 'Reasons')) == ['reason', *(word for _, word in REFUSALS)]
+def test_results_of_a_claim_are_documented() -> None:
+    results = [ACCEPTED, *(result for _, result in CLAIM_REJECTIONS)]
+    assert first_cells(section('observability.md', 'Claim results')) == ['result', *results]
 
 
 def test_alerts_are_documented() -> None:
     rules = yaml.safe_load((ROOT / 'etc' / 'prometheus' / 'placement-rules.yaml').read_text())
     alerts = [rule['alert'] for group in rules['groups'] for rule in group['rules']]
-    assert first_cells(section('observability.md', 'What to alert on')) == alerts
+    assert first_cells(section('observability.md', 'Alerts')) == alerts
 
 
 def test_metrics_that_alerts_and_dashboard_name_are_documented() -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from placement.observability.metrics import ACCEPTED
 from placement.observability.prometheus import PrometheusMetrics
-from placement.observability.sliding_window import PERIOD, SPAN, SlidingWindow
+from placement.observability.sliding_window import SAMPLE_INTERVAL_SECONDS, WINDOW_SECONDS, SlidingWindow
 
 
 class Clock:
@@ -19,20 +20,20 @@ class Clock:
 def test_only_the_last_minutes_count() -> None:
     metrics, clock = PrometheusMetrics(), Clock()
     recent = SlidingWindow(metrics.registry, clock)
-    metrics.request_answered('/old', 'GET', '1.29', 200, 9.0)
-    metrics.claim_refused('capacity')
+    metrics.request_finished('/old', 'GET', '1.29', 200, 9.0)
+    metrics.claim_finished('capacity')
     recent.sample()
-    clock.now += SPAN + PERIOD
-    metrics.request_answered('/', 'GET', '1.29', 200, 0.002)
+    clock.now += WINDOW_SECONDS + SAMPLE_INTERVAL_SECONDS
+    metrics.request_finished('/', 'GET', '1.29', 200, 0.002)
     recent.sample()
     clock.now += 60
     for status in (200, 404, 503):
-        metrics.request_answered('/traits', 'GET', '1.29', status, 0.004)
-    metrics.claim_accepted()
-    metrics.claim_refused('capacity')
-    metrics.retried('deadlock')
-    metrics.candidates(0, 0.1)
-    metrics.candidates(7, 0.1)
+        metrics.request_finished('/traits', 'GET', '1.29', status, 0.004)
+    metrics.claim_finished(ACCEPTED)
+    metrics.claim_finished('capacity')
+    metrics.transaction_retried('deadlock')
+    metrics.search_finished(0, 0.1)
+    metrics.search_finished(7, 0.1)
     told = recent.activity()
     # The first sample is too old, and was removed when the second was taken.
     assert told.seconds == 60
@@ -46,7 +47,11 @@ def test_only_the_last_minutes_count() -> None:
     )
     assert abs(route.mean - 0.004) < 1e-9
     assert route.slowest_tenth == 0.005
-    assert (told.granted, told.refused, told.retried) == (1, {'capacity': 1}, {'deadlock': 1})
+    assert (told.claims_accepted, told.claims_rejected, told.transactions_retried) == (
+        1,
+        {'capacity': 1},
+        {'deadlock': 1},
+    )
     assert (told.searches, told.empty_searches) == (2, 1)
 
 
@@ -54,27 +59,27 @@ def test_samples_are_taken_once_per_period() -> None:
     metrics, clock = PrometheusMetrics(), Clock()
     recent = SlidingWindow(metrics.registry, clock)
     recent.sample()
-    metrics.claim_accepted()
-    clock.now += PERIOD / 2
+    metrics.claim_finished(ACCEPTED)
+    clock.now += SAMPLE_INTERVAL_SECONDS / 2
     recent.sample()
-    assert recent.activity().granted == 1
+    assert recent.activity().claims_accepted == 1
 
 
 def test_counts_of_a_restarted_service_start_from_zero() -> None:
     before, after, clock = PrometheusMetrics(), PrometheusMetrics(), Clock()
     recent = SlidingWindow(before.registry, clock)
     for _ in range(5):
-        before.claim_accepted()
+        before.claim_finished(ACCEPTED)
     recent.sample()
     recent._registry = after.registry
-    after.claim_accepted()
-    assert recent.activity().granted == 1
+    after.claim_finished(ACCEPTED)
+    assert recent.activity().claims_accepted == 1
 
 
 def test_without_a_sample_all_counts_are_included() -> None:
     metrics = PrometheusMetrics()
-    metrics.mirror_checked()
-    metrics.claim_accepted()
+    metrics.cache_checked()
+    metrics.claim_finished(ACCEPTED)
     told = SlidingWindow(metrics.registry, Clock()).activity()
-    assert (told.seconds, told.granted) == (0, 1)
-    assert told.mirror_checked is not None
+    assert (told.seconds, told.claims_accepted) == (0, 1)
+    assert told.cache_checked is not None

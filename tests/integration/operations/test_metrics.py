@@ -68,7 +68,7 @@ def test_counts_survive_a_reload_and_the_listener_ends_with_the_service(tmp_path
         _ask(url, 30)
         assert _value(listener, 'placement_requests_total', TRAITS) == 60
         seconds = {'route': '/traits', 'method': 'GET'}
-        assert _value(listener, 'placement_request_seconds_count', seconds) == 60
+        assert _value(listener, 'placement_request_duration_seconds_count', seconds) == 60
         assert httpx.get(f'{url}/metrics', headers=HEADERS).status_code == 404
         _wait_for_processes(listener, workers=3)
     assert not _is_open(listener)

@@ -108,7 +108,9 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]
     """A Prometheus that has scraped a service with traffic of each kind for some seconds."""
     home = tmp_path_factory.mktemp('prometheus')
     bind = f'127.0.0.1:{services.free_port()}'
-    placement_server.write_configuration(home, metrics={'bind': bind, 'aggregates': AGGREGATE, 'cloud_interval': 1})
+    placement_server.write_configuration(
+        home, metrics={'bind': bind, 'aggregates': AGGREGATE, 'inventory_refresh_interval': 1}
+    )
     with placement_server.served(home, '--workers', '2') as (url, _), _scraping(home, bind) as found:
         services.wait_until(lambda: 'placement_build_info' in found.metrics(), 'nothing was scraped')
         _prepare(url)
@@ -119,7 +121,9 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]
             _make_traffic(url)
             seen += 1
             return seen > 20 and bool(
-                found.query('placement_wrong_usages and rate(placement_candidates_count[5s]) > 0')
+                found.query(
+                    'placement_usage_mismatches and rate(placement_allocation_candidates_returned_count[5s]) > 0'
+                )
             )
 
         services.wait_until(is_enough, 'no rate after a minute')
@@ -183,7 +187,7 @@ def test_no_rule_fails_and_only_the_alert_about_the_traffic_is_raised(prometheus
     assert {name: rule['lastError'] for name, rule in rules.items() if rule.get('lastError')} == {}
     raised = {name for name, rule in rules.items() if rule['state'] != 'inactive'}
     # Every second search has no result.
-    assert raised <= {'PlacementSearchesFindNothing'}
+    assert raised <= {'PlacementNoCandidatesRatioHigh'}
 
 
 def test_promtool_accepts_the_rules_and_each_alert_fires_only_when_it_should(tmp_path: pathlib.Path) -> None:
