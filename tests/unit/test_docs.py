@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib.util
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,10 +29,13 @@ from placement.web.operation import Check, Consumes, Produces, RequiresPolicy, S
 
 ROOT = Path(__file__).resolve().parents[2]
 API_REF = ROOT / 'api-ref'
-PAGES = sorted([ROOT / 'README.md', *API_REF.glob('*.md'), *(ROOT / 'doc').rglob('*.md')])
+PAGES = sorted([*ROOT.glob('*.md'), *API_REF.glob('*.md'), *(ROOT / 'doc').rglob('*.md')])
 
 #: Kinds of files that refer to pages.
 SOURCES = {'.py', '.yaml', '.md', '.conf', '.service', '.socket', '.ini', '.sh'}
+
+#: Files that CONTRIBUTING.md mentions and a command makes.
+MADE_BY_COMMANDS = {'placement-dev.sqlite'}
 
 #: Base rules that other rules refer to; no operation checks them.
 BASE_RULES = {rule.name for rule in policies.list_rules() if not rule.name.startswith('placement:')}
@@ -183,6 +187,29 @@ def test_references_to_pages_lead_to_headings_that_exist() -> None:
                 lost.append((str(path.relative_to(ROOT)), target, anchor))
     assert lost == []
     assert found > 100
+
+
+#: A path as a page of the code names it: relative to the repository, to its package, or to the module named before it.
+_PATH = re.compile(r'`((?:[\w.-]+/)+|(?:[\w.-]+/)*[\w-]+\.(?:py|md|toml|ini|yaml|conf|json|sh|sqlite))(?:::\w+)?`')
+
+
+@pytest.mark.parametrize('page', ['CONTRIBUTING.md', 'doc/architecture.md'])
+def test_files_and_packages_that_a_page_of_the_code_names_exist(page: str) -> None:
+    text = (ROOT / page).read_text()
+    named = {path for path in _PATH.findall(text) if 'RESOURCE' not in path}
+    places = [ROOT, ROOT / 'placement']
+    assert {path for path in named if not any((place / path).exists() for place in places)} <= MADE_BY_COMMANDS
+    modules = set(re.findall(r'`((?:placement|tests|bench)(?:\.\w+)+)`', text))
+    assert {name for name in modules if importlib.util.find_spec(name) is None} == set()
+    tests = re.findall(r'`?(tests/[\w/]+\.py)::(\w+)', text)
+    assert all(f'def {name}(' in (ROOT / path).read_text() for path, name in tests)
+    assert len(named) > 20
+
+
+@pytest.mark.parametrize('package', ['handlers', 'objects', 'policies', 'schemas'])
+def test_the_recipes_name_packages_with_one_module_per_resource(package: str) -> None:
+    assert f'`placement/{package}/RESOURCE.py`' in (ROOT / 'CONTRIBUTING.md').read_text()
+    assert (ROOT / 'placement' / package / 'inventory.py').exists()
 
 
 def test_no_file_cites_a_document_outside_of_the_repository() -> None:
