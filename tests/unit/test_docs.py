@@ -189,7 +189,7 @@ def test_references_to_pages_lead_to_headings_that_exist() -> None:
     assert found > 100
 
 
-#: A path as a page of the code names it: relative to the repository, to its package, or to the module named before it.
+#: A path as a page of the code names it: relative to the repository, to the package or to the reference.
 _PATH = re.compile(r'`((?:[\w.-]+/)+|(?:[\w.-]+/)*[\w-]+\.(?:py|md|toml|ini|yaml|conf|json|sh|sqlite))(?:::\w+)?`')
 
 
@@ -197,7 +197,7 @@ _PATH = re.compile(r'`((?:[\w.-]+/)+|(?:[\w.-]+/)*[\w-]+\.(?:py|md|toml|ini|yaml
 def test_files_and_packages_that_a_page_of_the_code_names_exist(page: str) -> None:
     text = (ROOT / page).read_text()
     named = {path for path in _PATH.findall(text) if 'RESOURCE' not in path}
-    places = [ROOT, ROOT / 'placement']
+    places = [ROOT, ROOT / 'placement', API_REF]
     assert {path for path in named if not any((place / path).exists() for place in places)} <= MADE_BY_COMMANDS
     modules = set(re.findall(r'`((?:placement|tests|bench)(?:\.\w+)+)`', text))
     assert {name for name in modules if importlib.util.find_spec(name) is None} == set()
