@@ -68,18 +68,12 @@ def _usage_mismatch(tx: sa.Connection, _conf: cfg.ConfigOpts) -> Iterator[Findin
         yield Finding(_subject(row), detail, repairs.usage(row.id))
 
 
-def _allocation_without_provider(tx: sa.Connection, _conf: cfg.ConfigOpts) -> Iterator[Finding]:
-    for row in tx.execute(_allocation_rows().where(_providers.c.id.is_(None))):
-        detail = f'allocation {row.id} of {row.used} is on provider number {row.resource_provider_id}, which is gone'
-        yield Finding(_subject(row), detail, repairs.allocation_without_provider(row.id))
-
-
 def _allocation_without_inventory(tx: sa.Connection, _conf: cfg.ConfigOpts) -> Iterator[Finding]:
     of_same = sa.and_(
         _inventories.c.resource_provider_id == _allocations.c.resource_provider_id,
         _inventories.c.resource_class_id == _allocations.c.resource_class_id,
     )
-    query = _allocation_rows(_inventories, of_same).where(_inventories.c.id.is_(None), _providers.c.id.is_not(None))
+    query = _allocation_rows(_inventories, of_same).where(_inventories.c.id.is_(None))
     for row in tx.execute(query):
         detail = f'allocation of {row.used}, but the provider has no inventory of it: add one or delete the allocation'
         yield Finding(_subject(row), detail)
@@ -141,11 +135,9 @@ def _orphaned_aggregate(tx: sa.Connection, _conf: cfg.ConfigOpts) -> Iterator[Fi
         yield Finding({'aggregate': row.uuid}, 'an aggregate without providers', repairs.aggregate(row.id))
 
 
-#: In the order in which checks and repairs are made: allocations are deleted before consumers without allocations are
-#: looked for, and before ``usage_mismatch`` adds allocations up.
+#: In the order in which checks and repairs are made.
 CHECKS: Mapping[str, Check] = {
     'invalid_tree': _invalid_tree,
-    'allocation_without_provider': _allocation_without_provider,
     'allocation_without_consumer': _allocation_without_consumer,
     'consumer_without_allocations': _consumer_without_allocations,
     'allocation_without_inventory': _allocation_without_inventory,
@@ -163,8 +155,8 @@ def _inventory_rows(*more: sa.ColumnElement[Any]) -> sa.Select[Any]:
     return (
         sa.select(_inventories, _providers.c.uuid, _classes.c.name, *more)
         .select_from(_inventories)
-        .outerjoin(_providers, _providers.c.id == _inventories.c.resource_provider_id)
-        .outerjoin(_classes, _classes.c.id == _inventories.c.resource_class_id)
+        .join(_providers, _providers.c.id == _inventories.c.resource_provider_id)
+        .join(_classes, _classes.c.id == _inventories.c.resource_class_id)
         .order_by(_inventories.c.id)
     )
 
@@ -186,7 +178,7 @@ def _allocation_rows(
     query = (
         sa.select(_allocations, _providers.c.uuid, _classes.c.name, *more)
         .select_from(_allocations)
-        .outerjoin(_providers, _providers.c.id == _allocations.c.resource_provider_id)
+        .join(_providers, _providers.c.id == _allocations.c.resource_provider_id)
         .outerjoin(_classes, _classes.c.id == _allocations.c.resource_class_id)
         .order_by(_allocations.c.id)
     )
@@ -194,9 +186,6 @@ def _allocation_rows(
 
 
 def _subject(row: Any) -> dict[str, Any]:
-    """The ``subject`` of a row of an inventory or an allocation, whose provider and class may not exist."""
-    about = {
-        'resource_provider': row.uuid or f'number {row.resource_provider_id}',
-        'resource_class': row.name or f'number {row.resource_class_id}',
-    }
+    """The ``subject`` of a row of an inventory or an allocation, whose class may not exist."""
+    about = {'resource_provider': row.uuid, 'resource_class': row.name or f'number {row.resource_class_id}'}
     return about | ({'consumer': row.consumer_id} if hasattr(row, 'consumer_id') else {})

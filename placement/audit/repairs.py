@@ -45,16 +45,6 @@ def usage(inventory_id: int) -> Repair:
     return apply
 
 
-def allocation_without_provider(allocation_id: int) -> Repair:
-    """Delete an allocation on a provider that does not exist."""
-
-    def apply(tx: sa.Connection) -> None:
-        provider = sa.exists().where(_providers.c.id == _allocations.c.resource_provider_id)
-        tx.execute(_allocations.delete().where(_allocations.c.id == allocation_id, ~provider))
-
-    return apply
-
-
 def consumer(uuid: str, project_id: str, user_id: str) -> Repair:
     """Insert the missing row of a consumer that has allocations (api-ref/allocations.md#project-and-user).
 
@@ -113,20 +103,6 @@ def root(provider_id: int, root_id: int) -> Repair:
             _providers.update()
             .where(_providers.c.id == provider_id)
             .values(root_provider_id=root_id, updated_at=_providers.c.updated_at)
-        )
-        change_log.record_providers(tx, [provider_id])
-
-    return apply
-
-
-def parent(provider_id: int, gone_parent_id: int) -> Repair:
-    """Make a provider a root whose parent does not exist."""
-
-    def apply(tx: sa.Connection) -> None:
-        tx.execute(
-            _providers.update()
-            .where(_providers.c.id == provider_id, _providers.c.parent_provider_id == gone_parent_id)
-            .values(parent_provider_id=None, root_provider_id=provider_id, updated_at=_providers.c.updated_at)
         )
         change_log.record_providers(tx, [provider_id])
 

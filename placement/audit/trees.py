@@ -1,4 +1,4 @@
-"""Checks provider trees: parents that do not exist or form a loop, and recorded roots that do not match the parents."""
+"""Checks provider trees: parents that form a loop, and recorded roots that do not match the parents."""
 
 from __future__ import annotations
 
@@ -30,33 +30,22 @@ def problems(tx: sa.Connection) -> Iterator[Problem]:
     found = tx.execute(query.order_by(columns.id)).all()
     parents: dict[int, int | None] = {id_: parent_id for id_, _, parent_id, _ in found}
     root_of = roots.of(parents)
-    wrong = [id_ for id_, _, parent_id, root_id in found if root_of[id_] != root_id or _is_missing(parent_id, parents)]
+    wrong = [id_ for id_, _, _, root_id in found if root_of[id_] != root_id]
     if wrong:
-        rows = {id_: _Row(*columns) for id_, *columns in found}
-        # Those without their parent first: the repair makes them roots, which the repairs of those below them rely on.
-        wrong.sort(key=lambda id_: not _is_missing(parents[id_], parents))
+        rows = {id_: _Row(uuid, root_id) for id_, uuid, _, root_id in found}
         yield from (_problem(id_, rows, root_of[id_]) for id_ in wrong)
 
 
 class _Row(NamedTuple):
     uuid: str
-    parent_id: int | None
     root_id: int | None
-
-
-def _is_missing(parent_id: int | None, parents: Mapping[int, int | None]) -> bool:
-    return parent_id is not None and parent_id not in parents
 
 
 def _problem(id_: int, rows: Mapping[int, _Row], root_id: int | None) -> Problem:
     """What is wrong with a provider whose parents lead to ``root_id``, or to a loop if that is None."""
-    uuid, parent_id, recorded_id = rows[id_]
-    if parent_id is not None and parent_id not in rows:
-        detail = f'its parent, provider number {parent_id}, is gone'
-        return Problem(uuid, detail, repairs.parent(id_, parent_id))
+    uuid, recorded_id = rows[id_]
     if root_id is None:
         return Problem(uuid, 'its parents go round in a loop: set parent_provider_id of one of them to NULL by hand')
-    recorded_row = None if recorded_id is None else rows.get(recorded_id)
-    recorded = recorded_row.uuid if recorded_row else recorded_id
+    recorded = rows[recorded_id].uuid if recorded_id is not None else None
     detail = f'its root is recorded as {recorded}, but its parents lead to {rows[root_id].uuid}'
     return Problem(uuid, detail, repairs.root(id_, root_id))

@@ -33,15 +33,14 @@ _PROVIDERS = (
         _providers.c.name,
         _providers.c.generation,
         _providers.c.parent_provider_id,
-        # In an adopted database root_provider_id of a root may be NULL.
-        sa.func.coalesce(_providers.c.root_provider_id, _providers.c.id),
+        _providers.c.root_provider_id,
         _parents.c.uuid,
-        sa.func.coalesce(_roots.c.uuid, _providers.c.uuid),
+        _roots.c.uuid,
         sa.func.coalesce(_providers.c.updated_at, _providers.c.created_at),
     )
     .select_from(_providers)
+    .join(_roots, _roots.c.id == _providers.c.root_provider_id)
     .outerjoin(_parents, _parents.c.id == _providers.c.parent_provider_id)
-    .outerjoin(_roots, _roots.c.id == _providers.c.root_provider_id)
 )
 _INVENTORIES = sa.select(
     _inventories.resource_provider_id,

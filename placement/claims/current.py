@@ -76,9 +76,8 @@ class CurrentAllocations:
     consumer_types: Mapping[str, int]
 
     def generations(self) -> dict[str, int]:
-        """Return generations by consumer uuid; 0 if the row is missing, as it may be in an adopted database."""
-        recorded = {uuid: row.generation for uuid, row in self.consumers.items()}
-        return {row.consumer_uuid: 0 for row in self.rows} | recorded
+        """Return the generations of the consumers, by uuid."""
+        return {uuid: row.generation for uuid, row in self.consumers.items()}
 
     def provider_ids(self) -> set[int]:
         """Return the ids of the providers that the consumers have allocations of."""
@@ -155,7 +154,6 @@ def _part(kind: _Kind, table: str, name: str, count: int, *values: str) -> str:
 
 
 _DELETE_CONSUMER = 'DELETE FROM placement_consumers WHERE uuid = ? RETURNING uuid, id, generation'
-_CONSUMER_ID = 'SELECT id FROM placement_consumers WHERE uuid = ?'
 # Inventories are not counted: rows of those that do not exist are then not updated, which a release does not check.
 _DELETE_ALLOCATIONS = (
     f'DELETE FROM placement_allocations WHERE consumer_id = ?'  # noqa: S608
@@ -173,8 +171,7 @@ def delete_returning(tx: sa.Connection, consumer: str) -> CurrentAllocations:
     """
     deleted = [ConsumerRow._make(row) for row in sql.run(tx, _DELETE_CONSUMER, consumer)]
     rows = [AllocationRow._make(row) for row in sql.run(tx, _DELETE_ALLOCATIONS, consumer)]
-    # Allocations but no consumer: either an adopted database lacks the row of the consumer, or another transaction has
-    # just inserted both, and its row must be deleted, too.
-    if rows and not deleted and sql.run(tx, _CONSUMER_ID, consumer).first() is not None:
+    # Another transaction has just inserted both, and the row of the consumer must be deleted, too.
+    if rows and not deleted:
         raise db_api.RetryTransaction(exception.ConcurrentUpdate())
     return CurrentAllocations({one.uuid: one for one in deleted}, rows, {}, {}, {}, {})

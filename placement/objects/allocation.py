@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import sqlalchemy as sa
-
 from placement.claims import claim
 from placement.claims.request import ConsumerClaim
 from placement.db import tables
@@ -21,7 +19,7 @@ _classes = tables.resource_classes
 class Allocation(base.Timestamped):
     """The amount of one class that one consumer holds on one provider.
 
-    Both generations are those at the time of reading; that of a consumer without a row is 0.
+    Both generations are those at the time of reading.
     """
 
     VERSION = '1.0'
@@ -67,8 +65,7 @@ class AllocationList(base.ObjectList[Allocation]):
         claim.delete_allocations(context.db, consumer_uuid)
 
 
-#: The fields of an ``Allocation``, with its provider, its class and its consumer. An adopted database may lack
-#: the row of the consumer.
+#: The fields of an ``Allocation``, with its provider, its class and its consumer.
 COLUMNS = (
     _allocations.c.used,
     _allocations.c.created_at,
@@ -77,13 +74,13 @@ COLUMNS = (
     _classes.c.name.label('resource_class'),
     _providers.c.uuid.label('resource_provider_uuid'),
     _providers.c.generation.label('resource_provider_generation'),
-    sa.func.coalesce(_consumers.c.generation, 0).label('consumer_generation'),
+    _consumers.c.generation.label('consumer_generation'),
 )
 _WITH_PROVIDER = provider_query.statement(
     _providers.outerjoin(_allocations, _allocations.c.resource_provider_id == _providers.c.id)
     .outerjoin(_classes, _classes.c.id == _allocations.c.resource_class_id)
     .outerjoin(_consumers, _consumers.c.uuid == _allocations.c.consumer_id),
-    _classes.c.id,
+    _consumers.c.id,
     *COLUMNS,
     order=_allocations.c.id,
 )

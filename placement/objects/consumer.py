@@ -30,20 +30,12 @@ class Consumer(base.PlacementObject):
     def get_with_allocations(cls, context: Context, uuid: str) -> tuple[Consumer | None, AllocationList]:
         """Read a consumer and its allocations.
 
-        If an adopted database has allocations but not the row of the consumer, project and user are those of
-        ``[placement] incomplete_consumer_project_id`` and ``incomplete_consumer_user_id``, and the generation is 0.
         ``consumer_type`` is ``consumer_type.UNKNOWN`` for a consumer without a type.
 
         :param uuid: canonical, or any other text.
         :returns: None and an empty list if there is no such consumer.
         """
-        options = context.conf.placement
-        incomplete = {
-            'incomplete_project': options.incomplete_consumer_project_id,
-            'incomplete_user': options.incomplete_consumer_user_id,
-        }
-        known = sql.storable(uuid)
-        rows = context.db.fetch_all(_WITH_ALLOCATIONS, {'sought': uuid, **incomplete}) if known else []
+        rows = context.db.fetch_all(_WITH_ALLOCATIONS, {'sought': uuid}) if sql.storable(uuid) else []
         if not rows:
             return None, AllocationList(context)
         return cls.from_row(context, rows[0]), AllocationList.from_rows(context, rows)
@@ -53,19 +45,17 @@ _WITH_ALLOCATIONS = (
     sa.select(
         *allocation.COLUMNS,
         _allocations.c.consumer_id.label('uuid'),
-        sa.func.coalesce(_consumers.c.generation, 0).label('generation'),
-        sa.func.coalesce(_projects.c.external_id, sa.bindparam('incomplete_project', type_=sa.String)).label(
-            'project_id'
-        ),
-        sa.func.coalesce(_users.c.external_id, sa.bindparam('incomplete_user', type_=sa.String)).label('user_id'),
+        _consumers.c.generation,
+        _projects.c.external_id.label('project_id'),
+        _users.c.external_id.label('user_id'),
         consumer_type.SHOWN_NAME.label('consumer_type'),
     )
     .select_from(
         _allocations.join(_classes, _classes.c.id == _allocations.c.resource_class_id)
         .join(_providers, _providers.c.id == _allocations.c.resource_provider_id)
-        .outerjoin(_consumers, _consumers.c.uuid == _allocations.c.consumer_id)
-        .outerjoin(_projects, _projects.c.id == _consumers.c.project_id)
-        .outerjoin(_users, _users.c.id == _consumers.c.user_id)
+        .join(_consumers, _consumers.c.uuid == _allocations.c.consumer_id)
+        .join(_projects, _projects.c.id == _consumers.c.project_id)
+        .join(_users, _users.c.id == _consumers.c.user_id)
         .outerjoin(_types, _types.c.id == _consumers.c.consumer_type_id)
     )
     .where(_allocations.c.consumer_id == sa.bindparam('sought'))

@@ -211,28 +211,26 @@ def _locked(
     An UPDATE that changes nothing instead of SELECT ... FOR UPDATE: it takes the same locks on all databases, and its
     row count says whether the rows still are as expected.
 
-    On MySQL and MariaDB the roots are changed, and changed back at the end, because Galera replicates no UPDATE that
-    changes nothing. So of two transactions on two nodes only one can be committed. Foreign keys alone would not do:
-    two moves that together make a loop may change and refer to different rows, and a row that refers to another one
-    may be committed together with a change of that one.
+    On MySQL and MariaDB the generations of the roots are changed, and changed back at the end, because Galera
+    replicates no UPDATE that changes nothing. So of two transactions on two nodes only one can be committed. Foreign
+    keys alone would not do: two moves that together make a loop may change and refer to different rows, and a row that
+    refers to another one may be committed together with a change of that one.
 
     :param root_ids: those of ``ids`` that are the roots of trees that are changed.
     :param conditions: what must be true of each of ``ids``.
     :raises RetryTransaction: it is not, or one of them was deleted.
     """
-    value: sa.ColumnElement[Any] = _root_id
-    if sql.is_mysql(tx.dialect):
-        value = sa.case((_providers.c.id.in_(root_ids), sa.null()), else_=_root_id)
+    is_root, generation = _providers.c.id.in_(root_ids), _providers.c.generation
+    value = sa.case((is_root, generation + 1), else_=generation) if sql.is_mysql(tx.dialect) else generation
     for chunk in sql.chunks(sorted(ids)):
         which = sa.and_(_providers.c.id.in_(chunk), *conditions)
         if len(chunk) > 1:
             which = sql.lock_rows_in_id_order(tx, _providers, which)
-        if tx.execute(_update_without_time(which).values(root_provider_id=value)).rowcount != len(chunk):
+        if tx.execute(_update_without_time(which).values(generation=value)).rowcount != len(chunk):
             raise db_api.RetryTransaction
     yield
     if sql.is_mysql(tx.dialect):
-        changed = _providers.c.id.in_(root_ids) & _providers.c.root_provider_id.is_(None)
-        tx.execute(_update_without_time(changed).values(root_provider_id=_providers.c.id))
+        tx.execute(_update_without_time(is_root).values(generation=generation - 1))
 
 
 def _update_without_time(*conditions: sa.ColumnElement[bool]) -> sa.Update:
@@ -246,8 +244,7 @@ _COLUMNS = 'name, uuid, generation, parent_provider_id, root_provider_id'
 
 _parents = _providers.alias('parent')
 _roots = _providers.alias('root')
-# In an adopted database root_provider_id of a root may be NULL.
-_root_id = sa.func.coalesce(_providers.c.root_provider_id, _providers.c.id)
+_root_id = _providers.c.root_provider_id
 _ALL = (
     sa.select(
         _providers.c.id,
@@ -257,11 +254,11 @@ _ALL = (
         _providers.c.created_at,
         _providers.c.updated_at,
         _parents.c.uuid.label('parent_provider_uuid'),
-        sa.func.coalesce(_roots.c.uuid, _providers.c.uuid).label('root_provider_uuid'),
+        _roots.c.uuid.label('root_provider_uuid'),
     )
     .select_from(_providers)
+    .join(_roots, _roots.c.id == _root_id)
     .outerjoin(_parents, _parents.c.id == _providers.c.parent_provider_id)
-    .outerjoin(_roots, _roots.c.id == _providers.c.root_provider_id)
 )
 #: Selects the fields of the ``ResourceProvider`` whose uuid is the parameter ``sought``.
 BY_UUID = _ALL.where(_providers.c.uuid == sa.bindparam('sought'))

@@ -81,7 +81,6 @@ def _activity(activity: Activity) -> dict[str, Any]:
 #: The heading for each kind of finding.
 _KINDS = {
     'invalid_tree': 'Invalid trees',
-    'allocation_without_provider': 'Allocations without a provider',
     'allocation_without_consumer': 'Allocations without a consumer',
     'consumer_without_allocations': 'Consumers without allocations',
     'allocation_without_inventory': 'Allocations without inventory',

@@ -96,7 +96,7 @@ def _consumer(uuid: str, row: Any, held: Sequence[Held]) -> Consumer:
 
 
 def _held(row: Any) -> Held:
-    provider = row.provider or row.uuid or f'provider number {row.resource_provider_id}'
+    provider = row.provider or row.uuid
     return Held(row.uuid, provider, row.resource_class or f'class number {row.resource_class_id}', row.used)
 
 
@@ -112,7 +112,7 @@ def _held_query() -> sa.Select[Any]:
             _classes.c.name.label('resource_class'),
         )
         .select_from(_allocations)
-        .outerjoin(_providers, _providers.c.id == _allocations.c.resource_provider_id)
+        .join(_providers, _providers.c.id == _allocations.c.resource_provider_id)
         .outerjoin(_classes, _classes.c.id == _allocations.c.resource_class_id)
         .order_by(_providers.c.name, _allocations.c.resource_provider_id, _allocations.c.resource_class_id)
     )
@@ -127,7 +127,7 @@ def _owner_query() -> sa.Select[Any]:
             _users.c.external_id.label('user'),
             _types.c.name.label('type'),
         )
-        .outerjoin(_projects, _projects.c.id == _consumers.c.project_id)
-        .outerjoin(_users, _users.c.id == _consumers.c.user_id)
+        .join(_projects, _projects.c.id == _consumers.c.project_id)
+        .join(_users, _users.c.id == _consumers.c.user_id)
         .outerjoin(_types, _types.c.id == _consumers.c.consumer_type_id)
     )

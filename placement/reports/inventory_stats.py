@@ -170,10 +170,8 @@ _COUNTS = sa.select(
 def _within_aggregates() -> sa.CTE:
     """The id of each provider of the aggregates ``wanted``, with its root's and the aggregate's uuid."""
     uuid = tables.placement_aggregates.c.uuid
-    # In an adopted database root_provider_id of a root may be NULL.
-    root_id = sa.func.coalesce(_providers.c.root_provider_id, _providers.c.id).label('root_id')
     members = (
-        sa.select(uuid, _providers.c.id, root_id)
+        sa.select(uuid, _providers.c.id, _providers.c.root_provider_id.label('root_id'))
         .join_from(tables.placement_aggregates, _members, _members.c.aggregate_id == tables.placement_aggregates.c.id)
         .join(_providers, _providers.c.id == _members.c.resource_provider_id)
         .where(uuid.in_(sa.bindparam('wanted', expanding=True)))

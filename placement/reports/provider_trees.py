@@ -92,7 +92,9 @@ def load(db: Database, identifier: str | None = None) -> list[Tree]:
     :raises UnknownProvider: there is no such provider.
     """
     with db.reader() as tx:
-        within = sa.true() if identifier is None else _same_tree(_identified(tx, identifier))
+        within: sa.ColumnElement[bool] = sa.true()
+        if identifier is not None:
+            within = _providers.c.root_provider_id == _identified(tx, identifier).root_provider_id
         nodes = {row.id: _node(row) for row in tx.execute(sa.select(_providers).where(within))}
         _add_details(tx, within, nodes)
         sharing = _by_aggregate(tx.execute(_sharing_query()))
@@ -108,12 +110,6 @@ def _identified(tx: sa.Connection, identifier: str) -> sa.Row[Any]:
     if not found:
         raise UnknownProvider(identifier=identifier)
     return next((row for row in found if row.uuid == identifier.lower()), found[0])
-
-
-def _same_tree(row: sa.Row[Any]) -> sa.ColumnElement[bool]:
-    # root_provider_id of a root may be null until an audit repairs it.
-    root_id = row.id if row.root_provider_id is None else row.root_provider_id
-    return sa.or_(_providers.c.root_provider_id == root_id, _providers.c.id.in_({root_id, row.id}))
 
 
 def _node(row: sa.Row[Any]) -> Node:
@@ -132,9 +128,7 @@ def _add_details(tx: sa.Connection, within: sa.ColumnElement[bool], nodes: Mappi
 
 def _stock(row: sa.Row[Any]) -> Stock:
     capacity = max(capacity_rule.capacity(row), 0)
-    # The class may not exist any more; its id then stands for the name, so that operators see the inventory.
-    name = row.resource_class or f'class {row.resource_class_id}'
-    return Stock(name, row.total, row.reserved, row.allocation_ratio, capacity, row.used, int(row.held))
+    return Stock(row.resource_class, row.total, row.reserved, row.allocation_ratio, capacity, row.used, int(row.held))
 
 
 def _inventory_query(within: sa.ColumnElement[bool]) -> sa.Select[Any]:
@@ -142,7 +136,7 @@ def _inventory_query(within: sa.ColumnElement[bool]) -> sa.Select[Any]:
     return (
         sa.select(_inventories, classes.c.name.label('resource_class'), tables.HELD.label('held'))
         .join(_providers, _providers.c.id == _inventories.c.resource_provider_id)
-        .outerjoin(classes, classes.c.id == _inventories.c.resource_class_id)
+        .join(classes, classes.c.id == _inventories.c.resource_class_id)
         .where(within)
         .order_by(_inventories.c.resource_class_id)
     )

@@ -1,7 +1,4 @@
-"""Allocations of an adopted database whose consumer or inventory has no record.
-
-The generation of such a consumer is 0, in answers and in checks.
-"""
+"""Allocations whose consumer or inventory was deleted by hand."""
 
 from __future__ import annotations
 
@@ -10,7 +7,6 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from oslo_config import cfg
 
 from placement.db import tables
 from placement.db.api import Database
@@ -36,32 +32,19 @@ def _orphan(app: Any, db: Database) -> None:
         connection.execute(tables.consumers.delete())
 
 
-def test_the_body_of_a_get_can_be_sent_back(app: Any) -> None:
-    read = ask(app, 'GET', CONSUMER).json
-    assert read['consumer_generation'] == 0
-    assert ask(app, 'PUT', CONSUMER, read).status_int == 204
-    assert ask(app, 'GET', CONSUMER).json['consumer_generation'] == 1
-
-
-def test_the_consumer_can_be_cleared(app: Any) -> None:
-    assert ask(app, 'PUT', CONSUMER, claim(0, 0)).status_int == 204
+def test_they_are_not_shown(app: Any) -> None:
     assert ask(app, 'GET', CONSUMER).json == {'allocations': {}}
-    assert ask(app, 'GET', f'/resource_providers/{PROVIDER}/usages').json['usages'] == {'VCPU': 0}
+    assert ask(app, 'GET', f'/resource_providers/{PROVIDER}/allocations').json['allocations'] == {}
 
 
-@pytest.mark.parametrize(('generation', 'got'), [(None, 'None'), (1, '1')])
-def test_another_generation_is_refused(app: Any, generation: int | None, got: str) -> None:
-    answer = ask(app, 'PUT', CONSUMER, claim(3, generation))
-    assert answer.status_int == 409
-    assert answer.json['errors'][0]['code'] == 'placement.concurrent_update'
-    assert f'consumer generation conflict - expected 0 but got {got}' in answer.json['errors'][0]['detail']
+def test_they_count_as_used(app: Any) -> None:
+    assert ask(app, 'GET', f'/resource_providers/{PROVIDER}/usages').json['usages'] == {'VCPU': 2}
 
 
-def test_project_and_user_are_those_of_the_options(conf: cfg.ConfigOpts, app: Any) -> None:
-    conf.set_override('incomplete_consumer_project_id', 'a-project', 'placement')
-    conf.set_override('incomplete_consumer_user_id', 'a-user', 'placement')
-    read = ask(app, 'GET', CONSUMER).json
-    assert (read['project_id'], read['user_id']) == ('a-project', 'a-user')
+def test_a_new_claim_replaces_them(app: Any) -> None:
+    assert ask(app, 'PUT', CONSUMER, claim(3, 0)).status_int == 409
+    assert ask(app, 'PUT', CONSUMER, claim(3, None)).status_int == 204
+    assert ask(app, 'GET', f'/resource_providers/{PROVIDER}/usages').json['usages'] == {'VCPU': 3}
 
 
 def test_what_is_allocated_without_an_inventory_can_be_released(app: Any, db: Database) -> None:
@@ -73,7 +56,7 @@ def test_what_is_allocated_without_an_inventory_can_be_released(app: Any, db: Da
     with db.engine.begin() as connection:
         lost = tables.inventories.c.resource_provider_id == provider.scalar_subquery()
         connection.execute(tables.inventories.delete().where(lost))
-    moved = {**claim(1, 0), 'allocations': {other: {'resources': {'VCPU': 1}}}}
+    moved = {**claim(1, None), 'allocations': {other: {'resources': {'VCPU': 1}}}}
     answer = ask(app, 'PUT', CONSUMER, moved)
     assert answer.status_int == 204, answer.text
     assert ask(app, 'GET', f'/resource_providers/{PROVIDER}/allocations').json['allocations'] == {}

@@ -86,10 +86,9 @@ def test_repairs_do_not_change_the_times_of_rows(url: str) -> None:
     assert corruption.column(url, 'SELECT updated_at FROM placement_inventories') == [None, None]
 
 
-def test_usages_are_repaired_after_repairs_that_change_them(url: str) -> None:
-    """The allocation on a missing provider is deleted, and the next repair no longer counts it."""
-    corruption.plant(url, *corruption.ALL['missing provider'].statements, *corruption.ALL['usage too high'].statements)
-    corruption.plant(url, *corruption.ALL['missing parent'].statements, *corruption.ALL['idle consumer'].statements)
+def test_all_findings_are_repaired_at_once(url: str) -> None:
+    for name in ('usage too high', 'no root', 'idle consumer', 'missing consumer', 'empty aggregate'):
+        corruption.plant(url, *corruption.ALL[name].statements)
     assert manage.main(['audit', '--repair']) == manage_audit.REPAIRED
     assert manage.main(['audit']) == manage_audit.CLEAN
 

@@ -96,13 +96,6 @@ ALL = {
         'recorded as used: 3; sum of the allocations: 0',
         ('SELECT used FROM placement_inventories WHERE id = 2', [0]),
     ),
-    'missing provider': Damage(
-        'allocation_without_provider',
-        (_ALLOCATION.format(99, HOLDER, 0, 1),),
-        ({'resource_provider': 'number 99', 'resource_class': 'VCPU', 'consumer': HOLDER},),
-        'is on provider number 99, which is gone',
-        ('SELECT resource_provider_id FROM placement_allocations', [1]),
-    ),
     'missing consumer': Damage(
         'allocation_without_consumer',
         (_ALLOCATION.format(2, LOST_CONSUMER, 0, 1), 'UPDATE placement_inventories SET used = 1 WHERE id = 2'),
@@ -170,16 +163,6 @@ ALL = {
         ({'resource_provider': CHILD},),
         f'its root is recorded as {FLAT}, but its parents lead to {ROOT}',
         (_ROOTS, [1, 1, 3]),
-    ),
-    'missing parent': Damage(
-        'invalid_tree',
-        (
-            'UPDATE placement_resource_providers SET parent_provider_id = 99, root_provider_id = 99 WHERE id = 3',
-            'UPDATE placement_resource_providers SET parent_provider_id = 3, root_provider_id = 99 WHERE id = 2',
-        ),
-        ({'resource_provider': FLAT}, {'resource_provider': CHILD}),
-        'its parent, provider number 99, is gone',
-        (_ROOTS, [1, 3, 3]),
     ),
     'loop': Damage(
         'invalid_tree',
