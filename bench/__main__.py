@@ -237,7 +237,7 @@ def _with_progress(steps: int, measure: Callable[[pathlib.Path, Callable[[str], 
 
 
 def _of_sizes(measured: list[results.Result]) -> list[results.Result]:
-    """The results that are plotted against the number of providers."""
+    """Return the results that are plotted against the number of providers."""
     names = {*(line.name for line in lines.SEARCHES), 'limit-10-while-claiming', 'provider'}
     return [one for one in measured if one.name in names]
 
@@ -247,10 +247,10 @@ def _write(directory: pathlib.Path, machine: str, table: str, measured: list[res
     (directory / 'bench.md').write_text(f'{machine}\n\n{table}\n')
     listed = {'machine': machine, 'results': [dataclasses.asdict(one) for one in measured]}
     (directory / 'bench.json').write_text(json.dumps(listed, indent=2))
-    if _CAN_PLOT:
-        results.plot(_of_sizes(measured), directory / 'bench.png', machine)
-    else:
+    if not _CAN_PLOT:
         print(f'bench: {_CANNOT_PLOT}', file=sys.stderr)
+    elif plotted := _of_sizes(measured):
+        results.plot(plotted, directory / 'bench.png', machine)
 
 
 if __name__ == '__main__':

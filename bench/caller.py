@@ -75,7 +75,7 @@ def _work(
             connection.close()
         begun = time.perf_counter()
         prepare()
-        statuses[connection.ask(request).status] += 1
+        statuses[connection.send(request).status] += 1
         milliseconds.append((time.perf_counter() - begun) * 1000)
     return {'started': started, 'ended': time.monotonic(), 'statuses': statuses, 'milliseconds': milliseconds}
 

@@ -29,21 +29,21 @@ class Caller:
             # Ctrl-C must reach the command only, which ends its callers.
             start_new_session=True,
         )
-        self._say(json.dumps({'port': port, 'microversion': microversion, 'requests': requests, **more}))
+        self._write_line(json.dumps({'port': port, 'microversion': microversion, 'requests': requests, **more}))
 
     def wait_until_ready(self) -> None:
         """Return when it is connected and ready to begin."""
-        self._hear()
+        self._read_line()
 
     def go(self) -> None:
         """Start it."""
-        self._say('go')
+        self._write_line('go')
 
     def result(self) -> dict[str, Any]:
         """Its result, when it is done; stops one that repeats its requests."""
         assert self._process.stdin is not None
         self._process.stdin.close()
-        return dict(json.loads(self._hear()))
+        return dict(json.loads(self._read_line()))
 
     def close(self) -> None:
         """Kill it."""
@@ -54,16 +54,16 @@ class Caller:
                 stream.close()
         self._process.wait()
 
-    def _say(self, line: str) -> None:
+    def _write_line(self, line: str) -> None:
         assert self._process.stdin is not None
         self._process.stdin.write(line + '\n')
         self._process.stdin.flush()
 
-    def _hear(self) -> str:
+    def _read_line(self) -> str:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
-            raise RuntimeError('a caller ended early; what it said is above')
+            raise RuntimeError('a caller ended early; its output is above')
         return line
 
 
@@ -86,7 +86,7 @@ def run(
     """Run one caller for each script that is not empty, all at once, and wait for them.
 
     :param floor: further members of the jobs of callers of a floor: ``database`` and ``statements``.
-    :raises RuntimeError: an answer was not 2xx.
+    :raises RuntimeError: a response was not 2xx.
     """
     jobs = [{'port': port, 'requests': requests} for requests in scripts if requests]
     return run_jobs(microversion, [{**job, 'row': row, **(floor or {})} for row, job in enumerate(jobs)])
@@ -95,7 +95,7 @@ def run(
 def run_jobs(microversion: str, jobs: Sequence[dict[str, Any]]) -> Round:
     """Run one caller for each job (``bench.caller``), all at once, and wait for them.
 
-    :raises RuntimeError: an answer was not 2xx.
+    :raises RuntimeError: a response was not 2xx.
     """
     with contextlib.ExitStack() as stack:
         callers = []
@@ -116,7 +116,7 @@ def run_jobs(microversion: str, jobs: Sequence[dict[str, Any]]) -> Round:
 def repeating(port: int, microversion: str, requests: Sequence[Request]) -> Iterator[None]:
     """One caller that repeats the same requests as long as the context lasts.
 
-    :raises RuntimeError: at the end, an answer was not 2xx.
+    :raises RuntimeError: at the end, a response was not 2xx.
     """
     caller = Caller(port, microversion, requests, repeat=True)
     try:
@@ -129,7 +129,7 @@ def repeating(port: int, microversion: str, requests: Sequence[Request]) -> Iter
 
 
 def _check(done: Sequence[dict[str, Any]]) -> None:
-    refused = {status for one in done for status in one['statuses'] if not status.startswith('2')}
-    if refused:
+    failed = {status for one in done for status in one['statuses'] if not status.startswith('2')}
+    if failed:
         counts = [one['statuses'] for one in done]
         raise RuntimeError(f'requests that should all succeed were answered with {counts}')

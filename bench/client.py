@@ -10,10 +10,10 @@ DEFAULT_MICROVERSION = '1.29'
 #: The newest microversion of the services that are measured.
 MAX_MICROVERSION = '1.39'
 
-#: Seconds. gunicorn closes connections that were idle for two; a new one is made before that, outside of the timing.
-_IDLE = 1.0
-_TIMEOUT = 300.0
-_CHUNK = 1 << 20
+#: An older connection is replaced before a request, outside of the timing, since services close idle ones.
+_MAX_IDLE_SECONDS = 1.0
+_TIMEOUT_SECONDS = 300.0
+_BUFFER_BYTES = 1 << 20
 
 
 class Request(NamedTuple):
@@ -25,7 +25,7 @@ class Request(NamedTuple):
     version: str | None = None
 
     def encode(self, microversion: str) -> bytes:
-        """The bytes to send, as an administrator, at ``microversion`` unless the request has one of its own."""
+        """Return the bytes to send, as an administrator, at ``microversion`` unless the request has one of its own."""
         lines = [
             f'{self.method} {self.path} HTTP/1.1',
             'Host: 127.0.0.1',
@@ -38,8 +38,8 @@ class Request(NamedTuple):
         return '\r\n'.join([*lines, '', self.body]).encode()
 
 
-class Answer(NamedTuple):
-    """An answer. ``body`` is valid until the next request on that connection."""
+class Response(NamedTuple):
+    """A response. ``body`` is valid until the next request on that connection."""
 
     status: int
     body: memoryview
@@ -52,11 +52,11 @@ class Connection:
     def __init__(self, port: int) -> None:
         self._port = port
         self._socket: socket.socket | None = None
-        self._buffer = bytearray(_CHUNK)
+        self._buffer = bytearray(_BUFFER_BYTES)
         self._last = 0.0
 
-    def ask(self, encoded: bytes) -> Answer:
-        """Send a request and wait for the whole answer. Raises OSError when the connection ends."""
+    def send(self, encoded: bytes) -> Response:
+        """Send a request and wait for the whole response. Raises OSError when the connection ends."""
         connected = self._connected()
         started = time.perf_counter()
         connected.sendall(encoded)
@@ -66,7 +66,7 @@ class Connection:
         body = self._body(connected, length, body_start)
         seconds = time.perf_counter() - started
         self._last = time.monotonic()
-        return Answer(status, body, seconds)
+        return Response(status, body, seconds)
 
     def close(self) -> None:
         """Close it; the next request opens it again."""
@@ -75,10 +75,10 @@ class Connection:
             self._socket = None
 
     def _connected(self) -> socket.socket:
-        if time.monotonic() - self._last > _IDLE:
+        if time.monotonic() - self._last > _MAX_IDLE_SECONDS:
             self.close()
         if self._socket is None:
-            self._socket = socket.create_connection(('127.0.0.1', self._port), timeout=_TIMEOUT)
+            self._socket = socket.create_connection(('127.0.0.1', self._port), timeout=_TIMEOUT_SECONDS)
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return self._socket
 
@@ -102,7 +102,7 @@ class Connection:
         while filled < length:
             got = connected.recv_into(view[filled:])
             if not got:
-                raise ConnectionResetError('the server closed the connection in the middle of an answer')
+                raise ConnectionResetError('the server closed the connection in the middle of a response')
             filled += got
         return view
 
@@ -110,5 +110,5 @@ class Connection:
 def _content_length(head: bytes) -> int:
     _, found, rest = head.lower().partition(b'content-length:')
     if not found:
-        raise ValueError(f'an answer without Content-Length: {head!r}')
+        raise ValueError(f'a response without Content-Length: {head!r}')
     return int(rest.partition(b'\r\n')[0])

@@ -25,7 +25,7 @@ _CHANGES = (
     (100, 100, 5, '100 claims', 4.0),
     (10_000, 100, 2, '10,000 claims in 100 transactions', 100.0),
 )
-#: The memory of a worker after everything was asked should be at most so much for every 10,000 providers, from that
+#: The memory of a worker after everything was listed should be at most so much for every 10,000 providers, from that
 #: size on.
 _MEMORY_TARGET_MB = 40.0
 #: In larger clouds nobody lists everything.
@@ -52,7 +52,7 @@ class Costs(NamedTuple):
 
 
 def wanted(names: set[str]) -> bool:
-    """Whether any of these lines is measured by ``measure``."""
+    """Return whether any of these lines is measured by ``measure``."""
     return bool(names & {'memory', 'start', 'refresh'})
 
 
@@ -87,7 +87,7 @@ def measure(setting: Setting, cloud: Cloud, empty: Costs, begin: Callable[[str],
 
 
 def log(url: str, cloud: Cloud) -> Result:
-    """The size of the change log."""
+    """Return the size of the change log."""
     sizes = databases.log_size(url)
     if sizes is None:
         return result(cloud, 'log-size', 'MB', [], note=NO_LOG)
@@ -105,7 +105,7 @@ def _of(served: service.Service, setting: Setting, cloud: Cloud) -> Costs:
         for name in names:
             request = Request('GET', reads[name].path(cloud)).encode(setting.microversion)
             for _ in range(3):
-                connection.ask(request)
+                connection.send(request)
         return served.memory()
 
     searched = memory_after('limit-10')
@@ -122,10 +122,10 @@ def _memory(cloud: Cloud, when: str, megabytes: float, target: float | None = No
 
 def _refresh(served: service.Service, other: service.Service, setting: Setting, cloud: Cloud) -> Iterator[Result]:
     search = next(Request('GET', read.path(cloud)) for read in lines.READS if read.name == 'limit-10')
-    asking, claiming = client.Connection(served.port), client.Connection(other.port)
+    searching, claiming = client.Connection(served.port), client.Connection(other.port)
 
     def milliseconds() -> float:
-        return asking.ask(search.encode(setting.microversion)).seconds * 1000
+        return searching.send(search.encode(setting.microversion)).seconds * 1000
 
     for changes, transactions, repeat, made, target in _CHANGES:
         if changes > cloud.size:
@@ -135,13 +135,13 @@ def _refresh(served: service.Service, other: service.Service, setting: Setting, 
         samples = []
         for number in range(repeat):
             for request in _claims(cloud, f'{changes} {number}', changes, transactions):
-                answer = claiming.ask(request.encode(setting.microversion))
-                if answer.status != 204:
-                    raise RuntimeError(f'a claim was answered with {answer.status}: {bytes(answer.body).decode()}')
+                response = claiming.send(request.encode(setting.microversion))
+                if response.status != 204:
+                    raise RuntimeError(f'a claim was answered with {response.status}: {bytes(response.body).decode()}')
             samples.append(milliseconds() - unchanged)
         title = f'refresh of a process after {made} elsewhere'
         yield result(cloud, 'refresh', 'ms', samples, title=title, target=target)
-    asking.close()
+    searching.close()
     claiming.close()
 
 

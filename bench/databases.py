@@ -111,7 +111,7 @@ def _rows(tx: sa.Connection, cloud: Cloud) -> Iterator[tuple[sa.Table, list[str]
 
 
 def _ids(tx: sa.Connection, table: sa.Table, names: set[str]) -> dict[str, int]:
-    """The ids of ``names``; those that are missing are made."""
+    """Return the ids of ``names``; those that are missing are inserted."""
     known = {row.name: row.id for row in tx.execute(sa.select(table.c.name, table.c.id))}
     top = max([*known.values(), tables.FIRST_CUSTOM_CLASS_ID])
     new = {name: top + number for number, name in enumerate(sorted(names - known.keys()), start=1)}
@@ -165,7 +165,7 @@ def _with_local_files(url: str) -> sa.URL:
 
 
 def driver_of(url: str) -> tuple[str, dict[str, Any]]:
-    """The module of the database's driver, and the arguments of its ``connect`` as JSON values."""
+    """Return the module of the database's driver, and the arguments of its ``connect`` as JSON values."""
     parsed = sa.make_url(url)
     dialect = parsed.get_dialect()()
     if parsed.get_backend_name() == 'sqlite':
@@ -180,7 +180,7 @@ _LOGS = (('placement_change_log_slots', 'placement_change_log'), ('writers', 'ch
 
 
 def log_size(url: str) -> dict[str, tuple[int, int | None]] | None:
-    """Rows and bytes (None where the database does not report them) of each table of the log; None without a log."""
+    """Return rows and bytes (None if unknown) of each table of the change log; None without a change log."""
     engine = sa.create_engine(url, poolclass=sa.NullPool)
     with engine.connect() as connection:
         present = set(sa.inspect(connection).get_table_names())
@@ -227,9 +227,10 @@ def _bytes(connection: sa.Connection, table: str) -> int | None:
 
 
 def version(url: str) -> str:
-    """The name and version that the database reports."""
+    """Return the name and version that the database reports."""
     engine = sa.create_engine(url, poolclass=sa.NullPool)
     question = 'SELECT sqlite_version()' if engine.dialect.name == 'sqlite' else 'SELECT version()'
     with engine.connect() as connection:
-        told = str(connection.exec_driver_sql(question).scalar_one())
-    return {'sqlite': 'SQLite ', 'mysql': ''}.get(engine.dialect.name, '') + told.partition(',')[0].partition(' on ')[0]
+        reported = str(connection.exec_driver_sql(question).scalar_one())
+    prefix = 'SQLite ' if engine.dialect.name == 'sqlite' else ''
+    return prefix + reported.partition(',')[0].partition(' on ')[0]

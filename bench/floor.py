@@ -17,7 +17,7 @@ from placement.web.wsgi_types import WSGIApplication
 
 
 def store(directory: pathlib.Path, name: str, status: int, body: bytes) -> None:
-    """Set the answer to ``/name``. It is written once, since processes that have read it keep it."""
+    """Set the response to ``/name``. It is written once, since processes that have read it keep it."""
     (directory / name).write_bytes(str(status).encode() + b'\n' + body)
 
 
@@ -37,12 +37,12 @@ class Application:
 
     def __init__(self, directory: pathlib.Path) -> None:
         self._directory = directory
-        self._answers: dict[str, tuple[str, bytes]] = {'/': ('200 OK', b'{}')}
+        self._responses: dict[str, tuple[str, bytes]] = {'/': ('200 OK', b'{}')}
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         """Answer a request; its body is read, as a service has to."""
         environ['wsgi.input'].read(int(environ.get('CONTENT_LENGTH') or 0))
-        status, body = self._answers.get(environ['PATH_INFO']) or self._read(environ['PATH_INFO'])
+        status, body = self._responses.get(environ['PATH_INFO']) or self._read(environ['PATH_INFO'])
         headers = [('Content-Type', 'application/json')] if body else []
         if not status.startswith('204'):
             headers.append(('Content-Length', str(len(body))))
@@ -51,8 +51,8 @@ class Application:
 
     def _read(self, path: str) -> tuple[str, bytes]:
         status, _, body = (self._directory / path.lstrip('/')).read_bytes().partition(b'\n')
-        answer = self._answers[path] = f'{status.decode()} Answer', body
-        return answer
+        response = self._responses[path] = f'{status.decode()} Response', body
+        return response
 
 
 def serve(application: Callable[[], WSGIApplication], arguments: list[str]) -> int:

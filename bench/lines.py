@@ -29,7 +29,7 @@ class Read(NamedTuple):
 
 
 class Script(NamedTuple):
-    """What callers send in one round, made beforehand."""
+    """The requests of callers in one round, made beforehand."""
 
     callers: list[list[Request]]
     #: Sent before the timing starts.
@@ -55,7 +55,7 @@ def _candidates(name: str, title: str, shape: str, query: str, version: str | No
 
 
 def _with_mappings(line: Read) -> Read:
-    """The same search at 1.36."""
+    """Return the same search at 1.36."""
     return line._replace(name=f'{line.name}-mappings', title=f'{line.title}, at 1.36', version='1.36')
 
 
@@ -83,14 +83,14 @@ def _provider(below: str) -> Callable[[Cloud], str]:
 
 
 def middle(cloud: Cloud) -> int:
-    """The id of the provider that single reads are about."""
+    """Return the id of the provider that single reads are about."""
     return len(cloud.providers) // 2 + 1
 
 
 _HOST = 'resources=VCPU:2,MEMORY_MB:2048,DISK_GB:20'
 _NUMA, _NIC = 'VCPU:2,MEMORY_MB:2048', 'SRIOV_NET_VF:1'
 
-#: What the scheduler of compute asks: no host that is disabled, and one trait.
+#: The search of the scheduler of compute: no host that is disabled, and one trait.
 _SCHEDULER = f'{_HOST}&limit=1000&root_required=!{DISABLED}&required={CPU_TRAITS[0]}'
 #: A port that needs two devices of one NUMA node: the node is a group without resources.
 _PORT = (
@@ -157,7 +157,7 @@ _REPEATED = (
 #: Searches with what came after 1.29.
 LATER_SEARCHES = [
     *(_with_mappings(line) for line in SEARCHES if line.name in _REPEATED),
-    _candidates('scheduler', 'candidates, as a compute scheduler asks, limit=1000', 'flat', _SCHEDULER, '1.36'),
+    _candidates('scheduler', 'candidates, the search of a compute scheduler, limit=1000', 'flat', _SCHEDULER, '1.36'),
     Read('in-tree', 'candidates, in_tree of one host', 'flat', _in_tree, '1.36'),
     Read(
         'any-trait', 'candidates, required=in: and member_of=!, limit=350', 'flat', _any_trait_and_no_aggregate, '1.39'
@@ -187,12 +187,12 @@ def release(consumer: str) -> Request:
 
 
 def consumer(*name: object) -> str:
-    """The uuid of the consumer called ``name``."""
+    """Return the uuid of the consumer called ``name``."""
     return str(uuid.uuid5(uuid.NAMESPACE_OID, ' '.join(map(str, name))))
 
 
 def claims_and_releases(cloud: Cloud, caller: int = 0) -> list[Request]:
-    """The requests that one caller repeats without pause: a claim, its deletion, a claim of another consumer."""
+    """Return the requests that one caller repeats without pause: a claim, its deletion, a claim of another consumer."""
     names = [consumer('stream', caller, number) for number in range(10)]
     return [
         request
@@ -324,7 +324,7 @@ def _shared_out(callers: int, requests: list[Request]) -> Script:
 
 
 def host(cloud: Cloud, number: int) -> str:
-    """The uuid of a flat host; numbers above the last start again at the first."""
+    """Return the uuid of a flat host; numbers above the last start again at the first."""
     return cloud.providers[number % cloud.size][1]
 
 

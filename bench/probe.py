@@ -1,4 +1,4 @@
-"""The application in this process, to count the SQL statements of a request and to see its answer."""
+"""The application in this process, to count the SQL statements of a request and to read its response."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ class Probe:
     def _note(self, _connection: Any, _cursor: Any, statement: str, *_rest: Any) -> None:
         self._statements += not statement.startswith('BEGIN')
 
-    def ask(self, request: Request) -> tuple[int, bytes, int]:
+    def send(self, request: Request) -> tuple[int, bytes, int]:
         """Status and body of the answer, and the number of statements, without BEGIN and COMMIT."""
         self._statements = 0
-        asked = webob.Request.blank(request.path, method=request.method)
-        asked.headers['X-Auth-Token'] = 'admin'
-        asked.headers['OpenStack-API-Version'] = f'placement {request.version or self._microversion}'
+        sent = webob.Request.blank(request.path, method=request.method)
+        sent.headers['X-Auth-Token'] = 'admin'
+        sent.headers['OpenStack-API-Version'] = f'placement {request.version or self._microversion}'
         if request.body:
-            asked.content_type = 'application/json'
-            asked.body = request.body.encode()
-        answer = asked.get_response(self._app)
-        return answer.status_code, answer.body, self._statements
+            sent.content_type = 'application/json'
+            sent.body = request.body.encode()
+        response = sent.get_response(self._app)
+        return response.status_code, response.body, self._statements
 
     def close(self) -> None:
         """Close its connections."""

@@ -40,7 +40,7 @@ class Result:
     high: float | None = None
     #: The same of the floor.
     floor: float | None = None
-    #: Length of the answer, in bytes.
+    #: Length of the response, in bytes.
     length: int | None = None
     #: The number of providers of the cloud.
     providers: int = 0
@@ -58,13 +58,13 @@ class Result:
 
 
 def from_samples(samples: Sequence[float]) -> dict[str, Any]:
-    """Median, lowest and highest as arguments of ``Result``."""
+    """Return median, lowest and highest as arguments of ``Result``."""
     return {'median': statistics.median(samples), 'low': min(samples), 'high': max(samples)}
 
 
 def table(results: Sequence[Result]) -> str:
-    """All results as a table in Markdown, with comparisons below the shapes that have several sizes."""
-    rows = ['| Cloud | Work | Median | Min | Max | Floor | Times the floor | Target | Answer |', '|' + '---|' * 9]
+    """Return all results as a table in Markdown, with comparisons below the shapes that have several sizes."""
+    rows = ['| Cloud | Work | Median | Min | Max | Floor | Times the floor | Target | Response |', '|' + '---|' * 9]
     rows += [_row(result) for result in results]
     return '\n'.join([*rows, *_comparisons(results)])
 
@@ -143,7 +143,7 @@ def plot(results: Sequence[Result], path: pathlib.Path, title: str) -> None:
 
 
 def machine(database: str) -> str:
-    """The machine in one line."""
+    """Return the machine in one line."""
     cpus = re.findall(r'^model name\s*:\s*(.+)$', pathlib.Path('/proc/cpuinfo').read_text(), re.MULTILINE)
     memory = re.search(r'^MemTotal:\s+(\d+)', pathlib.Path('/proc/meminfo').read_text(), re.MULTILINE)
     size = f'{int(memory[1]) / 1e6:.0f} GB' if memory else 'unknown memory'
@@ -157,8 +157,8 @@ def machine(database: str) -> str:
 def _commit() -> str:
     command = ['git', 'describe', '--always', '--dirty']
     root = pathlib.Path(__file__).parent
-    told = subprocess.run(command, cwd=root, check=False, capture_output=True, text=True)
-    return told.stdout.strip() or 'unknown'
+    described = subprocess.run(command, cwd=root, check=False, capture_output=True, text=True)
+    return described.stdout.strip() or 'unknown'
 
 
 def write_section(page: pathlib.Path, text: str) -> None:

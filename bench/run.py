@@ -15,8 +15,8 @@ from bench.results import Result, from_samples
 
 #: The lines that are measured on one service of ``Options.workers`` processes.
 _OVER_HTTP = {read.name for read in lines.READS} | {write.name for write in lines.WRITES} | {'limit-10-while-claiming'}
-#: The least number of samples of a median, however long they take.
-_FEWEST = 3
+#: The minimum number of samples of a median, however long they take.
+_MIN_SAMPLES = 3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,26 +48,26 @@ class Bench:
     results: list[Result] = dataclasses.field(default_factory=list)
 
     @property
-    def answers(self) -> pathlib.Path:
-        """The directory of the floor's answers."""
-        return answers_in(self.directory)
+    def responses(self) -> pathlib.Path:
+        """Directory of the floor's responses."""
+        return responses_in(self.directory)
 
 
-def answers_in(directory: pathlib.Path) -> pathlib.Path:
-    """The directory of the answers of a floor, below ``directory``; created if it is missing."""
-    path = directory / 'answers'
+def responses_in(directory: pathlib.Path) -> pathlib.Path:
+    """Return the directory of the responses of a floor, below ``directory``; created if it is missing."""
+    path = directory / 'responses'
     path.mkdir(exist_ok=True)
     return path
 
 
 def lines_of(shape: str) -> set[str]:
-    """The names of the lines that are about a shape."""
+    """Return the names of the lines that are about a shape."""
     names = {read.name for read in lines.READS if read.shape == shape}
     return names.union(lines.OTHERS, (write.name for write in lines.WRITES)) if shape == 'flat' else names
 
 
 def steps(options: Options) -> int:
-    """The number of calls of ``report``: for each line, and for filling each cloud."""
+    """Return the number of calls of ``report``: for each line, and for filling each cloud."""
     return sum(len(sizes) * len((lines_of(shape) & options.lines) | {'fill'}) for shape, sizes in options.sizes.items())
 
 
@@ -79,7 +79,7 @@ def run(options: Options, directory: pathlib.Path, report: Callable[[str], None]
     :returns: the results, and the database's name and version.
     """
     version = ''
-    with service.floor(answers_in(directory), options.workers, directory) as served:
+    with service.floor(responses_in(directory), options.workers, directory) as served:
         bench = Bench(options, directory, served, report)
         if costs.wanted(options.lines) and options.sizes.get('flat'):
             with databases.fresh(options.database, options.server_url) as url:
@@ -123,7 +123,7 @@ class _Cloud:
         with service.placement(self._url, self._options.workers, self._bench.directory) as served:
             self._connection = client.Connection(served.port)
             if self._cloud.shape == 'flat':
-                self._ask(lines.claim(lines.READER, self._cloud.uuid_of(lines.middle(self._cloud))))
+                self._send(lines.claim(lines.READER, self._cloud.uuid_of(lines.middle(self._cloud))))
             for read in lines.READS:
                 if read.shape == self._cloud.shape and self._begin(read.name, read.title):
                     self._read(read)
@@ -140,7 +140,7 @@ class _Cloud:
             self._add('fill', lines.OTHERS['fill'], 's', [time.perf_counter() - started])
 
     def _round_trip(self) -> float:
-        """The median of one statement through the bare driver, in milliseconds."""
+        """Return the median of one statement through the bare driver, in milliseconds."""
         database = driver.Driver(*databases.driver_of(self._url))
 
         def select() -> float:
@@ -164,7 +164,7 @@ class _Cloud:
                 self._write(write, served)
 
     def _begin(self, name: str, title: str | None = None) -> bool:
-        """Whether the line is wanted; if so, reports that it is measured next."""
+        """Return whether the line is wanted, after reporting that it is measured next."""
         wanted = name in self._options.lines & lines_of(self._cloud.shape)
         if wanted:
             self._report((title or lines.OTHERS[name]).format(count=f'{self._options.writes:,}'))
@@ -179,28 +179,28 @@ class _Cloud:
         more |= {'providers': len(cloud.providers)}
         self._bench.results.append(Result(cloud.shape, cloud.size, name, title, unit, **numbers, **more))
 
-    def _ask(self, request: Request) -> client.Answer:
-        answer = self._connection.ask(request.encode(self._options.microversion))
-        if answer.status not in (200, 201, 204):
-            raise RuntimeError(f'{request.method} {request.path}: {answer.status} {bytes(answer.body).decode()}')
-        return answer
+    def _send(self, request: Request) -> client.Response:
+        response = self._connection.send(request.encode(self._options.microversion))
+        if response.status not in (200, 201, 204):
+            raise RuntimeError(f'{request.method} {request.path}: {response.status} {bytes(response.body).decode()}')
+        return response
 
     def _read(self, read: lines.Read) -> None:
         request = Request('GET', read.path(self._cloud), version=read.version)
-        answer = self._ask(request)
+        response = self._send(request)
         name = f'{self._cloud.shape}-{self._cloud.size}-{read.name}'
-        floor.store(self._bench.answers, name, answer.status, bytes(answer.body))
+        floor.store(self._bench.responses, name, response.status, bytes(response.body))
         floor_connection = client.Connection(self._bench.floor.port)
         samples = self._timed(self._connection, request)
-        least = self._timed(floor_connection, request._replace(path=f'/{name}'))
+        floor_samples = self._timed(floor_connection, request._replace(path=f'/{name}'))
         floor_connection.close()
-        floor_ms = statistics.median(least) + self._select
-        self._add(read.name, read.title, 'ms', samples, floor=floor_ms, length=len(answer.body))
+        floor_ms = statistics.median(floor_samples) + self._select
+        self._add(read.name, read.title, 'ms', samples, floor=floor_ms, length=len(response.body))
 
     def _timed(self, connection: client.Connection, request: Request) -> list[float]:
         encoded = request.encode(self._options.microversion)
-        connection.ask(encoded)
-        return _sample(lambda: connection.ask(encoded).seconds, self._options.repeat, self._options.seconds)
+        connection.send(encoded)
+        return _sample(lambda: connection.send(encoded).seconds, self._options.repeat, self._options.seconds)
 
     def _write(self, write: lines.Write, served: service.Service) -> None:
         options = self._options
@@ -209,30 +209,32 @@ class _Cloud:
         for number in range(options.rounds):
             script = write.script(self._cloud, options.writes, f'round{number}')
             for request in script.setup:
-                self._ask(request)
+                self._send(request)
             rounds.append(callers.run(served.port, options.microversion, script.callers))
-        likewise = [
+        floor_scripts = [
             [request._replace(path=f'/{floor_names[n % write.cycle]}') for n, request in enumerate(requests)]
             for requests in script.callers
         ]
         more = {'database': databases.driver_of(self._url), 'statements': statements}
-        least = callers.run(self._bench.floor.port, options.microversion, likewise, more)
+        floor_round = callers.run(self._bench.floor.port, options.microversion, floor_scripts, more)
         convert = _rate if write.unit == '/s' else _seconds
         title = write.title.format(count=f'{options.writes:,}')
         note = f'{" + ".join(map(str, statements))} statements'
-        self._add(write.name, title, write.unit, [convert(one) for one in rounds], floor=convert(least), note=note)
+        self._add(
+            write.name, title, write.unit, [convert(one) for one in rounds], floor=convert(floor_round), note=note
+        )
 
     def _floor_of(self, write: lines.Write) -> tuple[list[str], list[int]]:
-        """The answers of the floor to the requests of a cycle, and the number of statements of each."""
+        """Return the responses of the floor to the requests of a cycle, and the number of statements of each."""
         script = write.script(self._cloud, 2 * write.callers, 'probe')
         probing = probe.Probe(self._url, self._options.microversion)
         # The last ones, since the first requests create projects and users, and fill caches.
-        asked = [probing.ask(request) for request in [*script.setup, *script.callers[0]]][-write.cycle :]
+        responses = [probing.send(request) for request in [*script.setup, *script.callers[0]]][-write.cycle :]
         probing.close()
         names = [f'{self._cloud.shape}-{self._cloud.size}-{write.name}-{number}' for number in range(write.cycle)]
-        for name, (status, body, _) in zip(names, asked, strict=True):
-            floor.store(self._bench.answers, name, status, body)
-        return names, [statements for _, _, statements in asked]
+        for name, (status, body, _) in zip(names, responses, strict=True):
+            floor.store(self._bench.responses, name, status, body)
+        return names, [statements for _, _, statements in responses]
 
     def _costs(self) -> None:
         bench = self._bench
@@ -249,12 +251,12 @@ def _seconds(done: callers.Round) -> float:
 
 
 def _sample(timed: Callable[[], float], repeat: int, seconds: float) -> list[float]:
-    """The milliseconds of each of ``repeat`` runs; fewer runs when they take more than ``seconds`` in all.
+    """Return the milliseconds of each of ``repeat`` runs; fewer runs when they take more than ``seconds`` in all.
 
     :param timed: makes one run and returns its seconds.
     """
     samples: list[float] = []
     ends = time.perf_counter() + seconds
-    while len(samples) < repeat and (len(samples) < _FEWEST or time.perf_counter() < ends):
+    while len(samples) < repeat and (len(samples) < _MIN_SAMPLES or time.perf_counter() < ends):
         samples.append(timed() * 1000)
     return samples

@@ -89,16 +89,16 @@ def _each_candidate(setting: Setting, cloud: Cloud) -> Iterator[Result]:
 
     def microseconds(request: Request) -> float:
         started = time.perf_counter()
-        application.ask(request)
+        application.send(request)
         return (time.perf_counter() - started) * 1e6
 
     def function_calls(request: Request) -> int:
         profile = cProfile.Profile()
-        profile.runcall(application.ask, request)
+        profile.runcall(application.send, request)
         return int(pstats.Stats(profile).total_calls)  # type: ignore[attr-defined]
 
     for request in (few, many) * 3:
-        application.ask(request)
+        application.send(request)
     times = [(microseconds(few), microseconds(many)) for _ in range(setting.repeat)]
     base = statistics.median(time_ for time_, _ in times)
     calls = function_calls(many) - function_calls(few)
@@ -157,7 +157,7 @@ def _search(served: service.Service, setting: Setting, cloud: Cloud, count: int)
     """Return the milliseconds of searches over one connection."""
     encoded = _request('limit-10', cloud).encode(setting.microversion)
     connection = client.Connection(served.port)
-    samples = [connection.ask(encoded).seconds * 1000 for _ in range(_WARM_UP + count)]
+    samples = [connection.send(encoded).seconds * 1000 for _ in range(_WARM_UP + count)]
     connection.close()
     return samples[_WARM_UP:]
 

@@ -32,7 +32,7 @@ class Service(NamedTuple):
     """A server that is ready."""
 
     server: servers.Server
-    #: From its start to the first answer of a search.
+    #: From its start to the first response of a search.
     seconds: float
 
     @property
@@ -41,17 +41,17 @@ class Service(NamedTuple):
         return int(self.server.url.rpartition(':')[2])
 
     def memory(self) -> float:
-        """The mean resident memory of its workers, in MB."""
+        """Return the mean resident memory of its workers, in MB."""
         sizes = [_kilobytes(pid, 'status', 'VmRSS') for pid in self.server.workers()]
         return sum(sizes) / len(sizes) / 1000
 
     def proportional_memory(self) -> float:
-        """The memory of all its processes in MB, in which a page that several share counts once (PSS)."""
+        """Return the memory of all its processes in MB, in which a page that several share counts once (PSS)."""
         processes = [self.server.process.pid, *self.server.workers()]
         return sum(_kilobytes(pid, 'smaps_rollup', 'Pss') for pid in processes) / 1000
 
     def processor_seconds(self) -> float:
-        """The processor time that its workers have used."""
+        """Return the processor time that its workers have used."""
         ticks = 0
         for pid in self.server.workers():
             fields = pathlib.Path(f'/proc/{pid}/stat').read_text().rpartition(')')[2].split()
@@ -69,7 +69,7 @@ def placement(url: str, workers: int, directory: pathlib.Path, **settings: str) 
     with hosts(url, 1, workers, directory, **settings) as [started_host]:
         connection = client.Connection(started_host.port)
         search = client.Request('GET', '/allocation_candidates?resources=VCPU:1&limit=1')
-        connection.ask(search.encode(client.DEFAULT_MICROVERSION))
+        connection.send(search.encode(client.DEFAULT_MICROVERSION))
         connection.close()
         yield Service(started_host.server, time.monotonic() - started)
 
@@ -118,8 +118,8 @@ def _threads(pid: int) -> int:
 
 
 @contextlib.contextmanager
-def floor(answers: pathlib.Path, workers: int, directory: pathlib.Path) -> Iterator[Service]:
-    """The floor on the answers in a directory."""
+def floor(responses: pathlib.Path, workers: int, directory: pathlib.Path) -> Iterator[Service]:
+    """The floor on the responses in a directory."""
     port = servers.free_port()
     log = directory / f'floor-{port}.log'
     settings = {
@@ -131,7 +131,7 @@ def floor(answers: pathlib.Path, workers: int, directory: pathlib.Path) -> Itera
     arguments = ['--bind', f'127.0.0.1:{port}', '--workers', str(workers), '--threads', '8']
     with log.open('wb') as output:
         process = subprocess.Popen(
-            [sys.executable, '-m', 'bench.floor', str(answers), *arguments],
+            [sys.executable, '-m', 'bench.floor', str(responses), *arguments],
             env={**os.environ, **settings},
             stdin=subprocess.DEVNULL,
             stdout=output,

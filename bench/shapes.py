@@ -53,7 +53,7 @@ class Cloud:
         return len(self.aggregates)
 
     def uuid_of(self, id_: int) -> str:
-        """The uuid of a provider."""
+        """Return the uuid of a provider."""
         return self.providers[id_ - 1][1]
 
     def _uuid(self) -> str:

@@ -209,7 +209,7 @@ def _search(cloud: shapes.Cloud) -> Request:
 
 
 def table(measures: list[Measure], large: Size) -> str:
-    """All measures as a table in Markdown."""
+    """Return all measures as a table in Markdown."""
     rows = [f'| Work | Measure | {SMALL} | {large} | Times |', '|' + '---|' * 5]
     before = ''
     for one in measures:
@@ -225,5 +225,5 @@ def _digits(amount: float) -> int:
 
 
 def as_json(measures: list[Measure]) -> str:
-    """All measures as a list of objects."""
+    """Return all measures as a list of objects."""
     return orjson.dumps([one._asdict() for one in measures], option=orjson.OPT_INDENT_2).decode()
