@@ -25,7 +25,7 @@ _SETTINGS = {
 #: Threads of each worker that process requests.
 _THREADS = 8
 #: Most seconds until all processes are ready.
-_START_SECONDS = 600
+_START_SECONDS = 1800
 
 
 class Service(NamedTuple):

@@ -26,6 +26,8 @@ _TINY = [
 _MAY_BE_UNKNOWN = {'refresh', 'log-size', 'slots', 'slots-claiming'}
 
 
+# It starts some twenty processes.
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize('names', [set(lines.NAMES) - set(scale.LINES), set(scale.LINES)], ids=['work', 'scale'])
 def test_every_line_is_measured_once(
     names: set[str], tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
@@ -134,6 +136,7 @@ def test_statements_rows_and_bytes_are_counted_at_the_server(server: str) -> Non
         engine.dispose()
 
 
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize('server', _SERVERS)
 def test_a_site_is_measured_beside_a_small_one(
     server: str, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
