@@ -1,8 +1,8 @@
-"""The mirror: everything that a search can see, in memory, exactly as in a committed snapshot of the database.
+"""The provider cache: everything that a search can see, in memory, exactly as in a committed state of the database.
 
-doc/cache.md describes it. ``rows`` has a provider as it was read, ``reading`` the statements that read it.
-Providers are kept as numpy columns: ``columns`` has the inventories of one class, ``sets`` the traits or the
-aggregates, ``partition`` some thousand providers in has_root trees. ``snapshot`` is an immutable list of partitions.
-``keeper`` keeps the snapshot of a process up to date. ``matching`` finds the trees that could have a candidate,
-``listing`` the providers that pass the filters of ``GET /resource_providers``.
+doc/cache.md describes it. ``loader`` reads providers from the tables. Their columns (numpy) are ``inventory_columns``
+for each resource class, and ``dictionary_column`` for traits and aggregates; ``partition`` has some thousand providers
+in whole trees, and ``snapshot`` is an immutable list of partitions. ``refresh`` keeps the snapshot of a process up to
+date. ``prefilter`` finds the trees that could have a candidate, and ``provider_list`` the providers that pass the
+filters of ``GET /resource_providers``.
 """

@@ -10,49 +10,49 @@ from numpy.typing import NDArray
 
 from placement.cache.inventory_columns import Flags, Integers
 
-Names = frozenset[str]
+NameSet = frozenset[str]
 
 
 @dataclass(frozen=True, eq=False)
 class DictionaryColumn:
-    """A column of sets: ``values`` are the distinct sets, ``of`` has for each position the index of its set in them.
+    """A dictionary-encoded column of sets: ``codes`` has for each position the index of its set in ``values``.
 
-    ``values`` may have sets that no provider has any more.
+    ``values`` are distinct, and may have sets that no provider has any more.
     """
 
-    values: tuple[Names, ...]
+    values: tuple[NameSet, ...]
     codes: NDArray[np.int32]
 
     @classmethod
-    def build(cls, sets: Iterable[Names]) -> DictionaryColumn:
+    def build(cls, sets: Iterable[NameSet]) -> DictionaryColumn:
         """Make a column.
 
         :param sets: one for each position, in order.
         """
-        known: dict[Names, int] = {}
+        known: dict[NameSet, int] = {}
         codes = np.fromiter((known.setdefault(one, len(known)) for one in sets), np.int32)
         return cls(tuple(known), codes)
 
-    def where(self, predicate: Callable[[Names], bool]) -> Flags:
+    def where(self, predicate: Callable[[NameSet], bool]) -> Flags:
         """Return for each position whether its set satisfies ``predicate``, called once for each distinct set."""
         flags: Flags = np.fromiter(map(predicate, self.values), np.bool_, len(self.values))[self.codes]
         return flags
 
-    def moved(self, position: Integers, size: int, added: Mapping[int, Names]) -> DictionaryColumn:
+    def rearranged(self, new_positions: Integers, size: int, added: Mapping[int, NameSet]) -> DictionaryColumn:
         """Return the column of a partition in which providers were moved, added or removed.
 
-        :param position: for each old position the new one, -1 if the provider was removed or read anew.
+        :param new_positions: for each old position the new one, -1 if the provider was removed or read anew.
         :param size: the number of new positions.
         :param added: the sets at the new positions that no old one moves to.
         """
         known = {one: number for number, one in enumerate(self.values)}
         codes = np.zeros(size, np.int32)
-        kept = position >= 0
-        codes[position[kept]] = self.codes[kept]
-        for row, one in added.items():
-            codes[row] = known.setdefault(one, len(known))
-        moved = DictionaryColumn(tuple(known), codes)
-        return moved if len(known) <= 2 * size + 16 else moved._compact()
-
-    def _compact(self) -> DictionaryColumn:
-        return DictionaryColumn.build(self.values[number] for number in self.codes)
+        kept = new_positions >= 0
+        codes[new_positions[kept]] = self.codes[kept]
+        for position, one in added.items():
+            codes[position] = known.setdefault(one, len(known))
+        if len(known) > 2 * size + 16:
+            # Drop the sets that no provider has any more.
+            values = tuple(known)
+            return DictionaryColumn.build(values[code] for code in codes)
+        return DictionaryColumn(tuple(known), codes)

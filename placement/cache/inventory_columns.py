@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 
 from placement import capacity
 from placement.candidates.providers import InventoryRecord
-from placement.candidates.reasons import CAPACITY_REASONS, Reason
+from placement.candidates.requirements import CAPACITY_REASONS, Reason
 
 Integers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
-#: A larger capacity is replaced by this one, which no amount and no usage comes near to.
-_PLENTY = 2**61
+#: Larger capacity limits and amounts are replaced by this one, far above all that fits the database.
+_MAX_CAPACITY = 2**61
 
 #: A position in a partition, and the inventory of the provider there.
 Entry = tuple[int, InventoryRecord]
@@ -27,9 +27,9 @@ Entry = tuple[int, InventoryRecord]
 class InventoryColumns:
     """Columns with one item for each provider of the partition that has inventory of the class, in order of position.
 
-    ``positions`` are the positions. ``capacity_limit`` is the limit of ``room.limit``, rounded down. ``headroom`` is
-    what one candidate may take: capacity_limit - used, and at most ``max_unit``. ``trivial_units`` is true if every
-    amount of at least 1 obeys every ``min_unit`` and ``step_size``.
+    ``positions`` are those in the partition. ``capacity_limit`` is that of ``placement.capacity``, rounded down, which
+    changes nothing, as only integers are compared with it. ``headroom`` is the most that one candidate may take.
+    ``trivial_units`` is true if every amount of at least 1 satisfies every ``min_unit`` and ``step_size``.
     """
 
     positions: Integers
@@ -44,18 +44,17 @@ class InventoryColumns:
     @classmethod
     def of(cls, entries: Sequence[Entry]) -> InventoryColumns:
         """Make the columns of ``entries``, which are in order of position."""
-        positions = _integers(row for row, _ in entries)
+        positions = _integers(position for position, _ in entries)
         have = [one for _, one in entries]
         sizes = SimpleNamespace(
             total=_integers(one.total for one in have),
             reserved=_integers(one.reserved for one in have),
             allocation_ratio=np.array([one.allocation_ratio for one in have], dtype=np.float64),
         )
-        # Rounding down changes nothing, as only integers are compared with it.
-        capacity_limit = np.clip(np.floor(capacity.capacity_limit(sizes)), -_PLENTY, _PLENTY).astype(np.int64)
+        limits = np.floor(capacity.capacity_limit(sizes))
         return cls._complete(
             positions=positions,
-            capacity_limit=capacity_limit,
+            capacity_limit=np.clip(limits, -_MAX_CAPACITY, _MAX_CAPACITY).astype(np.int64),
             used=_integers(one.used for one in have),
             min_unit=_integers(one.min_unit for one in have),
             max_unit=_integers(one.max_unit for one in have),
@@ -81,8 +80,8 @@ class InventoryColumns:
         return amounts
 
     def positions_with_capacity(self, amount: int) -> Integers:
-        """Return the positions of the providers that have room for ``amount`` (1 or more, also beyond 64 bits)."""
-        if amount >= _PLENTY:
+        """Return the positions of the providers that can allocate ``amount`` (1 or more, also beyond 64 bits)."""
+        if amount >= _MAX_CAPACITY:
             return self.positions[:0]
         fits = self.headroom >= amount
         if not self.trivial_units:
@@ -91,21 +90,21 @@ class InventoryColumns:
         return positions
 
     def violations(self, amount: int) -> dict[Reason, Flags]:
-        """Return which items of the columns have no room for ``amount``, by the first rule that it breaks there.
+        """Return which inventories cannot allocate ``amount``, by the first part of the capacity rule that it violates.
 
         :param amount: 1 or more, also beyond 64 bits.
-        :returns: for each rule, a flag for each item.
+        :returns: for each reason, a flag for each item.
         """
-        amount = min(amount, _PLENTY)
-        breaks = dict(zip(CAPACITY_REASONS, capacity.violations(self, self.capacity_limit, amount), strict=True))
+        amount = min(amount, _MAX_CAPACITY)
+        violated = dict(zip(CAPACITY_REASONS, capacity.violations(self, self.capacity_limit, amount), strict=True))
         remaining = np.ones(len(self.positions), np.bool_)
-        for reason, broken in breaks.items():
-            breaks[reason] = remaining & broken
+        for reason, broken in violated.items():
+            violated[reason] = remaining & broken
             remaining &= ~broken
-        return breaks
+        return violated
 
     def count_violations(self, amount: int) -> dict[Reason, int]:
-        """Count the inventories that have no room for ``amount``, by the first rule that it breaks there."""
+        """Count the inventories that cannot allocate ``amount``, by the first part of the rule that it violates."""
         counts = {reason: int(flags.sum()) for reason, flags in self.violations(amount).items()}
         return {reason: count for reason, count in counts.items() if count}
 
@@ -120,13 +119,13 @@ class InventoryColumns:
         changed = replace(self, used=column)
         return replace(changed, headroom=capacity.headroom(changed, self.capacity_limit, np.minimum))
 
-    def moved(self, position: Integers, added: Sequence[Entry]) -> InventoryColumns | None:
+    def rearranged(self, new_positions: Integers, added: Sequence[Entry]) -> InventoryColumns | None:
         """Return the columns of a partition in which providers were moved, added or removed; None if nothing is left.
 
-        :param position: for each old position the new one, -1 if the provider was removed or read anew.
+        :param new_positions: for each old position the new one, -1 if the provider was removed or read anew.
         :param added: the entries at new positions that no old one moves to, in order of position.
         """
-        to = position[self.positions]
+        to = new_positions[self.positions]
         kept = to >= 0
         if not added and not kept.any():
             return None

@@ -1,6 +1,6 @@
-"""The statements that read the mirror's data from the tables: all of it, or some providers.
+"""Reads the data of the cache from the tables: all providers, or some of them.
 
-They have to run in a transaction that sees one snapshot of the database (``Database.reader``).
+The statements have to run in a transaction that sees one state of the database (``Database.reader``).
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
-from placement.cache.rows import Inventories, ProviderRow, UsageRow
+from placement.cache.partition import UsageUpdate
 from placement.cache.snapshot import KnownNames
-from placement.candidates.providers import InventoryRecord
+from placement.candidates.providers import InventoryRecord, Provider
 from placement.db import sql, tables
 
 _providers = tables.resource_providers
@@ -25,6 +25,10 @@ _own_traits = tables.resource_provider_traits.c
 _own_aggregates = tables.resource_provider_aggregates.c
 
 _T = TypeVar('_T')
+
+#: The inventories of a provider by class name, and the names of the resource classes by id.
+Inventories = Mapping[str, InventoryRecord]
+ClassNames = Mapping[int, str]
 
 _PROVIDERS = (
     sa.select(
@@ -70,31 +74,34 @@ def load_names(tx: sa.Connection) -> KnownNames:
     )
 
 
-def load_all(tx: sa.Connection, report: Callable[[str], None] = lambda _what: None) -> Iterator[ProviderRow]:
+def load_all(
+    tx: sa.Connection, classes: ClassNames, report: Callable[[str], None] = lambda _table: None
+) -> Iterator[Provider]:
     """Read all providers, in a constant number of statements.
 
+    :param classes: the names of the resource classes by id.
     :param report: called after each table but the last, with a text of what was read.
     """
-    return _records(tx, None, report)
+    return _providers_with(tx, None, classes, report)
 
 
-def load_providers(tx: sa.Connection, ids: Collection[int]) -> dict[int, ProviderRow | None]:
+def load_providers(tx: sa.Connection, ids: Collection[int], classes: ClassNames) -> dict[int, Provider | None]:
     """Read the providers with these ids; None for those that do not exist."""
-    found: dict[int, ProviderRow | None] = dict.fromkeys(ids)
+    found: dict[int, Provider | None] = dict.fromkeys(ids)
     for chunk in sql.chunks(sorted(ids)):
-        found.update((one.id, one) for one in _records(tx, chunk))
+        found.update((one.id, one) for one in _providers_with(tx, chunk, classes))
     return found
 
 
-def load_usages(tx: sa.Connection, ids: Collection[int]) -> dict[int, UsageRow]:
+def load_usages(tx: sa.Connection, ids: Collection[int], classes: ClassNames) -> dict[int, UsageUpdate]:
     """Read generation and usage of the providers with these ids; those that do not exist are left out."""
     found = {}
     for chunk in sql.chunks(sorted(ids)):
-        used: defaultdict[int, dict[int, int]] = defaultdict(dict)
+        used: defaultdict[int, dict[str, int]] = defaultdict(dict)
         for id_, class_id, amount in tx.execute(_USED.where(_inventories.resource_provider_id.in_(chunk))):
-            used[id_][class_id] = amount
+            used[id_][classes[class_id]] = amount
         for id_, generation, modified in tx.execute(_GENERATIONS.where(_providers.c.id.in_(chunk))):
-            found[id_] = UsageRow(generation, _aware(modified), used.get(id_, {}))
+            found[id_] = UsageUpdate(generation, _aware(modified), used.get(id_, {}))
     return found
 
 
@@ -103,58 +110,68 @@ def _aware(when: dt.datetime | None) -> dt.datetime | None:
     return when.replace(tzinfo=dt.timezone.utc) if when and not when.tzinfo else when
 
 
-def _records(
-    tx: sa.Connection, ids: Sequence[int] | None, report: Callable[[str], None] = lambda _what: None
-) -> Iterator[ProviderRow]:
+def _providers_with(
+    tx: sa.Connection,
+    ids: Sequence[int] | None,
+    classes: ClassNames,
+    report: Callable[[str], None] = lambda _table: None,
+) -> Iterator[Provider]:
     """Read the providers with these ids, None for all."""
 
-    def ask(query: sa.Select[Any], id_: sa.ColumnElement[int]) -> Iterable[Any]:
+    def execute(query: sa.Select[Any], id_: sa.ColumnElement[int]) -> Iterable[Any]:
         return tx.execute(query if ids is None else query.where(id_.in_(ids)))
 
-    shared = _Shared()
-    inventories = _inventories_of(ask(_INVENTORIES, _inventories.resource_provider_id), shared)
+    intern = _Interner()
+    inventories = _inventories_of(execute(_INVENTORIES, _inventories.resource_provider_id), classes, intern)
     report(f'inventories of {len(inventories)} providers')
-    traits = _sets(ask(_TRAITS, _own_traits.resource_provider_id), shared)
+    traits = _sets(execute(_TRAITS, _own_traits.resource_provider_id), intern)
     report(f'traits of {len(traits)} providers')
-    aggregates = _sets(ask(_AGGREGATES, _own_aggregates.resource_provider_id), shared)
+    aggregates = _sets(execute(_AGGREGATES, _own_aggregates.resource_provider_id), intern)
     report(f'aggregates of {len(aggregates)} providers')
+    no_inventories: Inventories = {}
     nothing: frozenset[str] = frozenset()
-    for id_, uuid, name, generation, parent_id, root_id, parent_uuid, root_uuid, modified in ask(
+    for id_, uuid, name, generation, parent_id, root_id, parent_uuid, root_uuid, modified in execute(
         _PROVIDERS, _providers.c.id
     ):
-        yield ProviderRow(
+        yield Provider(
             id_,
-            shared(uuid),
-            name,
-            generation,
-            parent_id,
+            intern(uuid),
             root_id,
-            shared(parent_uuid),
-            shared(root_uuid),
-            _aware(modified),
-            inventories.get(id_, ()),
+            parent_id,
+            inventories.get(id_, no_inventories),
             traits.get(id_, nothing),
             aggregates.get(id_, nothing),
+            name,
+            generation,
+            intern(parent_uuid),
+            intern(root_uuid),
+            _aware(modified),
         )
 
 
-def _inventories_of(rows: Iterable[Any], shared: _Shared) -> Mapping[int, Inventories]:
+def _inventories_of(rows: Iterable[Any], classes: ClassNames, intern: _Interner) -> Mapping[int, Inventories]:
     found: defaultdict[int, list[tuple[int, InventoryRecord]]] = defaultdict(list)
     for id_, class_id, *values in rows:
-        found[id_].append(shared((class_id, InventoryRecord(*values))))
-    for have in found.values():
-        have.sort()
-    return {id_: shared(tuple(have)) for id_, have in found.items()}
+        found[id_].append(intern((class_id, InventoryRecord(*values))))
+    distinct: dict[tuple[tuple[int, InventoryRecord], ...], Inventories] = {}
+    by_provider: dict[int, Inventories] = {}
+    for id_, entries in found.items():
+        entries.sort()
+        key = tuple(entries)
+        if key not in distinct:
+            distinct[key] = {classes[class_id]: inventory for class_id, inventory in entries}
+        by_provider[id_] = distinct[key]
+    return by_provider
 
 
-def _sets(rows: Iterable[Any], shared: _Shared) -> Mapping[int, frozenset[str]]:
+def _sets(rows: Iterable[Any], intern: _Interner) -> Mapping[int, frozenset[str]]:
     found: defaultdict[int, set[str]] = defaultdict(set)
     for id_, name in rows:
-        found[id_].add(shared(name))
-    return {id_: shared(frozenset(some)) for id_, some in found.items()}
+        found[id_].add(intern(name))
+    return {id_: intern(frozenset(some)) for id_, some in found.items()}
 
 
-class _Shared:
+class _Interner:
     """Returns one object for all equal values, to save memory: many providers have equal inventories and traits."""
 
     def __init__(self) -> None:

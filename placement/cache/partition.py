@@ -5,67 +5,84 @@ A vector of flags or numbers has one item for each provider of a partition or on
 
 from __future__ import annotations
 
+import datetime as dt
 import functools
 import itertools
 from collections import defaultdict
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.cache.dictionary_column import DictionaryColumn
+from placement.cache.dictionary_column import DictionaryColumn, NameSet
 from placement.cache.inventory_columns import Entry, Flags, Integers, InventoryColumns
-from placement.cache.rows import ProviderRow, UsageRow, with_usage
+from placement.candidates.providers import Provider
 from placement.candidates.request import SHARING_TRAIT
 
-#: The rows of one tree: the root, then the others in order of id.
-Tree = tuple[ProviderRow, ...]
+#: The providers of one tree: the root, then the others in order of id.
+Tree = tuple[Provider, ...]
 
 _Bits = TypeVar('_Bits', np.uint64, np.bool_)
 
-#: For how many values of ``form`` a partition keeps fragments.
-_FORMS = 6
+#: The number of values of ``form`` for which a partition keeps fragments.
+_MAX_FORMS = 6
+
+
+class UsageUpdate(NamedTuple):
+    """The changes of a provider by claims: generation, ``modified`` as in ``Provider``, and ``used`` by class name."""
+
+    generation: int
+    modified: dt.datetime | None
+    used: Mapping[str, int]
+
+    def applied_to(self, provider: Provider) -> Provider:
+        """Return ``provider`` with this usage. Inventories of classes that are not in ``used`` stay as they are."""
+        inventories = {
+            name: one if self.used.get(name, one.used) == one.used else one._replace(used=self.used[name])
+            for name, one in provider.inventories.items()
+        }
+        return replace(provider, generation=self.generation, modified=self.modified, inventories=inventories)
 
 
 @dataclass(frozen=True, eq=False)
 class Partition:
     """Trees in order of their root ids.
 
-    A *position* is the index of a provider in ``rows``, a *number* the index of a tree in ``roots``.
+    A *position* is the index of a provider in ``providers``, a *number* the index of a tree in ``roots``.
 
-    ``starts`` has the position of the first row of each tree and, at the end, the number of rows. ``roots`` has
-    the root id of each tree. ``has_root`` tells for each tree whether its first row is its root. A tree without its
-    root, which only a damaged database has, is listed but not searched. ``traits`` and ``aggregates`` have an item for
-    each provider. ``inventory_columns`` is by resource class id.
+    ``starts`` has the position of the first provider of each tree and, at the end, the number of providers. ``roots``
+    has the root id of each tree. ``has_root`` tells for each tree whether its first provider is its root. A tree
+    without its root, which only a damaged database has, is listed but not searched. ``traits`` and ``aggregates`` have
+    an item for each provider. ``inventory_columns`` is by resource class.
     """
 
-    rows: tuple[ProviderRow, ...]
+    providers: tuple[Provider, ...]
     starts: Integers
     roots: Integers
     has_root: Flags
     traits: DictionaryColumn
     aggregates: DictionaryColumn
-    inventory_columns: Mapping[int, InventoryColumns]
+    inventory_columns: Mapping[str, InventoryColumns]
     _fragments: dict[Hashable, list[bytes | None]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, trees: Iterable[Tree]) -> Partition:
         """Make a partition of ``trees``, which are in order of their root ids."""
-        rows = tuple(itertools.chain.from_iterable(trees))
+        providers = tuple(itertools.chain.from_iterable(trees))
         return cls(
-            rows,
-            *_trees(rows),
-            DictionaryColumn.build(one.traits for one in rows),
-            DictionaryColumn.build(one.aggregates for one in rows),
-            {class_id: InventoryColumns.of(entries) for class_id, entries in _entries(enumerate(rows)).items()},
+            providers,
+            *_trees(providers),
+            DictionaryColumn.build(one.traits for one in providers),
+            DictionaryColumn.build(one.aggregates for one in providers),
+            {name: InventoryColumns.of(entries) for name, entries in _entries(enumerate(providers)).items()},
         )
 
     @property
     def first_root_id(self) -> int:
         """The root id of the first tree."""
-        return self.rows[0].root_id
+        return self.providers[0].root_id
 
     @functools.cached_property
     def tree_numbers(self) -> Integers:
@@ -73,26 +90,21 @@ class Partition:
         return np.repeat(np.arange(len(self.starts) - 1), np.diff(self.starts))
 
     @functools.cached_property
-    def root_positions(self) -> Integers:
-        """For each provider the position of its root."""
-        return self.starts[:-1][self.tree_numbers]
-
-    @functools.cached_property
     def by_uuid(self) -> Mapping[str, int]:
         """The position of each provider, by uuid."""
-        return {one.uuid: row for row, one in enumerate(self.rows)}
+        return {one.uuid: position for position, one in enumerate(self.providers)}
 
     @functools.cached_property
     def by_name(self) -> Mapping[str, int]:
         """The position of each provider that has a name, by name."""
-        return {one.name: row for row, one in enumerate(self.rows) if one.name is not None}
+        return {one.name: position for position, one in enumerate(self.providers) if one.name is not None}
 
     @functools.cached_property
     def sharing(self) -> Sequence[int]:
         """The positions of the sharing providers that are in an aggregate."""
         shares = self.traits.where(lambda names: SHARING_TRAIT in names) & self.aggregates.where(bool)
-        rows: list[int] = np.flatnonzero(shares).tolist()
-        return rows
+        positions: list[int] = np.flatnonzero(shares).tolist()
+        return positions
 
     @functools.cached_property
     def tree_aggregates(self) -> DictionaryColumn:
@@ -106,98 +118,101 @@ class Partition:
 
     def tree(self, number: int) -> Tree:
         """Return the tree with this number within the partition."""
-        return self.rows[self.starts[number] : self.starts[number + 1]]
+        return self.providers[self.starts[number] : self.starts[number + 1]]
 
     def tree_number(self, root_id: int) -> int | None:
         """Return the number of the tree with this root id, None if it is not in the partition."""
         number = int(np.searchsorted(self.roots, root_id))
         return number if number < len(self.roots) and self.roots[number] == root_id else None
 
-    # Conditions on all providers at once --------------------------------------------------------------------
-
-    def with_capacity(self, class_id: int, amount: int) -> Flags:
-        """Return for each provider whether it has room for ``amount`` of a resource class."""
-        fits = np.zeros(len(self.rows), np.bool_)
-        columns = self.inventory_columns.get(class_id)
-        if columns is not None:
-            fits[columns.positions_with_capacity(amount)] = True
-        return fits
-
     @functools.cached_property
     def parents(self) -> Integers:
         """For each provider the index of its parent within the tree, -1 if its parent is not in it."""
-        found = np.full(len(self.rows), -1, np.int64)
+        found = np.full(len(self.providers), -1, np.int64)
         for first, last in itertools.pairwise(self.starts.tolist()):
             if last - first > 1:
-                index_of = {one.id: index for index, one in enumerate(self.rows[first:last])}
-                found[first:last] = [index_of.get(one.parent_id or 0, -1) for one in self.rows[first:last]]
+                index_of = {one.id: index for index, one in enumerate(self.providers[first:last])}
+                found[first:last] = [index_of.get(one.parent_id or 0, -1) for one in self.providers[first:last]]
         return found
 
-    def with_traits(
-        self, required: frozenset[str], forbidden: frozenset[str], any_of: Collection[frozenset[str]] = ()
-    ) -> Flags:
-        """Return for each provider whether its traits are as wanted.
+    # The conditions of requirements (``candidates.requirements.ProviderColumns``) -----------------------------
 
-        :param required: it has all of these.
-        :param forbidden: it has none of these.
-        :param any_of: it has at least one of each set.
+    def all_providers(self) -> Flags:
+        """Return true for each provider."""
+        return np.ones(len(self.providers), np.bool_)
+
+    def with_capacity(self, resource_class: str, amount: int) -> Flags:
+        """Return whether each provider can allocate ``amount`` of a resource class."""
+        flags = np.zeros(len(self.providers), np.bool_)
+        columns = self.inventory_columns.get(resource_class)
+        if columns is not None:
+            flags[columns.positions_with_capacity(amount)] = True
+        return flags
+
+    def with_traits(self, predicate: Callable[[NameSet], bool]) -> Flags:
+        """Return whether the traits of each provider satisfy ``predicate``."""
+        return self.traits.where(predicate)
+
+    def with_aggregates(self, predicate: Callable[[NameSet], bool]) -> Flags:
+        """Return whether the aggregates of each provider satisfy ``predicate``."""
+        return self.aggregates.where(predicate)
+
+    def of_roots(self, flags: Flags) -> Flags:
+        """Return for each provider the flag of the first provider of its tree."""
+        return flags[self.starts[:-1]][self.tree_numbers]
+
+    def in_tree(self, root_id: int | None) -> Flags:
+        """Return whether each provider is in the tree with this root id; None is the id of no tree."""
+        number = None if root_id is None else self.tree_number(root_id)
+        flags = np.zeros(len(self.providers), np.bool_)
+        if number is not None:
+            flags[self.starts[number] : self.starts[number + 1]] = True
+        return flags
+
+    def fragments(
+        self, form: Hashable, positions: Iterable[int], write: Callable[[Provider], bytes]
+    ) -> Iterator[bytes]:
+        """Yield what ``write`` makes of the providers at some positions; cached until the provider changes.
+
+        :param form: identifies ``write`` and all that its result depends on but the provider.
         """
-        return self.traits.where(
-            lambda names: (
-                required <= names and forbidden.isdisjoint(names) and not any(one.isdisjoint(names) for one in any_of)
-            )
-        )
-
-    def in_aggregates(self, member_of: Sequence[frozenset[str]]) -> Flags:
-        """Return for each provider whether it is in at least one aggregate of each set of ``member_of``."""
-        return self.aggregates.where(lambda names: all(not any_of.isdisjoint(names) for any_of in member_of))
-
-    def not_in_aggregates(self, forbidden: frozenset[str]) -> Flags:
-        """Return for each provider whether it is in none of the ``forbidden`` aggregates."""
-        return self.aggregates.where(forbidden.isdisjoint)
-
-    def fragments(self, form: Hashable, rows: Iterable[int], write: Callable[[ProviderRow], bytes]) -> Iterator[bytes]:
-        """Yield what ``write`` makes of the rows at the positions ``rows``; kept until the row changes.
-
-        :param form: identifies ``write`` and all that its result depends on but the row.
-        """
-        kept = self._fragments.get(form)
-        if kept is None:
-            while len(self._fragments) >= _FORMS:
+        cached = self._fragments.get(form)
+        if cached is None:
+            while len(self._fragments) >= _MAX_FORMS:
                 # ``list`` and ``pop`` with a default are safe if other threads do the same.
                 self._fragments.pop(list(self._fragments)[0], None)  # noqa: RUF015
-            kept = self._fragments[form] = [None] * len(self.rows)
-        for row in rows:
-            fragment = kept[row]
+            cached = self._fragments[form] = [None] * len(self.providers)
+        for position in positions:
+            fragment = cached[position]
             if fragment is None:
-                fragment = kept[row] = write(self.rows[row])
+                fragment = cached[position] = write(self.providers[position])
             yield fragment
 
-    def without_fragments(self) -> Partition:
-        """Return the same partition with no fragments kept."""
-        return replace(self, _fragments={})
+    # Refreshes ----------------------------------------------------------------------------------------------
 
-    # Other partitions made of this one ---------------------------------------------------------------------------
-
-    def with_usages(self, usages: Mapping[int, UsageRow]) -> Partition:
+    def with_usages(self, usages: Mapping[int, UsageUpdate]) -> Partition:
         """Return the partition with other usage and generations, as they are after claims.
 
         :param usages: by position.
         """
-        rows = list(self.rows)
-        used: defaultdict[int, dict[int, int]] = defaultdict(dict)
-        for row, usage in usages.items():
-            rows[row] = with_usage(rows[row], usage)
-            for class_id, one in rows[row].inventories:
-                used[class_id][row] = one.used
-        inventory_columns = {
-            **self.inventory_columns,
-            **{class_id: self.inventory_columns[class_id].with_used(by) for class_id, by in used.items()},
-        }
-        partition = Partition(
-            tuple(rows), self.starts, self.roots, self.has_root, self.traits, self.aggregates, inventory_columns
-        )
-        self._hand_on(partition, usages)
+        providers = list(self.providers)
+        used: defaultdict[str, dict[int, int]] = defaultdict(dict)
+        for position, usage in usages.items():
+            providers[position] = usage.applied_to(providers[position])
+            for name, one in providers[position].inventories.items():
+                used[name][position] = one.used
+        columns = dict(self.inventory_columns)
+        for name, by_position in used.items():
+            columns[name] = columns[name].with_used(by_position)
+        copies: dict[Hashable, list[bytes | None]] = {}
+        partition = replace(self, providers=tuple(providers), inventory_columns=columns, _fragments=copies)
+        for cached in ('tree_numbers', 'by_uuid', 'by_name', 'sharing', 'tree_aggregates', 'parents'):
+            if cached in self.__dict__:
+                partition.__dict__[cached] = self.__dict__[cached]
+        for form, fragments in list(self._fragments.items()):
+            kept = copies[form] = list(fragments)
+            for position in usages:
+                kept[position] = None
         return partition
 
     def with_trees(self, trees: Mapping[int, Tree]) -> Partition | None:
@@ -205,59 +220,43 @@ class Partition:
 
         :param trees: by root id, in any order; an empty one removes the tree.
         """
-        rows: list[ProviderRow] = []
-        position = np.full(len(self.rows), -1, np.int64)
-        fresh: dict[int, ProviderRow] = {}
+        providers: list[Provider] = []
+        new_positions = np.full(len(self.providers), -1, np.int64)
+        fresh: dict[int, Provider] = {}
         done = 0
 
         def keep(end: int) -> None:
-            position[done:end] = np.arange(len(rows), len(rows) + end - done)
-            rows.extend(self.rows[done:end])
+            new_positions[done:end] = np.arange(len(providers), len(providers) + end - done)
+            providers.extend(self.providers[done:end])
 
         for root_id, tree in sorted(trees.items()):
-            first, last = self._place(root_id)
-            keep(first)
-            done = last
-            fresh.update(enumerate(tree, start=len(rows)))
-            rows.extend(tree)
-        keep(len(self.rows))
-        return self._moved(tuple(rows), position, fresh) if rows else None
+            number = int(np.searchsorted(self.roots, root_id))
+            exists = self.tree_number(root_id) is not None
+            keep(int(self.starts[number]))
+            done = int(self.starts[number + exists])
+            fresh.update(enumerate(tree, start=len(providers)))
+            providers.extend(tree)
+        keep(len(self.providers))
+        return self._rearranged(tuple(providers), new_positions, fresh) if providers else None
 
-    def _place(self, root_id: int) -> tuple[int, int]:
-        """The first position of the tree with this root id, and the one after its last.
-
-        If it is not in the partition, twice the position where it belongs.
-        """
-        number = int(np.searchsorted(self.roots, root_id))
-        exists = number < len(self.roots) and self.roots[number] == root_id
-        return int(self.starts[number]), int(self.starts[number + exists])
-
-    def _moved(self, rows: tuple[ProviderRow, ...], position: Integers, fresh: Mapping[int, ProviderRow]) -> Partition:
+    def _rearranged(
+        self, providers: tuple[Provider, ...], new_positions: Integers, fresh: Mapping[int, Provider]
+    ) -> Partition:
         added = _entries(fresh.items())
-        inventory_columns = {}
-        for class_id in self.inventory_columns.keys() | added.keys():
-            present, entries = self.inventory_columns.get(class_id), added.get(class_id, [])
-            columns = present.moved(position, entries) if present else InventoryColumns.of(entries)
-            if columns is not None:
-                inventory_columns[class_id] = columns
+        columns = {}
+        for name in self.inventory_columns.keys() | added.keys():
+            present, entries = self.inventory_columns.get(name), added.get(name, [])
+            found = present.rearranged(new_positions, entries) if present else InventoryColumns.of(entries)
+            if found is not None:
+                columns[name] = found
+        size = len(providers)
         return Partition(
-            rows,
-            *_trees(rows),
-            self.traits.moved(position, len(rows), {row: one.traits for row, one in fresh.items()}),
-            self.aggregates.moved(position, len(rows), {row: one.aggregates for row, one in fresh.items()}),
-            inventory_columns,
+            providers,
+            *_trees(providers),
+            self.traits.rearranged(new_positions, size, {at: one.traits for at, one in fresh.items()}),
+            self.aggregates.rearranged(new_positions, size, {at: one.aggregates for at, one in fresh.items()}),
+            columns,
         )
-
-    def _hand_on(self, partition: Partition, changed: Iterable[int]) -> None:
-        """Copy cached values, and the fragments of positions not ``changed``, to ``partition``."""
-        for name in ('tree_numbers', 'root_positions', 'by_uuid', 'by_name', 'sharing', 'tree_aggregates', 'parents'):
-            if name in self.__dict__:
-                partition.__dict__[name] = self.__dict__[name]
-        for form, kept in list(self._fragments.items()):
-            fragments = list(kept)
-            for row in changed:
-                fragments[row] = None
-            partition._fragments[form] = fragments
 
 
 def combine_by_tree(partition: Partition, of_providers: NDArray[_Bits]) -> NDArray[_Bits]:
@@ -275,30 +274,33 @@ def combine_by_tree(partition: Partition, of_providers: NDArray[_Bits]) -> NDArr
 def partition_trees(trees: Sequence[Tree], size: int) -> Iterator[Partition]:
     """Yield partitions of about ``size`` providers, made of ``trees``, which are in order of their root ids."""
     waiting: list[Tree] = []
-    held = 0
+    count = 0
     for tree in trees:
         waiting.append(tree)
-        held += len(tree)
-        if held >= size:
+        count += len(tree)
+        if count >= size:
             yield Partition.of(waiting)
-            waiting, held = [], 0
+            waiting, count = [], 0
     if waiting:
         yield Partition.of(waiting)
 
 
-def _trees(rows: Sequence[ProviderRow]) -> tuple[Integers, Integers, Flags]:
-    """``starts``, ``roots`` and ``has_root`` of a partition."""
-    roots = np.fromiter((one.root_id for one in rows), np.int64, len(rows))
-    starts = np.concatenate([[0], np.flatnonzero(np.diff(roots)) + 1, [len(rows)]]).astype(np.int64)
-    ids = np.fromiter((rows[start].id for start in starts[:-1].tolist()), np.int64, len(starts) - 1)
+def _trees(providers: Sequence[Provider]) -> tuple[Integers, Integers, Flags]:
+    """Return ``starts``, ``roots`` and ``has_root`` of a partition."""
+    roots = np.fromiter((one.root_id for one in providers), np.int64, len(providers))
+    starts = np.concatenate([[0], np.flatnonzero(np.diff(roots)) + 1, [len(providers)]]).astype(np.int64)
+    ids = np.fromiter((providers[start].id for start in starts[:-1].tolist()), np.int64, len(starts) - 1)
     own = roots[starts[:-1]]
     return starts, own, ids == own
 
 
-def _entries(rows: Iterable[tuple[int, ProviderRow]]) -> dict[int, list[Entry]]:
-    """The entries of each columns, by resource class id, made of pairs of position and row."""
-    found: defaultdict[int, list[Entry]] = defaultdict(list)
-    for position, row in rows:
-        for class_id, inventory in row.inventories:
-            found[class_id].append((position, inventory))
+def _entries(providers: Iterable[tuple[int, Provider]]) -> dict[str, list[Entry]]:
+    """Return the entries of the inventory columns, by resource class.
+
+    :param providers: pairs of position and provider, in order of position.
+    """
+    found: defaultdict[str, list[Entry]] = defaultdict(list)
+    for position, provider in providers:
+        for name, inventory in provider.inventories.items():
+            found[name].append((position, inventory))
     return found

@@ -1,10 +1,9 @@
-"""Keeps the mirror of one process up to date with the database (doc/cache.md#how-it-knows-what-changed).
+"""Keeps the cache of one process up to date with the database (doc/cache.md#how-it-detects-changes).
 
 Before each search ``ProviderCache.current`` reads the sums of the slots of the change log, in one statement without a
-transaction. If they are those of the mirror, it is up to date. Otherwise one thread at a time, under a lock of the
-process, reads in one snapshot either what changed since then or, if the log cannot tell, everything. It takes no locks
-in the database. Nothing is retried but single statements (``db.asking``); an error goes to the caller, and the mirror
-stays as it was.
+transaction. If they are those of the snapshot, it is up to date. Otherwise one thread at a time, under a lock of the
+process, reads in one transaction either what changed since then or, if the log cannot tell, everything. It takes no
+locks in the database. Only single statements are retried; an error goes to the caller, and the snapshot stays.
 """
 
 from __future__ import annotations
@@ -21,36 +20,35 @@ from oslo_log import log
 
 from placement import exception
 from placement.cache import loader
-from placement.cache.snapshot import Changes, KnownNames, Snapshot, SnapshotBuilder
+from placement.cache.snapshot import Changes, Snapshot, SnapshotBuilder
 from placement.db import change_log, migration
 from placement.db.api import Database
 from placement.db.change_log import ChangeKind, Relation, VersionVector
 
 LOG = log.getLogger(__name__)
 
-#: For so many seconds the database may show an older snapshot than that of the mirror, as a node of a cluster does that
-#: has not applied everything yet. After that the mirror assumes that the database was restored from a backup, and is
-#: reloaded.
+#: How long the database may show an older state than that of the snapshot, as a node of a cluster does that has not
+#: applied everything yet. After that the database is taken to be restored from a backup, and the cache is reloaded.
 STALE_READ_GRACE_SECONDS = 10.0
-#: If loading the mirror takes more than so many seconds, it is logged at INFO.
-LONG = 2.0
+#: A load of the cache that takes longer is logged at INFO.
+SLOW_LOAD_SECONDS = 2.0
 
 
 @dataclasses.dataclass(frozen=True)
 class _Version:
-    """A snapshot of the mirror, and the version of the database that it is.
+    """A snapshot, and the version of the database that it is at.
 
-    ``next`` makes the states that follow. ``refresh`` is the number of the refresh that read it.
+    ``builder`` makes the next snapshots. ``refresh`` is the number of the refresh that read it.
     """
 
     snapshot: Snapshot
     vector: VersionVector
-    next: SnapshotBuilder
+    builder: SnapshotBuilder
     refresh: int = 0
 
 
 class ProviderCache:
-    """The mirror of one process.
+    """All resource providers in the memory of one process.
 
     :param db: its database. Nothing is read before the first call of a method.
     :param clock: returns seconds that only grow.
@@ -73,7 +71,7 @@ class ProviderCache:
         :raises DatabaseUnavailable: the database cannot be reached.
         """
         version, refreshes = self._version, self._refreshes
-        # Before the lock, also if there is no mirror yet: while the database is away every caller fails at once.
+        # Before the lock, also if nothing is loaded: while the database is unavailable every caller fails at once.
         sums = change_log.Sums.of(self._db.fetch_all(change_log.CHECK)[0])
         self._db.metrics.cache_checked()
         if version is not None and sums == version.vector.total:
@@ -82,15 +80,15 @@ class ProviderCache:
         return self._refreshed(refreshes, sums)
 
     def load(self) -> None:
-        """Build the mirror when the service starts. If that fails it is logged, and the first search builds it."""
+        """Load the cache when the service starts. If that fails it is logged, and the first search loads it."""
         try:
             self.current()
         except (exception.DatabaseUnavailable, db_exc.DBError, sa.exc.SQLAlchemyError) as error:
             reason = self._schema_problem() or str(error).partition('\n')[0]
-            LOG.warning('The mirror is built by the first search, for now: %s', reason)
+            LOG.warning('Cache not loaded at startup; the first search will load it: %s', reason)
 
     def _schema_problem(self) -> str | None:
-        """What an operator has to do about the schema; None if it is right or cannot be read."""
+        """Return the problem of the schema; None if it is right or cannot be read."""
         try:
             self._db.check_schema()
         except migration.WrongSchema as error:
@@ -101,14 +99,14 @@ class ProviderCache:
 
     @property
     def is_loaded(self) -> bool:
-        """Whether there is a mirror, so that a search does not have to build it first."""
+        """Whether the cache is loaded, so that a search does not have to do it first."""
         return self._version is not None
 
     def _refreshed(self, refreshes: int, sums: change_log.Sums) -> Snapshot:
         """Return a snapshot that another thread has read since the call began, or read one.
 
         :param refreshes: the number of refreshes that had begun when the call began.
-        :param sums: what the database was found to be at.
+        :param sums: the version that the database was found to be at.
         """
         with self._lock:
             version = self._version
@@ -117,43 +115,45 @@ class ProviderCache:
             self._refreshes += 1
             started = time.monotonic()
             with self._db.reader() as tx:
-                made, count = self._follow(tx, version) if version else (None, 0)
+                made, count = self._refresh(tx, version) if version else (None, 0)
                 reloaded = made is None
                 if made is None:
                     made = self._load(tx)
-                # Before the transaction ends, which may fail: what was read is right, and ``next`` has moved on
+                # Before the transaction ends, which may fail: what was read is right, and ``builder`` is at it
                 # already.
                 self._version = dataclasses.replace(made, refresh=self._refreshes)
             self._db.metrics.cache_checked()
             if made is not version:
-                self._db.metrics.cache_refreshed(made.snapshot.providers, count, time.monotonic() - started, reloaded)
+                self._db.metrics.cache_refreshed(
+                    made.snapshot.provider_count, count, time.monotonic() - started, reloaded
+                )
             return made.snapshot
 
     def _load(self, tx: sa.Connection) -> _Version:
         started = time.monotonic()
 
-        def report(what: str) -> None:
+        def report(table: str) -> None:
             seconds = time.monotonic() - started
-            if seconds > LONG:
-                LOG.info('Building the mirror: read the %s in %.1f s', what, seconds)
+            if seconds > SLOW_LOAD_SECONDS:
+                LOG.info('Loading the cache: read the %s in %.1f s', table, seconds)
 
         vector = change_log.read_vector(tx)
-        snapshot = Snapshot.of(loader.load_names(tx), loader.load_all(tx, report))
+        names = loader.load_names(tx)
+        snapshot = Snapshot.of(names, loader.load_all(tx, names.classes, report))
         seconds = time.monotonic() - started
-        _freeze()
-        LOG.log(
-            log.INFO if seconds > LONG else log.DEBUG,
-            'ProviderCache built: %d resource providers in %.1f s',
-            snapshot.providers,
-            seconds,
-        )
+        # Keep the garbage collector from traversing the snapshot again and again. It has no reference cycles.
+        gc.collect()
+        gc.freeze()
+        level = log.INFO if seconds > SLOW_LOAD_SECONDS else log.DEBUG
+        LOG.log(level, 'Cache loaded: %d resource providers in %.1f s', snapshot.provider_count, seconds)
         self._older_since = None
         return _Version(snapshot, vector, SnapshotBuilder(snapshot))
 
-    def _follow(self, tx: sa.Connection, version: _Version) -> tuple[_Version | None, int]:
-        """Bring ``version`` up to the snapshot that ``tx`` sees.
+    def _refresh(self, tx: sa.Connection, version: _Version) -> tuple[_Version | None, int]:
+        """Read what changed between ``version`` and the state that ``tx`` sees.
 
-        :returns: that, or None if everything has to be read again; and the number of providers that changed.
+        :returns: the version of ``tx``, or None if everything has to be reloaded; and the number of providers that
+            changed.
         """
         vector = change_log.read_vector(tx, version.vector)
         relation = version.vector.relation(vector)
@@ -167,36 +167,33 @@ class ProviderCache:
             return version, 0
         if relation is Relation.DIVERGED:
             return None, 0
-        return self._advanced(tx, version, vector)
-
-    def _advanced(self, tx: sa.Connection, version: _Version, vector: VersionVector) -> tuple[_Version | None, int]:
-        """Bring ``version`` up to ``vector``, which is newer, by reading what changed; as ``_follow``."""
         try:
             changed = change_log.read_since(tx, version.vector, vector)
         except change_log.LogTruncated:
             return None, 0
         if ChangeKind.RELOAD in changed.values():
             return None, 0
-        found = self._read(tx, changed)
+        changes = _read_changes(tx, version.snapshot, changed)
+        if changes is None:
+            return None, 0
         try:
-            snapshot = version.next(found)
+            snapshot = version.builder.next(changes)
         except Exception:
             # A bug, or somebody wrote to the tables without the log. Without this searches would fail until a restart.
-            LOG.exception('The mirror could not be brought forward, and is built anew.')
+            LOG.exception('The cache could not be refreshed; reloading it.')
             return None, 0
         return dataclasses.replace(version, snapshot=snapshot, vector=vector), len(changed)
 
-    def _read(self, tx: sa.Connection, changed: Mapping[int, ChangeKind]) -> Changes:
-        by_kind = {kind: [id_ for id_, found in changed.items() if found is kind] for kind in ChangeKind}
-        names: KnownNames | None = loader.load_names(tx) if by_kind[ChangeKind.NAMES] else None
-        return Changes(
-            loader.load_providers(tx, by_kind[ChangeKind.PROVIDER]),
-            loader.load_usages(tx, by_kind[ChangeKind.USAGE]),
-            names,
-        )
 
-
-def _freeze() -> None:
-    """Keep the garbage collector from traversing the mirror again and again. It has no reference cycles."""
-    gc.collect()
-    gc.freeze()
+def _read_changes(tx: sa.Connection, snapshot: Snapshot, changed: Mapping[int, ChangeKind]) -> Changes | None:
+    """Read what changed; None if a resource class was renamed, which may concern every provider."""
+    by_kind = {kind: [id_ for id_, found in changed.items() if found is kind] for kind in ChangeKind}
+    names = loader.load_names(tx) if by_kind[ChangeKind.NAMES] else None
+    if names is not None and snapshot.names.renames_class(names):
+        return None
+    classes = (names or snapshot.names).classes
+    return Changes(
+        loader.load_providers(tx, by_kind[ChangeKind.PROVIDER], classes),
+        loader.load_usages(tx, by_kind[ChangeKind.USAGE], classes),
+        names,
+    )

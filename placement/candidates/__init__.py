@@ -1,11 +1,12 @@
 """The candidate search: pure Python over plain data, without SQL, HTTP or configuration.
 
-The rules are in api-ref/candidate-search.md. In the order in which a search uses them: ``request`` is what the caller
-asks for, ``providers`` the data that it is compared with, ``parts`` the request divided into what one provider has to
-take as a whole. ``sharing`` tells which sharing providers reach an anchor, ``search_units`` are the places where
-candidates are built. ``variables`` finds the providers that could take each part at one anchor, ``collective`` checks
-the traits that the unsuffixed group requires of all its providers together, ``subtree`` the conditions
-``same_subtree``, ``refutation`` shows early that not all parts can be placed, and ``walk`` places them. ``search`` is
-the pipeline of all that, ``limits`` and ``size`` bound it, and ``reasons`` are the reasons for which providers and
-combinations are rejected.
+The rules are in api-ref/candidate-search.md. The search is a constraint solver. In the order of use:
+
+* ``request`` is a request for candidates, ``providers`` the data. ``requirements`` has the conditions on single
+  providers and compiles a request into them.
+* ``search_units`` has the trees with the sharing providers that reach them, at which candidates are built.
+* ``variables`` builds the variables of one search unit: each requirement with its domain. ``subtree`` and
+  ``trait_coverage`` are the conditions on several providers together.
+* ``infeasibility`` proves early that not all variables can be assigned, and ``backtracking`` assigns them.
+* ``search`` is the pipeline of all that within ``limits``, and ``selection`` takes the candidates of an answer from it.
 """

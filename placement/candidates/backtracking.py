@@ -1,48 +1,43 @@
-"""Places the variables of one anchor: a depth-first search that checks each choice against all choices before it."""
+"""Assigns providers to the variables of one search unit: a depth-first search with backtracking."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from typing import TypeVar
 
 from placement.candidates import infeasibility
 from placement.candidates.limits import StepCounter
-from placement.candidates.providers import Anchor
-from placement.candidates.reasons import Reason, Rejections
 from placement.candidates.request import SHARING_TRAIT
-from placement.candidates.requirements import CompiledRequest
-from placement.candidates.search_units import Amounts, Assignment, Mappings
+from placement.candidates.requirements import CompiledRequest, Reason, Rejections
+from placement.candidates.search_units import Amounts, Assignment, Mappings, SearchUnit
 from placement.candidates.variables import Variable
 
-_Key = TypeVar('_Key')
-
-#: After so many steps without a assignment, a walk pauses and lets those of other shapes go on.
+#: After so many steps without an assignment, a search pauses, and those of other equivalence classes go on.
 TIME_SLICE = 1000
 
-#: After so many steps without a assignment, it checks at each choice whether the isolated variables can still be
-#: placed.
-_PATIENCE = 500
+#: After so many steps without an assignment, a search spends more on pruning: it checks at each choice whether the
+#: isolated variables can still be assigned, and with mappings it remembers dead ends.
+_STEPS_BEFORE_PRUNING = 500
 
 
 class PartialAssignment:
-    """The variables that are placed so far at one anchor, and the sums that follow from them."""
+    """The variables assigned so far at one search unit, and the sums that follow from them."""
 
-    def __init__(self, compiled: CompiledRequest, anchor: Anchor, counter: StepCounter) -> None:
+    def __init__(self, compiled: CompiledRequest, search_unit: SearchUnit, counter: StepCounter) -> None:
         self._counter = counter
-        self._providers = anchor.tree + anchor.sharing
-        self._shared_from = len(anchor.tree)
-        self._tree_required = bool(anchor.tree)
-        self._nested_aware = compiled.nested_aware
+        self._providers = search_unit.tree + search_unit.sharing
+        self._tree_size = search_unit.tree_size
+        self._tree_required = bool(search_unit.tree)
+        self._nested_aware = compiled.request.nested_aware
         self._from_tree = 0
-        self._held: dict[tuple[int, str], int] = {}
-        #: The positions of isolated variables.
+        self._amounts: dict[tuple[int, str], int] = {}
+        #: The positions of the isolated variables.
         self.isolated: set[int] = set()
         self._by_tree: defaultdict[int, list[int]] = defaultdict(list)
         self._missing = [compiled.traits.all]
-        self.with_mappings = compiled.with_mappings
+        self.with_mappings = compiled.request.with_mappings
         #: The positions of the variables of each group, by suffix.
-        self._by_group: dict[str, list[int]] = {suffix: [] for suffix in compiled.groups}
+        self._by_group: dict[str, list[int]] = {group.suffix: [] for group in compiled.request.groups}
 
     def rejection(self, variable: Variable, position: int) -> Reason | None:
         """Return the rule that assigning ``variable`` to ``position`` would break; None if there is none."""
@@ -50,8 +45,8 @@ class PartialAssignment:
             return Reason.ISOLATED
         provider = self._providers[position]
         for name, amount in variable.requirement.resources:
-            held = self._held.get((position, name))
-            if held is not None and held + amount > provider.inventories[name].headroom:
+            assigned = self._amounts.get((position, name))
+            if assigned is not None and assigned + amount > provider.inventories[name].headroom:
                 return Reason.MERGED
         if not self._nested_aware and self._is_second_of_tree(position):
             return Reason.SAME_TREE
@@ -63,7 +58,7 @@ class PartialAssignment:
             self._tree_required
             and not self._from_tree
             and not variable.tree_in_lookahead
-            and position >= self._shared_from
+            and position >= self._tree_size
         ):
             return Reason.OTHER_TREE
         for subtree, later_domain in variable.subtrees:
@@ -76,11 +71,11 @@ class PartialAssignment:
         return bool(others) and others[-1] != position
 
     def assign(self, variable: Variable, position: int) -> None:
-        """Place ``variable`` on the provider at ``position``."""
+        """Assign the provider at ``position`` to ``variable``."""
         for name, amount in variable.requirement.resources:
             key = (position, name)
-            self._held[key] = self._held.get(key, 0) + amount
-        self._from_tree += position < self._shared_from
+            self._amounts[key] = self._amounts.get(key, 0) + amount
+        self._from_tree += position < self._tree_size
         self._by_group[variable.requirement.group].append(position)
         for subtree, _ in variable.subtrees:
             subtree.assign(position)
@@ -92,13 +87,13 @@ class PartialAssignment:
             self._missing.append(self._missing[-1] & ~variable.provided_traits[position])
 
     def unassign(self, variable: Variable, position: int) -> None:
-        """Undo the last ``put``, which had these arguments."""
+        """Undo the last ``assign``, which had these arguments."""
         for name, amount in variable.requirement.resources:
             key = (position, name)
-            self._held[key] -= amount
-            if not self._held[key]:
-                del self._held[key]
-        self._from_tree -= position < self._shared_from
+            self._amounts[key] -= amount
+            if not self._amounts[key]:
+                del self._amounts[key]
+        self._from_tree -= position < self._tree_size
         self._by_group[variable.requirement.group].pop()
         for subtree, _ in variable.subtrees:
             subtree.unassign()
@@ -111,28 +106,28 @@ class PartialAssignment:
 
     def amounts(self) -> Amounts:
         """Return the sums as (position, class name, amount), sorted."""
-        return tuple(sorted([(position, name, amount) for (position, name), amount in self._held.items()]))
+        return tuple(sorted([(position, name, amount) for (position, name), amount in self._amounts.items()]))
 
     def __len__(self) -> int:
-        return len(self._held)
+        return len(self._amounts)
 
     def assignment(self) -> Assignment:
-        """Return what is placed as a complete assignment."""
+        """Return the current assignment, which is complete."""
         mappings: Mappings = ()
         if self.with_mappings:
             # A suffixed group has one provider; that of the unsuffixed group may serve several of its classes.
             mappings = tuple([tuple(one) if len(one) == 1 else tuple(set(one)) for one in self._by_group.values()])
         amounts = self.amounts()
-        first, providers = self._shared_from, self._providers
+        tree_size, providers = self._tree_size, self._providers
         for some in self._by_group.values():
             for position in some:
-                if position < first and SHARING_TRAIT not in providers[position].traits:
+                if position < tree_size and SHARING_TRAIT not in providers[position].traits:
                     return Assignment(amounts, False, mappings)
         return Assignment(amounts, True, mappings)
 
     def state(self) -> tuple[object, ...]:
-        """Return all that the rest of a walk depends on: from equal states it finds the same assignments."""
-        return frozenset(self._held.items()), frozenset(self.isolated), self._missing[-1], self._from_tree > 0
+        """Return all that the rest of the search depends on: from equal states it finds the same assignments."""
+        return frozenset(self._amounts.items()), frozenset(self.isolated), self._missing[-1], self._from_tree > 0
 
 
 def backtrack(
@@ -144,10 +139,10 @@ def backtrack(
     """Yield every complete assignment, those that give equal candidates once, and None after each time slice.
 
     Not recursive, so that the number of groups is not limited by the interpreter's stack. Without mappings the
-    variables of one run get providers in ascending order of position, so that exchanged ones are not found again. If
-    different runs name the same class, different choices can lead to the same amounts; then a state that was reached
-    before is not continued. With mappings all choices differ; then a state that was reached before is not continued if
-    it led to nothing.
+    variables of one symmetry class get providers in ascending order of position, so that exchanged ones are not found
+    again. If different symmetry classes name the same resource class, different choices can lead to the same amounts;
+    then a state that was reached before is not continued. With mappings all choices differ; then a state that was
+    reached before is not continued if it led to nothing.
 
     :param rejections: counts what is rejected and why, if given.
     :raises StepLimitReached: the steps of the tree or of the request are used up.
@@ -157,9 +152,9 @@ def backtrack(
     chosen = [0] * len(variables)
     last = len(variables) - 1
     depth = index = 0
-    turn = counter.since_candidate + TIME_SLICE
+    slice_end = counter.since_candidate + TIME_SLICE
     while depth >= 0:
-        found = _next_fitting(variables[depth], index, partial, counter, rejections)
+        found = _next_allowed(variables[depth], index, partial, counter, rejections)
         if found is None:
             dead_ends.leave(depth)
             depth -= 1
@@ -171,14 +166,14 @@ def backtrack(
             if visited is None or visited.is_new(partial, depth, start, depth == last):
                 if depth == last:
                     counter.count(len(partial))
-                    counter.since_candidate, turn = 0, TIME_SLICE
+                    counter.since_candidate, slice_end = 0, TIME_SLICE
                     dead_ends.found += 1
                     yield partial.assignment()
                 elif _may_succeed(variables, depth + 1, partial, counter) and not dead_ends.enter(depth + 1):
                     depth, index = depth + 1, start
                     continue
-        if counter.since_candidate > turn:
-            turn += TIME_SLICE
+        if counter.since_candidate > slice_end:
+            slice_end += TIME_SLICE
             yield None
         if depth >= 0:
             index = chosen[depth]
@@ -188,15 +183,15 @@ def backtrack(
 
 def _may_succeed(variables: Sequence[Variable], depth: int, partial: PartialAssignment, counter: StepCounter) -> bool:
     """Return whether the isolated variables from ``depth`` on may be assignable. True in a search that just began."""
-    if counter.since_candidate < _PATIENCE or not partial.isolated:
+    if counter.since_candidate < _STEPS_BEFORE_PRUNING or not partial.isolated:
         return True
     return not infeasibility.isolation_fails(variables[depth:], partial.isolated, counter)
 
 
-def _next_fitting(
+def _next_allowed(
     variable: Variable, index: int, partial: PartialAssignment, counter: StepCounter, rejections: Rejections | None
 ) -> int | None:
-    """Return the index of the first option from ``index`` on that fits; None if none does."""
+    """Return the index of the first position from ``index`` on that breaks no rule; None if all do."""
     domain = variable.domain
     cost = max(len(variable.requirement.resources) + len(variable.subtrees), 1)
     while index < len(domain):
@@ -211,16 +206,17 @@ def _next_fitting(
 
 
 def _classes_overlap(variables: Sequence[Variable]) -> bool:
-    run_of: dict[str, int] = {}
+    """Return whether variables of different symmetry classes name the same resource class."""
+    class_of: dict[str, int] = {}
     for variable in variables:
         for name, _ in variable.requirement.resources:
-            if run_of.setdefault(name, variable.symmetry_class) != variable.symmetry_class:
+            if class_of.setdefault(name, variable.symmetry_class) != variable.symmetry_class:
                 return True
     return False
 
 
 class VisitedStates:
-    """The assignments that were reached: complete ones and, as many as may be remembered, partial ones."""
+    """The assignments that were visited: complete ones and, within the memory limit, partial ones."""
 
     def __init__(self, counter: StepCounter) -> None:
         self._counter = counter
@@ -230,7 +226,9 @@ class VisitedStates:
     def is_new(self, partial: PartialAssignment, depth: int, start: int, complete: bool) -> bool:
         self._counter.count(2 * len(partial))
         if complete:
-            return self._add(self._complete, partial.amounts())
+            amounts, before = partial.amounts(), len(self._complete)
+            self._complete.add(amounts)
+            return len(self._complete) > before
         key = (depth, start, partial.state())
         if key in self._partial:
             return False
@@ -238,43 +236,41 @@ class VisitedStates:
             self._partial.add(key)
         return True
 
-    @staticmethod
-    def _add(known: set[_Key], key: _Key) -> bool:
-        before = len(known)
-        known.add(key)
-        return len(known) > before
-
 
 class _DeadEnds:
-    """The states of a walk with mappings from which no assignment was found, as many as may be remembered.
+    """The states of a search with mappings from which no assignment was found, within the memory limit.
 
-    They are used only while the walk finds nothing: with mappings the same amounts are placed in many ways, and if they
-    cannot be completed in one way, they cannot in any.
+    They are used only while the search finds nothing: with mappings the same amounts are assigned in many ways, and if
+    they cannot be completed in one way, they cannot in any.
     """
 
     def __init__(self, variables: Sequence[Variable], partial: PartialAssignment, counter: StepCounter) -> None:
-        self._board = partial
+        self._partial_assignment = partial
         self._counter = counter
         self._subtrees = tuple(dict.fromkeys(one for variable in variables for one, _ in variable.subtrees))
         self._known: set[tuple[object, ...]] = set()
-        #: How many assignments were found so far.
+        #: The number of assignments found so far.
         self.found = 0
         self._found_before = [0] * len(variables)
 
     def enter(self, depth: int) -> bool:
-        """Return whether the variables from ``depth`` on cannot be placed, as far as is known."""
+        """Return whether the variables from ``depth`` on are known not to be assignable."""
         self._found_before[depth] = self.found
         return self._useful and self._key(depth) in self._known
 
     def leave(self, depth: int) -> None:
-        """Remember that all domain of the variable at ``depth`` were tried."""
-        if self._useful and self._found_before[depth] == self.found and self._counter.reserve(len(self._board)):
+        """Remember that the whole domain of the variable at ``depth`` was tried."""
+        if (
+            self._useful
+            and self._found_before[depth] == self.found
+            and self._counter.reserve(len(self._partial_assignment))
+        ):
             self._known.add(self._key(depth))
 
     @property
     def _useful(self) -> bool:
-        return self._board.with_mappings and self._counter.since_candidate >= _PATIENCE
+        return self._partial_assignment.with_mappings and self._counter.since_candidate >= _STEPS_BEFORE_PRUNING
 
     def _key(self, depth: int) -> tuple[object, ...]:
-        self._counter.count(2 * len(self._board) + len(self._subtrees) + 1)
-        return (depth, *self._board.state(), *[one.state() for one in self._subtrees])
+        self._counter.count(2 * len(self._partial_assignment) + len(self._subtrees) + 1)
+        return (depth, *self._partial_assignment.state(), *[one.state() for one in self._subtrees])

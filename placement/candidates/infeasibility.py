@@ -1,7 +1,6 @@
-"""Shows in few steps that not all variables can be placed, where a walk would try every combination to find out.
+"""Proves in few steps that not all variables can be assigned, where backtracking would try every combination.
 
-Each test is a necessary condition: variables that fail one cannot be placed; variables that pass all may still be
-impossible.
+Each test is a necessary condition: variables that fail one cannot be assigned; those that pass all may still not be.
 """
 
 from __future__ import annotations
@@ -14,54 +13,55 @@ from dataclasses import dataclass, replace
 
 from placement.candidates import subtree
 from placement.candidates.limits import StepCounter
-from placement.candidates.reasons import Reason
-from placement.candidates.subtree import Subtree
-from placement.candidates.variables import Domain, Providers, Variable
+from placement.candidates.requirements import Reason
+from placement.candidates.search_units import Providers
+from placement.candidates.subtree import Domain, Subtree
+from placement.candidates.variables import Variable
 
-#: How many domain the tests of one anchor may look at. Then they are ended without a result.
-_MOST = 50000
+#: The most positions that the tests of one search unit visit. Then they end without a result.
+_MAX_POSITIONS = 50_000
 
 
 class _TooLong(Exception):
-    """The tests have looked at ``_MOST`` domain."""
+    """The tests have visited ``_MAX_POSITIONS`` positions."""
 
 
 class _Effort:
-    """Counts the domain that were looked at."""
+    """Counts the visited positions."""
 
     def __init__(self, counter: StepCounter) -> None:
-        self._left = _MOST
+        self._left = _MAX_POSITIONS
         self._counter = counter
 
-    def count(self, domain: int) -> None:
-        self._left -= domain
+    def count(self, positions: int) -> None:
+        self._left -= positions
         if self._left < 0:
             raise _TooLong
-        self._counter.count(domain)
+        self._counter.count(positions)
 
 
 @dataclass(frozen=True)
 class _Demand:
-    """What a variable asks for of one class, and the positions of the providers that could take the variable."""
+    """The amount of one class that a variable asks for, and its domain."""
 
     amount: int
     domain: Domain
     isolated: bool
 
 
-def refute(variables: Sequence[Variable], providers: Providers, counter: StepCounter) -> Reason | None:
-    """Return why ``variables`` cannot all be placed on ``providers``; None if they perhaps can.
+def find_conflict(variables: Sequence[Variable], providers: Providers, counter: StepCounter) -> Reason | None:
+    """Return why ``variables`` cannot all be assigned to ``providers``; None if they perhaps can.
 
     :raises StepLimitReached: the steps of the tree or of the request are used up.
     """
     try:
-        return _refute(variables, providers, _Effort(counter))
+        return _find_conflict(variables, providers, _Effort(counter))
     except _TooLong:
         return None
 
 
-def refute_subtrees(variables: Sequence[Variable], providers: Providers, counter: StepCounter) -> Reason | None:
-    """Remove tops below which the variables of a ``same_subtree`` cannot be placed; return a reason if none is left.
+def find_subtree_conflict(variables: Sequence[Variable], providers: Providers, counter: StepCounter) -> Reason | None:
+    """Remove tops below which the variables of a ``same_subtree`` cannot be assigned; return a reason if none is left.
 
     :raises StepLimitReached: the steps of the tree or of the request are used up.
     """
@@ -102,14 +102,14 @@ def _fit_below(
     providers: Providers,
     effort: _Effort,
 ) -> bool:
-    """Return whether the variables of a condition can perhaps be placed at ``top`` and below it."""
+    """Return whether the variables of a condition can perhaps be assigned to ``top`` and below it."""
     effort.count(len(variables))
     within = [replace(variable, domain=below[variable.domain].get(top, ())) for variable in variables]
-    return all(variable.domain for variable in within) and _refute(within, providers, effort) is None
+    return all(variable.domain for variable in within) and _find_conflict(within, providers, effort) is None
 
 
 def _compete(variables: Sequence[Variable]) -> bool:
-    """Return whether variables may be in the way of one another: they name the same class, or are isolated."""
+    """Return whether variables may exclude one another: they name the same class, or are isolated."""
     names = [name for variable in variables for name, _ in variable.requirement.resources]
     return len(set(names)) < len(names) or sum(variable.isolated for variable in variables) > 1
 
@@ -122,19 +122,19 @@ def _positions(bits: int) -> Iterator[int]:
         bits ^= lowest
 
 
-def _refute(variables: Sequence[Variable], providers: Providers, effort: _Effort) -> Reason | None:
+def _find_conflict(variables: Sequence[Variable], providers: Providers, effort: _Effort) -> Reason | None:
     if not _compete(variables):
         return None
     isolated = [variable.domain for variable in variables if variable.isolated]
     contested = list(_contested(variables))
-    rooms = [_rooms(name, demands, providers, effort) for name, demands in contested]
-    for (_, demands), room in zip(contested, rooms, strict=True):
-        if sum(one.amount for one in demands) > sum(room.values()):
+    headrooms = [_headroom(name, demands, providers, effort) for name, demands in contested]
+    for (_, demands), headroom in zip(contested, headrooms, strict=True):
+        if sum(one.amount for one in demands) > sum(headroom.values()):
             return Reason.TOO_LITTLE_IN_ALL
     if len(isolated) > 1 and not _all_served(isolated, dict.fromkeys(itertools.chain(*isolated), 1), effort):
         return Reason.TOO_FEW_PROVIDERS
-    for (_, demands), room in zip(contested, rooms, strict=True):
-        if not _large_ones_fit(demands, room, effort):
+    for (_, demands), headroom in zip(contested, headrooms, strict=True):
+        if not _large_ones_fit(demands, headroom, effort):
             return Reason.TOO_FEW_WITH_ROOM
     return None
 
@@ -169,15 +169,15 @@ def _contested(variables: Sequence[Variable]) -> Iterator[tuple[str, list[_Deman
             yield name, demands
 
 
-def _rooms(name: str, demands: Sequence[_Demand], providers: Providers, effort: _Effort) -> dict[int, int]:
-    """Return the headroom of a class, by position, on each provider that could take any of the variables."""
-    different = {id(one.domain): one.domain for one in demands}.values()
-    effort.count(sum(map(len, different)))
-    positions = set().union(*different)
+def _headroom(name: str, demands: Sequence[_Demand], providers: Providers, effort: _Effort) -> dict[int, int]:
+    """Return the headroom of a class, by position, of each provider in any of the domains."""
+    distinct = {id(one.domain): one.domain for one in demands}.values()
+    effort.count(sum(map(len, distinct)))
+    positions = set().union(*distinct)
     return {position: providers[position].inventories[name].headroom for position in positions}
 
 
-def _large_ones_fit(demands: Sequence[_Demand], room: Mapping[int, int], effort: _Effort) -> bool:
+def _large_ones_fit(demands: Sequence[_Demand], headroom: Mapping[int, int], effort: _Effort) -> bool:
     """Return whether, for each amount, the variables with at least that amount can be distributed over the providers.
 
     A provider gets at most as many of them as fit when the smallest are taken first.
@@ -189,69 +189,69 @@ def _large_ones_fit(demands: Sequence[_Demand], room: Mapping[int, int], effort:
             continue
         large = demands[first:]
         together = sum(not one.isolated for one in large) + any(one.isolated for one in large)
-        effort.count(len(room))
-        # By position, how many of the large ones fit at most.
-        most = {
+        effort.count(len(headroom))
+        # By position, how many of the large ones fit.
+        max_variables = {
             position: min(bisect_right(sums, sums[first] + left) - 1 - first, together)
-            for position, left in room.items()
+            for position, left in headroom.items()
         }
-        if not _all_served([one.domain for one in large], most, effort):
+        if not _all_served([one.domain for one in large], max_variables, effort):
             return False
     return True
 
 
-def _all_served(wanted: Sequence[Domain], most: Mapping[int, int], effort: _Effort) -> bool:
-    """Return whether each variable can get one of its domain, so that no position has more than ``most`` variables.
+def _all_served(domains: Sequence[Domain], max_variables: Mapping[int, int], effort: _Effort) -> bool:
+    """Return whether each variable can get one of its domain, so that no position has more than ``max_variables``.
 
     A bipartite matching, made with augmenting paths.
 
-    :param wanted: the domain of each variable.
-    :param most: the number of variables that a position can have.
+    :param domains: the domain of each variable.
+    :param max_variables: the number of variables that a position can have.
     """
-    different = {id(domain): domain for domain in wanted}.values()
-    effort.count(sum(map(len, different)))
-    if all(sum(most[position] for position in domain) >= len(wanted) for domain in different):
+    distinct = {id(domain): domain for domain in domains}.values()
+    effort.count(sum(map(len, distinct)))
+    if all(sum(max_variables[position] for position in domain) >= len(domains) for domain in distinct):
         return True
-    if sum(most[position] for position in set().union(*different)) < len(wanted):
+    if sum(max_variables[position] for position in set().union(*distinct)) < len(domains):
         return False
-    matching = _Matching(wanted, most, effort)
-    return all(matching.serve(index) for index in range(len(wanted)))
+    matching = _Matching(domains, max_variables, effort)
+    return all(matching.serve(index) for index in range(len(domains)))
 
 
 class _Matching:
-    """Which variable has which position so far; variables are known by their index."""
+    """A bipartite matching of variables, known by their index, to positions."""
 
-    def __init__(self, wanted: Sequence[Domain], most: Mapping[int, int], effort: _Effort) -> None:
-        self._wanted = wanted
-        self._most = most
+    def __init__(self, domains: Sequence[Domain], max_variables: Mapping[int, int], effort: _Effort) -> None:
+        self._domains = domains
+        self._max_variables = max_variables
         self._effort = effort
-        self._place: dict[int, int] = {}
-        self._holders: defaultdict[int, list[int]] = defaultdict(list)
+        self._position_of: dict[int, int] = {}
+        self._assigned: defaultdict[int, list[int]] = defaultdict(list)
 
     def serve(self, start: int) -> bool:
         """Assign variable ``start``, moving others along a shortest path; return whether that is possible."""
         came_from: dict[int, int] = {}
         queue = [start]
         for index in queue:
-            self._effort.count(len(self._wanted[index]))
-            for position in self._wanted[index]:
+            self._effort.count(len(self._domains[index]))
+            for position in self._domains[index]:
                 if position in came_from:
                     continue
                 came_from[position] = index
-                holders = self._holders[position]
-                if len(holders) < self._most[position]:
+                assigned = self._assigned[position]
+                if len(assigned) < self._max_variables[position]:
                     self._move(came_from, position)
                     return True
-                queue.extend(holders)
+                queue.extend(assigned)
         return False
 
     def _move(self, came_from: Mapping[int, int], free: int) -> None:
         while True:
             index = came_from[free]
-            self._holders[free].append(index)
-            before = self._place.get(index)
-            self._place[index] = free
+            self._assigned[free].append(index)
+            before = self._position_of.get(index)
+            self._position_of[index] = free
             if before is None:
                 return
-            self._holders[before].remove(index)
+            self._assigned[before].remove(index)
             free = before

@@ -1,14 +1,14 @@
-"""The data that a search works on: providers with their inventories, and anchors."""
+"""The data that a search compares with a request: resource providers and their inventories."""
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from placement import capacity as capacity_rule
-from placement.candidates.reasons import CAPACITY_REASONS, Reason
 
 
 class InventoryRecord(NamedTuple):
@@ -24,7 +24,7 @@ class InventoryRecord(NamedTuple):
 
     @property
     def capacity(self) -> int:
-        """How much may be used in all, truncated towards zero."""
+        """The maximum usage, truncated towards zero."""
         return capacity_rule.capacity(self)
 
     @property
@@ -32,21 +32,15 @@ class InventoryRecord(NamedTuple):
         """The maximum of the sum of the groups of one candidate."""
         return capacity_rule.headroom(self, math.floor(capacity_rule.capacity_limit(self)))
 
-    def rejection(self, amount: int) -> Reason | None:
-        """Return the first rule that ``amount`` breaks, None when there is room for it (api-ref/capacity.md#room)."""
-        violations = capacity_rule.violations(self, capacity_rule.capacity_limit(self), amount)
-        if True in violations:
-            return CAPACITY_REASONS[violations.index(True)]
-        return None
-
 
 @dataclass(eq=False, slots=True)
 class Provider:
-    """One resource provider.
+    """One resource provider, with all that a search and a list of providers show of it. Never changed once made.
 
-    ``inventories`` is by class name, ``traits`` are names, ``aggregates`` uuids (at least those that the request
-    names). There may be several objects of one provider: compare ``id``. ``ancestors`` are the ids of the providers
-    above a sharing provider, as an anchor of another tree does not have these; it is empty for other providers.
+    ``inventories`` is by class name, in order of the class ids. ``traits`` are names, ``aggregates`` uuids.
+    ``modified`` is the aware time of the last update of its row, None if none is recorded. ``ancestors`` are the ids of
+    the providers above a sharing provider, which search units of other trees do not contain; it is empty for other
+    providers. There may be several objects of one provider: compare ``id``.
     """
 
     id: int
@@ -54,18 +48,11 @@ class Provider:
     root_id: int
     parent_id: int | None
     inventories: Mapping[str, InventoryRecord]
-    traits: frozenset[str] | set[str]
-    aggregates: frozenset[str] | set[str]
+    traits: frozenset[str] = frozenset()
+    aggregates: frozenset[str] = frozenset()
+    name: str | None = None
+    generation: int = 0
+    parent_provider_uuid: str | None = None
+    root_provider_uuid: str = ''
+    modified: dt.datetime | None = None
     ancestors: frozenset[int] = frozenset()
-
-
-class Anchor(NamedTuple):
-    """Where a candidate is built: the providers of one tree, root first, and the sharing providers that reach its root.
-
-    A candidate at an anchor with a tree uses at least one provider of the tree. So there are also anchors whose
-    ``tree`` is empty, called *shared_only_anchors*: sharing providers which together reach some root, though they are
-    in different aggregates, and so may serve a request together without that root's tree.
-    """
-
-    tree: tuple[Provider, ...]
-    sharing: tuple[Provider, ...]

@@ -1,15 +1,12 @@
-"""What a caller asks for: request groups, typed and immutable (api-ref/allocation-candidates.md#request-groups)."""
+"""A request for candidates: request groups, typed and immutable (api-ref/allocation-candidates.md#request-groups)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 #: A provider with this trait shares its inventory with the trees of all providers that are in one of its aggregates.
 SHARING_TRAIT = 'MISC_SHARES_VIA_AGGREGATE'
-
-#: The ``root_id`` of a group whose tree does not exist.
-NO_TREE = -1
 
 
 @dataclass(frozen=True)
@@ -21,7 +18,7 @@ class RequestGroup:
     provider supplies nothing. ``required`` and ``forbidden`` are trait names, and of each set of ``required_any`` one
     trait is required. For each set of ``member_of`` (aggregate uuids) the provider has to be in at least one of the
     aggregates, and it must be in none of ``forbidden_aggregates``. ``in_tree`` is the uuid of any provider of the tree
-    that the provider has to be in; ``root_id`` is the id of the root of that tree (``CandidateRequest.resolved``).
+    that the provider has to be in.
     """
 
     suffix: str
@@ -33,7 +30,12 @@ class RequestGroup:
     required_any: frozenset[frozenset[str]] = frozenset()
     forbidden_aggregates: frozenset[str] = frozenset()
     in_tree: str | None = None
-    root_id: int | None = None
+
+    @property
+    def required_sets(self) -> list[frozenset[str]]:
+        """The required traits, as sets of which one trait each suffices: single traits first, each set once."""
+        found = self.required_any.union(frozenset({name}) for name in self.required)
+        return sorted(found, key=lambda any_of: (len(any_of) > 1, sorted(any_of)))
 
     @property
     def traits(self) -> frozenset[str]:
@@ -64,15 +66,6 @@ class CandidateRequest:
     root_forbidden: frozenset[str] = frozenset()
     same_subtree: tuple[frozenset[str], ...] = ()
 
-    def resolved(self, root_of: Callable[[str], int | None]) -> CandidateRequest:
-        """Return the request with the ``root_id`` of each group that has ``in_tree``.
-
-        :param root_of: returns the id of the root of a provider, by its uuid; None if there is no such provider.
-        """
-        if all(group.in_tree is None for group in self.groups):
-            return self
-        return replace(self, groups=tuple(_resolved(group, root_of) for group in self.groups))
-
     @property
     def isolate(self) -> bool:
         """Whether no two suffixed groups may use the same provider."""
@@ -92,10 +85,3 @@ class CandidateRequest:
     def aggregates(self) -> frozenset[str]:
         """Every aggregate uuid named in any group."""
         return frozenset().union(*(group.forbidden_aggregates.union(*group.member_of) for group in self.groups))
-
-
-def _resolved(group: RequestGroup, root_of: Callable[[str], int | None]) -> RequestGroup:
-    if group.in_tree is None:
-        return group
-    root_id = root_of(group.in_tree)
-    return replace(group, root_id=NO_TREE if root_id is None else root_id)

@@ -1,150 +1,314 @@
-"""Compiles a request into the requirements that single providers have to satisfy."""
+"""Conditions on single providers, and the requirements that a request consists of.
+
+A *condition* is one rule of a request about one provider: an amount of a resource class, a required or a forbidden
+trait, aggregates, or the tree. A *requirement* is the conjunction of the conditions that one provider has to satisfy:
+those of a whole suffixed group, or of one resource class of the unsuffixed group. ``compile_request`` makes the
+requirements of a request; it is the only place that resolves the uuid of ``in_tree``.
+
+Conditions and requirements are evaluated in two ways, for which each rule is written once:
+
+* ``rejection(provider, root)`` returns the ``Reason`` for which one provider is rejected, None if it is accepted.
+* ``matches(columns)`` returns a flag for each of many providers (``ProviderColumns``: a ``cache.partition.Partition``).
+
+Both are immutable and can be compared, so that "the request without this rule" and "all rules up to this one" are made
+with ``dataclasses.replace`` on ``Requirement.conditions``. The conditions are in the order in which they reject.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass, field, replace
+import enum
+import functools
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
-from placement.candidates.providers import Provider
-from placement.candidates.reasons import Reason
-from placement.candidates.request import NO_TREE, CandidateRequest, RequestGroup
-from placement.candidates.trait_coverage import Traits
+from placement import capacity
+from placement.candidates.providers import InventoryRecord, Provider
+from placement.candidates.request import CandidateRequest, RequestGroup
+from placement.candidates.trait_coverage import TraitBits
+
+
+class Reason(enum.Enum):
+    """The rule that a provider or a combination breaks; the value is the text that ``explain`` prints."""
+
+    NO_INVENTORY = 'has no inventory of the class'
+    NO_CAPACITY = 'has not enough left'
+    BELOW_MIN_UNIT = 'needs a larger amount (min_unit)'
+    ABOVE_MAX_UNIT = 'allows no amount as large (max_unit)'
+    WRONG_STEP = 'allows only multiples of its step_size'
+    MISSING_TRAIT = 'lacks a required trait'
+    FORBIDDEN_TRAIT = 'has a forbidden trait'
+    NOT_MEMBER = 'is not in the requested aggregates'
+    FORBIDDEN_AGGREGATE = 'is in a forbidden aggregate'
+    NOT_IN_TREE = 'is not in the requested tree'
+    ROOT = 'has a root that is not as requested'
+    MERGED = 'has no room for the sum of several groups'
+    ISOLATED = 'already serves another numbered group'
+    SUBTREE = 'is not in one subtree with the providers of other groups'
+    SAME_TREE = 'is a second provider of its tree (below 1.29)'
+    COLLECTIVE_TRAITS = 'no chosen provider has a required trait'
+    OTHER_TREE = 'is a sharing provider, and nothing would come from the tree itself'
+    TOO_LITTLE_IN_ALL = 'the tree has too little of the class for all groups together'
+    TOO_FEW_WITH_ROOM = 'the tree has too few providers with room for all groups'
+    TOO_FEW_PROVIDERS = 'the tree has too few providers for isolated groups'
+
+    @property
+    def between_groups(self) -> bool:
+        """Whether it is about requirements that do not fit together, not about one provider and one requirement."""
+        return self not in _ABOUT_ONE_PROVIDER
+
+
+#: The reasons for the parts of the capacity rule, in the order of ``capacity.violations``.
+CAPACITY_REASONS = (Reason.ABOVE_MAX_UNIT, Reason.BELOW_MIN_UNIT, Reason.WRONG_STEP, Reason.NO_CAPACITY)
+_ABOUT_ONE_PROVIDER = frozenset(
+    {
+        *CAPACITY_REASONS,
+        Reason.NO_INVENTORY,
+        Reason.MISSING_TRAIT,
+        Reason.FORBIDDEN_TRAIT,
+        Reason.NOT_MEMBER,
+        Reason.FORBIDDEN_AGGREGATE,
+        Reason.NOT_IN_TREE,
+        Reason.ROOT,
+    }
+)
+
+#: The number of rejections by group suffix ('' is the unsuffixed group) and reason.
+Rejections = Counter[tuple[str, Reason]]
+
+#: A vector with a boolean for each provider of some columns.
+_Flags = Any
+
+
+class ProviderColumns(Protocol):
+    """Many providers, as columns. Every method returns a flag for each of them."""
+
+    def all_providers(self) -> _Flags:
+        """Return true for each provider."""
+
+    def with_capacity(self, resource_class: str, amount: int) -> _Flags:
+        """Return whether each provider can allocate ``amount`` of a resource class."""
+
+    def with_traits(self, predicate: Callable[[frozenset[str]], bool]) -> _Flags:
+        """Return whether the traits of each provider satisfy ``predicate``."""
+
+    def with_aggregates(self, predicate: Callable[[frozenset[str]], bool]) -> _Flags:
+        """Return whether the aggregates of each provider satisfy ``predicate``."""
+
+    def of_roots(self, flags: _Flags) -> _Flags:
+        """Return for each provider the flag of the root of its tree."""
+
+    def in_tree(self, root_id: int | None) -> _Flags:
+        """Return whether each provider is in the tree with this root id; None is the id of no tree."""
+
+
+class Condition(Protocol):
+    """One rule about a single provider."""
+
+    def rejection(self, provider: Provider, root: Provider | None, /) -> Reason | None:
+        """Return why ``provider`` is rejected, None if it is accepted.
+
+        :param root: the root of the tree of the search unit if the provider is in that tree; None for a sharing
+            provider of another tree.
+        """
+
+    def matches(self, columns: ProviderColumns) -> _Flags:
+        """Return which providers are accepted, each in its own tree."""
+
+
+@dataclass(frozen=True)
+class ResourceCondition:
+    """The provider can allocate ``amount`` (1 or more) of a resource class."""
+
+    resource_class: str
+    amount: int
+
+    def rejection(self, provider: Provider, _root: Provider | None) -> Reason | None:
+        inventory = provider.inventories.get(self.resource_class)
+        return Reason.NO_INVENTORY if inventory is None else capacity_rejection(inventory, self.amount)
+
+    def matches(self, columns: ProviderColumns) -> _Flags:
+        return columns.with_capacity(self.resource_class, self.amount)
+
+
+def capacity_rejection(inventory: InventoryRecord, amount: int) -> Reason | None:
+    """Return the first part of the capacity rule that ``amount`` violates, None if it can be allocated."""
+    violations = capacity.violations(inventory, capacity.capacity_limit(inventory), amount)
+    return CAPACITY_REASONS[violations.index(True)] if True in violations else None
+
+
+@dataclass(frozen=True)
+class TraitCondition:
+    """The provider has at least one of ``traits``, or if they are ``forbidden``, none of them."""
+
+    traits: frozenset[str]
+    forbidden: bool = False
+
+    def accepts(self, traits: Collection[str]) -> bool:
+        """Return whether a provider with these traits satisfies the condition."""
+        return self.traits.isdisjoint(traits) is self.forbidden
+
+    def rejection(self, provider: Provider, _root: Provider | None) -> Reason | None:
+        if self.accepts(provider.traits):
+            return None
+        return Reason.FORBIDDEN_TRAIT if self.forbidden else Reason.MISSING_TRAIT
+
+    def matches(self, columns: ProviderColumns) -> _Flags:
+        return columns.with_traits(self.accepts)
+
+
+@dataclass(frozen=True)
+class AggregateCondition:
+    """The provider is in at least one aggregate of each of ``sets``, or if they are ``forbidden``, in none of them.
+
+    With ``or_root`` the root of the tree may satisfy the whole condition in the provider's place.
+    """
+
+    sets: tuple[frozenset[str], ...]
+    forbidden: bool = False
+    or_root: bool = False
+
+    def accepts(self, aggregates: Collection[str]) -> bool:
+        """Return whether a provider in these aggregates satisfies the condition."""
+        return all(one.isdisjoint(aggregates) is self.forbidden for one in self.sets)
+
+    def rejection(self, provider: Provider, root: Provider | None) -> Reason | None:
+        if self.accepts(provider.aggregates) or (self.or_root and root is not None and self.accepts(root.aggregates)):
+            return None
+        return Reason.FORBIDDEN_AGGREGATE if self.forbidden else Reason.NOT_MEMBER
+
+    def matches(self, columns: ProviderColumns) -> _Flags:
+        own = columns.with_aggregates(self.accepts)
+        return own | columns.of_roots(own) if self.or_root else own
+
+
+@dataclass(frozen=True)
+class TreeCondition:
+    """The provider is in one tree; ``root_id`` is None if that does not exist.
+
+    Without ``sharing`` it must also be in the tree of the search unit: in the tree of ``in_tree`` the unsuffixed group
+    uses no sharing providers of other trees.
+    """
+
+    root_id: int | None
+    sharing: bool
+
+    def rejection(self, provider: Provider, root: Provider | None) -> Reason | None:
+        accepted = provider.root_id == self.root_id and (self.sharing or root is not None)
+        return None if accepted else Reason.NOT_IN_TREE
+
+    def matches(self, columns: ProviderColumns) -> _Flags:
+        return columns.in_tree(self.root_id)
 
 
 @dataclass(frozen=True)
 class Requirement:
-    """Requirements on one provider: those of a whole suffixed group, or of one class of the unsuffixed group.
+    """The conditions that one provider has to satisfy, all of them.
 
-    ``resources`` are pairs of class name and amount, none for a group without resources; the other fields are those of
-    ``RequestGroup``. ``group`` is its suffix, and does not count when requirements are compared: requirements that ask
-    for the same are equal.
+    ``group`` is the suffix of its group. It does not count when requirements are compared: those that ask for the same
+    are equal. ``use_same_provider`` is that of the group: true for a whole suffixed group, false for one class of the
+    unsuffixed group.
     """
 
     group: str = field(compare=False)
-    resources: tuple[tuple[str, int], ...]
-    required: frozenset[str]
-    forbidden: frozenset[str]
-    member_of: tuple[frozenset[str], ...]
     use_same_provider: bool
-    required_any: frozenset[frozenset[str]] = frozenset()
-    forbidden_aggregates: frozenset[str] = frozenset()
-    root_id: int | None = None
+    conditions: tuple[Condition, ...]
 
-    @property
-    def size(self) -> int:
-        """The sum of the amounts: a rough measure, to sort by."""
-        return sum(amount for _, amount in self.resources)
+    @functools.cached_property
+    def resources(self) -> tuple[tuple[str, int], ...]:
+        """Pairs of class name and amount; none for a group without resources."""
+        return tuple((one.resource_class, one.amount) for one in self.conditions if isinstance(one, ResourceCondition))
+
+    @functools.cached_property
+    def tree(self) -> TreeCondition | None:
+        """The condition on the tree, if there is one."""
+        return next((one for one in self.conditions if isinstance(one, TreeCondition)), None)
 
     def rejection(self, provider: Provider, root: Provider | None) -> Reason | None:
-        """Return why ``provider`` cannot take this requirement, None when it can.
+        """Return the reason of the first condition that rejects ``provider``; None if all accept it.
 
-        :param root: the root of the anchor's tree if the provider is in that tree; None for a sharing provider of
-            another tree. For a requirement of the unnumbered group the aggregates of the root count, too.
+        :param root: as for ``Condition.rejection``.
         """
-        for name, amount in self.resources:
-            inventory = provider.inventories.get(name)
-            reason = inventory.rejection(amount) if inventory else Reason.NO_INVENTORY
-            if reason:
+        for condition in self.conditions:
+            reason = condition.rejection(provider, root)
+            if reason is not None:
                 return reason
-        if not self.required <= provider.traits:
-            return Reason.MISSING_TRAIT
-        if any(any_of.isdisjoint(provider.traits) for any_of in self.required_any):
-            return Reason.MISSING_TRAIT
-        if not self.forbidden.isdisjoint(provider.traits):
-            return Reason.FORBIDDEN_TRAIT
-        if self.member_of and not self._is_member(provider, root):
-            return Reason.NOT_MEMBER
-        if not self.forbidden_aggregates.isdisjoint(provider.aggregates):
-            return Reason.FORBIDDEN_AGGREGATE
-        if self.root_id is not None and (
-            provider.root_id != self.root_id or (root is None and not self.use_same_provider)
-        ):
-            # In the tree of ``in_tree`` the unsuffixed group uses no sharing providers of other trees.
-            return Reason.NOT_IN_TREE
         return None
 
-    def _is_member(self, provider: Provider, root: Provider | None) -> bool:
-        alternatives = [provider] if self.use_same_provider or root is None else [provider, root]
-        return any(all(not any_of.isdisjoint(one.aggregates) for any_of in self.member_of) for one in alternatives)
+    def matches(self, columns: ProviderColumns) -> _Flags:
+        """Return which providers satisfy all conditions, each in its own tree."""
+        return functools.reduce(
+            lambda flags, condition: flags & condition.matches(columns), self.conditions, columns.all_providers()
+        )
 
 
 @dataclass(frozen=True)
 class CompiledRequest:
-    """A request, compiled once for all anchors.
+    """A request as requirements, compiled once for all search units.
 
-    ``groups`` are the suffixes, in the order of the request. ``collective`` are the sets of traits of which the
-    unsuffixed group requires one each, ``traits`` the same with a bit for each. ``same_subtree`` has suffixes.
-
-    The last three fields are about the root of an anchor: it must have all traits of ``root_required``, none of
-    ``root_forbidden``, and be in none of ``root_forbidden_aggregates``.
+    ``collective`` are the traits that the unsuffixed group requires of all its providers together, and ``traits`` the
+    same with a bit for each. ``root`` has the conditions that the root of a tree must satisfy.
     """
 
-    groups: tuple[str, ...]
-
+    request: CandidateRequest
     requirements: tuple[Requirement, ...]
-    collective: frozenset[frozenset[str]]
-    traits: Traits
-    isolate: bool
-    nested_aware: bool
-    with_mappings: bool
-    same_subtree: tuple[frozenset[str], ...]
-    root_required: frozenset[str]
-    root_forbidden: frozenset[str]
-    root_forbidden_aggregates: frozenset[str]
+    collective: tuple[TraitCondition, ...]
+    traits: TraitBits
+    root: Requirement
 
-    @property
-    def selects_roots(self) -> bool:
-        """Whether not every root may be an anchor."""
-        return bool(self.root_required or self.root_forbidden or self.root_forbidden_aggregates)
-
-    def admits(self, traits: Collection[str], aggregates: Collection[str]) -> bool:
-        """Return whether a root with these traits and aggregates may be an anchor."""
-        return (
-            self.root_required.issubset(traits)
-            and self.root_forbidden.isdisjoint(traits)
-            and self.root_forbidden_aggregates.isdisjoint(aggregates)
-        )
+    @functools.cached_property
+    def suffixes(self) -> Mapping[Requirement, tuple[str, ...]]:
+        """The distinct requirements, each with the suffixes of the groups that have it."""
+        found: dict[Requirement, tuple[str, ...]] = {}
+        for one in self.requirements:
+            found[one] = (*found.get(one, ()), one.group)
+        return found
 
 
-def compile_request(request: CandidateRequest) -> CompiledRequest:
-    """Divide the groups of ``request`` into requirements."""
+def compile_request(
+    request: CandidateRequest, root_id_of: Callable[[str], int | None] = lambda _uuid: None
+) -> CompiledRequest:
+    """Divide the groups of ``request`` into requirements.
+
+    :param root_id_of: returns the id of the root of a provider, by its uuid; None if there is no such provider.
+    """
     unsuffixed = [group for group in request.groups if not group.use_same_provider]
-    collective = frozenset(any_of for group in unsuffixed for any_of in _any_of(group))
+    collective = sorted({any_of for group in unsuffixed for any_of in group.required_sets}, key=sorted)
+    root: list[Condition] = [
+        *(TraitCondition(frozenset({name})) for name in sorted(request.root_required)),
+        *(TraitCondition(frozenset({name}), forbidden=True) for name in sorted(request.root_forbidden)),
+        *(one for group in unsuffixed for one in _forbidden_aggregates(group)),
+    ]
     return CompiledRequest(
-        groups=tuple(group.suffix for group in request.groups),
-        requirements=tuple(requirement for group in request.groups for requirement in _requirements(group)),
-        collective=collective,
-        traits=Traits(collective),
-        isolate=request.isolate,
-        nested_aware=request.nested_aware,
-        with_mappings=request.with_mappings,
-        same_subtree=request.same_subtree,
-        root_required=request.root_required,
-        root_forbidden=request.root_forbidden,
-        root_forbidden_aggregates=frozenset().union(*(group.forbidden_aggregates for group in unsuffixed)),
+        request=request,
+        requirements=tuple(one for group in request.groups for one in _requirements(group, root_id_of)),
+        collective=tuple(map(TraitCondition, collective)),
+        traits=TraitBits(collective),
+        root=Requirement('', True, tuple(root)),
     )
 
 
-def _any_of(group: RequestGroup) -> frozenset[frozenset[str]]:
-    """The traits that a group requires, as sets of which one trait each suffices."""
-    return group.required_any.union(frozenset({name}) for name in group.required)
-
-
-def _requirements(group: RequestGroup) -> list[Requirement]:
-    resources = tuple(group.resources.items())
-    root_id = NO_TREE if group.in_tree is not None and group.root_id is None else group.root_id
-    whole = Requirement(
-        group=group.suffix,
-        resources=resources,
-        required=group.required,
-        forbidden=group.forbidden,
-        member_of=group.member_of,
-        use_same_provider=group.use_same_provider,
-        required_any=group.required_any,
-        forbidden_aggregates=group.forbidden_aggregates,
-        root_id=root_id,
-    )
+def _requirements(group: RequestGroup, root_id_of: Callable[[str], int | None]) -> Iterator[Requirement]:
+    resources = [ResourceCondition(name, amount) for name, amount in group.resources.items()]
+    others = tuple(_conditions(group, root_id_of))
     if group.use_same_provider:
-        return [whole]
-    # Traits that the unsuffixed group requires are those of all its providers together; no requirement requires them.
-    return [replace(whole, resources=(one,), required=frozenset(), required_any=frozenset()) for one in resources]
+        yield Requirement(group.suffix, True, (*resources, *map(TraitCondition, group.required_sets), *others))
+    else:
+        # The traits that the unsuffixed group requires are those of all its providers together.
+        yield from (Requirement(group.suffix, False, (one, *others)) for one in resources)
+
+
+def _conditions(group: RequestGroup, root_id_of: Callable[[str], int | None]) -> Iterator[Condition]:
+    """Yield the conditions on each provider of a group that are not about resources and required traits."""
+    for name in sorted(group.forbidden):
+        yield TraitCondition(frozenset({name}), forbidden=True)
+    if group.member_of:
+        yield AggregateCondition(tuple(dict.fromkeys(group.member_of)), or_root=not group.use_same_provider)
+    yield from _forbidden_aggregates(group)
+    if group.in_tree is not None:
+        yield TreeCondition(root_id_of(group.in_tree), sharing=group.use_same_provider)
+
+
+def _forbidden_aggregates(group: RequestGroup) -> Iterator[AggregateCondition]:
+    return (AggregateCondition((frozenset({uuid}),), forbidden=True) for uuid in sorted(group.forbidden_aggregates))

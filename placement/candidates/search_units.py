@@ -1,11 +1,15 @@
-"""Search units, where candidates are built, and the assignments found there, which equivalent units share."""
+"""Search units, where candidates are built, the assignments found there, and which sharing providers reach which tree.
+
+The rules are in api-ref/candidate-search.md#sharing-providers-and-anchors.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from typing import Protocol
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 
-from placement.candidates.providers import Anchor
+from placement.candidates.providers import Provider
+
+Providers = tuple[Provider, ...]
 
 #: (position, class name, amount) triples.
 Amounts = tuple[tuple[int, str, int], ...]
@@ -14,55 +18,48 @@ Amounts = tuple[tuple[int, str, int], ...]
 Mappings = tuple[tuple[int, ...], ...]
 
 
-class SearchUnit(Protocol):
-    """A place where candidates are built: one tree and the sharing providers that reach it, or a bridge (``Anchor``).
+class SearchUnit:
+    """The providers of one tree, root first, and the sharing providers of other trees that reach it.
 
-    A *position* is the index of a provider in the tree, root first, followed by the sharing providers.
+    A candidate of a search unit with a tree uses at least one provider of the tree. So there are also search units
+    with an empty ``tree``, *shared-only* ones: sharing providers which together reach some root, though they are in
+    different aggregates, and so may serve a request without that root's tree.
+
+    A *position* is the index of a provider in the tree, followed by the sharing providers.
+
+    ``equivalence_key`` has all that the assignments depend on: search units with equal keys have the same ones. It is
+    None if it is not known. It has the number of providers of the tree and of sharing providers, and for each position
+    which requirements the provider satisfies, its headroom of every class that more than one requirement names, which
+    of the traits it has that the unsuffixed group requires, and whether it is a sharing provider, be it one of the
+    tree. Below 1.29 it also has which sharing providers are in the same tree, and with ``same_subtree`` which providers
+    are above which.
     """
 
-    @property
-    def equivalence_key(self) -> Hashable:
-        """All that the assignments depend on: search units with equal keys have the same ones. None if unknown.
+    __slots__ = ('equivalence_key', 'sharing', 'tree', 'tree_size')
 
-        It has the number of providers of the tree and of sharing providers, and for each position which parts of the
-        request the provider could take, its headroom of every class that more than one part names, which of the traits
-        it has that the unsuffixed group requires, and whether it is a sharing provider, be it one of the tree. Below
-        1.29 also which sharing providers are in the same tree; with ``same_subtree`` which providers are above which.
-        """
+    def __init__(self, tree: Providers, sharing: Providers, equivalence_key: Hashable = None) -> None:
+        self.tree = tree
+        self.sharing = sharing
+        self.equivalence_key = equivalence_key
+        #: The number of providers of the tree, which is the position of the first sharing provider.
+        self.tree_size = len(tree)
 
-    @property
-    def ids(self) -> Sequence[int]:
-        """The ids of the providers, by position."""
+    def provider(self, position: int) -> Provider:
+        """Return the provider at a position."""
+        size = self.tree_size
+        return self.tree[position] if position < size else self.sharing[position - size]
 
-    @property
-    def tree_size(self) -> int:
-        """The position of the first sharing provider, which is the number of providers of the tree."""
-
-    def anchor(self) -> Anchor:
-        """Return the providers to search. Called for the first search unit of each equivalence class only."""
-
-
-class AnchorSearchUnit:
-    """A search_unit whose anchor exists already. Its equivalence_key is not known."""
-
-    __slots__ = ('_anchor', 'ids', 'tree_size')
-
-    equivalence_key: Hashable = None
-
-    def __init__(self, anchor: Anchor) -> None:
-        self._anchor = anchor
-        self.ids = [one.id for some in anchor for one in some]
-        self.tree_size = len(anchor.tree)
-
-    def anchor(self) -> Anchor:
-        return self._anchor
+    def uuids(self, positions: Sequence[int]) -> tuple[str, ...]:
+        """Return the uuids of the providers at some positions."""
+        tree, sharing, size = self.tree, self.sharing, self.tree_size
+        return tuple([tree[at].uuid if at < size else sharing[at - size].uuid for at in positions])
 
 
 class Assignment:
-    """What each provider has to give, for every search_unit of a equivalence_key.
+    """The amounts that each provider supplies, for every search unit of an equivalence class.
 
     ``amounts`` are sorted, each (position, class) once. ``mappings`` is empty for a request without mappings.
-    ``sharing_only`` says that all providers in it are sharing ones, of the tree or of others: then other search_units
+    ``sharing_only`` is true if all its providers are sharing ones, of the tree or of others: then other search units
     may have the same candidate.
     """
 
@@ -75,7 +72,7 @@ class Assignment:
 
 
 class Candidate:
-    """One answer: a assignment at a search_unit."""
+    """One result: an assignment at a search unit."""
 
     __slots__ = ('assignment', 'search_unit')
 
@@ -86,11 +83,64 @@ class Candidate:
     @property
     def amounts(self) -> Amounts:
         """(Provider id, class name, amount), sorted, so that equal candidates of different search units are equal."""
-        ids = self.search_unit.ids
-        return tuple(sorted([(ids[position], name, amount) for position, name, amount in self.assignment.amounts]))
+        provider = self.search_unit.provider
+        return tuple(sorted([(provider(position).id, name, n) for position, name, n in self.assignment.amounts]))
 
     @property
     def mappings(self) -> Mappings:
         """The ids of the providers of each group, sorted, in the order of the request; empty without mappings."""
-        ids = self.search_unit.ids
-        return tuple([tuple(sorted([ids[position] for position in one])) for one in self.assignment.mappings])
+        provider = self.search_unit.provider
+        return tuple([tuple(sorted([provider(position).id for position in one])) for one in self.assignment.mappings])
+
+
+class SharingIndex:
+    """Finds the sharing providers that reach a tree, by the aggregates of the tree.
+
+    :param providers: the sharing providers. One without aggregates reaches no other tree.
+    """
+
+    #: The number of sets of aggregates for which ``reaching`` caches its result.
+    CACHED_SETS = 1000
+
+    def __init__(self, providers: Iterable[Provider]) -> None:
+        self._members: dict[str, list[Provider]] = {}
+        for provider in sorted(providers, key=lambda one: one.id):
+            for aggregate in provider.aggregates:
+                self._members.setdefault(aggregate, []).append(provider)
+        self._cached: dict[frozenset[str], Providers] = {}
+
+    @property
+    def aggregates(self) -> frozenset[str]:
+        """The aggregates that have a sharing provider."""
+        return frozenset(self._members)
+
+    @property
+    def providers(self) -> Providers:
+        """Every sharing provider that has an aggregate, in id order."""
+        return self.reaching(self.aggregates)
+
+    def reaching(self, aggregates: frozenset[str]) -> Providers:
+        """Return the sharing providers that are in at least one of ``aggregates``, in id order."""
+        found = self._cached.get(aggregates)
+        if found is None:
+            if len(self._cached) >= self.CACHED_SETS:
+                self._cached.clear()
+            members = {one.id: one for name in aggregates for one in self._members.get(name, ())}
+            found = tuple(members[key] for key in sorted(members))
+            self._cached[aggregates] = found
+        return found
+
+    def shared_only_units(self, reached: Iterable[frozenset[str]], min_aggregates: int = 2) -> Iterator[SearchUnit]:
+        """Yield a search unit without a tree for each distinct group of sharing providers that reach one root.
+
+        :param reached: for each tree, those aggregates of its providers that have a sharing provider. A set of one
+            aggregate needs no such unit: its sharing providers also reach the root of each of them, and are found
+            there, unless these roots are rejected.
+        :param min_aggregates: how many aggregates a set must have to be considered.
+        """
+        seen = set()
+        for aggregates in reached:
+            sharing = self.reaching(aggregates) if len(aggregates) >= min_aggregates else ()
+            if sharing and sharing not in seen:
+                seen.add(sharing)
+                yield SearchUnit((), sharing)

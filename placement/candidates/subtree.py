@@ -1,8 +1,8 @@
-"""The conditions ``same_subtree`` at one anchor: the provider of one group is above, or is, those of the others.
+"""The conditions ``same_subtree`` at one search unit: the provider of one group is, or is above, those of the others.
 
 A set of positions is an integer here, with one bit for each position. A *top* is a provider that all others of a
-condition may be below: it is an option of one of its variables, and each of its variables has an option that is below
-it or is the top itself.
+condition may be below: it is in the domain of one of its variables, and each of its variables has a position in its
+domain that is the top or below it.
 """
 
 from __future__ import annotations
@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from placement.candidates.limits import StepCounter
-from placement.candidates.providers import Anchor
+from placement.candidates.search_units import SearchUnit
 
-_Options = tuple[int, ...]
+#: The positions that a variable can be assigned.
+Domain = tuple[int, ...]
 
 
 class Subtree:
-    """One condition while variables are placed.
+    """One condition while variables are assigned.
 
     :param above: for each position, the set of it and of the positions above it.
     :param tops: the set of tops.
@@ -29,42 +30,42 @@ class Subtree:
 
     @property
     def tops(self) -> int:
-        """The tops that are above all variables placed so far."""
+        """The tops that are above all variables assigned so far."""
         return self._tops[-1]
 
     def restrict(self, tops: int) -> None:
-        """Keep only those of the tops that are in ``tops``. To be called before any variable is placed."""
+        """Keep only those of the tops that are in ``tops``. To be called before any variable is assigned."""
         self._tops[-1] &= tops
 
     def allows(self, position: int, later: int) -> bool:
         """Return whether there would be a top left with another variable at ``position``.
 
-        :param later: the options of the variables that are placed after it.
+        :param later: the union of the domains of the variables that are assigned after it.
         """
         return bool(self._tops[-1] & self.above[position] & (self._placed[-1] | 1 << position | later))
 
     def assign(self, position: int) -> None:
-        """Place a variable."""
+        """Assign a variable."""
         self._tops.append(self._tops[-1] & self.above[position])
         self._placed.append(self._placed[-1] | 1 << position)
 
     def unassign(self) -> None:
-        """Undo the last ``put``."""
+        """Undo the last ``assign``."""
         self._tops.pop()
         self._placed.pop()
 
     def state(self) -> tuple[int, int]:
-        """Return what the variables that are not yet placed depend on."""
+        """Return all that the possible assignments of the remaining variables depend on."""
         tops = self._tops[-1]
         return tops, tops & self._placed[-1]
 
 
-def above(anchor: Anchor) -> list[int]:
-    """Return for each position of ``anchor`` the set of it and of the positions above it."""
-    position_of = {one.id: position for position, one in enumerate(anchor.tree + anchor.sharing)}
-    parents = {one.id: one.parent_id for one in anchor.tree}
+def above(search_unit: SearchUnit) -> list[int]:
+    """Return for each position the set of it and of the positions above it."""
+    position_of = {one.id: position for position, one in enumerate(search_unit.tree + search_unit.sharing)}
+    parents = {one.id: one.parent_id for one in search_unit.tree}
     known: dict[int, int] = {}
-    for one in anchor.tree:
+    for one in search_unit.tree:
         chain: dict[int, None] = {}
         at: int | None = one.id
         # A damaged database may have a loop, so no provider is visited twice.
@@ -76,22 +77,22 @@ def above(anchor: Anchor) -> list[int]:
             found |= 1 << position_of[id_]
             known[id_] = found
     shared = [
-        bits(position_of[id_] for id_ in (one.id, *one.ancestors) if id_ in position_of) for one in anchor.sharing
+        bits(position_of[id_] for id_ in (one.id, *one.ancestors) if id_ in position_of) for one in search_unit.sharing
     ]
-    return [known[one.id] for one in anchor.tree] + shared
+    return [known[one.id] for one in search_unit.tree] + shared
 
 
 def narrow(
-    conditions: Sequence[Sequence[int]], options: Sequence[_Options], above: Sequence[int], counter: StepCounter
-) -> tuple[list[_Options], list[int]] | None:
-    """Remove options that no placement can use, until nothing changes.
+    conditions: Sequence[Sequence[int]], domains: Sequence[Domain], above: Sequence[int], counter: StepCounter
+) -> tuple[list[Domain], list[int]] | None:
+    """Remove positions that no assignment can use from domains, until nothing changes.
 
     :param conditions: for each condition the numbers of its variables.
-    :param options: those of each variable.
-    :returns: the options that are left, and the tops of each condition; None if a condition has no top.
+    :param domains: those of each variable.
+    :returns: the remaining domains, and the tops of each condition; None if a condition has no top.
     :raises StepLimitReached: the steps of the request are used up.
     """
-    left = list(options)
+    left = list(domains)
     tops = [0] * len(conditions)
     changed = True
     while changed:
@@ -112,7 +113,7 @@ def narrow(
 
 
 def members(conditions: Iterable[frozenset[str]], groups: Sequence[str]) -> list[list[int]]:
-    """Return the numbers of the variables of each condition. One that has a single variable is always met and left out.
+    """Return the numbers of the variables of each condition. One with a single variable is left out.
 
     :param conditions: the suffixes of each.
     :param groups: the suffix of each variable.

@@ -1,7 +1,7 @@
-"""The traits that the unnumbered group requires of all its providers together.
+"""The traits that the unsuffixed group requires of all its providers together.
 
-The rule is api-ref/candidate-search.md#the-unsuffixed-group. Each requirement is a set of traits of which one suffices;
-a plain required trait is a set of one. A set of requirements is an integer here, with one bit for each.
+The rule is api-ref/candidate-search.md#the-unsuffixed-group. The group requires one trait each of several sets; a plain
+required trait is a set of one. A set of these *trait requirements* is an integer here, with one bit for each.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from collections.abc import Iterable, Sequence
 
 from placement.candidates.limits import StepCounter
 
-#: How many sets one call of ``Lookahead.can_provide`` may try.
-_MOST = 10000
+#: The most combinations of sets that one call of ``Lookahead.can_provide`` tries.
+_MAX_COMBINATIONS = 10_000
 
 
-class Traits:
-    """The requirements of the group, each with its bit: a set of traits of which one suffices."""
+class TraitBits:
+    """Numbers the trait requirements of the group: each has one bit."""
 
     def __init__(self, wanted: Iterable[frozenset[str]]) -> None:
         requirements = sorted(wanted, key=sorted)
@@ -23,25 +23,23 @@ class Traits:
         for number, any_of in enumerate(requirements):
             for name in any_of:
                 self._bits[name] = self._bits.get(name, 0) | 1 << number
-        #: The set of all requirements.
+        #: The set of all trait requirements.
         self.all = (1 << len(requirements)) - 1
 
-    def __bool__(self) -> bool:
-        return self.all != 0
-
     def of(self, names: Iterable[str]) -> int:
-        """Return the set of the requirements that a provider with the traits ``names`` meets."""
+        """Return the set of the trait requirements that a provider with the traits ``names`` satisfies."""
         return _union([self._bits[name] for name in self._bits.keys() & names])
 
 
 class Lookahead:
     """The traits that the unassigned variables of the unsuffixed group can still provide.
 
-    With it a walk sees early that the traits of no combination of providers will do, instead of placing each of them.
+    With it a search sees early that no combination of providers has the traits, instead of trying each.
 
-    :param choices: for each of these variables, the sets of required traits that the providers have which could take
-        it.
-    :param combinations: how many combinations of one set of each variable there are; anything above ``_MOST`` for more.
+    :param choices: for each of these variables, the sets of trait requirements that the providers of its domain
+        satisfy.
+    :param combinations: the number of combinations of one set of each variable; if more than ``_MAX_COMBINATIONS``, any
+        number above it.
     """
 
     def __init__(self, choices: Sequence[frozenset[int]] = (), combinations: int = 1) -> None:
@@ -49,28 +47,28 @@ class Lookahead:
         self._combinations = combinations
         self._known: dict[int, bool] = {}
 
-    def preceded_by(self, choice: frozenset[int]) -> Lookahead:
-        """Return the same with one more variable in front, whose providers have the sets ``choice``."""
+    def with_variable(self, choice: frozenset[int]) -> Lookahead:
+        """Return the same with one more variable in front, whose domain satisfies the sets ``choice``."""
         if not any(choice):
             return self
-        return Lookahead((choice, *self._choices), min(self._combinations * len(choice), _MOST + 1))
+        return Lookahead((choice, *self._choices), min(self._combinations * len(choice), _MAX_COMBINATIONS + 1))
 
     def can_provide(self, missing: int, counter: StepCounter) -> bool:
-        """Whether the variables can bring all traits of ``missing``. Also true if it would take too long to find out.
+        """Return whether the variables can satisfy all of ``missing``. Also true if that takes too long to find out.
 
-        :param missing: a set of required traits.
+        :param missing: a set of trait requirements.
         :raises StepLimitReached: the steps of the tree or of the request are used up.
         """
         if not missing:
             return True
         answer = self._known.get(missing)
         if answer is None:
-            answer = self._find_out(missing, counter)
+            answer = self._decide(missing, counter)
             if counter.reserve(1):
                 self._known[missing] = answer
         return answer
 
-    def _find_out(self, missing: int, counter: StepCounter) -> bool:
+    def _decide(self, missing: int, counter: StepCounter) -> bool:
         counter.count(1 + sum(map(len, self._choices)))
         most = sum([max([(one & missing).bit_count() for one in choice]) for choice in self._choices])
         if most < missing.bit_count():
@@ -78,14 +76,14 @@ class Lookahead:
         choices = self._without_excluded(missing, counter)
         if choices is None:
             return False
-        if min(self._combinations, 1 << missing.bit_count()) > _MOST:
+        if min(self._combinations, 1 << missing.bit_count()) > _MAX_COMBINATIONS:
             return True
-        return _add_up(choices, missing, counter)
+        return _can_cover(choices, missing, counter)
 
     def _without_excluded(self, missing: int, counter: StepCounter) -> Sequence[frozenset[int]] | None:
         """Return the choices without sets that cannot be part of a solution; None if there is no solution.
 
-        If a trait can be brought by one variable only, that variable has to choose a set with it. Repeated until
+        If one variable only can satisfy a trait requirement, it has to choose a set with it. Repeated until
         nothing changes.
         """
         choices = [frozenset([one & missing for one in choice]) for choice in self._choices]
@@ -110,17 +108,17 @@ class Lookahead:
             choices = left
 
 
-def _add_up(choices: Sequence[frozenset[int]], missing: int, counter: StepCounter) -> bool:
-    """Whether one set of each choice can make up ``missing``. Also true if it would take too long to find out."""
+def _can_cover(choices: Sequence[frozenset[int]], missing: int, counter: StepCounter) -> bool:
+    """Return whether one set of each choice together can contain ``missing``. Also true if that takes too long."""
     reachable = {missing}
     tried = 0
     for choice in choices:
         pairs = len(reachable) * len(choice)
         tried += pairs
-        if tried > _MOST:
+        if tried > _MAX_COMBINATIONS:
             return True
         counter.count(pairs)
-        reachable = {before & ~brought for before in reachable for brought in choice}
+        reachable = {before & ~provided for before in reachable for provided in choice}
     return 0 in reachable
 
 

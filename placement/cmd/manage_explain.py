@@ -58,7 +58,7 @@ def add_command(program: CommandParser) -> None:
 
 def _run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
     pasted = pasted_search.read(args.query, args.microversion, conf)
-    options = explanation.Options(search_limits.limits(conf.placement))
+    options = explanation.Options(search_limits.for_search(conf.placement))
     try:
         with output.waiting('Reading the resource providers ...'):
             result = explanation.explain(ProviderCache(db).current(), pasted.request, options)
@@ -82,7 +82,7 @@ def _print(result: Explanation, conf: cfg.ConfigOpts) -> None:
     cut = '' if result.limit is None else f' (limit={result.limit})'
     _print_line(console, f'Candidates: {result.candidates}{cut}')
     if result.bounds:
-        _print_line(console, f'Stopped at [placement] {search_limits.in_words(result.bounds, conf.placement)}')
+        _print_line(console, f'Stopped at [placement] {search_limits.describe(result.bounds, conf.placement)}')
     for line in _combination_failures(result):
         _print_line(console, line)
     if result.what_ifs:

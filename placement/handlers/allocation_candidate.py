@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import orjson
@@ -13,7 +13,7 @@ from oslo_utils import timeutils
 from webob import exc
 
 from placement import exception
-from placement.cache.rows import ProviderRow
+from placement.candidates.providers import Provider
 from placement.candidates.search_units import Assignment
 from placement.handlers import candidate_query
 from placement.objects import search_limits
@@ -55,30 +55,29 @@ def list_allocation_candidates(req: webob.Request, context: RequestContext) -> w
 
 
 def _log(query: str, found: AllocationCandidates, context: RequestContext) -> None:
-    """Log what the response does not contain: that the search was cut short, or why it found nothing."""
+    """Log that the search reached a limit, or why it found nothing, which the response does not contain."""
     options = context.conf.placement
     if found.limits_reached:
-        words = search_limits.in_words(found.limits_reached, options)
-        LOG.warning('Stopped at [placement] %s for %s', words, request_log.quote(query))
+        limits = search_limits.describe(found.limits_reached, options)
+        LOG.warning('Stopped at [placement] %s for %s', limits, request_log.quote(query))
     if found.candidates or not LOG.isEnabledFor(log.INFO):
         return
     suppressed = context.empty_searches.count(query)
     if suppressed is not None:
-        limits = search_limits.for_account(options)
-        reason = funnel.account_of_empty(found.snapshot, found.request, limits, found.limits_reached)
+        diagnosis = search_limits.for_diagnosis(options)
+        reason = funnel.account_of_empty(found.snapshot, found.request, diagnosis, found.limits_reached)
         more = f' ({suppressed} more since the last such line)' if suppressed else ''
         LOG.info('No allocation candidates for %s: %s%s', request_log.quote(query), reason, more)
 
 
 # A response may have many thousand similar entries, so it is joined from fragments of JSON. Candidates with the same
-# placement differ only in the uuids of the providers, and the mirror caches the fragments of provider summaries.
+# assignment differ only in the uuids of the providers, and the cache keeps the fragments of provider summaries.
 
 
 def _allocation_requests(found: AllocationCandidates, as_list: bool) -> list[bytes]:
     """Encode the candidates as JSON."""
     templates: dict[int, tuple[str, tuple[int, ...]]] = {}
     written = []
-    uuids = found.uuids
     suffixes = [group.suffix for group in found.request.groups]
     for candidate in found.candidates:
         assignment = candidate.assignment
@@ -86,14 +85,14 @@ def _allocation_requests(found: AllocationCandidates, as_list: bool) -> list[byt
         if template is None:
             template = templates[id(assignment)] = _template(assignment, as_list, suffixes)
         text, positions = template
-        written.append(text % uuids(candidate, positions))
+        written.append(text % candidate.search_unit.uuids(positions))
     return [','.join(written).encode()]
 
 
 def _template(assignment: Assignment, as_list: bool, suffixes: Sequence[str]) -> tuple[str, tuple[int, ...]]:
     """Return a candidate as JSON with ``%s`` for each uuid of a provider, and the positions of these providers.
 
-    :param suffixes: those of the groups, in the order of the mappings of ``placement``.
+    :param suffixes: those of the groups, in the order of the mappings of ``assignment``.
     """
     by_position: dict[int, dict[str, int]] = {}
     for position, name, amount in assignment.amounts:
@@ -121,23 +120,25 @@ def _summaries(found: AllocationCandidates, version: Any) -> list[bytes]:
     """Encode the summaries of the providers in the response as JSON."""
     included = None if version >= (1, 27) else found.request.classes
     form = ('summary', version >= (1, 17), version >= (1, 29), included)
-    write = functools.partial(_summary, found.snapshot.names.classes, included, version)
-    return [one for block, rows in found.providers().items() for one in block.fragments(form, rows, write)]
+    write = functools.partial(_summary, included, version)
+    return [
+        one for partition, positions in found.providers().items() for one in partition.fragments(form, positions, write)
+    ]
 
 
-def _summary(classes: Mapping[int, str], included: Collection[str] | None, version: Any, record: ProviderRow) -> bytes:
+def _summary(included: Collection[str] | None, version: Any, provider: Provider) -> bytes:
     """Encode one summary; ``included`` are the resource classes that it shows, None for all."""
     resources = ','.join(
-        f'{_json(classes[id_])}:{{"capacity":{one.capacity},"used":{one.used}}}'
-        for id_, one in record.inventories
-        if included is None or classes[id_] in included
+        f'{_json(name)}:{{"capacity":{one.capacity},"used":{one.used}}}'
+        for name, one in provider.inventories.items()
+        if included is None or name in included
     )
-    traits = f',"traits":{_traits(record.traits)}' if version >= (1, 17) else ''
+    traits = f',"traits":{_traits(provider.traits)}' if version >= (1, 17) else ''
     tree = ''
     if version >= (1, 29):
-        parent, root = _json(record.parent_provider_uuid), _json(record.root_provider_uuid)
+        parent, root = _json(provider.parent_provider_uuid), _json(provider.root_provider_uuid)
         tree = f',"parent_provider_uuid":{parent},"root_provider_uuid":{root}'
-    return f'"{record.uuid}":{{"resources":{{{resources}}}{traits}{tree}}}'.encode()
+    return f'"{provider.uuid}":{{"resources":{{{resources}}}{traits}{tree}}}'.encode()
 
 
 @functools.lru_cache(maxsize=4096)

@@ -14,7 +14,7 @@ from placement import exception, schemas
 from placement.cache import provider_list
 from placement.cache.partition import Partition
 from placement.cache.provider_list import ProviderFilters
-from placement.cache.rows import ProviderRow
+from placement.candidates.providers import Provider
 from placement.handlers import existence
 from placement.objects import resource_provider as objects
 from placement.policies import resource_provider as policies
@@ -42,7 +42,7 @@ def _links(req: webob.Request, uuid: str) -> list[dict[str, str]]:
     return [{'rel': 'self', 'href': url}, *below]
 
 
-def _serialize(req: webob.Request, provider: objects.ResourceProvider | ProviderRow) -> dict[str, Any]:
+def _serialize(req: webob.Request, provider: objects.ResourceProvider | Provider) -> dict[str, Any]:
     body = {
         'uuid': provider.uuid,
         'name': provider.name,
@@ -97,16 +97,16 @@ def list_resource_providers(req: webob.Request, context: RequestContext) -> webo
 
 
 def _entries(req: webob.Request, listed: Iterable[tuple[Partition, Sequence[int]]]) -> list[bytes]:
-    """Encode each provider as ``_serialize`` describes it. The mirror caches the result for later requests."""
+    """Encode each provider as ``_serialize`` describes it. The cache keeps the result for later requests."""
     version = microversion.wanted(req)
     form = ('entry', util.resource_provider_url(req.environ, ''), *(version >= since for _, since in _SUB_RESOURCES))
     form += (version >= (1, 14),)
 
-    def write(record: ProviderRow) -> bytes:
+    def write(provider: Provider) -> bytes:
         # Copied, because the bytes that orjson returns occupy more memory than their length, and these are cached.
-        return bytes(memoryview(orjson.dumps(_serialize(req, record))))
+        return bytes(memoryview(orjson.dumps(_serialize(req, provider))))
 
-    return [entry for block, rows in listed for entry in block.fragments(form, rows, write)]
+    return [entry for partition, positions in listed for entry in partition.fragments(form, positions, write)]
 
 
 @operation(

@@ -5,35 +5,35 @@ from __future__ import annotations
 import random
 import time
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, cast
+from typing import Protocol
 
 from placement.cache.partition import Partition
-from placement.cache.prefilter import CachedSearchUnit, Prefilter, TreeSearchUnit
+from placement.cache.prefilter import Prefilter, TreeSearchUnit
 from placement.cache.refresh import ProviderCache
-from placement.cache.snapshot import KnownNames, Snapshot
+from placement.cache.snapshot import Snapshot
 from placement.candidates.limits import Limit
 from placement.candidates.providers import Provider
 from placement.candidates.request import CandidateRequest
-from placement.candidates.search import chosen, search
-from placement.candidates.search_units import Assignment, Candidate
+from placement.candidates.search import search
+from placement.candidates.search_units import Candidate
+from placement.candidates.selection import select
 from placement.objects import search_limits
 from placement.objects.base import Context
-from placement.observability.metrics import Metrics
 
 
 class SearchContext(Context, Protocol):
-    """What a search needs of the context of a request."""
+    """The part of the context of a request that a search uses."""
 
     @property
     def provider_cache(self) -> ProviderCache:
-        """The mirror that the search reads."""
+        """The cache that the search reads."""
 
 
 @dataclass(frozen=True)
 class AllocationCandidates:
-    """The answer to one request. Providers in it are given by their positions in the blocks of ``snapshot``.
+    """The candidates of one request. Providers in them are given by their positions in search units.
 
     ``limits_reached`` are the limits of ``[placement]`` without which there might be more candidates.
     """
@@ -45,7 +45,7 @@ class AllocationCandidates:
 
     @classmethod
     def get_by_request(cls, context: SearchContext, request: CandidateRequest) -> AllocationCandidates:
-        """Search a committed snapshot of the database that is no older than this call.
+        """Search a committed state of the database that is no older than this call.
 
         :raises ResourceClassNotFound: a class of any group does not exist.
         :raises TraitNotFound: a trait of any group does not exist.
@@ -54,78 +54,61 @@ class AllocationCandidates:
         started = time.monotonic()
         options = context.conf.placement
         snapshot = context.provider_cache.current()
-        _check_names(snapshot.names, request)
-        request = request.resolved(snapshot.root_id_of)
+        snapshot.names.check([name for group in request.groups for name in group.resources], request.traits)
         rng = random.SystemRandom() if options.randomize_allocation_candidates else None
-        limits = search_limits.limits(options)
-        found = chosen(search(Prefilter(snapshot, request).search_units(rng), request, limits), request, limits, rng)
-        limits_reached = frozenset(limits.reached)
-        _count(context.db.metrics, len(found), limits_reached, time.monotonic() - started)
-        return cls(snapshot, request, found, limits_reached)
-
-    def uuids(self, candidate: Candidate, positions: Sequence[int]) -> tuple[str, ...]:
-        """Return the uuids of the providers at ``positions`` of the candidate's search_unit (``SearchUnit``)."""
-        return cast('CachedSearchUnit', candidate.search_unit).uuids(positions)
+        limits = search_limits.for_search(options)
+        prefilter = Prefilter(snapshot, request)
+        found = select(search(prefilter.search_units(rng), prefilter.compiled, limits), request, limits, rng)
+        context.db.metrics.search_finished(len(found), time.monotonic() - started)
+        for limit in limits.reached:
+            context.db.metrics.search_truncated(limit.value)
+        return cls(snapshot, request, found, frozenset(limits.reached))
 
     def providers(self) -> Mapping[Partition, Sequence[int]]:
         """Return the providers whose summaries belong to the answer (api-ref/candidate-search.md#summaries).
 
-        :returns: for each block, the positions of such providers in it, ascending.
+        :returns: for each partition, the positions of such providers in it, ascending.
         """
         if not self.request.nested_aware:
-            return {partition: sorted(rows) for partition, rows in self._used().items()}
+            return {partition: sorted(positions) for partition, positions in self._used().items()}
         found = {}
         for partition, numbers in self._trees().items():
             starts = partition.starts.tolist()
-            found[partition] = [row for number in sorted(numbers) for row in range(starts[number], starts[number + 1])]
+            found[partition] = [at for number in sorted(numbers) for at in range(starts[number], starts[number + 1])]
         return found
 
     def _trees(self) -> Mapping[Partition, set[int]]:
-        """For each block, the numbers of the trees that have a provider which a candidate uses."""
+        """Return for each partition the numbers of the trees that have a provider which a candidate uses."""
         found: defaultdict[Partition, set[int]] = defaultdict(set)
         shared: set[int] = set()
         for candidate in self.candidates:
-            search_unit, assignment = cast('CachedSearchUnit', candidate.search_unit), candidate.assignment
+            unit, amounts = candidate.search_unit, candidate.assignment.amounts
             # A candidate at a tree uses at least one provider of it, but perhaps only for a group without resources.
-            if isinstance(search_unit, TreeSearchUnit) and assignment.amounts[0][0] < search_unit.tree_size:
-                found[search_unit.partition].add(search_unit.number)
-            if assignment.amounts[-1][0] >= search_unit.tree_size:
-                shared.update(one.root_id for one in _shared(search_unit, assignment))
+            if isinstance(unit, TreeSearchUnit) and amounts[0][0] < unit.tree_size:
+                found[unit.partition].add(unit.number)
+            if amounts[-1][0] >= unit.tree_size:
+                shared.update(one.root_id for one in _shared(candidate))
         for root_id in shared:
             partition, number = self.snapshot.find_tree(root_id)
             found[partition].add(number)
         return found
 
     def _used(self) -> Mapping[Partition, set[int]]:
-        """For each block, the positions of the providers that a candidate uses."""
+        """Return for each partition the positions of the providers that a candidate uses."""
         found: defaultdict[Partition, set[int]] = defaultdict(set)
         shared: set[Provider] = set()
         for candidate in self.candidates:
-            search_unit, assignment = cast('CachedSearchUnit', candidate.search_unit), candidate.assignment
-            if isinstance(search_unit, TreeSearchUnit):
-                found[search_unit.partition].update(
-                    search_unit.first + position
-                    for position, _, _ in assignment.amounts
-                    if position < search_unit.tree_size
-                )
-            shared.update(_shared(search_unit, assignment))
+            unit, amounts = candidate.search_unit, candidate.assignment.amounts
+            if isinstance(unit, TreeSearchUnit):
+                found[unit.partition].update(unit.first + at for at, _, _ in amounts if at < unit.tree_size)
+            shared.update(_shared(candidate))
         for one in shared:
-            partition, row = self.snapshot.find_position(one.root_id, one.id)
-            found[partition].add(row)
+            partition, position = self.snapshot.find_position(one.root_id, one.id)
+            found[partition].add(position)
         return found
 
 
-def _count(metrics: Metrics, count: int, limits_reached: Collection[Limit], seconds: float) -> None:
-    metrics.search_finished(count, seconds)
-    for limit in limits_reached:
-        metrics.search_truncated(limit.value)
-
-
-def _check_names(names: KnownNames, request: CandidateRequest) -> None:
-    names.check([name for group in request.groups for name in group.resources], request.traits)
-
-
-def _shared(search_unit: CachedSearchUnit, assignment: Assignment) -> Iterator[Provider]:
-    """The sharing providers of other trees that a placement uses."""
-    first = search_unit.tree_size
-    return (search_unit.sharing[position - first] for position, _, _ in assignment.amounts if position >= first)
+def _shared(candidate: Candidate) -> Iterator[Provider]:
+    """Yield the sharing providers of other trees that a candidate uses."""
+    unit = candidate.search_unit
+    return (unit.provider(at) for at, _, _ in candidate.assignment.amounts if at >= unit.tree_size)

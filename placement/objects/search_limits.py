@@ -1,4 +1,4 @@
-"""The options that bound a candidate search: ``[placement] max_...``."""
+"""The options that limit a candidate search: ``[placement] max_...``."""
 
 from __future__ import annotations
 
@@ -16,33 +16,35 @@ _OPTIONS = {
 }
 
 
-def limits(options: cfg.ConfigOpts.GroupAttr) -> SearchLimits:
+def for_search(options: cfg.ConfigOpts.GroupAttr) -> SearchLimits:
     """Return the limits of one search.
 
     :param options: the group ``[placement]``.
     """
     return SearchLimits(
-        candidates=options.max_allocation_candidates,
-        steps=options.max_search_steps,
+        max_candidates=options.max_allocation_candidates,
+        max_steps=options.max_search_steps,
         max_tree_steps=options.max_search_steps_per_tree,
-        size=options.max_allocation_candidates_size,
+        max_size=options.max_allocation_candidates_size,
     )
 
 
-def for_account(options: cfg.ConfigOpts.GroupAttr) -> SearchLimits:
+def for_diagnosis(options: cfg.ConfigOpts.GroupAttr) -> SearchLimits:
     """Return the limits of a search that counts why an earlier one found nothing: a tenth of the steps of that one.
 
     :param options: the group ``[placement]``.
     """
     return SearchLimits(
-        candidates=1, steps=options.max_search_steps // 10, max_tree_steps=options.max_search_steps_per_tree // 10
+        max_candidates=1,
+        max_steps=options.max_search_steps // 10,
+        max_tree_steps=options.max_search_steps_per_tree // 10,
     )
 
 
-def in_words(limits_reached: Iterable[Limit], options: cfg.ConfigOpts.GroupAttr) -> str:
+def describe(limits_reached: Iterable[Limit], options: cfg.ConfigOpts.GroupAttr) -> str:
     """Return the options that set ``limits_reached``, with their values, as a text.
 
     :param options: the group ``[placement]``.
     """
-    met = set(limits_reached)
-    return ', '.join(f'{name} = {options[name]}' for bound, name in _OPTIONS.items() if bound in met)
+    reached = set(limits_reached)
+    return ', '.join(f'{name} = {options[name]}' for limit, name in _OPTIONS.items() if limit in reached)

@@ -28,7 +28,7 @@ def view(sources: Sources, parameters: Parameters) -> View:
     changed = database_health.seconds_since_change(sources.db)
     activity = sources.recent.activity() if sources.recent else None
     data = {
-        'mirror': {'providers': state.providers, 'seconds_since_change': changed, **_checked(activity)},
+        'mirror': {'providers': state.provider_count, 'seconds_since_change': changed, **_checked(activity)},
         'audit': None if wanted == 'none' else _audit(sources, wanted),
         'activity': _activity(activity) if activity else None,
         'connections': _connections(sources.db),

@@ -46,6 +46,7 @@ def _pasted(text: str, version: str, conf: cfg.ConfigOpts) -> pasted_search.Past
 
 
 def _options(conf: cfg.ConfigOpts) -> explanation.Options:
-    budget = search_limits.limits(conf.placement)
-    budget.steps, budget.candidates = min(budget.steps, _STEPS), min(budget.candidates, _CANDIDATES)
-    return explanation.Options(budget)
+    limits = search_limits.for_search(conf.placement)
+    limits.max_steps = min(limits.max_steps, _STEPS)
+    limits.max_candidates = min(limits.max_candidates, _CANDIDATES)
+    return explanation.Options(limits)

@@ -13,14 +13,19 @@ import numpy as np
 
 from placement.cache.dictionary_column import DictionaryColumn
 from placement.cache.inventory_columns import Flags, Integers, InventoryColumns
-from placement.cache.partition import Partition
-from placement.cache.prefilter import Prefilter, holds, meets
-from placement.cache.rows import ProviderRow, UsageRow
+from placement.cache.partition import Partition, UsageUpdate
+from placement.cache.prefilter import Prefilter
 from placement.cache.snapshot import Snapshot
 from placement.candidates.limits import SearchLimits
-from placement.candidates.reasons import Reason
+from placement.candidates.providers import Provider
 from placement.candidates.request import SHARING_TRAIT, CandidateRequest
-from placement.candidates.requirements import Requirement, compile_request
+from placement.candidates.requirements import (
+    Reason,
+    Requirement,
+    ResourceCondition,
+    TraitCondition,
+    compile_request,
+)
 from placement.candidates.search import search
 from placement.reports.rules import Kind, Rule, resource_of, rules, without
 
@@ -107,7 +112,7 @@ class Blocker:
         }
 
 
-def display_name(record: ProviderRow) -> str:
+def display_name(record: Provider) -> str:
     """The name of a provider, or its uuid if it has no name."""
     return record.name or record.uuid
 
@@ -182,9 +187,11 @@ def _meeting(
 ) -> Sequence[Flags]:
     """Return which of the providers in ``eligible`` also meet ``rule``."""
     if rule.kind is Kind.REQUIRED:
-        has = functools.partial(meets, rule.names)
-        return [flags & block.traits.where(has) for block, flags in zip(state.partitions, eligible, strict=True)]
-    requirements = [part for part in compile_request(request).requirements if part.group == rule.suffix]
+        has = TraitCondition(frozenset(rule.names))
+        return [flags & has.matches(block) for block, flags in zip(state.partitions, eligible, strict=True)]
+    requirements = [
+        part for part in compile_request(request, state.root_id_of).requirements if part.group == rule.suffix
+    ]
     return rest.at_anchors(request).eligible(requirements)
 
 
@@ -240,22 +247,23 @@ class _Rest:
         self._rest = rest
         #: Whether anything else is asked for.
         self.asks = rest is not None
-        self._matching = Prefilter(state, rest or request, alike=False)
+        self._matching = Prefilter(state, rest or request, with_keys=False)
         self.trees: list[Flags] = [
-            self._matching.served(block) if rest else block.has_root for block in state.partitions
+            self._matching.satisfied(block) if rest else block.has_root for block in state.partitions
         ]
         self.count = sum(int(flags.sum()) for flags in self.trees)
 
     def at_anchors(self, request: CandidateRequest) -> _Rest:
         """Return a copy with those of the trees whose roots meet the conditions of ``request`` on roots."""
-        matching = Prefilter(self._state, request, alike=False)
+        matching = Prefilter(self._state, request, with_keys=False)
         found = copy.copy(self)
         found.__dict__.pop('touched', None)
         found.trees = [
-            flags & matching.admitted(block) for block, flags in zip(self._state.partitions, self.trees, strict=True)
+            flags & matching.accepted_roots(block)
+            for block, flags in zip(self._state.partitions, self.trees, strict=True)
         ]
         found.count = sum(int(flags.sum()) for flags in found.trees)
-        found.asks = self.asks or compile_request(request).selects_roots
+        found.asks = self.asks or bool(matching.compiled.root.conditions)
         return found
 
     @functools.cached_property
@@ -276,23 +284,23 @@ class _Rest:
 
     def requirements(self, rule: Rule) -> list[Requirement]:
         """The parts that a provider must satisfy to serve the group of ``rule``, without the rule itself."""
-        requirements = compile_request(self._rest).requirements if self._rest else ()
+        requirements = self._matching.compiled.requirements if self._rest else ()
         found = [part for part in requirements if part.group == rule.suffix]
         if rule.kind is not Kind.RESOURCES or (found and found[0].use_same_provider):
             return found
-        return [replace(part, resources=()) for part in found[:1]]
+        return [_without_resources(part) for part in found[:1]]
 
     def eligible(self, requirements: Sequence[Requirement]) -> list[Flags]:
         """Return which providers satisfy any of ``parts``: of these trees, or sharing providers that they can use."""
         found = []
         for block, trees in zip(self._state.partitions, self.trees, strict=True):
-            flags = np.zeros(len(block.rows), np.bool_)
+            flags = np.zeros(len(block.providers), np.bool_)
             for part in requirements:
-                flags |= self._matching.takers(block, part)
+                flags |= part.matches(block)
             found.append(flags & trees[block.tree_numbers])
         numbers = {id(block): number for number, block in enumerate(self._state.partitions)}
-        for provider, names in self._state.sharing.items():
-            if not names.isdisjoint(self.touched) and any(
+        for provider in self._state.sharing:
+            if not provider.aggregates.isdisjoint(self.touched) and any(
                 part.rejection(provider, None) is None for part in requirements
             ):
                 block, row = self._state.find_position(provider.root_id, provider.id)
@@ -305,7 +313,7 @@ def _of_resources(state: Snapshot, request: CandidateRequest, rule: Rule, rest: 
     stocks = list(state.inventory_columns(name))
     if not stocks:
         return Blocker(rule, f'no provider has inventory of {name}', rest.count)
-    requirements = rest.requirements(rule) or [_bare(request, rule)]
+    requirements = rest.requirements(rule) or [_bare(state, request, rule)]
     by_block = rest.eligible(requirements)
     eligible = {id(block): flags for block, flags in zip(state.partitions, by_block, strict=True)}
     entries = [(block, stock, eligible[id(block)][stock.positions]) for block, stock in stocks]
@@ -342,7 +350,7 @@ def _none_has(name: str, rule: Rule, rest: _Rest, part: Requirement, eligible: i
     if part.use_same_provider:
         return _none(rule, eligible, f'has no {name} itself')
     do = 'does' if rest.count == 1 else 'do'
-    limited = part.member_of or part.forbidden or part.forbidden_aggregates or part.root_id is not None
+    limited = len(part.conditions) > len(part.resources)
     trees = f'no tree that meets the rest ({rest.count} {do}) has {name}, or is reached by a provider that shares it'
     return f'{trees}, as far as its aggregates and traits allow' if limited else trees
 
@@ -355,10 +363,20 @@ def _absent(state: Snapshot, request: CandidateRequest, rule: Rule) -> Iterator[
         yield from (clause for clause in (_absent_everywhere(state, one) for one in wanted) if clause)
 
 
-def _bare(request: CandidateRequest, rule: Rule) -> Requirement:
+def _bare(state: Snapshot, request: CandidateRequest, rule: Rule) -> Requirement:
     """The first part of the group of a rule, without its amounts."""
-    part = next(part for part in compile_request(request).requirements if part.group == rule.suffix)
-    return replace(part, resources=())
+    part = next(part for part in compile_request(request, state.root_id_of).requirements if part.group == rule.suffix)
+    return _without_resources(part)
+
+
+def _without_resources(part: Requirement, name: str | None = None) -> Requirement:
+    """Return ``part`` without its amounts, or without that of one class."""
+    kept = (
+        one
+        for one in part.conditions
+        if not isinstance(one, ResourceCondition) or name not in {None, one.resource_class}
+    )
+    return replace(part, conditions=tuple(kept))
 
 
 #: The inventories of one class in one block, and which of them are of eligible providers.
@@ -411,7 +429,7 @@ def _nearest(
         for entry in np.flatnonzero(flags & _full(stock, amount)).tolist():
             left = int(stock.capacity_limit[entry] - stock.used[entry])
             short.append(
-                (amount - left, block.rows[stock.positions[entry]].id, block, int(stock.positions[entry]), left)
+                (amount - left, block.providers[stock.positions[entry]].id, block, int(stock.positions[entry]), left)
             )
     named = 0
     for lack, _, block, row, left in heapq.nsmallest(_TRIED, short, key=lambda one: one[:2]):
@@ -419,22 +437,22 @@ def _nearest(
             return
         if _would_do(_freed(state, block, row, name, lack), request, limits):
             named += 1
-            record = block.rows[row]
+            record = block.providers[row]
             lacks = f'has {max(left, 0)} of {name} left, {lack} less than the {amount} asked for'
             yield NearMiss(display_name(record), record.uuid, lacks, name, amount, left)
 
 
 def _freed(state: Snapshot, block: Partition, row: int, name: str, units: int) -> Snapshot:
     """Return the state in which ``units`` less of a class are used on a provider."""
-    record = block.rows[row]
-    class_id = state.names.class_ids[name]
-    used = dict(record.inventories)[class_id].used - units
-    freed = block.with_usages({row: UsageRow(record.generation, record.modified, {class_id: used})})
+    record = block.providers[row]
+    used = record.inventories[name].used - units
+    freed = block.with_usages({row: UsageUpdate(record.generation, record.modified, {name: used})})
     return replace(state, partitions=tuple(freed if one is block else one for one in state.partitions))
 
 
 def _would_do(state: Snapshot, request: CandidateRequest, limits: SearchLimits) -> bool:
-    return next(search(Prefilter(state, request).search_units(), request, limits), None) is not None
+    prefilter = Prefilter(state, request)
+    return next(search(prefilter.search_units(), prefilter.compiled, limits), None) is not None
 
 
 def _notes(state: Snapshot, name: str, amount: int, requirements: Sequence[Requirement], rest: _Rest) -> Iterator[str]:
@@ -446,19 +464,16 @@ def _notes(state: Snapshot, name: str, amount: int, requirements: Sequence[Requi
     unmarked: list[str] = []
     stranded: list[str] = []
     meets = rest.touched
-    class_id = state.names.class_ids[name]
     for block, trees in zip(state.partitions, rest.trees, strict=True):
-        room = block.with_capacity(class_id, amount) & ~trees[block.tree_numbers]
-        marked = block.traits.where(functools.partial(holds, SHARING_TRAIT))
+        room = block.with_capacity(name, amount) & ~trees[block.tree_numbers]
+        marked = TraitCondition(frozenset({SHARING_TRAIT})).matches(block)
         near = block.aggregates.where(lambda names: not names.isdisjoint(meets))
         for rows, found in ((room & near & ~marked, unmarked), (room & ~near & marked, stranded)):
             for row in np.flatnonzero(rows).tolist():
-                provider = state.provider(block.rows[row])
-                bare = (
-                    replace(part, resources=tuple(r for r in part.resources if r[0] != name)) for part in requirements
-                )
+                provider = block.providers[row]
+                bare = (_without_resources(part, name) for part in requirements)
                 if any(part.rejection(provider, None) is None for part in bare):
-                    found.append(display_name(block.rows[row]))
+                    found.append(display_name(block.providers[row]))
     common = 'in common with the trees that meet the rest'
     if unmarked:
         yield (

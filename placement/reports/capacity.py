@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -13,8 +12,8 @@ from numpy.typing import NDArray
 
 from placement.cache.inventory_columns import Flags, Integers, InventoryColumns
 from placement.cache.partition import Partition, combine_by_tree
-from placement.cache.prefilter import holds
 from placement.cache.snapshot import Snapshot
+from placement.candidates.requirements import TraitCondition
 
 #: Larger capacities and usages count as this, so that the sums over a block fit 64 bits.
 _LARGEST = 2**48
@@ -41,11 +40,14 @@ class Scope:
         """Return which trees of a block are included."""
         included = np.ones(len(block.roots), np.bool_)
         if self.aggregate is not None:
-            included &= combine_by_tree(block, block.aggregates.where(functools.partial(holds, self.aggregate)))
+            included &= combine_by_tree(block, block.aggregates.where(lambda names: self.aggregate in names))
         for name in self.traits:
-            included &= combine_by_tree(block, block.traits.where(functools.partial(holds, name)))
+            included &= combine_by_tree(block, TraitCondition(frozenset({name})).matches(block))
         if self.root_required or self.root_forbidden:
-            included &= block.with_traits(self.root_required, self.root_forbidden)[block.starts[:-1]]
+            roots = block.with_traits(
+                lambda names: self.root_required <= names and self.root_forbidden.isdisjoint(names)
+            )
+            included &= roots[block.starts[:-1]]
         return included
 
 
@@ -107,14 +109,14 @@ def by_class(state: Snapshot, scope: Scope) -> list[ClassFigures]:
     :raises TraitNotFound: a trait of ``scope`` does not exist.
     """
     state.names.check((), scope.names)
-    parts: defaultdict[int, list[_BlockSums]] = defaultdict(list)
+    parts: defaultdict[str, list[_BlockSums]] = defaultdict(list)
     for block in state.partitions:
         included = scope.trees(block)[block.tree_numbers]
-        for class_id, stock in block.inventory_columns.items():
+        for name, stock in block.inventory_columns.items():
             within = included[stock.positions]
             if within.any():
-                parts[class_id].append(_BlockSums(stock, within))
-    return [_figures(state.names.classes[class_id], some) for class_id, some in sorted(parts.items())]
+                parts[name].append(_BlockSums(stock, within))
+    return [_figures(name, parts[name]) for name in sorted(parts, key=state.names.class_ids.__getitem__)]
 
 
 class _BlockSums:
@@ -171,17 +173,17 @@ class _AggregateSums:
         sets = {names for block in state.partitions for names in block.tree_aggregates.values}
         self.uuids = sorted(frozenset().union(*sets))
         self._numbers = {uuid: number for number, uuid in enumerate(self.uuids)}
-        class_ids = sorted({class_id for block in state.partitions for class_id in block.inventory_columns})
-        self.class_names = [state.names.classes[class_id] for class_id in class_ids]
+        names = {name for block in state.partitions for name in block.inventory_columns}
+        self.class_names = sorted(names, key=state.names.class_ids.__getitem__)
         self.trees = np.zeros(len(self.uuids), np.int64)
-        self.totals = np.zeros((len(self.uuids), len(class_ids), 2))
+        self.totals = np.zeros((len(self.uuids), len(self.class_names), 2))
         for block in state.partitions:
-            self._add(block, class_ids)
+            self._add(block)
 
-    def _add(self, block: Partition, class_ids: Sequence[int]) -> None:
+    def _add(self, block: Partition) -> None:
         sets = block.tree_aggregates
         trees = np.bincount(sets.codes, minlength=len(sets.values))
-        by_set = np.stack([_by_set(block, class_id) for class_id in class_ids], axis=1) if class_ids else None
+        by_set = np.stack([_by_set(block, name) for name in self.class_names], axis=1) if self.class_names else None
         for number, names in enumerate(sets.values):
             for uuid in names:
                 self.trees[self._numbers[uuid]] += trees[number]
@@ -200,19 +202,19 @@ class _AggregateSums:
         return AggregateRow(self.uuids[number], int(self.trees[number]), present)
 
 
-def _by_set(block: Partition, class_id: int) -> NDArray[np.float64]:
+def _by_set(block: Partition, name: str) -> NDArray[np.float64]:
     """Capacity and usage of one class, summed up over the trees of the block that have the same set of aggregates."""
     size = len(block.tree_aggregates.values)
-    stock = block.inventory_columns.get(class_id)
+    stock = block.inventory_columns.get(name)
     if stock is None:
         return np.zeros((size, 2))
     sets = block.tree_aggregates.codes[block.tree_numbers[stock.positions]]
     return np.stack(list(_sums(sets, stock, size)), axis=1)
 
 
-def of_trees(block: Partition, class_id: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def of_trees(block: Partition, name: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Capacity and usage of one class, which the block has inventory of, for each tree of the block."""
-    stock = block.inventory_columns[class_id]
+    stock = block.inventory_columns[name]
     capacity, used = _sums(block.tree_numbers[stock.positions], stock, len(block.roots))
     return capacity, used
 

@@ -10,11 +10,11 @@ from typing import Any
 from placement.cache.prefilter import Prefilter, TreeSearchUnit
 from placement.cache.snapshot import Snapshot
 from placement.candidates.limits import SearchLimits, StepCounter, StepLimitReached
-from placement.candidates.providers import Anchor, Provider
-from placement.candidates.reasons import Reason, Rejections
+from placement.candidates.providers import Provider
 from placement.candidates.request import CandidateRequest
-from placement.candidates.requirements import compile_request
+from placement.candidates.requirements import CompiledRequest, Reason, Rejections
 from placement.candidates.search import AssignmentFinder
+from placement.candidates.search_units import SearchUnit
 from placement.candidates.variables import Variable, VariableBuilder
 from placement.reports.blockers import display_name
 
@@ -61,29 +61,32 @@ def combination_failures(state: Snapshot, request: CandidateRequest, limits: Sea
     found: dict[Reason, CombinationFailure] = {}
     known: dict[Hashable, tuple[Reason, str] | None] = {}
     spending = replace(limits, reached=set())
-    for search_unit in Prefilter(state, request).search_units():
+    prefilter = Prefilter(state, request)
+    for search_unit in prefilter.search_units():
         if not isinstance(search_unit, TreeSearchUnit):
             continue
         if search_unit.equivalence_key not in known:
             if len(known) == _SHAPES or spending.steps_exhausted:
                 break
-            known[search_unit.equivalence_key] = _reason(request, search_unit.anchor(), spending)
+            known[search_unit.equivalence_key] = _reason(prefilter.compiled, search_unit, spending)
         failure = known[search_unit.equivalence_key]
         if failure is not None:
             reason, detail = failure
             entry = found.setdefault(reason, CombinationFailure(reason))
             entry.trees += 1
             if len(entry.examples) < _NAMED:
-                root = search_unit.partition.rows[search_unit.first]
+                root = search_unit.partition.providers[search_unit.first]
                 entry.examples.append(TreeFact(display_name(root), root.uuid, detail))
     return sorted(found.values(), key=lambda one: -one.trees)
 
 
-def _reason(request: CandidateRequest, anchor: Anchor, limits: SearchLimits) -> tuple[Reason, str] | None:
+def _reason(compiled: CompiledRequest, search_unit: SearchUnit, limits: SearchLimits) -> tuple[Reason, str] | None:
     """Return the reason for one tree, and its detail; None when there is a candidate or the reason is not known."""
     rejections: Rejections = Counter()
     limits.reached.clear()
-    if any(placement is not None for placement in AssignmentFinder(request, limits, rejections).assignments(anchor)):
+    if any(
+        placement is not None for placement in AssignmentFinder(compiled, limits, rejections).assignments(search_unit)
+    ):
         return None
     if limits.reached:
         # The search of the tree stopped at a limit.
@@ -95,20 +98,20 @@ def _reason(request: CandidateRequest, anchor: Anchor, limits: SearchLimits) -> 
     if not between:
         return None
     reason = next((one for one in _OF_THE_TREE if one in between), between.most_common(1)[0][0])
-    return reason, _detail(request, anchor, reason, limits)
+    return reason, _detail(compiled, search_unit, reason, limits)
 
 
-def _detail(request: CandidateRequest, anchor: Anchor, reason: Reason, limits: SearchLimits) -> str:
+def _detail(compiled: CompiledRequest, search_unit: SearchUnit, reason: Reason, limits: SearchLimits) -> str:
     if reason not in _CLAUSES:
         return f'a provider {reason.value}'
     try:
-        variables = VariableBuilder(compile_request(request)).variables(anchor, StepCounter(limits))
+        variables = VariableBuilder(compiled).variables(search_unit, StepCounter(limits))
     except StepLimitReached:
         return reason.value
     if reason is Reason.TOO_FEW_PROVIDERS:
         return _too_few(variables) or reason.value
     if reason is Reason.TOO_LITTLE_IN_ALL:
-        return _too_little(variables, anchor.tree + anchor.sharing) or reason.value
+        return _too_little(variables, search_unit.tree + search_unit.sharing) or reason.value
     return reason.value
 
 

@@ -11,8 +11,9 @@ from placement.cache.prefilter import Prefilter, TreeSearchUnit
 from placement.cache.snapshot import Snapshot
 from placement.candidates.limits import Limit, SearchLimits
 from placement.candidates.request import CandidateRequest
-from placement.candidates.search import chosen, search
+from placement.candidates.search import search
 from placement.candidates.search_units import Candidate
+from placement.candidates.selection import select
 from placement.reports.blockers import Blocker, NearMiss, display_name, obstacle
 from placement.reports.combination_failures import CombinationFailure, combination_failures
 from placement.reports.funnel import Stage, stages
@@ -50,8 +51,10 @@ class _TrialBudgets:
 
     def next(self) -> SearchLimits:
         """The limits of the next search."""
-        left = self._total.steps - sum(one.steps_taken for one in self._budgets)
-        limits = SearchLimits(self._most, max(min(left, self._total.steps // 10), 0), self._total.max_tree_steps // 10)
+        left = self._total.max_steps - sum(one.steps_taken for one in self._budgets)
+        limits = SearchLimits(
+            self._most, max(min(left, self._total.max_steps // 10), 0), self._total.max_tree_steps // 10
+        )
         self._budgets.append(limits)
         return limits
 
@@ -130,11 +133,11 @@ def explain(state: Snapshot, request: CandidateRequest, options: Options) -> Exp
     :raises TraitNotFound: a trait of any group does not exist.
     """
     state.names.check([name for group in request.groups for name in group.resources], request.traits)
-    request = request.resolved(state.root_id_of)
     limits = replace(options.limits, reached=set())
-    found = len(chosen(search(Prefilter(state, request).search_units(), request, limits), request, limits))
+    prefilter = Prefilter(state, request)
+    found = len(select(search(prefilter.search_units(), prefilter.compiled, limits), request, limits))
     bounds = frozenset(limits.reached)
-    counted = stages(state, Prefilter(state, request, alike=False))
+    counted = stages(state, Prefilter(state, request, with_keys=False))
     parts = list(rules(request))
     budgets = _TrialBudgets(options, min(len(parts), _MOST_RULES))
     trials = [_Trial(state, request, rule, budgets) for rule in parts[:_MOST_RULES]]
@@ -175,13 +178,14 @@ class _Trial:
 def _candidates(state: Snapshot, request: CandidateRequest, budgets: _TrialBudgets) -> tuple[list[Candidate], bool]:
     """Return the first candidates, whatever the request's limit, and whether there may be more."""
     limits = budgets.next()
-    found = list(search(Prefilter(state, request).search_units(), request, limits))
+    prefilter = Prefilter(state, request)
+    found = list(search(prefilter.search_units(), prefilter.compiled, limits))
     return found, bool(limits.reached)
 
 
 def _trees(found: Sequence[Candidate], lacks: str) -> list[NearMiss]:
     roots = (
-        one.search_unit.partition.rows[one.search_unit.first]
+        one.search_unit.partition.providers[one.search_unit.first]
         for one in found
         if isinstance(one.search_unit, TreeSearchUnit)
     )
@@ -309,7 +313,7 @@ def _blamed_together(
     rest = request
     for _ in range(_MOST_TOGETHER):
         parts = list(itertools.islice(rules(rest), _MOST_RULES))
-        counted = stages(state, Prefilter(state, rest, alike=False))
+        counted = stages(state, Prefilter(state, rest, with_keys=False))
         rule = _emptying_rule(counted, parts) or next(
             (one for one in reversed(parts) if not one.about_one_provider), parts[0]
         )

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from placement.cache.inventory_columns import Flags, Integers
 from placement.cache.partition import Partition, combine_by_tree
-from placement.cache.prefilter import CachedSearchUnit, Prefilter, TreeSearchUnit, holds
+from placement.cache.prefilter import Prefilter, TreeSearchUnit
 from placement.cache.snapshot import Snapshot
 from placement.candidates.limits import SearchLimits
-from placement.candidates.providers import Anchor, InventoryRecord, Provider
+from placement.candidates.providers import InventoryRecord, Provider
 from placement.candidates.request import CandidateRequest, RequestGroup
+from placement.candidates.requirements import CompiledRequest, TraitCondition
 from placement.candidates.search import search
-from placement.candidates.search_units import AnchorSearchUnit, Candidate
+from placement.candidates.search_units import Candidate, SearchUnit
 
 #: Most consumers that are counted for one provider, so that sums fit 64 bits.
 _MOST_TIMES = 2**40
@@ -72,15 +72,15 @@ def how_many(state: Snapshot, size: Size, most_searches: int) -> FitEstimate:
     """
     request = size.request()
     state.names.check(size.resources, request.traits)
-    matching = Prefilter(state, request, alike=False)
-    counts = {id(partition): _Counts(state, matching, partition, size.required) for partition in state.partitions}
+    matching = Prefilter(state, request, with_keys=False)
+    counts = {id(partition): _Counts(matching, partition, size.required) for partition in state.partitions}
     exact = sum(one.exact for one in counts.values())
     at_most = sum(one.without_sharing for one in counts.values())
     with_sharing = np.sum([one.with_sharing for one in counts.values()], axis=0) if counts else np.zeros(1)
     at_most += int(with_sharing.min())
     if at_most == exact:
         return FitEstimate(exact, at_most, complete=True)
-    copy = _Copy(request, most_searches)
+    copy = _Copy(matching.compiled, most_searches)
     fit = exact
     for search_unit in matching.search_units():
         if not (
@@ -100,11 +100,11 @@ class _Counts:
     of the request an upper bound for all other trees together.
     """
 
-    def __init__(self, state: Snapshot, matching: Prefilter, partition: Partition, required: frozenset[str]) -> None:
-        takers = [matching.takers(partition, part) for part in matching.requirements]
+    def __init__(self, matching: Prefilter, partition: Partition, required: frozenset[str]) -> None:
+        takers = [part.matches(partition) for part in matching.requirements]
         counts = np.stack(
             [
-                _times(partition, state.names.class_ids[part.resources[0][0]], part.resources[0][1], takes)
+                _times(partition, part.resources[0][0], part.resources[0][1], takes)
                 for part, takes in zip(matching.requirements, takers, strict=True)
             ],
             axis=1,
@@ -112,7 +112,7 @@ class _Counts:
         sharing = _touched_by_sharing(matching, partition)
         possible = (
             partition.has_root
-            & matching.admitted(partition)
+            & matching.accepted_roots(partition)
             & _has_traits(partition, np.logical_or.reduce(takers), required)
         )
         self.is_exact = ~sharing & _always_has_traits(partition, takers, required)
@@ -122,10 +122,10 @@ class _Counts:
         self.with_sharing: Integers = counts[sharing].sum(axis=0)
 
 
-def _times(partition: Partition, class_id: int, amount: int, takes: Flags) -> Integers:
+def _times(partition: Partition, name: str, amount: int, takes: Flags) -> Integers:
     """How many times the providers flagged in ``takes`` can take an amount of a class, summed up for each tree."""
-    stock = partition.inventory_columns.get(class_id)
-    times = np.zeros(len(partition.rows), np.int64)
+    stock = partition.inventory_columns.get(name)
+    times = np.zeros(len(partition.providers), np.int64)
     if stock is not None:
         times[stock.positions] = np.clip((stock.capacity_limit - stock.used) // amount, 0, _MOST_TIMES)
     times[~takes] = 0
@@ -145,7 +145,7 @@ def _has_traits(partition: Partition, takes_any: Flags, required: frozenset[str]
     """Which trees have each required trait on a provider that could take a part of the request."""
     has = np.ones(len(partition.roots), np.bool_)
     for name in required:
-        has &= combine_by_tree(partition, takes_any & partition.traits.where(functools.partial(holds, name)))
+        has &= combine_by_tree(partition, takes_any & TraitCondition(frozenset({name})).matches(partition))
     return has
 
 
@@ -160,20 +160,21 @@ def _always_has_traits(partition: Partition, takers: Sequence[Flags], required: 
 class _Copy:
     """A copy of inventories on which consumers are placed. ``searches`` is how many more searches may be made."""
 
-    def __init__(self, request: CandidateRequest, searches: int) -> None:
-        self._request = request
+    def __init__(self, compiled: CompiledRequest, searches: int) -> None:
+        self._compiled = compiled
         self.searches = searches
         self._inventories: dict[int, dict[str, InventoryRecord]] = {}
 
-    def fill(self, search_unit: CachedSearchUnit) -> int:
+    def fill(self, search_unit: SearchUnit) -> int:
         """Place consumers at ``search_unit`` until no more fit, and return how many were placed."""
-        tree, sharing = search_unit.anchor()
-        anchor = Anchor(tuple(map(self._changeable, tree)), tuple(map(self._changeable, sharing)))
+        own = SearchUnit(
+            tuple(map(self._changeable, search_unit.tree)), tuple(map(self._changeable, search_unit.sharing))
+        )
         placed = 0
         while self.searches:
             self.searches -= 1
-            limits = SearchLimits(candidates=1, steps=_STEPS)
-            found = next(search([AnchorSearchUnit(anchor)], self._request, limits), None)
+            limits = SearchLimits(max_candidates=1, max_steps=_STEPS)
+            found = next(search([own], self._compiled, limits), None)
             if found is None:
                 break
             placed += self._take(found)
@@ -181,9 +182,7 @@ class _Copy:
 
     def _changeable(self, provider: Provider) -> Provider:
         own = self._inventories.setdefault(provider.id, dict(provider.inventories))
-        return Provider(
-            provider.id, provider.uuid, provider.root_id, provider.parent_id, own, provider.traits, provider.aggregates
-        )
+        return replace(provider, inventories=own)
 
     def _take(self, candidate: Candidate) -> int:
         """Place as many consumers like ``candidate`` as fit: the search would return it first as long as it fits."""

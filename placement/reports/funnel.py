@@ -13,15 +13,21 @@ import numpy as np
 
 from placement.cache.inventory_columns import Flags
 from placement.cache.partition import Partition, combine_by_tree
-from placement.cache.prefilter import Prefilter, meets
+from placement.cache.prefilter import Prefilter
 from placement.cache.snapshot import Snapshot
 from placement.candidates.limits import Limit, SearchLimits
 from placement.candidates.providers import Provider
-from placement.candidates.reasons import Reason
 from placement.candidates.request import CandidateRequest
-from placement.candidates.requirements import Requirement
+from placement.candidates.requirements import (
+    AggregateCondition,
+    Condition,
+    Reason,
+    Requirement,
+    ResourceCondition,
+    TraitCondition,
+)
 from placement.reports.combination_failures import CombinationFailure, combination_failures
-from placement.reports.rules import alternatives, in_short, same_subtrees, trait_subject
+from placement.reports.rules import in_short, same_subtrees, trait_subject
 
 #: Most rules that are counted; a query may have thousands.
 MOST_RULES = 50
@@ -84,7 +90,7 @@ def account_of_empty(
     :param limits: the limits for searching trees again.
     :param bounds: the limits at which the search stopped.
     """
-    counted = stages(state, Prefilter(state, request, alike=False))
+    counted = stages(state, Prefilter(state, request, with_keys=False))
     parts = list(map(str, counted))
     if counted and counted[-1].trees:
         parts += map(_combination_failure, combination_failures(state, request, limits))
@@ -117,27 +123,30 @@ def _rules(part: Requirement, in_tree: str) -> Iterator[_Rule]:
 
     :param in_tree: the uuid in the ``in_tree`` of its group, if any.
     """
-    so_far = Requirement(part.group, (), frozenset(), frozenset(), (), part.use_same_provider)
-    for name, amount in part.resources:
-        so_far = replace(so_far, resources=(*so_far.resources, (name, amount)))
-        yield _Rule('resources', f'{name}:{amount}', so_far, (name, amount))
-    for any_traits in alternatives(part.required, part.required_any):
-        so_far = replace(so_far, required_any=so_far.required_any | {any_traits})
-        yield _Rule('required', trait_subject(any_traits), so_far)
-    for name in sorted(part.forbidden):
-        so_far = replace(so_far, forbidden=so_far.forbidden | {name})
-        yield _Rule('forbidden', name, so_far)
-    for any_of in dict.fromkeys(part.member_of):
-        so_far = replace(so_far, member_of=(*so_far.member_of, any_of))
-        yield _Rule('member_of', ','.join(sorted(any_of)), so_far)
-    for uuid in sorted(part.forbidden_aggregates):
-        so_far = replace(so_far, forbidden_aggregates=so_far.forbidden_aggregates | {uuid})
-        yield _Rule('member_of', f'!{uuid}', so_far)
-    if part.root_id is not None:
-        so_far = replace(so_far, root_id=part.root_id)
-        yield _Rule('in_tree', in_tree, so_far)
-    if so_far == Requirement(part.group, (), frozenset(), frozenset(), (), part.use_same_provider):
-        yield _Rule('same_subtree', 'any provider', so_far)
+    before: tuple[Condition, ...] = ()
+    for condition in part.conditions:
+        for name, subject, up_to in _named(condition, in_tree):
+            resource = (
+                (condition.resource_class, condition.amount) if isinstance(condition, ResourceCondition) else None
+            )
+            yield _Rule(name, subject, replace(part, conditions=(*before, up_to)), resource)
+        before = (*before, condition)
+    if not part.conditions:
+        yield _Rule('same_subtree', 'any provider', part)
+
+
+def _named(condition: Condition, in_tree: str) -> Iterator[tuple[str, str, Condition]]:
+    """Yield the parameter and the subject of each rule in a condition, and the condition up to it."""
+    if isinstance(condition, ResourceCondition):
+        yield 'resources', f'{condition.resource_class}:{condition.amount}', condition
+    elif isinstance(condition, TraitCondition):
+        yield 'forbidden' if condition.forbidden else 'required', trait_subject(condition.traits), condition
+    elif isinstance(condition, AggregateCondition):
+        for number, aggregates in enumerate(condition.sets, start=1):
+            subject = f'{"!" if condition.forbidden else ""}{",".join(sorted(aggregates))}'
+            yield 'member_of', subject, replace(condition, sets=condition.sets[:number])
+    else:
+        yield 'in_tree', in_tree, condition
 
 
 class _RemainingTrees:
@@ -174,68 +183,57 @@ class _RemainingTrees:
 def _stages(state: Snapshot, matching: Prefilter) -> Iterator[Stage]:
     """Apply one rule after the other and count what each leaves."""
     left = _RemainingTrees(state, matching)
-    in_tree = {group.suffix: group.in_tree or '' for group in matching.request.groups}
+    in_tree = {group.suffix: group.in_tree or '' for group in matching.compiled.request.groups}
     yield from _root_stages(state, matching, left)
-    for part, suffixes in matching.suffixes.items():
+    for part, suffixes in matching.compiled.suffixes.items():
         for rule in _rules(part, in_tree[part.group]):
-            takes = [matching.takers(block, rule.part) for block in state.partitions]
+            takes = [rule.part.matches(block) for block in state.partitions]
             flags = left.after(takes, functools.partial(_any_takes, rule.part))
             refused = _refused(state, *rule.resource) if rule.resource else {}
             serving = '' if part.use_same_provider or rule.resource else part.resources[0][0]
             yield Stage(suffixes, rule.rule, rule.subject, _count(takes), _count(flags), refused, serving)
         left.keep(flags)
-    for any_of in matching.collective:
-        takes = [block.traits.where(functools.partial(meets, any_of)) for block in state.partitions]
-        flags = left.after(takes, functools.partial(_any_has, any_of))
-        yield Stage(('',), 'required', trait_subject(any_of), _count(takes), _count(flags))
+    for condition in matching.compiled.collective:
+        takes = [condition.matches(block) for block in state.partitions]
+        flags = left.after(takes, functools.partial(_any_takes, condition))
+        yield Stage(('',), 'required', trait_subject(condition.traits), _count(takes), _count(flags))
         left.keep(flags)
     yield from _subtree_stages(state, matching, left)
     own = [part for part in matching.requirements if not _any_takes(part, matching.sharing.providers)]
-    if len(own) > 1 and not matching.nested_aware:
-        takes = [np.logical_and.reduce([matching.takers(block, part) for part in own]) for block in state.partitions]
+    if len(own) > 1 and not matching.compiled.request.nested_aware:
+        takes = [np.logical_and.reduce([part.matches(block) for part in own]) for block in state.partitions]
         subject = 'for all of this (below 1.29)'
         yield Stage((), 'same provider', subject, _count(takes), _count(left.after(takes, None)))
 
 
-def _any_takes(part: Requirement, sharing: Sequence[Provider]) -> bool:
+def _any_takes(part: Condition, sharing: Sequence[Provider]) -> bool:
     return any(part.rejection(provider, None) is None for provider in sharing)
 
 
-def _any_has(any_of: Collection[str], sharing: Sequence[Provider]) -> bool:
-    return any(meets(any_of, provider.traits) for provider in sharing)
-
-
 def _root_stages(state: Snapshot, matching: Prefilter, left: _RemainingTrees) -> Iterator[Stage]:
-    """Count the trees whose root may be an anchor, for each rule about roots."""
-    request = matching.request
-    rules = [Stage((), 'root_required', name, 0, 0) for name in sorted(request.root_required)]
-    rules += [Stage((), 'root_required', f'!{name}', 0, 0) for name in sorted(request.root_forbidden)]
-    for group in request.groups:
-        if not group.use_same_provider:
-            uuids = sorted(group.forbidden_aggregates)
-            rules += [Stage(('',), 'member_of', f'!{uuid}', 0, 0, serving='the root') for uuid in uuids]
-    admitted = [block.has_root for block in state.partitions]
-    for rule in rules:
-        nothing, one = frozenset[str](), frozenset({rule.subject.removeprefix('!')})
-        for number, block in enumerate(state.partitions):
-            if rule.rule == 'member_of':
-                meeting = block.not_in_aggregates(one)
+    """Count the trees whose root is accepted, for each rule about roots."""
+    accepted = [block.has_root for block in state.partitions]
+    for condition in matching.compiled.root.conditions:
+        for _, subject, _ in _named(condition, ''):
+            if isinstance(condition, TraitCondition):
+                rule = Stage((), 'root_required', f'{"!" if condition.forbidden else ""}{subject}', 0, 0)
             else:
-                meeting = block.with_traits(*((nothing, one) if rule.subject[0] == '!' else (one, nothing)))
-            admitted[number] = admitted[number] & meeting[block.starts[:-1]]
+                rule = Stage(('',), 'member_of', subject, 0, 0, serving='the root')
+        for number, block in enumerate(state.partitions):
+            accepted[number] = accepted[number] & condition.matches(block)[block.starts[:-1]]
         # Sharing providers may be used at other anchors, so their own trees do not count here.
-        takes = [flags[block.tree_numbers] for block, flags in zip(state.partitions, admitted, strict=True)]
+        takes = [flags[block.tree_numbers] for block, flags in zip(state.partitions, accepted, strict=True)]
         flags = left.after(takes, None)
-        yield replace(rule, providers=_count(admitted), trees=_count(flags))
+        yield replace(rule, providers=_count(accepted), trees=_count(flags))
         left.keep(flags)
 
 
 def _subtree_stages(state: Snapshot, matching: Prefilter, left: _RemainingTrees) -> Iterator[Stage]:
     """Count the providers that could be the topmost of each ``same_subtree``, and the trees that have one."""
-    part_of = {suffix: part for part, suffixes in matching.suffixes.items() for suffix in suffixes}
-    for suffixes in same_subtrees(matching.request):
+    part_of = {suffix: part for part, suffixes in matching.compiled.suffixes.items() for suffix in suffixes}
+    for suffixes in same_subtrees(matching.compiled.request):
         parts = list(dict.fromkeys(part_of[suffix] for suffix in sorted(suffixes) if suffix in part_of))
-        tops = [_tops(block, [matching.takers(block, part) for part in parts]) for block in state.partitions]
+        tops = [_tops(block, [part.matches(block) for part in parts]) for block in state.partitions]
         flags = left.after(tops, functools.partial(_have_top, parts))
         yield Stage((), 'same_subtree', ','.join(sorted(suffixes)), _count(tops), _count(flags))
         left.keep(flags)

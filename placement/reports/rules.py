@@ -116,7 +116,7 @@ def rules(request: CandidateRequest) -> Iterator[Rule]:
 def _of_group(group: RequestGroup, suffixes: tuple[str, ...]) -> Iterator[Rule]:
     for name, amount in group.resources.items():
         yield Rule(Kind.RESOURCES, suffixes, f'{name}:{amount}')
-    for any_of in alternatives(group.required, group.required_any):
+    for any_of in group.required_sets:
         yield Rule(Kind.REQUIRED, suffixes, trait_subject(any_of))
     for name in sorted(group.forbidden):
         yield Rule(Kind.FORBIDDEN, suffixes, name)
@@ -126,12 +126,6 @@ def _of_group(group: RequestGroup, suffixes: tuple[str, ...]) -> Iterator[Rule]:
         yield Rule(Kind.MEMBER_OF, suffixes, f'!{uuid}')
     if group.in_tree is not None:
         yield Rule(Kind.IN_TREE, suffixes, group.in_tree)
-
-
-def alternatives(required: Collection[str], required_any: Collection[frozenset[str]]) -> list[frozenset[str]]:
-    """Return the sets of traits of which one each is required, each set once, single traits first."""
-    found = {frozenset({name}) for name in required}.union(required_any)
-    return sorted(found, key=lambda any_of: (len(any_of) > 1, sorted(any_of)))
 
 
 def trait_subject(any_of: Collection[str]) -> str:
@@ -178,7 +172,7 @@ def _reduced(group: RequestGroup, rule: Rule) -> RequestGroup:
         name, _ = resource_of(rule)
         return replace(group, resources={key: amount for key, amount in group.resources.items() if key != name})
     if rule.kind is Kind.IN_TREE:
-        return replace(group, in_tree=None, root_id=None)
+        return replace(group, in_tree=None)
     if rule.kind is Kind.REQUIRED:
         any_of = frozenset(rule.names)
         required = group.required - any_of if len(any_of) == 1 else group.required

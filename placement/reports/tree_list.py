@@ -95,14 +95,14 @@ class _Matches:
         self.numbers: list[int] = np.flatnonzero(included).tolist()
 
     def name(self, number: int) -> str:
-        root = self._block.rows[self._block.starts[number]]
+        root = self._block.providers[self._block.starts[number]]
         return root.name or root.uuid
 
     def fullest(self) -> NDArray[np.float64]:
         """For each of these trees the used share of its fullest class."""
         fullest = np.zeros(len(self._block.roots))
-        for class_id in self._block.inventory_columns:
-            np.maximum(fullest, shares(*of_trees(self._block, class_id)), out=fullest)
+        for resource_class in self._block.inventory_columns:
+            np.maximum(fullest, shares(*of_trees(self._block, resource_class)), out=fullest)
         return fullest[self.numbers]
 
     def row(self, state: Snapshot, number: int) -> TreeRow:
@@ -119,22 +119,23 @@ class _Matches:
             return None
         first, last = self._block.starts[number : number + 2].tolist()
         row = first + int(np.argmax(self._matching[first:last]))
-        one = self._block.rows[row]
+        one = self._block.providers[row]
         return None if row == first else one.name or one.uuid
 
 
 def _matching(block: Partition, text: str) -> Flags:
     """Which providers have a name that contains the text, or a uuid that begins with it."""
     part = text.casefold()
-    matching = (part in (one.name or '').casefold() or one.uuid.startswith(part) for one in block.rows)
-    return np.fromiter(matching, np.bool_, len(block.rows))
+    matching = (part in (one.name or '').casefold() or one.uuid.startswith(part) for one in block.providers)
+    return np.fromiter(matching, np.bool_, len(block.providers))
 
 
 def _fillings(state: Snapshot, block: Partition, number: int) -> Iterator[ClassFilling]:
-    capacity: Counter[int] = Counter()
-    used: Counter[int] = Counter()
+    capacity: Counter[str] = Counter()
+    used: Counter[str] = Counter()
     for record in block.tree(number):
-        for class_id, inventory in record.inventories:
-            capacity[class_id] += max(inventory.capacity, 0)
-            used[class_id] += inventory.used
-    return (ClassFilling(state.names.classes[id_], Filling(capacity[id_], used[id_])) for id_ in sorted(capacity))
+        for name, inventory in record.inventories.items():
+            capacity[name] += max(inventory.capacity, 0)
+            used[name] += inventory.used
+    names = sorted(capacity, key=state.names.class_ids.__getitem__)
+    return (ClassFilling(name, Filling(capacity[name], used[name])) for name in names)

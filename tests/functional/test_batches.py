@@ -108,7 +108,7 @@ def test_traits_and_aggregates(context: RequestContext, providers: list[Resource
     assert sorted(aggregate.get_with_provider(context, one.uuid)[1]) == sorted(aggregates)
     filters = ProviderFilters(required=frozenset(CLASSES), member_of=(frozenset(aggregates),))
     listed = provider_list.filter_providers(context.provider_cache.current(), filters)
-    assert [block.rows[row].uuid for block, rows in listed for row in rows] == [one.uuid]
+    assert [block.providers[row].uuid for block, rows in listed for row in rows] == [one.uuid]
     one.set_traits(CLASSES[:1])
     assert [trait.name for trait in TraitList.get_with_provider(context, one.uuid)[1]] == CLASSES[:1]
     with pytest.raises(exception.TraitNotFound, match='CUSTOM_NONE, CUSTOM_NOTHING'):

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
 from placement.cache.prefilter import Prefilter
 from placement.cache.snapshot import Snapshot
 from placement.candidates.limits import SearchLimits
-from placement.candidates.providers import Anchor
 from placement.candidates.search import AssignmentFinder, search
-from placement.candidates.search_units import Assignment
+from placement.candidates.search_units import Assignment, SearchUnit
 from tests.support.candidates.cached import NAMES, found, records_of
 from tests.support.candidates.oracle import RP, SHARES, Group, Oracle, Query, assert_candidates, record
 from tests.support.candidates.topologies import request_of
@@ -25,14 +25,14 @@ FROM_SHARED_DISKS = Query([Group('', {'VCPU': 2, 'DISK_GB': 1})])
 
 
 @pytest.fixture
-def walks(monkeypatch: pytest.MonkeyPatch) -> list[Anchor]:
+def walks(monkeypatch: pytest.MonkeyPatch) -> list[SearchUnit]:
     """The anchors that were walked."""
-    walked: list[Anchor] = []
+    walked: list[SearchUnit] = []
     placements = AssignmentFinder.assignments
 
-    def noted(self: AssignmentFinder, anchor: Anchor) -> Iterator[Assignment | None]:
-        walked.append(anchor)
-        return placements(self, anchor)
+    def noted(self: AssignmentFinder, search_unit: SearchUnit) -> Iterator[Assignment | None]:
+        walked.append(search_unit)
+        return placements(self, search_unit)
 
     monkeypatch.setattr(AssignmentFinder, 'assignments', noted)
     return walked
@@ -52,34 +52,34 @@ def state(*trees: list[RP]) -> Snapshot:
 
 def count(of: Snapshot, query: Query) -> int:
     """The number of candidates."""
-    request = request_of(query)
-    return sum(1 for _ in search(Prefilter(of, request).search_units(), request, SearchLimits()))
+    prefilter = Prefilter(of, request_of(query))
+    return sum(1 for _ in search(prefilter.search_units(), prefilter.compiled, SearchLimits()))
 
 
 @pytest.mark.parametrize(
     ('query', 'each'), [(NODE_AND_MEMORY, 2), (TWO_OF_TWO_NODES, 1), (ANYWHERE_TWICE, 3), (FROM_SHARED_DISKS, 2)]
 )
-def test_hosts_of_one_shape_take_one_walk(walks: list[Anchor], query: Query, each: int) -> None:
+def test_hosts_of_one_shape_take_one_walk(walks: list[SearchUnit], query: Query, each: int) -> None:
     assert count(state(*(tree(number) for number in range(HOSTS))), query) == HOSTS * each
     assert len(walks) == 1
 
 
 @pytest.mark.parametrize(('query', 'each'), [(NODE_AND_MEMORY, 2), (FROM_SHARED_DISKS, 2)])
 def test_hosts_with_different_usage_that_leaves_room_take_one_walk(
-    walks: list[Anchor], query: Query, each: int
+    walks: list[SearchUnit], query: Query, each: int
 ) -> None:
     assert count(state(*(tree(number, used=number % 5) for number in range(HOSTS))), query) == HOSTS * each
     assert len(walks) == 1
 
 
-def test_hosts_with_room_for_different_sums_take_several_walks(walks: list[Anchor]) -> None:
+def test_hosts_with_room_for_different_sums_take_several_walks(walks: list[SearchUnit]) -> None:
     """With 5 used a node has room for one of the groups, with up to 4 for both."""
     mixed = state(*(tree(number, used=number % 6) for number in range(60)))
     assert count(mixed, ANYWHERE_TWICE) == 50 * 3 + 10 * 1
     assert 2 <= len(walks) <= 6
 
 
-def test_traits_that_the_request_does_not_name_take_no_extra_walk(walks: list[Anchor]) -> None:
+def test_traits_that_the_request_does_not_name_take_no_extra_walk(walks: list[SearchUnit]) -> None:
     names = (frozenset[str](), frozenset(['CUSTOM_RED']))
     several = state(*(tree(number, traits=names[number % 2]) for number in range(HOSTS)))
     assert count(several, NODE_AND_MEMORY) == HOSTS * 2
@@ -90,7 +90,7 @@ def test_traits_that_the_request_does_not_name_take_no_extra_walk(walks: list[An
     assert len(walks) == 1
 
 
-def test_hosts_without_room_are_not_walked(walks: list[Anchor]) -> None:
+def test_hosts_without_room_are_not_walked(walks: list[SearchUnit]) -> None:
     full = state(*(tree(number, used=8) for number in range(HOSTS)))
     assert count(full, NODE_AND_MEMORY) == 0
     assert walks == []
@@ -150,6 +150,6 @@ def test_a_provider_whose_root_is_no_root_is_known_and_not_searched() -> None:
     """Only a damaged database has a provider whose root has another root itself."""
     vcpu = {'VCPU': record(8)}
     host, child, lost = records_of([RP('host', None, vcpu), RP('child', 'host'), RP('lost', None, vcpu)])
-    damaged = Snapshot.of(NAMES, [host, child, lost._replace(root_id=child.id)])
+    damaged = Snapshot.of(NAMES, [host, child, replace(lost, root_id=child.id)])
     assert found(damaged, Query([Group('', {'VCPU': 1})])) == [frozenset({('host', 'VCPU', 1)})]
     assert damaged.find_provider(lost.uuid) is not None

@@ -49,10 +49,10 @@ class Counting(ProviderCache):
         self.builds += 1
         return super()._load(tx)
 
-    def _follow(self, tx: sa.Connection, version: Any) -> Any:
+    def _refresh(self, tx: sa.Connection, version: Any) -> Any:
         self.steps += 1
         assert self.gate.wait(10)
-        return super()._follow(tx, version)
+        return super()._refresh(tx, version)
 
 
 @pytest.fixture
@@ -321,11 +321,11 @@ def test_a_damaged_state_is_built_anew_at_the_next_search(
 ) -> None:
     held = provider_cache._version
     assert held is not None
-    held.next._root_of.clear()
+    held.builder._root_id_of.clear()
     claim_one(context, host)
     with caplog.at_level(logging.ERROR):
         assert_same(provider_cache.current(), scratch(context.db))
-    assert 'is built anew' in caplog.text
+    assert 'could not be refreshed; reloading it' in caplog.text
     assert provider_cache.builds == 2
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from placement.candidates.limits import Limit, SearchLimits
-from placement.candidates.reasons import Reason
 from placement.candidates.request import CandidateRequest, RequestGroup
+from placement.candidates.requirements import CompiledRequest, Reason
 from placement.candidates.search import search
 from placement.handlers import candidate_query
 from placement.reports import explanation
@@ -95,16 +95,16 @@ def test_searches_without_a_rule_share_the_steps_of_one_search(
     request = candidate_query.parse(query_string(query), (1, 29), context.conf)
     budgets: list[SearchLimits] = []
 
-    def recording(sites: Any, request: CandidateRequest, budget: SearchLimits) -> Any:
-        budgets.append(budget)
-        return search(sites, request, budget)
+    def recording(sites: Any, compiled: CompiledRequest, limits: SearchLimits) -> Any:
+        budgets.append(limits)
+        return search(sites, compiled, limits)
 
     monkeypatch.setattr(explanation, 'search', recording)
-    whole = SearchLimits(steps=2000)
+    whole = SearchLimits(max_steps=2000)
     told = explain(context.provider_cache.current(), request, Options(whole))
     _search, *trials = budgets
     assert len(trials) >= len(told.what_ifs) > 3
-    assert max(trial.steps for trial in trials) <= 200
+    assert max(trial.max_steps for trial in trials) <= 200
     # A search notices only between two candidates that its steps are spent.
     assert sum(trial.steps_taken for trial in trials) < 2 * 2000
 

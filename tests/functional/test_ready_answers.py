@@ -129,6 +129,6 @@ def test_answers_of_few_forms_are_kept(app: Any) -> None:
     for number in range(100):
         form = ('form', number)
         assert list(block.fragments(form, [0, 1], lambda record: record.uuid.encode())) == [
-            record.uuid.encode() for record in block.rows[:2]
+            record.uuid.encode() for record in block.providers[:2]
         ]
     assert len(block._fragments) < 10

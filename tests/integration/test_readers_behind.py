@@ -65,7 +65,7 @@ def rename(process: Process, name: str) -> None:
 
 
 def names(state: Snapshot) -> set[str | None]:
-    return {record.name for block in state.partitions for record in block.rows}
+    return {one.name for one in state.providers()}
 
 
 # Asleep ---------------------------------------------------------------------------------------------------
@@ -79,9 +79,7 @@ def test_a_writer_that_came_and_went_while_nobody_asked(start: Callable[[], Proc
     visitor = start()
     context = applications.administrator(visitor.db)
     ResourceProvider.destroy(context, other.uuid)
-    (host,) = (
-        record for block in reader.provider_cache.current().partitions for record in block.rows if record.name == 'host'
-    )
+    (host,) = (one for one in reader.provider_cache.current().providers() if one.name == 'host')
     ResourceProvider.get_by_uuid(context, host.uuid).set_inventories([Inventory.from_request('VCPU', {'total': 2})])
     create_provider(context, 'new')
     visitor.kill()

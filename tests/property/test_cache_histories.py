@@ -63,8 +63,8 @@ class Divided(ProviderCache):
 
     def _load(self, tx: sa.Connection) -> Any:
         held = super()._load(tx)
-        state = Snapshot.of(held.snapshot.names, held.snapshot.rows(), size=2)
-        return dataclasses.replace(held, snapshot=state, next=SnapshotBuilder(state, size=2))
+        state = Snapshot.of(held.snapshot.names, held.snapshot.providers(), size=2)
+        return dataclasses.replace(held, snapshot=state, builder=SnapshotBuilder(state, size=2))
 
 
 @pytest.mark.parametrize('seed', range(4))

@@ -12,25 +12,25 @@ from hypothesis import strategies as st
 
 from placement.candidates import backtracking
 from placement.candidates.limits import Limit, SearchLimits
-from placement.candidates.reasons import Reason, Rejections
-from placement.candidates.search import chosen, search
-from placement.candidates.size import Size, at_most
+from placement.candidates.requirements import Reason, Rejections, compile_request
+from placement.candidates.search import AssignmentFinder, search
+from placement.candidates.selection import AnswerSize, at_most, select
 from tests.support.candidates.oracle import RP, SHARES, Body, Oracle, Query, assert_candidates
 from tests.support.candidates.topologies import (
     MINORS,
-    KeyedSearchUnit,
     Rows,
     queries,
     request_of,
     thorough,
     tight_worlds,
+    with_key,
     worlds,
 )
 
 
 def found(world: list[RP], query: Query) -> list[Body]:
     rows = Rows(world)
-    return [rows.body(one) for one in search(rows.search_units(), request_of(query), SearchLimits())]
+    return [rows.body(one) for one in search(rows.search_units(), compile_request(request_of(query)), SearchLimits())]
 
 
 @thorough(2000)
@@ -50,7 +50,7 @@ def test_order_of_anchors_groups_and_providers_does_not_matter(
     search_units = rows.search_units()
     rng.shuffle(search_units)
     rng.shuffle(query.groups)
-    bodies = [rows.body(one) for one in search(search_units, request_of(query), SearchLimits())]
+    bodies = [rows.body(one) for one in search(search_units, compile_request(request_of(query)), SearchLimits())]
     assert_candidates(bodies, Oracle(world).candidates(query))
 
 
@@ -59,27 +59,29 @@ def test_order_of_anchors_groups_and_providers_does_not_matter(
 def test_trees_of_one_shape_share_a_walk(world: list[RP], query: Query) -> None:
     world = [*world, *(replace(rp, name=f'{rp.name}-b', parent=rp.parent and f'{rp.parent}-b') for rp in world)]
     rows, request = Rows(world), request_of(query)
-    search_units = [KeyedSearchUnit(anchor, request) for anchor in rows.anchors()]
-    bodies = [rows.body(one) for one in search(search_units, request, SearchLimits())]
+    search_units = [with_key(unit, request) for unit in rows.search_units()]
+    bodies = [rows.body(one) for one in search(search_units, compile_request(request), SearchLimits())]
     assert_candidates(bodies, Oracle(world).candidates(query))
-    event(f'walks spared: {len(search_units) - len({search_unit.equivalence_key for search_unit in search_units})}')
-    assert sum(search_unit.asked for search_unit in search_units) == len(
-        {search_unit.equivalence_key for search_unit in search_units}
-    )
+    event(f'searches spared: {len(search_units) - len({one.equivalence_key for one in search_units})}')
+    streams = [stream for _, stream in AssignmentFinder(compile_request(request), SearchLimits()).streams(search_units)]
+    assert len(set(streams)) == len({one.equivalence_key for one in search_units})
 
 
-@pytest.mark.parametrize('patience', [500, 0])
+@pytest.mark.parametrize('steps', [500, 0])
 @thorough(300)
 @given(tight_worlds())
 def test_requests_that_just_fit_are_not_refused(
-    monkeypatch: pytest.MonkeyPatch, patience: int, case: tuple[list[RP], Query]
+    monkeypatch: pytest.MonkeyPatch, steps: int, case: tuple[list[RP], Query]
 ) -> None:
-    # With a patience of 0 every partial placement is checked as in a long walk.
-    monkeypatch.setattr(backtracking, '_PATIENCE', patience)
+    # With 0 every partial assignment is checked as in a long search.
+    monkeypatch.setattr(backtracking, '_STEPS_BEFORE_PRUNING', steps)
     world, query = case
     rejections: Rejections = Counter()
     rows = Rows(world)
-    bodies = [rows.body(one) for one in search(rows.search_units(), request_of(query), SearchLimits(), rejections)]
+    bodies = [
+        rows.body(one)
+        for one in search(rows.search_units(), compile_request(request_of(query)), SearchLimits(), rejections)
+    ]
     assert_candidates(bodies, Oracle(world).candidates(query))
     for reason in (Reason.TOO_LITTLE_IN_ALL, Reason.TOO_FEW_PROVIDERS, Reason.TOO_FEW_WITH_ROOM):
         if rejections['', reason]:
@@ -95,7 +97,10 @@ def test_limited_answer_is_a_subset_of_the_whole_of_the_right_size(
     rows, limits = Rows(world), SearchLimits()
     query.limit = limit
     request, rng = request_of(query), seed if seed is None else random.Random(seed)
-    kept = [rows.body(one) for one in chosen(search(rows.search_units(), request, limits), request, limits, rng)]
+    kept = [
+        rows.body(one)
+        for one in select(search(rows.search_units(), compile_request(request), limits), request, limits, rng)
+    ]
     expected = Oracle(world).candidates(query)
     assert set(kept) <= expected
     assert len(kept) == len(set(kept)) == min(limit, len(expected))
@@ -112,15 +117,15 @@ def test_the_order_of_candidates_is_repeatable(world: list[RP], query: Query) ->
 def test_a_bound_that_is_not_reached_changes_nothing(case: tuple[list[RP], Query], percent: int) -> None:
     rows, request = Rows(case[0]), request_of(case[1])
     unbounded = SearchLimits()
-    everything = [rows.body(one) for one in search(rows.search_units(), request, unbounded)]
-    enough = SearchLimits(steps=unbounded.steps_taken)
-    assert [rows.body(one) for one in search(rows.search_units(), request, enough)] == everything
+    everything = [rows.body(one) for one in search(rows.search_units(), compile_request(request), unbounded)]
+    enough = SearchLimits(max_steps=unbounded.steps_taken)
+    assert [rows.body(one) for one in search(rows.search_units(), compile_request(request), enough)] == everything
     assert enough.reached == unbounded.reached == set()
-    less = SearchLimits(steps=unbounded.steps_taken * percent // 100)
-    some = [rows.body(one) for one in search(rows.search_units(), request, less)]
+    less = SearchLimits(max_steps=unbounded.steps_taken * percent // 100)
+    some = [rows.body(one) for one in search(rows.search_units(), compile_request(request), less)]
     assert len(set(some)) == len(some)
     assert set(some) <= set(everything)
-    assert less.reached == ({Limit.REQUEST_STEPS} if less.steps < unbounded.steps_taken else set())
+    assert less.reached == ({Limit.REQUEST_STEPS} if less.max_steps < unbounded.steps_taken else set())
     event(f'{len(some)} of {len(everything)}' if len(everything) < 4 else 'many')
 
 
@@ -128,9 +133,9 @@ def test_a_bound_that_is_not_reached_changes_nothing(case: tuple[list[RP], Query
 @given(st.one_of(st.tuples(worlds(), queries((28, 29))), tight_worlds()), st.integers(1, 40))
 def test_abandoned_trees_lose_only_their_own_candidates(case: tuple[list[RP], Query], steps: int) -> None:
     rows, request = Rows(case[0]), request_of(case[1])
-    everything = {rows.body(one) for one in search(rows.search_units(), request, SearchLimits())}
+    everything = {rows.body(one) for one in search(rows.search_units(), compile_request(request), SearchLimits())}
     limits = SearchLimits(max_tree_steps=steps)
-    some = [rows.body(one) for one in search(rows.search_units(), request, limits)]
+    some = [rows.body(one) for one in search(rows.search_units(), compile_request(request), limits)]
     assert len(some) == len(set(some))
     assert set(some) == everything if not limits.reached else set(some) <= everything
     event('given up' if limits.reached else 'not given up')
@@ -140,8 +145,8 @@ def test_abandoned_trees_lose_only_their_own_candidates(case: tuple[list[RP], Qu
 @given(worlds(), queries((10, 28, 29, 29)))
 def test_the_size_of_an_answer_counts_its_contents(world: list[RP], query: Query) -> None:
     rows, request = Rows(world), request_of(query)
-    size = Size(request)
-    found = list(search(rows.search_units(), request, SearchLimits()))
+    size = AnswerSize(request)
+    found = list(search(rows.search_units(), compile_request(request), SearchLimits()))
     for candidate in found:
         size.add(candidate)
     bodies = {rows.body(one) for one in found}

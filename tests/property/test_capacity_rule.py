@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from placement import capacity
 from placement.cache.inventory_columns import InventoryColumns
 from placement.candidates.providers import InventoryRecord
+from placement.candidates.requirements import capacity_rejection
 from placement.db import tables
 
 _small = st.integers(0, 12)
@@ -61,7 +62,7 @@ def _amounts(inventory: InventoryRecord) -> st.SearchStrategy[int]:
 )
 def test_all_implementations_of_the_rule_agree(asked: tuple[InventoryRecord, int]) -> None:
     inventory, amount = asked
-    reason = inventory.rejection(amount)
+    reason = capacity_rejection(inventory, amount)
     stock = InventoryColumns.of([(0, inventory)])
     assert (reason is None) == (list(stock.positions_with_capacity(amount)) == [0]) == _fits_in_sql(inventory, amount)
     assert [one for one, flags in stock.violations(amount).items() if flags[0]] == ([] if reason is None else [reason])
@@ -83,9 +84,9 @@ def test_capacity_is_the_limit_without_its_fraction(inventory: InventoryRecord) 
 def test_max_allocatable_is_the_largest_amount_that_fits(inventory: InventoryRecord) -> None:
     largest = capacity.max_allocatable(inventory, max(inventory.headroom, 0))
     assert InventoryColumns.of([(0, inventory)]).max_allocatable.tolist() == [min(largest, inventory.max_unit)]
-    assert largest == 0 or inventory.rejection(largest) is None
+    assert largest == 0 or capacity_rejection(inventory, largest) is None
     following = max(largest + inventory.step_size, -(-inventory.min_unit // inventory.step_size) * inventory.step_size)
-    assert inventory.rejection(following) is not None
+    assert capacity_rejection(inventory, following) is not None
 
 
 @given(inventory=_inventories)

@@ -91,9 +91,10 @@ def device_trees(draw: st.DrawFn) -> tuple[list[RP], Query]:
 
 def check(world: list[RP], query: Query, size: int, alike: bool) -> None:
     state = Snapshot.of(NAMES, records_of(world), size)
-    request = request_of(query).resolved(state.root_id_of)
-    names = {one.id: one.name or '' for one in state.rows()}
-    candidates = list(search(Prefilter(state, request, alike).search_units(), request, SearchLimits()))
+    request = request_of(query)
+    names = {one.id: one.name or '' for one in state.providers()}
+    prefilter = Prefilter(state, request, alike)
+    candidates = list(search(prefilter.search_units(), prefilter.compiled, SearchLimits()))
     found = []
     for candidate in candidates:
         mapped = zip(request.groups, candidate.mappings, strict=True) if request.with_mappings else ()
@@ -104,7 +105,7 @@ def check(world: list[RP], query: Query, size: int, alike: bool) -> None:
     assert_candidates(found, expected)
     shown = AllocationCandidates(state, request, candidates).providers()
     summaries = Oracle(world).summaries(query, {entry.body for entry in expected})
-    assert {block.rows[row].name for block, rows in shown.items() for row in rows} == set(summaries)
+    assert {block.providers[row].name for block, rows in shown.items() for row in rows} == set(summaries)
 
 
 @pytest.mark.parametrize(('size', 'alike'), [(1, True), (100, True), (100, False)])

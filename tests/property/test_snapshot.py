@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placement.cache.rows import UsageRow
+from placement.cache.partition import UsageUpdate
 from placement.cache.snapshot import Changes, Snapshot, SnapshotBuilder
 from tests.support.cache_equality import assert_consistent, assert_same
 from tests.support.candidates.cached import NAMES, NOW, records_of
@@ -20,7 +22,7 @@ def test_a_state_brought_forward_equals_one_built_from_scratch(history: list[lis
     follow = SnapshotBuilder(Snapshot.of(NAMES, present.values(), size), size)
     for number, world in enumerate(history[1:], start=1):
         wanted = {one.id: one for one in records_of(world, generation=number)}
-        state = follow(Changes({id_: wanted.get(id_) for id_ in wanted.keys() | present.keys()}, {}))
+        state = follow.next(Changes({id_: wanted.get(id_) for id_ in wanted.keys() | present.keys()}, {}))
         assert_same(state, Snapshot.of(NAMES, wanted.values()))
         present = wanted
 
@@ -35,20 +37,21 @@ def test_usage_changes_in_place(world: list[RP], size: int, data: st.DataObject)
         assert_consistent(block)
     claimed = data.draw(st.sets(st.sampled_from(sorted(before))))
     usages = {
-        id_: UsageRow(7, NOW, {class_id: data.draw(st.integers(0, 9)) for class_id, _ in before[id_].inventories})
+        id_: UsageUpdate(7, NOW, {name: data.draw(st.integers(0, 9)) for name in before[id_].inventories})
         for id_ in claimed
     }
     after = {
-        id_: one._replace(
+        id_: replace(
+            one,
             generation=7,
-            inventories=tuple((key, have._replace(used=usages[id_].used[key])) for key, have in one.inventories),
+            inventories={name: have._replace(used=usages[id_].used[name]) for name, have in one.inventories.items()},
         )
         if id_ in claimed
         else one
         for id_, one in before.items()
     }
     follow = SnapshotBuilder(state)
-    assert_same(follow(Changes({}, usages)), Snapshot.of(NAMES, after.values()))
+    assert_same(follow.next(Changes({}, usages)), Snapshot.of(NAMES, after.values()))
     assert_same(state, Snapshot.of(NAMES, before.values()))
 
 
@@ -65,4 +68,4 @@ def test_single_providers_are_added_and_removed(world: list[RP], size: int, data
             del present[id_]
         else:
             present[id_] = record
-        assert_same(follow(Changes({id_: record}, {})), Snapshot.of(NAMES, present.values()))
+        assert_same(follow.next(Changes({id_: record}, {})), Snapshot.of(NAMES, present.values()))

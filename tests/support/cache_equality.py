@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import astuple
+
 import numpy as np
 
 from placement.cache.partition import Partition
@@ -13,9 +15,9 @@ from placement.db.api import Database
 def assert_same(state: Snapshot, expected: Snapshot) -> None:
     """Fail unless ``state`` has the contents of ``expected``; their blocks may differ."""
     assert state.names == expected.names
-    mine = [record for block in state.partitions for record in block.rows]
-    theirs = [record for block in expected.partitions for record in block.rows]
-    assert mine == theirs
+    mine = [one for block in state.partitions for one in block.providers]
+    theirs = [one for block in expected.partitions for one in block.providers]
+    assert list(map(astuple, mine)) == list(map(astuple, theirs))
     for block in state.partitions:
         assert_consistent(block)
 
@@ -28,7 +30,7 @@ def assert_consistent(block: Partition) -> None:
     for name in ('traits', 'aggregates', 'tree_aggregates'):
         mine, theirs = getattr(block, name), getattr(fresh, name)
         assert [mine.values[number] for number in mine.codes] == [theirs.values[number] for number in theirs.codes]
-    for name in ('roots', 'tree_numbers', 'root_positions', 'sharing'):
+    for name in ('roots', 'tree_numbers', 'sharing'):
         assert np.array_equal(getattr(block, name), getattr(fresh, name)), name
     assert block.by_uuid == fresh.by_uuid
     assert block.by_name == fresh.by_name
@@ -45,7 +47,7 @@ def compare(provider_cache: ProviderCache, db: Database) -> None:
         held = provider_cache._version
         assert held is not None
         fresh = provider_cache._load(tx)
-        followed, _ = provider_cache._follow(tx, held)
+        followed, _ = provider_cache._refresh(tx, held)
         assert followed is not None
         assert followed.vector == fresh.vector
         provider_cache._version = followed

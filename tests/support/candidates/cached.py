@@ -6,10 +6,9 @@ import datetime as dt
 from collections.abc import Mapping
 
 from placement.cache.prefilter import Prefilter
-from placement.cache.rows import ProviderRow
 from placement.cache.snapshot import KnownNames, Snapshot
 from placement.candidates.limits import SearchLimits
-from placement.candidates.providers import InventoryRecord
+from placement.candidates.providers import InventoryRecord, Provider
 from placement.candidates.search import search
 from tests.support.candidates.oracle import RP, SHARES, Body, Query
 from tests.support.candidates.topologies import CLASSES, TRAITS, request_of, root_of
@@ -19,12 +18,12 @@ NAMES = KnownNames({number: name for name, number in CLASS_IDS.items()}, frozens
 NOW = dt.datetime(2026, 1, 1, tzinfo=dt.timezone.utc)
 
 
-def records_of(world: list[RP], generation: int = 0, class_ids: Mapping[str, int] = CLASS_IDS) -> list[ProviderRow]:
+def records_of(world: list[RP], generation: int = 0, class_ids: Mapping[str, int] = CLASS_IDS) -> list[Provider]:
     """The records of a world; the provider at index n has the id n + 1."""
     ids = {rp.name: number for number, rp in enumerate(world, start=1)}
     parents = {rp.name: rp.parent for rp in world}
     return [
-        ProviderRow(
+        Provider(
             id=ids[rp.name],
             uuid=f'uuid of {rp.name}',
             name=rp.name,
@@ -34,9 +33,10 @@ def records_of(world: list[RP], generation: int = 0, class_ids: Mapping[str, int
             parent_provider_uuid=f'uuid of {rp.parent}' if rp.parent else None,
             root_provider_uuid=f'uuid of {root_of(rp.name, parents)}',
             modified=NOW,
-            inventories=tuple(
-                sorted((class_ids[name], InventoryRecord(**values)) for name, values in rp.inventory.items())
-            ),
+            inventories={
+                name: InventoryRecord(**values)
+                for name, values in sorted(rp.inventory.items(), key=lambda item: class_ids[item[0]])
+            },
             traits=frozenset(rp.traits),
             aggregates=frozenset(rp.aggregates),
         )
@@ -47,9 +47,9 @@ def records_of(world: list[RP], generation: int = 0, class_ids: Mapping[str, int
 def found(state: Snapshot, query: Query, alike: bool = True) -> list[Body]:
     """The candidates that a search of the mirror finds, in the form of the oracle."""
     request = request_of(query)
-    names = {record.id: record.name or '' for record in state.rows()}
-    search_units = Prefilter(state, request, alike).search_units()
+    names = {record.id: record.name or '' for record in state.providers()}
+    prefilter = Prefilter(state, request, alike)
     return [
         frozenset((names[provider], name, amount) for provider, name, amount in candidate.amounts)
-        for candidate in search(search_units, request, SearchLimits())
+        for candidate in search(prefilter.search_units(), prefilter.compiled, SearchLimits())
     ]

@@ -11,11 +11,10 @@ from typing import Any
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from placement.candidates.providers import Anchor, InventoryRecord, Provider
+from placement.candidates.providers import InventoryRecord, Provider
 from placement.candidates.request import CandidateRequest, RequestGroup
 from placement.candidates.requirements import compile_request
-from placement.candidates.search_units import AnchorSearchUnit, Candidate
-from placement.candidates.sharing import SharingIndex
+from placement.candidates.search_units import Candidate, SearchUnit, SharingIndex
 from tests.support.candidates.oracle import RP, SHARES, Body, Group, Query, record
 
 CLASSES = ['VCPU', 'MEMORY_MB', 'DISK_GB']
@@ -54,48 +53,34 @@ class Rows:
                 traits=frozenset(rp.traits),
                 aggregates=frozenset(rp.aggregates),
             )
-        self.sharing = SharingIndex(
-            {self.providers[rp.name]: rp.aggregates for rp in world if SHARES in rp.traits and rp.inventory}
-        )
+        self.sharing = SharingIndex(self.providers[rp.name] for rp in world if SHARES in rp.traits and rp.inventory)
 
-    def anchors(self) -> list[Anchor]:
+    def search_units(self) -> list[SearchUnit]:
         trees: dict[int, list[Provider]] = {}
         for provider in self.providers.values():
             trees.setdefault(provider.root_id, []).append(provider)
-        found, met = [], []
+        found, reached = [], []
         for root_id, members in sorted(trees.items()):
             members.sort(key=lambda one: (one.id != root_id, one.id))
             touched = frozenset().union(*(one.aggregates for one in members)) & self.sharing.aggregates
-            found.append(self.sharing.anchor(tuple(members), touched))
-            met.append(touched)
-        return found + list(self.sharing.shared_only_anchors(met))
-
-    def search_units(self) -> list[AnchorSearchUnit]:
-        return [AnchorSearchUnit(anchor) for anchor in self.anchors()]
+            sharing = tuple(one for one in self.sharing.reaching(touched) if one.root_id != root_id)
+            found.append(SearchUnit(tuple(members), sharing))
+            reached.append(touched)
+        return found + list(self.sharing.shared_only_units(reached))
 
     def body(self, candidate: Candidate) -> Body:
         return frozenset((self.names[provider], rc, n) for provider, rc, n in candidate.amounts)
 
 
-class KeyedSearchUnit(AnchorSearchUnit):
-    """A search_unit that has a equivalence_key, and counts how often its rows are read."""
-
-    __slots__ = ('asked', 'equivalence_key')
-
-    def __init__(self, anchor: Anchor, request: CandidateRequest) -> None:
-        super().__init__(anchor)
-        self.asked = 0
-        self.equivalence_key = _shape(anchor, request)
-
-    def anchor(self) -> Anchor:
-        self.asked += 1
-        return super().anchor()
+def with_key(unit: SearchUnit, request: CandidateRequest) -> SearchUnit:
+    """The search unit with an equivalence key."""
+    return SearchUnit(unit.tree, unit.sharing, _key(unit, request))
 
 
-def _shape(anchor: Anchor, request: CandidateRequest) -> Hashable:
-    """What placements depend on, as described at ``SearchUnit.equivalence_key``."""
-    providers = anchor.tree + anchor.sharing
-    roots = [anchor.tree[0] for _ in anchor.tree] + [None for _ in anchor.sharing]
+def _key(unit: SearchUnit, request: CandidateRequest) -> Hashable:
+    """All that assignments depend on, as described at ``SearchUnit``."""
+    providers = unit.tree + unit.sharing
+    roots = [unit.tree[0] for _ in unit.tree] + [None for _ in unit.sharing]
     able = [
         [part.rejection(one, root) is None for one, root in zip(providers, roots, strict=True)]
         for part in compile_request(request).requirements
@@ -109,7 +94,7 @@ def _shape(anchor: Anchor, request: CandidateRequest) -> Hashable:
         )
         for one in providers
     ]
-    return len(anchor.tree), tuple(map(tuple, able)), tuple(of_tree), tuple(told)
+    return len(unit.tree), tuple(map(tuple, able)), tuple(of_tree), tuple(told)
 
 
 def root_of(name: str, parents: dict[str, str | None]) -> str:

@@ -12,25 +12,26 @@ from placement import conf as placement_conf
 from placement.candidates import limits as budgets
 from placement.candidates.limits import Limit, SearchLimits
 from placement.candidates.request import CandidateRequest
-from placement.candidates.search import AssignmentFinder, chosen, search
-from placement.candidates.search_units import AnchorSearchUnit, Candidate
-from placement.candidates.size import Size
+from placement.candidates.requirements import compile_request
+from placement.candidates.search import AssignmentFinder, search
+from placement.candidates.search_units import Candidate, SearchUnit
+from placement.candidates.selection import AnswerSize, select
 from placement.objects import search_limits
 from tests.support.candidates import hard
 from tests.support.candidates.hard import Case
 from tests.support.candidates.oracle import RP, SHARES, Group, Oracle, Query, record
-from tests.support.candidates.topologies import KeyedSearchUnit, Rows, request_of
+from tests.support.candidates.topologies import Rows, request_of, with_key
 
 
 def defaults() -> SearchLimits:
     """The limits of the default configuration."""
-    return search_limits.limits(placement_conf.load(environ={}, config_files=[]).placement)
+    return search_limits.for_search(placement_conf.load(environ={}, config_files=[]).placement)
 
 
 def answered(case: Case, limits: SearchLimits) -> list[Candidate]:
     world, query = case
     request = request_of(query)
-    return chosen(search(Rows(world).search_units(), request, limits), request, limits)
+    return select(search(Rows(world).search_units(), compile_request(request), limits), request, limits)
 
 
 @pytest.mark.parametrize('holes', [1, 8, 13, 64])
@@ -57,7 +58,7 @@ def test_formulas_are_decided_like_the_oracle(clauses: int, seed: int) -> None:
     world, query = hard.satisfiability(9, clauses, seed)
     query.limit = None
     rows = Rows(world)
-    bodies = {rows.body(one) for one in search(rows.search_units(), request_of(query), SearchLimits())}
+    bodies = {rows.body(one) for one in search(rows.search_units(), compile_request(request_of(query)), SearchLimits())}
     assert bodies == Oracle(world).candidates(query)
 
 
@@ -86,21 +87,21 @@ HARD: dict[str, Case] = {
 
 @pytest.mark.parametrize('name', HARD)
 def test_hard_searches_keep_to_the_bound_on_steps(name: str) -> None:
-    limits = SearchLimits(steps=300_000, max_tree_steps=20_000)
+    limits = SearchLimits(max_steps=300_000, max_tree_steps=20_000)
     answered(HARD[name], limits)
     # The last piece of work may exceed the bound: a check of traits, or one step in a large tree.
     assert limits.steps_taken <= 300_000 + 20_000
-    assert limits.reserved == 0
+    assert limits.remembered_items == 0
 
 
 @pytest.mark.parametrize('seed', range(40))
 def test_random_hard_searches_keep_to_the_bounds(seed: int) -> None:
     case = hard.some(seed)
-    limits = SearchLimits(steps=200_000, max_tree_steps=20_000, size=5_000)
+    limits = SearchLimits(max_steps=200_000, max_tree_steps=20_000, max_size=5_000)
     found = answered(case, limits)
     assert limits.steps_taken <= 200_000 + 20_000
     assert size_of(found, request_of(case[1])) <= 5_000
-    assert limits.reserved == 0
+    assert limits.remembered_items == 0
 
 
 def test_a_tree_without_candidates_is_abandoned_at_its_bound() -> None:
@@ -120,7 +121,7 @@ def test_a_tree_that_keeps_yielding_candidates_is_not_abandoned() -> None:
 
 def test_at_the_bound_of_the_request_the_answer_is_what_was_found() -> None:
     everything = answered(hard.wide(10), SearchLimits())
-    limits = SearchLimits(steps=5_000)
+    limits = SearchLimits(max_steps=5_000)
     some = answered(hard.wide(10), limits)
     assert limits.reached == {Limit.REQUEST_STEPS}
     assert 0 < len(some) < len(everything)
@@ -131,25 +132,25 @@ def test_at_the_bound_of_the_request_no_more_trees_are_searched() -> None:
     world, query = hard.clouds(lambda _seed: hard.packing(0, classes=3), 20)
     pulled = 0
 
-    def watched() -> Iterator[AnchorSearchUnit]:
+    def watched() -> Iterator[SearchUnit]:
         nonlocal pulled
         for search_unit in Rows(world).search_units():
             pulled += 1
             yield search_unit
 
-    assert list(search(watched(), request_of(query), SearchLimits(steps=10_000))) == []
+    assert list(search(watched(), compile_request(request_of(query)), SearchLimits(max_steps=10_000))) == []
     assert pulled < 10
 
 
 def test_a_walk_holds_two_placements_at_a_time() -> None:
-    finder = AssignmentFinder(request_of(hard.wide(8)[1]), SearchLimits())
+    finder = AssignmentFinder(compile_request(request_of(hard.wide(8)[1])), SearchLimits())
     [search_unit] = Rows(hard.wide(8)[0]).search_units()
-    [(_, walk)] = finder.walks([search_unit])
+    [(_, stream)] = finder.streams([search_unit])
     for index in range(2**8):
-        assert walk.get(index) is not None
-        assert sum(one is not None for one in walk.found) <= 2
-    assert walk.get(2**8) is None
-    assert walk.ended
+        assert stream.get(index) is not None
+        assert sum(one is not None for one in stream.found) <= 2
+    assert stream.get(2**8) is None
+    assert stream.ended
 
 
 def test_hard_trees_do_not_hide_easy_ones() -> None:
@@ -157,9 +158,9 @@ def test_hard_trees_do_not_hide_easy_ones() -> None:
     easy = range(5, 60, 6)
     world, query = hard.clouds(lambda _seed: hard.packing(0, classes=3), 60, easy)
     query.limit = len(easy)
-    limits = SearchLimits(steps=600_000, max_tree_steps=60_000)
+    limits = SearchLimits(max_steps=600_000, max_tree_steps=60_000)
     found = answered((world, query), limits)
-    assert {one.search_unit.anchor().tree[0].uuid for one in found} == {f't{number}-root' for number in easy}
+    assert {one.search_unit.tree[0].uuid for one in found} == {f't{number}-root' for number in easy}
     # An answer that has reached its limit is complete.
     assert limits.reached == set()
 
@@ -168,7 +169,7 @@ def test_an_answer_that_reaches_its_limit_reports_no_bound() -> None:
     world, query = hard.clouds(lambda _seed: hard.packing(0, classes=3), 2, easy=[1])
     for limit, reached in ((3, set()), (None, {Limit.TREE_STEPS, Limit.CANDIDATES})):
         query.limit = limit
-        limits = SearchLimits(max_tree_steps=5_000, candidates=3)
+        limits = SearchLimits(max_tree_steps=5_000, max_candidates=3)
         assert len(answered((world, query), limits)) == 3
         assert limits.reached == reached
 
@@ -176,7 +177,7 @@ def test_an_answer_that_reaches_its_limit_reports_no_bound() -> None:
 def test_repeated_searches_end_at_the_same_step() -> None:
     case = hard.clouds(lambda seed: hard.tied(seed, 12, 14), 30, [3, 20])
     case[1].limit = 50
-    bounds = SearchLimits(steps=100_000, max_tree_steps=2_000)
+    bounds = SearchLimits(max_steps=100_000, max_tree_steps=2_000)
     one, two = replace(bounds, reached=set()), replace(bounds, reached=set())
     assert [found.amounts for found in answered(case, one)] == [found.amounts for found in answered(case, two)]
     assert one == two
@@ -187,8 +188,8 @@ def test_trees_of_one_shape_cost_the_steps_of_one() -> None:
     for trees in (1, 30):
         world, query = hard.clouds(lambda _seed: hard.packing(1), trees)
         request, limits = replace(request_of(query), limit=trees), SearchLimits()
-        search_units = [KeyedSearchUnit(anchor, request) for anchor in Rows(world).anchors()]
-        assert len(chosen(search(search_units, request, limits), request, limits)) == trees
+        search_units = [with_key(unit, request) for unit in Rows(world).search_units()]
+        assert len(select(search(search_units, compile_request(request), limits), request, limits)) == trees
         steps_taken.append(limits.steps_taken)
     # After each candidate its walk is asked for the next one, for one turn.
     assert steps_taken[1] < 2 * steps_taken[0] + 5_000
@@ -199,7 +200,7 @@ def test_a_smaller_memory_changes_no_answer(monkeypatch: pytest.MonkeyPatch) -> 
     query.limit = None
     bodies = []
     for room in (500_000, 20, 0):
-        monkeypatch.setattr(budgets, '_MOST_REMEMBERED', room)
+        monkeypatch.setattr(budgets, '_MAX_REMEMBERED_ITEMS', room)
         bodies.append([one.amounts for one in answered((world, query), SearchLimits())])
     assert bodies[0] == bodies[1] == bodies[2]
     assert len(bodies[0]) == len(set(bodies[0])) > 100
@@ -209,7 +210,7 @@ def test_a_smaller_memory_changes_no_answer(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def size_of(candidates: list[Candidate], request: CandidateRequest) -> int:
-    size = Size(request)
+    size = AnswerSize(request)
     for candidate in candidates:
         size.add(candidate)
     return size.total
@@ -220,8 +221,8 @@ def test_wide_answers_are_bounded_by_their_size(classes: int) -> None:
     case, limits = hard.wide(classes), defaults()
     found = answered(case, limits)
     assert limits.reached == {Limit.ANSWER_SIZE}
-    assert limits.size - classes <= size_of(found, request_of(case[1])) <= limits.size
-    assert len(found) == (limits.size - 2 * classes - 1) // classes
+    assert limits.max_size - classes <= size_of(found, request_of(case[1])) <= limits.max_size
+    assert len(found) == (limits.max_size - 2 * classes - 1) // classes
 
 
 @pytest.mark.parametrize('trees', [1, 5, 200])
@@ -235,7 +236,7 @@ def test_candidates_are_kept_up_to_the_bound_on_size(trees: int, minor: int) -> 
     everything = answered((world, query), SearchLimits())
     request = request_of(query)
     for size in (1, 30, 500, 4000):
-        limits = SearchLimits(size=size)
+        limits = SearchLimits(max_size=size)
         some = answered((world, query), limits)
         assert [one.amounts for one in some] == [one.amounts for one in everything[: len(some)]]
         # A single candidate is returned whatever its size.
@@ -257,7 +258,7 @@ def test_sharing_providers_count_for_the_size(minor: int, shared: int) -> None:
     query = Query([Group('', {'VCPU': 1, **dict.fromkeys(classes, 1)})], minor=minor)
     each = 2 * (1 + shared)
     for size, fits in ((each * hosts, hosts), (each * hosts - 1, hosts - 1), (each * 10, 10)):
-        limits = SearchLimits(size=size)
+        limits = SearchLimits(max_size=size)
         some = answered((world, query), limits)
         assert len(some) == fits
         assert size_of(some, request_of(query)) == each * fits
@@ -267,10 +268,10 @@ def test_sharing_providers_count_for_the_size(minor: int, shared: int) -> None:
 def test_a_bound_is_reported_unless_the_limit_is_reached_first() -> None:
     world, query = hard.wide(10)
     query.limit = 50
-    limits = SearchLimits(size=10 * 49 + 21)
+    limits = SearchLimits(max_size=10 * 49 + 21)
     assert len(answered((world, query), limits)) == 49
     assert limits.reached == {Limit.ANSWER_SIZE}
-    limits = SearchLimits(size=10 * 50 + 21)
+    limits = SearchLimits(max_size=10 * 50 + 21)
     assert len(answered((world, query), limits)) == 50
     assert limits.reached == set()
 
@@ -282,8 +283,8 @@ def test_a_candidate_that_is_too_large_does_not_stay_in_a_sample() -> None:
     big = answered(large, SearchLimits())[0]
     kept = set()
     for seed in range(20):
-        limits = SearchLimits(size=40)
-        [one] = chosen(iter([first, *[big] * 10, *others]), request, limits, random.Random(seed))
+        limits = SearchLimits(max_size=40)
+        [one] = select(iter([first, *[big] * 10, *others]), request, limits, random.Random(seed))
         assert one is not big
         kept.add(one.amounts)
     # A candidate that is too large is drawn nearly every time, and then another one instead.
@@ -297,8 +298,8 @@ def test_samples_are_drawn_from_all_candidates_up_to_the_size() -> None:
     everything = {one.amounts for one in answered((world, replace(query, limit=None)), SearchLimits())}
     drawn = set()
     for size in (300, 900, 10_000):
-        limits = SearchLimits(size=size)
-        found = chosen(search(Rows(world).search_units(), request, limits), request, limits, rng)
+        limits = SearchLimits(max_size=size)
+        found = select(search(Rows(world).search_units(), compile_request(request), limits), request, limits, rng)
         bodies = {one.amounts for one in found}
         assert len(bodies) == len(found) <= query.limit
         assert bodies <= everything

@@ -7,7 +7,9 @@ from dataclasses import replace
 import pytest
 
 from placement.candidates.limits import SearchLimits
-from placement.candidates.search import chosen, search
+from placement.candidates.requirements import compile_request
+from placement.candidates.search import search
+from placement.candidates.selection import select
 from tests.support.candidates.examples import EXAMPLES, REJECTIONS, WORLDS, Example, Rejection, bodies
 from tests.support.candidates.oracle import Oracle, Query, assert_candidates
 from tests.support.candidates.query_strings import RejectedError, parse, uuid_of, with_uuids
@@ -30,7 +32,7 @@ def parsed(text: str, minor: int) -> Query:
 def test_search_finds_the_candidates_of_the_table(example: Example) -> None:
     rows = Rows(WORLDS[example.world])
     request = request_of(parsed(example.query, example.minor))
-    found = [rows.body(one) for one in search(rows.search_units(), request, SearchLimits())]
+    found = [rows.body(one) for one in search(rows.search_units(), compile_request(request), SearchLimits())]
     assert_candidates(found, bodies(example.candidates))
 
 
@@ -54,7 +56,7 @@ def test_oracle_rejects_the_rejected_queries(rejection: Rejection) -> None:
 def test_limit_of_one_gives_one_of_the_table() -> None:
     rows = Rows(WORLDS['X4'])
     request = request_of(parsed('resources=SRIOV_NET_VF:1', 29))
-    [candidate] = chosen(
-        search(rows.search_units(), request, SearchLimits()), replace(request, limit=1), SearchLimits()
+    [candidate] = select(
+        search(rows.search_units(), compile_request(request), SearchLimits()), replace(request, limit=1), SearchLimits()
     )
     assert rows.body(candidate) in bodies('pf0{SRIOV_NET_VF:1}; pf1{SRIOV_NET_VF:1}')

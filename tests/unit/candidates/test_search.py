@@ -11,10 +11,11 @@ from dataclasses import replace
 import pytest
 
 from placement.candidates.limits import SearchLimits
-from placement.candidates.reasons import Reason, Rejections
 from placement.candidates.request import CandidateRequest, RequestGroup
-from placement.candidates.search import AssignmentFinder, AssignmentStream, breadth_first, chosen, search
+from placement.candidates.requirements import Reason, Rejections, capacity_rejection, compile_request
+from placement.candidates.search import AssignmentFinder, AssignmentStream, breadth_first, search
 from placement.candidates.search_units import Assignment, Candidate, SearchUnit
+from placement.candidates.selection import select
 from tests.support.candidates.oracle import RP, record, rp
 from tests.support.candidates.topologies import Rows
 
@@ -37,18 +38,18 @@ def devices(trees: int, each: int, units: int) -> list[RP]:
 
 def found(world: list[RP], request: CandidateRequest, rejections: Rejections | None = None) -> list[Candidate]:
     rows = Rows(world)
-    return list(search(rows.search_units(), request, SearchLimits(), rejections))
+    return list(search(rows.search_units(), compile_request(request), SearchLimits(), rejections))
 
 
 def first(
     limit: int, search_units: Iterable[SearchUnit], request: CandidateRequest, rejections: Rejections | None = None
 ) -> list[Candidate]:
     request, limits = replace(request, limit=limit), SearchLimits()
-    return chosen(search(search_units, request, limits, rejections), request, limits)
+    return select(search(search_units, compile_request(request), limits, rejections), request, limits)
 
 
 def root(candidate: Candidate) -> str:
-    return candidate.search_unit.anchor().tree[0].uuid
+    return candidate.search_unit.tree[0].uuid
 
 
 def between_groups(rejections: Rejections) -> Rejections:
@@ -78,25 +79,25 @@ def test_every_root_gives_one_candidate_before_any_gives_a_second() -> None:
 
 def test_breadth_first_takes_turns_and_drops_exhausted_walks() -> None:
     search_units = Rows([rp(name) for name in 'abcd']).search_units()
-    walks = [
+    streams = [
         (search_unit, walk_of(*range(1, count + 1)))
         for search_unit, count in zip(search_units, (3, 0, 1, 2), strict=True)
     ]
-    order = [(root(one), one.assignment.amounts[0][2]) for one in breadth_first(walks)]
+    order = [(root(one), one.assignment.amounts[0][2]) for one in breadth_first(streams)]
     assert order == [('a', 1), ('c', 1), ('d', 1), ('a', 2), ('d', 2), ('a', 3)]
 
 
 def test_slow_walks_come_last_in_their_round() -> None:
     search_units = Rows([rp(name) for name in 'abcde']).search_units()
     slow = walk_of(0, 1, 0, 0, 0, 2, 0)
-    walks = [
+    streams = [
         (search_units[0], slow),
         (search_units[1], walk_of(1, 2, 3)),
         (search_units[2], walk_of(0)),
         (search_units[3], slow),
     ]
-    walks += [(search_units[4], walk_of(1, 0, 0, 2))]
-    order = [(root(one), one.assignment.amounts[0][2]) for one in breadth_first(walks)]
+    streams += [(search_units[4], walk_of(1, 0, 0, 2))]
+    order = [(root(one), one.assignment.amounts[0][2]) for one in breadth_first(streams)]
     # When the walk is asked for the fourth search_unit, it has also found what the first search_unit needs.
     assert order[:4] == [('b', 1), ('d', 1), ('e', 1), ('a', 1)]
     assert order[4] == ('b', 2)
@@ -160,7 +161,7 @@ def test_more_large_groups_than_fit_are_refused_at_once(each: int, first: int, f
     assert reasons.keys() <= {('', Reason.TOO_FEW_WITH_ROOM), ('', Reason.TOO_LITTLE_IN_ALL)}
     assert sum(reasons.values()) == 1
     rows = Rows(devices(1, each, 160))
-    assert next(search(rows.search_units(), unequal(amounts[1:]), SearchLimits()))
+    assert next(search(rows.search_units(), compile_request(unequal(amounts[1:])), SearchLimits()))
 
 
 def test_large_groups_with_few_suitable_providers_are_refused_at_once() -> None:
@@ -172,7 +173,9 @@ def test_large_groups_with_few_suitable_providers_are_refused_at_once() -> None:
     assert found(world, CandidateRequest((*fast, *slow), 'none'), rejections) == []
     assert between_groups(rejections) == {('', Reason.TOO_FEW_WITH_ROOM): 1}
     rows = Rows(world)
-    assert next(search(rows.search_units(), CandidateRequest((*fast[1:], *slow), 'none'), SearchLimits()))
+    assert next(
+        search(rows.search_units(), compile_request(CandidateRequest((*fast[1:], *slow), 'none')), SearchLimits())
+    )
 
 
 def test_more_isolated_groups_than_providers_are_refused_at_once() -> None:
@@ -194,7 +197,7 @@ def test_traits_that_no_combination_has_are_refused_at_once() -> None:
     assert between_groups(rejections) == {('', Reason.COLLECTIVE_TRAITS): 22}
     fewer = RequestGroup('', False, dict.fromkeys(classes, 1), required=frozenset(traits[1:]))
     rows = Rows(world)
-    assert next(search(rows.search_units(), CandidateRequest((fewer,)), SearchLimits()))
+    assert next(search(rows.search_units(), compile_request(CandidateRequest((fewer,))), SearchLimits()))
 
 
 def test_overlapping_traits_that_no_combination_has_are_refused_at_once() -> None:
@@ -217,7 +220,10 @@ def test_a_sharing_provider_alone_is_one_placement_over_all_hosts() -> None:
     hosts = [rp(f'host{number}', aggregates='pool', VCPU=8) for number in range(50)]
     rows = Rows([rp('nfs', aggregates='pool', shares=True, DISK_GB=100), *hosts])
     request = CandidateRequest((RequestGroup('', False, {'DISK_GB': 10}),))
-    each = [list(AssignmentFinder(request, SearchLimits()).assignments(anchor)) for anchor in rows.anchors()]
+    each = [
+        list(AssignmentFinder(compile_request(request), SearchLimits()).assignments(unit))
+        for unit in rows.search_units()
+    ]
     assert sum(map(len, each)) == 1
 
 
@@ -290,20 +296,19 @@ def test_equal_amounts_with_different_traits_found_are_kept_apart() -> None:
 
 def test_no_more_candidates_are_pulled_than_a_small_multiple_of_the_limit() -> None:
     rows = Rows(devices(2, 16, 8))
-    finder = AssignmentFinder(numbered(8), SearchLimits())
+    finder = AssignmentFinder(compile_request(numbered(8)), SearchLimits())
     pulled = 0
 
     def counted(stream: Iterator[Assignment | None]) -> Iterator[Assignment | None]:
         nonlocal pulled
-        for placement in stream:
-            pulled += placement is not None
-            yield placement
+        for assignment in stream:
+            pulled += assignment is not None
+            yield assignment
 
-    walks = [
-        (search_unit, AssignmentStream(counted(finder.assignments(search_unit.anchor()))))
-        for search_unit in rows.search_units()
+    streams = [
+        (search_unit, AssignmentStream(counted(finder.assignments(search_unit)))) for search_unit in rows.search_units()
     ]
-    assert len(list(itertools.islice(breadth_first(walks), 1000))) == 1000
+    assert len(list(itertools.islice(breadth_first(streams), 1000))) == 1000
     assert pulled <= 1002
 
 
@@ -326,8 +331,8 @@ def test_reasons_are_counted_on_request() -> None:
 
 def test_all_reasons_of_one_inventory_are_counted() -> None:
     inventory = Rows([RP('p', inventory={'VCPU': record(8, min_unit=2, max_unit=6, step_size=2, used=4)})])
-    rejection = inventory.providers['p'].inventories['VCPU'].rejection
-    assert [rejection(n) for n in (1, 2, 3, 4, 6, 7)] == [
+    [vcpu] = inventory.providers['p'].inventories.values()
+    assert [capacity_rejection(vcpu, n) for n in (1, 2, 3, 4, 6, 7)] == [
         Reason.BELOW_MIN_UNIT,
         None,
         Reason.WRONG_STEP,
@@ -347,11 +352,11 @@ def test_sample_is_uniform_and_shuffled() -> None:
     rng = random.Random(0)
     ten, request = hosts(10)
     three = replace(request, limit=3)
-    drawn = Counter(root(one) for _ in range(3000) for one in chosen(iter(ten), three, SearchLimits(), rng))
+    drawn = Counter(root(one) for _ in range(3000) for one in select(iter(ten), three, SearchLimits(), rng))
     # 900 of each are expected; six standard deviations are about 150.
     assert len(drawn) == 10
     assert all(750 < count < 1050 for count in drawn.values())
-    orders = {tuple(root(one) for one in chosen(iter(ten[:5]), request, SearchLimits(), rng)) for _ in range(200)}
+    orders = {tuple(root(one) for one in select(iter(ten[:5]), request, SearchLimits(), rng)) for _ in range(200)}
     assert len(orders) > 80
 
 
@@ -370,12 +375,12 @@ def test_sample_holds_no_more_than_its_size() -> None:
             alive.discard(id(self))
 
     [like], request = hosts(1)
-    kept = chosen((Item(like) for _ in range(1000)), replace(request, limit=5), SearchLimits(), random.Random(1))
+    kept = select((Item(like) for _ in range(1000)), replace(request, limit=5), SearchLimits(), random.Random(1))
     assert len(kept) == 5
     assert most < 10
 
 
 def test_the_first_candidates_of_a_stream_can_be_taken() -> None:
     rows = Rows(devices(1, 16, 8))
-    candidates = search(rows.search_units(), numbered(8, 'isolate'), SearchLimits())
+    candidates = search(rows.search_units(), compile_request(numbered(8, 'isolate')), SearchLimits())
     assert len(list(itertools.islice(candidates, 5))) == 5

@@ -10,10 +10,11 @@ import pytest
 
 from placement.candidates import subtree
 from placement.candidates.limits import Limit, SearchLimits, StepCounter
-from placement.candidates.providers import Anchor
 from placement.candidates.request import CandidateRequest, RequestGroup
-from placement.candidates.search import chosen, search
-from placement.candidates.search_units import Candidate
+from placement.candidates.requirements import compile_request
+from placement.candidates.search import search
+from placement.candidates.search_units import Candidate, SearchUnit
+from placement.candidates.selection import select
 from tests.support.candidates.oracle import RP, rp
 from tests.support.candidates.topologies import Rows
 
@@ -43,7 +44,7 @@ def all_of(devices: int) -> str:
 
 
 def found(world: Iterable[RP], asked: CandidateRequest, limits: SearchLimits) -> list[Candidate]:
-    return chosen(search(Rows(list(world)).search_units(), asked, limits), asked, limits)
+    return select(search(Rows(list(world)).search_units(), compile_request(asked), limits), asked, limits)
 
 
 def mapped(world: list[RP], candidate: Candidate) -> list[tuple[str, ...]]:
@@ -58,13 +59,13 @@ def test_positions_above_each_provider_of_a_tree_and_of_sharing_providers() -> N
     tree = [rows.providers[name] for name in ('root', 'a', 'b', 'c')]
     store, child = rows.providers['s'], rows.providers['t']
     child.ancestors = frozenset({store.id})
-    assert subtree.above(Anchor(tuple(tree), (store, child))) == [0b1, 0b11, 0b111, 0b1001, 0b10000, 0b110000]
+    assert subtree.above(SearchUnit(tuple(tree), (store, child))) == [0b1, 0b11, 0b111, 0b1001, 0b10000, 0b110000]
 
 
 def test_a_loop_of_parents_in_a_damaged_database_ends() -> None:
     rows = Rows([rp('root'), rp('a', 'root'), rp('b', 'a')])
     rows.providers['a'].parent_id = rows.providers['b'].id
-    assert len(subtree.above(Anchor(tuple(rows.providers.values()), ()))) == 3
+    assert len(subtree.above(SearchUnit(tuple(rows.providers.values()), ()))) == 3
 
 
 def test_options_outside_of_every_subtree_are_removed() -> None:
@@ -111,7 +112,7 @@ def test_mappings_count_for_the_size_of_an_answer() -> None:
     # The summaries of 7 providers, and 2 amounts and 2 mappings for each candidate.
     asked = request(2, 'isolate')
     world = [rp('root'), *(rp(f'd{n}', 'root', VGPU=1) for n in range(6))]
-    limits = SearchLimits(size=7 + 4 * 5)
+    limits = SearchLimits(max_size=7 + 4 * 5)
     assert len(found(world, asked, limits)) == 5
     assert limits.reached == {Limit.ANSWER_SIZE}
 
@@ -133,7 +134,7 @@ def test_a_subtree_with_too_few_devices_is_refused_at_once(count: int, devices: 
     limits = SearchLimits()
     assert found(cells(count, devices), request(8, 'isolate', all_of(8)), limits) == []
     assert limits.steps_taken < 2_000 * count
-    assert found(cells(count, 8), request(8, 'isolate', all_of(8)), SearchLimits(candidates=1))
+    assert found(cells(count, 8), request(8, 'isolate', all_of(8)), SearchLimits(max_candidates=1))
 
 
 def test_a_subtree_with_too_little_room_is_refused_at_once() -> None:
