@@ -13,7 +13,7 @@ from typing import Any
 
 from placement import deploy
 from placement.cmd import api
-from placement.web.wsgi_types import WSGIApplication
+from placement.web.wsgi import WSGIApplication
 
 
 def store(directory: pathlib.Path, name: str, status: int, body: bytes) -> None:

@@ -11,9 +11,10 @@ from oslo_config import cfg
 from oslo_db import exception as db_exc
 from oslo_log import log
 from oslo_middleware import base, cors, http_proxy_to_wsgi, request_id
+from webob import exc
 
 from placement import conf as configuration
-from placement import exception, handler, once
+from placement import exception, handler
 from placement.cache.refresh import ProviderCache
 from placement.candidates.limits import Limit
 from placement.db.api import Database
@@ -23,12 +24,13 @@ from placement.web import (
     context,
     fault_handler,
     health,
-    microversion_middleware,
+    microversion,
     policy,
     request_log,
+    wsgi,
 )
 from placement.web import request_metrics as metrics_middleware
-from placement.web.wsgi_types import WSGIApplication
+from placement.web.wsgi import WSGIApplication
 
 LOG = log.getLogger(__name__)
 
@@ -36,11 +38,11 @@ Middleware = Callable[[WSGIApplication], WSGIApplication]
 
 
 class Application:
-    """The WSGI application of the service, with the database and the mirror that it uses.
+    """The WSGI application of the service, with the database and the provider cache that it uses.
 
     :param entry: the outermost middleware.
     :param db: the database; ``db.dispose()`` closes its connections.
-    :param provider_cache: the providers in memory, from which searches are answered.
+    :param provider_cache: answers searches.
     """
 
     def __init__(self, entry: WSGIApplication, db: Database, provider_cache: ProviderCache) -> None:
@@ -62,7 +64,7 @@ def loadapp(conf: cfg.ConfigOpts) -> Application:
     :raises DatabaseUnavailable: sync_on_startup is set and the database cannot be reached.
     """
     if ignored := configuration.ignored(conf):
-        once.warn(LOG, f'Options that this service does not have are ignored: {", ".join(ignored)}.')
+        configuration.warn_once(LOG, f'Options that this service does not have are ignored: {", ".join(ignored)}.')
     db = Database(conf)
     enforcer = policy.Enforcer(conf)
     provider_cache = ProviderCache(db)
@@ -114,7 +116,7 @@ def _pipeline(
         ),
         request_log.RequestLog,
         fault_handler.FaultHandler,
-        functools.partial(microversion_middleware.MicroversionMiddleware, newest=conf.placement.max_microversion),
+        functools.partial(_MicroversionMiddleware, newest=conf.placement.max_microversion),
         functools.partial(body_limits.BodyHeaders, max_size=conf.api.max_request_body_size),
     ]
     return [middleware for middleware in pipeline if middleware is not None]
@@ -142,3 +144,27 @@ class _Preflight:
         if environ['REQUEST_METHOD'] == 'OPTIONS':
             return request_log.RequestLog(base.NoContentTypeResponse())(environ, start_response)
         return self._application(environ, start_response)
+
+
+class _MicroversionMiddleware:
+    """WSGI middleware that negotiates the microversion of a request and names it in the headers of the response.
+
+    :param newest: the newest microversion that is served.
+    """
+
+    def __init__(self, application: WSGIApplication, newest: str) -> None:
+        self._application = application
+        self._newest = newest
+
+    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        """Pass the request on with ``environ['placement.microversion']``, or answer 400 or 406."""
+        try:
+            version = microversion.negotiate(environ.get('HTTP_OPENSTACK_API_VERSION'), self._newest)
+        except exc.HTTPException as error:
+            return wsgi.for_error(error)(environ, start_response)
+        environ[microversion.ENVIRON_KEY] = version
+
+        def start(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Any:
+            return start_response(status, microversion.stamp(headers, version), exc_info)
+
+        return self._application(environ, start)

@@ -20,9 +20,9 @@ from placement.handlers import (
     trait,
     usage,
 )
-from placement.web import microversion, wsgi_wrapper
+from placement.web import microversion, wsgi
 from placement.web.operation import Operation, Versions
-from placement.web.wsgi_types import WSGIApplication
+from placement.web.wsgi import WSGIApplication
 
 Declarations = Mapping[str, Mapping[str, Operation | Versions]]
 
@@ -134,7 +134,7 @@ class PlacementHandler:
         try:
             handler = self._find(environ)
         except exc.HTTPException as error:
-            handler = wsgi_wrapper.for_error(error)
+            handler = wsgi.for_error(error)
         return handler(environ, start_response)
 
     def _find(self, environ: dict[str, Any]) -> WSGIApplication:

@@ -20,7 +20,7 @@ from oslo_log import log
 
 from placement import conf as configuration
 from placement import deploy, exception, package_conflict
-from placement.cmd import command, dev_database, exporter
+from placement.cmd import command, exporter
 from placement.serving.channel import Clients
 from placement.serving.master import Master
 
@@ -82,7 +82,7 @@ def _parser() -> command.CommandParser:
         '--database',
         metavar='PATH',
         type=pathlib.Path,
-        help=f'SQLite file of --dev, created when missing (default: {dev_database.FILE_NAME} in the current directory)',
+        help=f'SQLite file of --dev, created when missing (default: {command.DEV_DATABASE} in the current directory)',
     )
     parser.add_argument(
         '--bind',
@@ -193,7 +193,7 @@ class _Server(BaseApplication):
             'threads': self._arguments.threads,
             'backlog': BACKLOG,
             'loglevel': 'warning' if dev else 'info',
-            'logger_class': 'placement.serving.gunicorn_log.Log',
+            'logger_class': 'placement.serving.master.ServiceLogger',
             'proc_name': 'placement-api',
             # After that time gunicorn kills the workers that have not ended. One second is left for gunicorn itself.
             'graceful_timeout': self._conf.server.graceful_timeout - 1,
@@ -218,7 +218,7 @@ class _Server(BaseApplication):
 
     def _dev_overrides(self) -> dict[str, dict[str, Any]]:
         return {
-            'placement_database': {'connection': dev_database.url(self._database()), 'sync_on_startup': True},
+            'placement_database': {'connection': command.sqlite_url(self._database()), 'sync_on_startup': True},
             'api': {'auth_strategy': 'noauth2'},
             'metrics': {'bind': None},
             # Short lines, for a terminal.
@@ -230,7 +230,7 @@ class _Server(BaseApplication):
         }
 
     def _database(self) -> pathlib.Path:
-        return (self._arguments.database or pathlib.Path(dev_database.FILE_NAME)).absolute()
+        return (self._arguments.database or pathlib.Path(command.DEV_DATABASE)).absolute()
 
     def _listen(self) -> None:
         """Bind the address, unless it is a Unix socket, and pass the socket to gunicorn.

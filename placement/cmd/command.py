@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import pathlib
 import sys
 from collections.abc import Callable
 from importlib import metadata
 from typing import Any
 
+import sqlalchemy as sa
 from oslo_config import cfg
 from oslo_db import exception as db_exc
 from sqlalchemy import exc as sa_exc
@@ -17,6 +19,10 @@ from placement import exception, package_conflict
 
 #: The exceptions that end a command with a message of one line.
 FAILURES = (exception.PlacementError, db_exc.DBError, sa_exc.SQLAlchemyError, KeyboardInterrupt)
+
+
+#: The SQLite file of ``placement-api --dev`` in the current directory, unless ``--database`` gives another path.
+DEV_DATABASE = 'placement-dev.sqlite'
 
 
 class CommandParser(argparse.ArgumentParser):
@@ -106,3 +112,8 @@ def run(program: str, failure_code: int, command: Callable[[], int]) -> int:
             reason = 'the database reported: ' + str(error).partition('\n')[0]
         print(f'{program}: {reason}', file=sys.stderr)
         return failure_code
+
+
+def sqlite_url(path: pathlib.Path) -> str:
+    """Return the value of ``[placement_database] connection`` for an SQLite file."""
+    return sa.URL.create('sqlite', database=str(path.absolute())).render_as_string()

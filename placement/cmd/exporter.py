@@ -18,7 +18,7 @@ from placement.cache.refresh import ProviderCache
 from placement.cmd import command
 from placement.db.api import Database
 from placement.observability.sliding_window import SlidingWindow
-from placement.web.wsgi_types import WSGIApplication
+from placement.web.wsgi import WSGIApplication
 
 PROGRAM = 'placement.cmd.exporter'
 VARIABLE = 'PROMETHEUS_MULTIPROC_DIR'

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import pathlib
 import sys
 from collections.abc import Sequence
 
@@ -12,7 +13,6 @@ from oslo_config import cfg
 from placement import exception
 from placement.cmd import (
     command,
-    dev_database,
     manage_audit,
     manage_capacity,
     manage_db,
@@ -83,15 +83,15 @@ def _configuration(args: argparse.Namespace) -> cfg.ConfigOpts:
     conf = command.load_configuration(args)
     if conf.placement_database.connection or conf.config_file or conf.config_dir:
         return conf
-    path = dev_database.find()
-    if path is None:
+    path = pathlib.Path(command.DEV_DATABASE).absolute()
+    if not path.is_file():
         raise exception.ConfigurationInvalid(
             reason='[placement_database] connection is not set. Pass --config-file FILE, set'
             ' OS_PLACEMENT_DATABASE__CONNECTION, or go to the directory in which placement-api --dev made'
-            f' {dev_database.FILE_NAME}.'
+            f' {command.DEV_DATABASE}.'
         )
     print(f'placement-manage: no database is configured, so {path} is used', file=sys.stderr)
-    conf.set_override('connection', dev_database.url(path), 'placement_database')
+    conf.set_override('connection', command.sqlite_url(path), 'placement_database')
     return conf
 
 

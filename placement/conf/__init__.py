@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
+import logging
 import os
 import pathlib
 import re
@@ -20,7 +22,7 @@ from oslo_middleware import cors, http_proxy_to_wsgi
 from oslo_policy import opts as policy_opts
 
 from placement import exception
-from placement.conf import api, healthcheck, metrics, placement, placement_database, server
+from placement.conf import api, metrics, placement, placement_database, server
 from placement.conf import ignored as ignored_options
 
 #: The directory of the configuration file, unless ``OS_PLACEMENT_CONFIG_DIR`` names another one.
@@ -30,7 +32,15 @@ FILE_NAME = 'placement.conf'
 #: Name of the policy file, beside the configuration file.
 POLICY_FILE_NAME = 'placement-policy.yaml'
 
-_MODULES = (api, healthcheck, metrics, placement, placement_database, server)
+#: The options of the service, by group.
+_GROUPS: tuple[tuple[str | cfg.OptGroup, Sequence[cfg.Opt]], ...] = (
+    (api.GROUP, api.OPTS),
+    (api.HEALTHCHECK_GROUP, api.HEALTHCHECK_OPTS),
+    (metrics.GROUP, metrics.OPTS),
+    (placement.GROUP, placement.OPTS),
+    (placement_database.GROUP, placement_database.OPTS),
+    (server.GROUP, server.OPTS),
+)
 
 _ENFORCE_SCOPE = cfg.BoolOpt(
     'enforce_scope',
@@ -120,7 +130,7 @@ def list_opts() -> list[tuple[str | None, list[cfg.Opt]]]:
     cors_opts = copy.deepcopy(cors.OPTS)
     cfg.set_defaults(cors_opts, **_CORS_DEFAULTS)
     return [
-        *((module.GROUP, list(module.OPTS)) for module in _MODULES),
+        *((group, list(opts)) for group, opts in _GROUPS),
         ('cors', cors_opts),
         *_library_opts(),
         *keystone_opts.list_auth_token_opts(),
@@ -132,8 +142,14 @@ def ignored(conf: cfg.ConfigOpts) -> list[str]:
 
     Options of [keystone_authtoken] are not checked, because they depend on the auth plugin.
     """
-    ours = [(str(module.GROUP), module.OPTS) for module in _MODULES]
+    ours: list[tuple[str | None, list[cfg.Opt]]] = [(str(group), list(opts)) for group, opts in _GROUPS]
     return ignored_options.find(conf, [*ours, ('cors', cors.OPTS), *_library_opts()], os.environ)
+
+
+@functools.cache
+def warn_once(logger: logging.LoggerAdapter[logging.Logger], text: str) -> None:
+    """Log a warning about the configuration, once even if a process builds several applications from it."""
+    logger.warning(text)
 
 
 def _library_opts() -> list[tuple[str | None, list[cfg.Opt]]]:
@@ -155,9 +171,9 @@ def _log_opts() -> list[tuple[str | None, list[cfg.Opt]]]:
 
 
 def _register(conf: cfg.ConfigOpts) -> None:
-    for module in _MODULES:
+    for option_group, opts in _GROUPS:
         # A copy, because oslo.config stores registered options in the group, and every ConfigOpts needs its own.
-        conf.register_opts(module.OPTS, group=copy.deepcopy(module.GROUP))
+        conf.register_opts(opts, group=copy.deepcopy(option_group))
     for group, opts in _policy_opts():
         conf.register_opts(opts, group=group)
     conf.set_default(_ENFORCE_SCOPE.name, _ENFORCE_SCOPE.default, group='oslo_policy')

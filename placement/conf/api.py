@@ -1,8 +1,8 @@
-"""[api]: authentication, and the size of request bodies."""
+"""[api]: authentication, and the size of request bodies. [healthcheck]: the paths for load balancers."""
 
 from __future__ import annotations
 
-from oslo_config import cfg
+from oslo_config import cfg, types
 
 GROUP = cfg.OptGroup('api', title='The HTTP API')
 
@@ -26,5 +26,18 @@ OPTS = [
         min=1024,
         help='Longest request body that is read, in bytes. A longer one is answered with 413. One inventory record'
         ' takes about 150 bytes, one allocation about 100.',
+    ),
+]
+
+HEALTHCHECK_GROUP = 'healthcheck'
+
+HEALTHCHECK_OPTS = [
+    cfg.Opt(
+        'path',
+        type=types.String(regex=r'^(/[A-Za-z0-9_.-]+)+$'),
+        sample_default='/healthcheck',
+        help='Path, below the mount prefix, that answers 200 while the process is alive; followed by /ready, it answers'
+        ' 200 while the process can serve requests from the database and 503 while it cannot. Neither needs a token. If'
+        ' unset, neither path exists.',
     ),
 ]

@@ -69,20 +69,6 @@ OPTS = [
         help='Most steps of the search in one provider tree without finding a candidate, or another one. When the limit'
         ' is reached, the search goes on with the other trees, and that is logged.',
     ),
-    cfg.IntOpt(
-        'max_request_groups',
-        default=256,
-        min=1,
-        help='Most groups of resources (resources, resources1, resources2, ...) in one GET /allocation_candidates.'
-        ' A request with more is answered with 400.',
-    ),
-    cfg.IntOpt(
-        'max_query_length',
-        default=65536,
-        min=1024,
-        help='Longest query string that is read, in bytes as sent. A longer one is answered with 400.'
-        ' The HTTP server in front may have a lower limit of its own.',
-    ),
     cfg.StrOpt(
         'policy_file',
         default='placement-policy.yaml',

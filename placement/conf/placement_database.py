@@ -63,19 +63,6 @@ OPTS = [
         ' have no timeout, as a change of the schema may take long.',
     ),
     cfg.IntOpt(
-        'connection_debug',
-        default=0,
-        min=0,
-        max=100,
-        help='How much of the SQL is logged: 0 nothing, 50 statements, 100 also rows. Rows include user data.',
-    ),
-    cfg.StrOpt(
-        'mysql_sql_mode',
-        default='TRADITIONAL',
-        help='SQL mode of MySQL and MariaDB connections. The default refuses values that do not fit; empty keeps the'
-        " server's own mode.",
-    ),
-    cfg.IntOpt(
         'mysql_wsrep_sync_wait',
         min=0,
         max=15,

@@ -6,7 +6,6 @@ MariaDB the BEGIN of a transaction is sent together with its first statement.
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 import sqlalchemy as sa
@@ -63,7 +62,6 @@ def create_engine(url: sa.URL, options: Any) -> sa.Engine:
         pool_recycle=options.connection_recycle_time,
         **arguments,
     )
-    _set_log_level(options.connection_debug)
     exc_filters.register_engine(engine)
     event.listen(engine, 'do_connect', _connect)
     if sql.is_mysql(engine.dialect):
@@ -76,11 +74,6 @@ def create_engine(url: sa.URL, options: Any) -> sa.Engine:
     return engine
 
 
-def _set_log_level(connection_debug: int) -> None:
-    level = logging.DEBUG if connection_debug == 100 else logging.INFO if connection_debug >= 50 else logging.WARNING
-    logging.getLogger('sqlalchemy.engine').setLevel(level)
-
-
 def _connect(dialect: sa.Dialect, _record: Any, arguments: list[Any], options: dict[str, Any]) -> Any:
     """Connect as SQLAlchemy does. Every failure, also a wrong password or an unknown option, is an outage (503)."""
     try:
@@ -91,9 +84,12 @@ def _connect(dialect: sa.Dialect, _record: Any, arguments: list[Any], options: d
 
 def _set_up_mysql(engine: sa.Engine, options: Any) -> None:
     # ``init_command`` may have changed the character set. The driver escapes text for utf8mb4.
-    texts = ['SET NAMES utf8mb4', 'SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED']
-    if options.mysql_sql_mode:
-        texts.append(f"SET SESSION sql_mode = '{sql_mode(options.mysql_sql_mode)}'")
+    # In TRADITIONAL mode the server rejects values that do not fit, instead of truncating them.
+    texts = [
+        'SET NAMES utf8mb4',
+        'SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED',
+        "SET SESSION sql_mode = 'TRADITIONAL'",
+    ]
     if options.mysql_wsrep_sync_wait is not None:
         texts.append(f'SET SESSION wsrep_sync_wait = {int(options.mysql_wsrep_sync_wait)}')
 
@@ -109,11 +105,6 @@ def _set_up_mysql(engine: sa.Engine, options: Any) -> None:
 
     event.listen(engine, 'do_executemany', _begin_before)
     event.listen(engine, 'do_execute_no_params', _begin_before)
-
-
-def sql_mode(configured: str) -> str:
-    """Return a value of ``mysql_sql_mode`` without anything that is not a name or a comma."""
-    return ''.join(one for one in configured if one.isalnum() or one in '_,')
 
 
 def _begin(connection: sa.Connection) -> None:

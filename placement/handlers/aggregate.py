@@ -8,7 +8,7 @@ from typing import Any
 import webob
 
 from placement import exception, schemas
-from placement.handlers import existence, modified
+from placement.handlers.resource_provider import missing_provider_first
 from placement.objects import aggregate
 from placement.objects.provider_query import ProviderVersion
 from placement.objects.resource_provider import ResourceProvider
@@ -31,7 +31,7 @@ def _response(
     body: dict[str, Any] = {'aggregates': list(aggregates)}
     if _with_generation(req):
         body['resource_provider_generation'] = provider.generation
-    return util.json_response(req, body, last_modified=modified.now())
+    return util.json_response(req, body, last_modified=util.now())
 
 
 @operation(Consumes(JSON), SinceVersion('1.1'), RequiresPolicy(policies.LIST), responses={200: responses.AGGREGATES})
@@ -55,7 +55,7 @@ def set_aggregates(req: webob.Request, context: RequestContext) -> webob.Respons
     """Replace the aggregates of a provider; from 1.19 its generation is compared and incremented."""
     uuid = util.wsgi_path_item(req.environ, 'uuid')
     guarded = _with_generation(req)
-    with existence.reported_first(context, uuid):
+    with missing_provider_first(context, uuid):
         data = util.extract_json(req.body, schemas.for_version(schema.PUT, microversion.wanted(req)))
     sent = data['aggregates'] if guarded else data
     provider = ResourceProvider.reference(context, uuid, data['resource_provider_generation'] if guarded else None)

@@ -10,7 +10,6 @@ from webob import exc
 
 from placement import exception, schemas
 from placement.claims.request import UNSET, ConsumerClaim
-from placement.handlers import modified
 from placement.objects.allocation import Allocation, AllocationList
 from placement.objects.consumer import Consumer
 from placement.objects.provider_query import ProviderVersion
@@ -107,7 +106,7 @@ def list_for_consumer(req: webob.Request, context: RequestContext) -> webob.Resp
     uuid = util.canonical_uuid(util.wsgi_path_item(req.environ, 'consumer_uuid'))
     consumer, allocations = Consumer.get_with_allocations(context, uuid)
     body = _consumer_body(req, consumer, allocations)
-    return util.json_response(req, body, last_modified=modified.newest(allocations))
+    return util.json_response(req, body, last_modified=util.last_modified(allocations))
 
 
 @operation(
@@ -120,7 +119,7 @@ def list_for_resource_provider(req: webob.Request, context: RequestContext) -> w
     """Show the allocations on a provider, by consumer."""
     provider, allocations = AllocationList.get_with_provider(context, util.wsgi_path_item(req.environ, 'uuid'))
     body = _provider_body(req, provider, allocations)
-    return util.json_response(req, body, last_modified=modified.newest(allocations))
+    return util.json_response(req, body, last_modified=util.last_modified(allocations))
 
 
 @operation(

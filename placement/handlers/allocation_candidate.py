@@ -44,7 +44,7 @@ LOG = log.getLogger(__name__)
 def list_allocation_candidates(req: webob.Request, context: RequestContext) -> webob.Response:
     """Find the candidates for the request in the query string."""
     version = microversion.wanted(req)
-    request = candidate_query.parse(req.environ.get('QUERY_STRING', ''), version, context.conf)
+    request = candidate_query.parse(req.environ.get('QUERY_STRING', ''), version)
     found = AllocationCandidates.get_by_request(context, request)
     _log(req.query_string, found, context)
     members = {

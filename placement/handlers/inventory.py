@@ -9,7 +9,6 @@ import webob
 from webob import exc
 
 from placement import exception
-from placement.handlers import modified
 from placement.objects import inventory as objects
 from placement.objects.inventory import Inventory, InventoryList
 from placement.objects.provider_query import ProviderVersion
@@ -61,7 +60,7 @@ def _make(req: webob.Request, provider: ResourceProvider, resource_class: str, r
 def get_inventories(req: webob.Request, context: RequestContext) -> webob.Response:
     """Show all inventories of a provider."""
     provider, inventories = InventoryList.get_with_provider(context, util.wsgi_path_item(req.environ, 'uuid'))
-    return util.json_response(req, _collection(provider, inventories), last_modified=modified.newest(inventories))
+    return util.json_response(req, _collection(provider, inventories), last_modified=util.last_modified(inventories))
 
 
 @operation(
@@ -85,7 +84,7 @@ def create_inventory(req: webob.Request, context: RequestContext) -> webob.Respo
     record = util.extract_json(req.body, schema.POST_ONE)
     inventory = _make(req, provider, record['resource_class'], record)
     provider.add_inventory(inventory)
-    response = util.json_response(req, _single(provider, inventory), 201, last_modified=modified.now())
+    response = util.json_response(req, _single(provider, inventory), 201, last_modified=util.now())
     response.location = req.host_url + util.inventory_url(req.environ, provider.uuid, inventory.resource_class)
     return response
 
@@ -113,7 +112,7 @@ def set_inventories(req: webob.Request, context: RequestContext) -> webob.Respon
     provider.check_generation(data['resource_provider_generation'])
     inventories = [_make(req, provider, name, record) for name, record in data['inventories'].items()]
     provider.set_inventories(inventories)
-    return util.json_response(req, _collection(provider, inventories), last_modified=modified.now())
+    return util.json_response(req, _collection(provider, inventories), last_modified=util.now())
 
 
 @operation(
@@ -155,7 +154,7 @@ def update_inventory(req: webob.Request, context: RequestContext) -> webob.Respo
     provider.check_generation(record['resource_provider_generation'])
     inventory = _make(req, provider, util.wsgi_path_item(req.environ, 'resource_class'), record)
     provider.update_inventory(inventory)
-    return util.json_response(req, _single(provider, inventory), last_modified=modified.now())
+    return util.json_response(req, _single(provider, inventory), last_modified=util.now())
 
 
 @operation(

@@ -46,7 +46,7 @@ def read(text: str, version: str | None, conf: cfg.ConfigOpts) -> PastedSearch:
     if unknown:
         raise BadSearch(reason=unknown)
     try:
-        request = candidate_query.parse(pasted.query, numbers, conf)
+        request = candidate_query.parse(pasted.query, numbers)
     except BadQuery as error:
         raise BadSearch(reason=' '.join(str(error).split())) from error
     return PastedSearch(pasted.query, version, request)

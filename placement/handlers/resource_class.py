@@ -8,7 +8,6 @@ import orjson
 import webob
 
 from placement import exception
-from placement.handlers import modified
 from placement.objects.resource_class import ResourceClass, ResourceClassList
 from placement.policies import resource_class as policies
 from placement.schemas import resource_class as schema
@@ -34,7 +33,7 @@ def list_resource_classes(req: webob.Request, context: RequestContext) -> webob.
     """List all classes, the standard ones first."""
     classes = ResourceClassList.get_all(context)
     body = {'resource_classes': [_serialize(req, resource_class) for resource_class in classes]}
-    return util.json_response(req, body, last_modified=modified.newest(classes))
+    return util.json_response(req, body, last_modified=util.last_modified(classes))
 
 
 @operation(

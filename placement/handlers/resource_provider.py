@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import orjson
@@ -15,7 +16,6 @@ from placement.cache import provider_list
 from placement.cache.partition import Partition
 from placement.cache.provider_list import ProviderFilters
 from placement.candidates.providers import Provider
-from placement.handlers import existence
 from placement.objects import resource_provider as objects
 from placement.policies import resource_provider as policies
 from placement.schemas import resource_provider as schema
@@ -163,7 +163,7 @@ def update_resource_provider(req: webob.Request, context: RequestContext) -> web
     """
     version = microversion.wanted(req)
     uuid = util.wsgi_path_item(req.environ, 'uuid')
-    with existence.reported_first(context, uuid):
+    with missing_provider_first(context, uuid):
         data = util.extract_json(req.body, schemas.for_version(schema.PUT, version))
     provider = objects.ResourceProvider.reference(context, uuid)
     if 'parent_provider_uuid' in data:
@@ -183,3 +183,19 @@ def delete_resource_provider(req: webob.Request, context: RequestContext) -> web
     """Remove a provider with its inventories and associations."""
     objects.ResourceProvider.destroy(context, util.wsgi_path_item(req.environ, 'uuid'))
     return util.empty_response(req, 204)
+
+
+@contextlib.contextmanager
+def missing_provider_first(context: RequestContext, uuid: str) -> Iterator[None]:
+    """Report a provider that does not exist before an invalid body, which the block reads.
+
+    If the block succeeds, no statement is executed: the write that follows detects a missing provider.
+
+    :param uuid: of the provider in the path.
+    :raises ResourceProviderNotFound: the block raised HTTPBadRequest, and there is no such provider.
+    """
+    try:
+        yield
+    except exc.HTTPBadRequest:
+        objects.ResourceProvider.get_by_uuid(context, uuid)
+        raise

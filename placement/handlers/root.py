@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import webob
 
-from placement.handlers import modified
 from placement.schemas import responses
 from placement.web import microversion, util
 from placement.web.context import RequestContext
@@ -22,4 +21,4 @@ def home(req: webob.Request, _context: RequestContext) -> webob.Response:
         'status': 'CURRENT',
         'links': [{'rel': 'self', 'href': ''}],
     }
-    return util.json_response(req, {'versions': [document]}, last_modified=modified.now())
+    return util.json_response(req, {'versions': [document]}, last_modified=util.now())

@@ -10,7 +10,6 @@ import webob
 from webob import exc
 
 from placement import exception
-from placement.handlers import modified
 from placement.objects import trait
 from placement.objects.provider_query import ProviderVersion
 from placement.objects.resource_provider import ResourceProvider
@@ -36,7 +35,7 @@ def _for_provider(
         'traits': [one.name for one in traits],
         'resource_provider_generation': provider.generation,
     }
-    return util.json_response(req, body, last_modified=modified.newest(traits))
+    return util.json_response(req, body, last_modified=util.last_modified(traits))
 
 
 @operation(
@@ -107,7 +106,7 @@ def list_traits(req: webob.Request, context: RequestContext) -> webob.Response:
         filters.update(_associated_filter(params['associated']))
     traits = TraitList.get_all(context, **filters)
     body = {'traits': [one.name for one in traits]}
-    return util.json_response(req, body, last_modified=modified.newest(traits))
+    return util.json_response(req, body, last_modified=util.last_modified(traits))
 
 
 @operation(SinceVersion('1.6'), RequiresPolicy(policies.SHOW), responses={204: None})

@@ -8,7 +8,6 @@ from typing import Any
 import webob
 
 from placement import schemas
-from placement.handlers import modified
 from placement.objects.usage import Usage, UsageGroup, UsageList
 from placement.policies import usage as policies
 from placement.schemas import responses
@@ -28,7 +27,7 @@ def list_usages(req: webob.Request, context: RequestContext) -> webob.Response:
     """Show the amount consumed of each inventory of a provider."""
     provider, usages = UsageList.get_with_provider(context, util.wsgi_path_item(req.environ, 'uuid'))
     body = {'resource_provider_generation': provider.generation, 'usages': _by_class(usages)}
-    return util.json_response(req, body, last_modified=modified.now())
+    return util.json_response(req, body, last_modified=util.now())
 
 
 def _project_of_query(req: webob.Request) -> dict[str, str]:
@@ -61,4 +60,4 @@ def get_total_usages(req: webob.Request, context: RequestContext) -> webob.Respo
         usages = {one.consumer_type: {'consumer_count': one.consumer_count, **one.usages} for one in groups}
     else:
         usages = _by_class(UsageList.get_all_by_project_user(context, project, user))
-    return util.json_response(req, {'usages': usages}, last_modified=modified.now())
+    return util.json_response(req, {'usages': usages}, last_modified=util.now())

@@ -17,23 +17,23 @@ from waitress.channel import HTTPChannel
 from waitress.parser import HTTPRequestParser, ParsingError, TransferEncodingNotImplemented
 from webob import exc
 
-from placement.web import body_limits, request_log, wsgi_wrapper
+from placement.web import body_limits, request_log, wsgi
 
 LOG = log.getLogger(__name__)
 
-#: Seconds that an idle connection stays open after the stop of the process, as its client may be sending a request.
-_LINGER = 2.0
-#: Seconds that a client has to close the connection after an error response to a request that could not be read.
-_DRAIN = 2.0
-#: Bytes of responses that wait to be sent on a connection, above which it is closed after the present response. Further
-#: requests that the client has pipelined are not processed then.
-_MAX_UNSENT = 1024 * 1024
-#: Bytes of responses that wait to be sent on all connections of one process.
-_MAX_HELD = 128 * 1024 * 1024
-#: Most bytes in one call that sends what is left of a response after the first call.
-_CHUNK = 256 * 1024
+#: How long an idle connection stays open after the stop of the process, as its client may be sending a request.
+_IDLE_SECONDS_AT_STOP = 2.0
+#: How long a client has to close the connection after an error response to a request that could not be read.
+_DRAIN_SECONDS = 2.0
+#: Above this size of the unsent responses on a connection it is closed after the current response. Further requests
+#: that the client has pipelined are not processed then.
+_MAX_CONNECTION_UNSENT_BYTES = 1024 * 1024
+#: The limit of the unsent responses on all connections of one process.
+_MAX_PROCESS_UNSENT_BYTES = 128 * 1024 * 1024
+#: The limit of one call that sends the rest of a response after the first call.
+_MAX_SEND_BYTES = 256 * 1024
 #: When there are too many connections, one in so many of the waiting ones is closed.
-_PART = 20
+_EVICTION_DIVISOR = 20
 
 
 _NOT_ASCII = re.compile(rb'[\x80-\xff]')
@@ -61,7 +61,7 @@ class _Parser(HTTPRequestParser):
         :raises ParsingError: they are malformed.
         """
         line, end, headers = header_plus.partition(b'\r\n')
-        # curl sends what was typed, which is not always ASCII, and waitress takes nothing else.
+        # curl sends what was typed, which is not always ASCII, and waitress accepts nothing else.
         line = _NOT_ASCII.sub(lambda byte: b'%%%02X' % ord(byte[0]), line)
         try:
             super().parse_header(line + end + headers)
@@ -83,7 +83,7 @@ class _Task(task.WSGITask):
     """Passes a request to the application and sends the response."""
 
     def get_environment(self) -> dict[str, Any]:
-        """Make the WSGI environment of the request."""
+        """Return the WSGI environment of the request."""
         environ = super().get_environment()
         # waitress reduces several slashes at the start of the path to one.
         environ['PATH_INFO'] = self.request.path.removeprefix(environ['SCRIPT_NAME'])
@@ -93,7 +93,7 @@ class _Task(task.WSGITask):
         return environ
 
     def build_response_header(self) -> bytes:
-        """Make the status line and headers; they say so if the connection will be closed after this response."""
+        """Return the status line and headers, with ``Connection: close`` if this response is the last one."""
         self.channel.response_started()
         if self._must_close:
             self.set_close_on_finish()
@@ -107,10 +107,14 @@ class _Task(task.WSGITask):
     @property
     def _must_close(self) -> bool:
         channel = self.channel
-        return self.request.connection_close or channel.clients.stopped or channel.total_outbufs_len > _MAX_UNSENT
+        return (
+            self.request.connection_close
+            or channel.clients.stopped
+            or channel.total_outbufs_len > _MAX_CONNECTION_UNSENT_BYTES
+        )
 
 
-class _Refusal(task.ErrorTask):
+class _ErrorTask(task.ErrorTask):
     """Sends an error response to a request that cannot be passed to the application, and logs the request."""
 
     def execute(self) -> None:
@@ -123,11 +127,11 @@ class _Refusal(task.ErrorTask):
             REMOTE_ADDR=self.channel.addr[0],
         )
         error = exc.status_map[self.request.error.code](self.request.error.body)
-        response = request.get_response(request_id.RequestId(request_log.RequestLog(wsgi_wrapper.for_error(error))))
+        response = request.get_response(request_id.RequestId(request_log.RequestLog(wsgi.for_error(error))))
         self.status = response.status
         self.response_headers.extend(response.headerlist)
         self.content_length = len(response.body)
-        self.channel.refused = True
+        self.channel.error_sent = True
         self.channel.response_started()
         self.set_close_on_finish()
         self.write(response.body)
@@ -135,7 +139,7 @@ class _Refusal(task.ErrorTask):
 
 @dataclasses.dataclass
 class Clients:
-    """The connections of one process, and their limits.
+    """Keeps the connections of one process within their limits.
 
     :param max_connections: limit of open connections. To accept another one, those that have waited longest are closed.
     :param request_read_timeout: seconds in which a request must arrive completely, and seconds after which a connection
@@ -154,39 +158,39 @@ class Clients:
 
     @property
     def channels(self) -> list[Channel]:
-        """All connections to clients."""
+        """The connections to clients."""
         return [each for each in self.sockets.values() if isinstance(each, Channel)]
 
-    def make_room(self) -> None:
-        """If there are too many connections, close some that have waited longest: several, as finding them is slow."""
+    def evict_idle(self) -> None:
+        """If there are too many connections, close several that have waited longest, because finding them is slow."""
         if len(self.sockets) <= self.max_connections:
             return
         waiting = self._waiting()
-        for channel in waiting[: 1 + len(waiting) // _PART]:
+        for channel in waiting[: 1 + len(waiting) // _EVICTION_DIVISOR]:
             self._evict(channel)
 
     def _waiting(self) -> list[Channel]:
-        """The connections that have no complete request to be processed, the one that has waited longest first."""
+        """Return the connections without a complete request to process, the one that has waited longest first."""
         return sorted((each for each in self.channels if not each.requests), key=lambda channel: channel.since)
 
     def _evict(self, channel: Channel) -> None:
-        channel.give_up()
+        channel.close_now()
         self._evicted += 1
 
-    def sweep(self) -> None:
-        """Close the connections that have timed out, and some with unsent responses if those use too much memory."""
-        held = sum(channel.total_outbufs_len for channel in self.channels)
+    def reap(self) -> None:
+        """Close the connections that have timed out, and some with unsent responses if these need too much memory."""
+        unsent = sum(channel.total_outbufs_len for channel in self.channels)
         for channel in self._waiting():
-            if held > _MAX_HELD and channel.total_outbufs_len:
-                held -= channel.total_outbufs_len
+            if unsent > _MAX_PROCESS_UNSENT_BYTES and channel.total_outbufs_len:
+                unsent -= channel.total_outbufs_len
                 self._evict(channel)
         if self._evicted:
-            LOG.warning('Closed %d connections that had waited longest, to make room for others', self._evicted)
+            LOG.warning('Closed %d idle or slow connections because a limit was reached', self._evicted)
             self._evicted = 0
         for channel in self.channels:
             # A connection with a complete request waits for this process and not for its client.
             if not channel.requests:
-                channel.check_time()
+                channel.close_if_timed_out()
 
 
 class Channel(HTTPChannel):
@@ -199,31 +203,31 @@ class Channel(HTTPChannel):
     sendbuf_len: int
 
     task_class = _Task
-    error_task_class = _Refusal
+    error_task_class = _ErrorTask
     parser_class = _Parser
 
     def __init__(self, clients: Clients, *args: Any, **kwargs: Any) -> None:
         self.clients = clients
-        clients.make_room()
+        clients.evict_idle()
         #: Since when the connection waits: when the client connected, began a request, or a response to it was begun.
         self.since = time.monotonic()
         #: Whether an error response was sent to a request that could not be read.
-        self.refused = False
+        self.error_sent = False
         self._responded = False
-        # Whether received data is thrown away until the client closes the connection. If the connection were closed
+        # Whether received data is discarded until the client closes the connection. If the connection were closed
         # while data comes in, TCP would reset it, and the client could lose the response.
-        self._drains = False
+        self._draining = False
         super().__init__(*args, **kwargs)
         # waitress copies this many bytes for each call that sends, even if the client receives only a few.
-        self.sendbuf_len = min(self.sendbuf_len, _CHUNK)
+        self.sendbuf_len = min(self.sendbuf_len, _MAX_SEND_BYTES)
 
     def response_started(self) -> None:
-        """Note that a response is being sent, so that the connection waits for its client from now on."""
+        """Start the timeout for the client, because a response is being sent."""
         self.since = time.monotonic()
         self._responded = True
 
     def write_soon(self, data: Any) -> int:
-        """Send as much as the socket takes now and buffer the rest; waitress would first buffer everything."""
+        """Send as much as the socket accepts now and buffer the rest; waitress would first buffer everything."""
         sent = 0
         with self.outbuf_lock:
             if data and self.connected and not self.total_outbufs_len:
@@ -239,18 +243,18 @@ class Channel(HTTPChannel):
         except BlockingIOError:
             return
         except OSError:
-            self.give_up()
+            self.close_now()
             return
-        if data and not self._drains:
+        if data and not self._draining:
             if self.request is None:
                 self.since = time.monotonic()
             self.received(data)
         elif not data and self.request is not None:
-            self._refuse(self.request, utilities.BadRequest('The request ended before it was whole.'))
+            self._send_error(self.request, utilities.BadRequest('The request ended before it was whole.'))
         elif not data:
-            self.give_up()
+            self.close_now()
 
-    def _refuse(self, part: _Parser, error: utilities.Error) -> None:
+    def _send_error(self, part: _Parser, error: utilities.Error) -> None:
         """Send an error response to a request of which only a part has arrived."""
         part.error = error
         self.requests.append(part)
@@ -260,38 +264,38 @@ class Channel(HTTPChannel):
     def handle_close(self) -> None:
         """Close the connection; after a request that could not be read, first only for sending.
 
-        The client then has time to read the error response (``_DRAIN``).
+        The client then has time to read the error response (``_DRAIN_SECONDS``).
         """
-        if not self.refused:
+        if not self.error_sent:
             super().handle_close()
             return
-        self.refused = self.will_close = False
-        self._drains = True
+        self.error_sent = self.will_close = False
+        self._draining = True
         self.since = time.monotonic()
         with contextlib.suppress(OSError):
             self.socket.shutdown(socket.SHUT_WR)
 
-    def give_up(self) -> None:
+    def close_now(self) -> None:
         """Close the connection now."""
         super().handle_close()
 
-    def check_time(self) -> None:
+    def close_if_timed_out(self) -> None:
         """Close the connection if its timeout is over; an incomplete request is answered with 408 first."""
         waited = time.monotonic() - self.since
         if self.total_outbufs_len:
             # waitress sets ``last_activity`` whenever something was sent.
-            is_over = time.time() - self.last_activity > self.clients.request_read_timeout
-        elif self._drains:
-            is_over = waited > _DRAIN
+            timed_out = time.time() - self.last_activity > self.clients.request_read_timeout
+        elif self._draining:
+            timed_out = waited > _DRAIN_SECONDS
         elif self.request is not None:
             if waited > self.clients.request_read_timeout:
-                self._refuse(self.request, _Timeout('The request did not come whole in time.'))
+                self._send_error(self.request, _Timeout('The request did not come whole in time.'))
             return
         elif self.clients.stopped:
-            is_over = time.monotonic() - max(self.clients.stopped, self.since) > _LINGER
+            timed_out = time.monotonic() - max(self.clients.stopped, self.since) > _IDLE_SECONDS_AT_STOP
         else:
-            is_over = waited > (
+            timed_out = waited > (
                 self.clients.keepalive_timeout if self._responded else self.clients.request_read_timeout
             )
-        if is_over:
-            self.give_up()
+        if timed_out:
+            self.close_now()

@@ -1,11 +1,13 @@
-"""The master process of gunicorn, which starts, watches and stops the workers."""
+"""The master process of gunicorn, which starts, watches and stops the workers, and its logger."""
 
 from __future__ import annotations
 
 import signal
 from types import FrameType
 
+from gunicorn import glogging
 from gunicorn.arbiter import Arbiter
+from gunicorn.config import Config
 
 
 class Master(Arbiter):
@@ -46,3 +48,14 @@ class Master(Arbiter):
         if not (self.systemd or self.reexec_pid or self.master_pid):
             self.app.stopping[0] = 1
         super().stop(graceful)
+
+
+class ServiceLogger(glogging.Logger):
+    """gunicorn's logger without handlers of its own: its lines go to the log of the service."""
+
+    def setup(self, cfg: Config) -> None:
+        """Set the level, and remove the handlers of gunicorn."""
+        super().setup(cfg)
+        for logger in (self.error_log, self.access_log):
+            logger.handlers.clear()
+            logger.propagate = True

@@ -14,7 +14,7 @@ from prometheus_client.exposition import make_wsgi_app
 
 from placement.db.api import Database
 from placement.web.health import HealthCheck
-from placement.web.wsgi_types import WSGIApplication
+from placement.web.wsgi import WSGIApplication
 
 METRICS_PATH = '/metrics'
 HEALTH_PATH = '/healthcheck'

@@ -20,23 +20,23 @@ from placement.serving.channel import Channel
 
 LOG = log.getLogger(__name__)
 
-#: Bytes of the longest request line and header together.
-_MAX_HEAD = 128 * 1024
-#: Bytes from which on waitress moves a request body, or what is left to send of a response, to a temporary file.
-_MAX_IN, _MAX_OUT = 64 * 1024, 16 * 1024 * 1024
-#: waitress receives bodies up to so many times the allowed size, so that the application can refuse them with its own
+#: The limit of request line and headers together.
+_MAX_HEAD_BYTES = 128 * 1024
+#: From these sizes on waitress moves a request body, or the unsent part of a response, to a temporary file.
+_MAX_BODY_MEMORY_BYTES, _MAX_RESPONSE_MEMORY_BYTES = 64 * 1024, 16 * 1024 * 1024
+#: waitress receives bodies up to so many times the allowed size, so that the application can reject them with its own
 #: error document. The chunk headers of a chunked body count too.
-_MAX_BODIES = 8
+_BODY_SIZE_FACTOR = 8
 #: File descriptors that a process needs besides those for clients, and file descriptors for each client.
-_OTHER_FILES, _FILES = 512, 2
-#: A stopping worker ends by itself so many seconds before gunicorn would kill it.
-_MARGIN = 1.0
-#: Seconds for which a worker whose threads are all busy accepts no connections, so that others get them.
-_PAUSE = 0.1
-#: The switch interval of the interpreter (``sys.setswitchinterval``), in seconds.
-_SWITCH = 0.0005
-#: Longest wait for sockets in the main loop, and the time between two checks of timeouts, in seconds.
-_INTERVAL = 1.0
+_OTHER_FILE_DESCRIPTORS, _CLIENT_FILE_DESCRIPTORS = 512, 2
+#: How long before gunicorn would kill a stopping worker it ends by itself.
+_STOP_MARGIN_SECONDS = 1.0
+#: How long a worker whose threads are all busy accepts no connections, so that other workers get them.
+_ACCEPT_PAUSE_SECONDS = 0.1
+#: The switch interval of the interpreter (``sys.setswitchinterval``).
+_SWITCH_INTERVAL_SECONDS = 0.0005
+#: The maximum wait for sockets in the main loop, and the time between two checks of timeouts.
+_LOOP_INTERVAL_SECONDS = 1.0
 
 
 class WaitressWorker(Worker):
@@ -47,19 +47,21 @@ class WaitressWorker(Worker):
     """
 
     def run(self) -> None:
-        """Serve until told to stop, then finish the requests that have begun, within ``graceful_timeout``."""
+        """Serve until the service stops, then finish the requests in flight, within ``graceful_timeout``."""
         self._clients = clients = self.app.clients
-        clients.max_connections = _with_files(clients.max_connections)
+        clients.max_connections = _raise_file_limit(clients.max_connections)
         self._start()
         while self.alive and self.ppid == os.getppid():
             self._run_once()
-        deadline = time.monotonic() + max(self.cfg.graceful_timeout - _MARGIN, self.cfg.graceful_timeout / 2)
+        deadline = time.monotonic() + max(
+            self.cfg.graceful_timeout - _STOP_MARGIN_SECONDS, self.cfg.graceful_timeout / 2
+        )
         clients.stopped = time.monotonic()
         self._stop_listening()
         while clients.channels and time.monotonic() < deadline:
             self._run_once()
         if count := sum(len(channel.requests) for channel in clients.channels):
-            LOG.warning('Stopped without the answers to %d requests: graceful_timeout is over', count)
+            LOG.warning('Stopped before %d requests were answered: graceful_timeout is over', count)
             self.log.info('Worker exiting (pid: %s)', self.pid)
             # A normal exit would let the threads go on while the interpreter is being finalized.
             os._exit(0)
@@ -70,9 +72,9 @@ class WaitressWorker(Worker):
         # waitress warns whenever a request waits for a thread.
         logging.getLogger('waitress.queue').setLevel(logging.ERROR)
         # The main loop runs twice for each request, briefly, and each time may wait that long for the interpreter lock.
-        sys.setswitchinterval(_SWITCH)
+        sys.setswitchinterval(_SWITCH_INTERVAL_SECONDS)
         clients = self._clients
-        _Wakener(self.PIPE[0], clients.sockets)
+        _SignalPipe(self.PIPE[0], clients.sockets)
         server = waitress.create_server(
             self.wsgi,
             map=clients.sockets,
@@ -86,10 +88,10 @@ class WaitressWorker(Worker):
             clear_untrusted_proxy_headers=False,
             # Connections that clients close early are not logged.
             log_socket_errors=False,
-            max_request_header_size=_MAX_HEAD,
-            max_request_body_size=_MAX_BODIES * self.app.max_body,
-            inbuf_overflow=_MAX_IN,
-            outbuf_overflow=_MAX_OUT,
+            max_request_header_size=_MAX_HEAD_BYTES,
+            max_request_body_size=_BODY_SIZE_FACTOR * self.app.max_body,
+            inbuf_overflow=_MAX_BODY_MEMORY_BYTES,
+            outbuf_overflow=_MAX_RESPONSE_MEMORY_BYTES,
             # No limits of waitress, with which a thread would wait for a client: ``Clients`` has all limits.
             outbuf_high_watermark=sys.maxsize,
             connection_limit=sys.maxsize,
@@ -132,19 +134,19 @@ class WaitressWorker(Worker):
         self._paused = busy and not self._paused
         for server in self._servers:
             server.accepting = not self._paused and not self._clients.stopped
-        wait = _INTERVAL
+        wait = _LOOP_INTERVAL_SECONDS
         if busy:
-            wait = _PAUSE if self._paused else 0.0
+            wait = _ACCEPT_PAUSE_SECONDS if self._paused else 0.0
         wasyncore.loop(wait, use_poll=True, map=self._clients.sockets, count=1)
         now = time.monotonic()
-        if now - self._checked_at >= _INTERVAL:
+        if now - self._checked_at >= _LOOP_INTERVAL_SECONDS:
             self._checked_at = now
             self.notify()
             self._metrics.set_requests_waiting(len(self._dispatcher.queue))
-            self._clients.sweep()
+            self._clients.reap()
 
 
-class _Wakener(wasyncore.file_dispatcher):
+class _SignalPipe(wasyncore.file_dispatcher):
     """Reads the pipe to which Python writes a byte for each signal, so that a signal ends the wait for sockets."""
 
     def writable(self) -> bool:
@@ -154,12 +156,12 @@ class _Wakener(wasyncore.file_dispatcher):
         self.recv(4096)
 
 
-def _with_files(connections: int) -> int:
+def _raise_file_limit(connections: int) -> int:
     """Raise the limit of open files as far as so many connections need, and return how many connections it allows."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = connections * _FILES + _OTHER_FILES
+    wanted = connections * _CLIENT_FILE_DESCRIPTORS + _OTHER_FILE_DESCRIPTORS
     if hard != resource.RLIM_INFINITY:
         wanted = min(wanted, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-    return min(connections, max(wanted - _OTHER_FILES, wanted // 2) // _FILES)
+    return min(connections, max(wanted - _OTHER_FILE_DESCRIPTORS, wanted // 2) // _CLIENT_FILE_DESCRIPTORS)

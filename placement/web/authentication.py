@@ -16,8 +16,8 @@ from webob import exc
 from placement import exception
 from placement.observability.metrics import Metrics
 from placement.observability.timing import KEYSTONE
-from placement.web import request_log, wsgi_wrapper
-from placement.web.wsgi_types import WSGIApplication
+from placement.web import request_log, wsgi
+from placement.web.wsgi import WSGIApplication
 
 LOG = log.getLogger(__name__)
 
@@ -53,7 +53,7 @@ class _Authentication:
             try:
                 environ[IDENTITY] = self._identify(environ)
             except exc.HTTPError as error:
-                return request_log.RequestLog(wsgi_wrapper.for_error(error))(environ, start_response)
+                return request_log.RequestLog(wsgi.for_error(error))(environ, start_response)
         return self._application(environ, start_response)
 
     def _identify(self, environ: dict[str, Any]) -> dict[str, Any]:

@@ -8,8 +8,8 @@ from typing import Any, BinaryIO
 
 from webob import exc
 
-from placement.web import wsgi_wrapper
-from placement.web.wsgi_types import WSGIApplication
+from placement.web import wsgi
+from placement.web.wsgi import WSGIApplication
 
 #: The form of a valid ``Content-Length``.
 CONTENT_LENGTH = re.compile(r'[0-9]{1,18}')
@@ -29,7 +29,7 @@ class BodyHeaders:
         """Pass the request on, or answer 400 or 413."""
         error = self._check(environ)
         if error is not None:
-            return wsgi_wrapper.for_error(error)(environ, start_response)
+            return wsgi.for_error(error)(environ, start_response)
         return self._application(environ, start_response)
 
     def _check(self, environ: dict[str, Any]) -> exc.HTTPError | None:

@@ -14,7 +14,7 @@ from placement.cache.refresh import ProviderCache
 from placement.db.api import Database
 from placement.reports.empty_searches import EmptySearches
 from placement.web import authentication, policy
-from placement.web.wsgi_types import WSGIApplication
+from placement.web.wsgi import WSGIApplication
 
 ENVIRON_KEY = 'placement.context'
 

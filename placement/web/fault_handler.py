@@ -11,8 +11,8 @@ from webob import exc
 from webob import request as webob_request
 
 from placement import exception
-from placement.web import microversion, wsgi_wrapper
-from placement.web.wsgi_types import WSGIApplication
+from placement.web import microversion, wsgi
+from placement.web.wsgi import WSGIApplication
 
 LOG = log.getLogger(__name__)
 
@@ -34,7 +34,7 @@ class FaultHandler:
         try:
             return self._application(environ, start_response)
         except Exception as error:
-            answer = wsgi_wrapper.for_error(_http_error(error))
+            answer = wsgi.for_error(_http_error(error))
         version = environ.get(microversion.ENVIRON_KEY)
         if version is None:
             return answer(environ, start_response)

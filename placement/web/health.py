@@ -8,7 +8,7 @@ from typing import Any
 from placement.cache.refresh import ProviderCache
 from placement.db.api import Database
 from placement.reports import database_health
-from placement.web.wsgi_types import WSGIApplication
+from placement.web.wsgi import WSGIApplication
 
 
 class HealthCheck:

@@ -19,7 +19,7 @@ from placement.schemas import Schema, Windows
 from placement.web import context, error_document, error_mapping, microversion, query
 from placement.web.context import RequestContext
 from placement.web.error_mapping import ErrorMapping
-from placement.web.wsgi_wrapper import Request
+from placement.web.wsgi import Request
 
 Handler = Callable[[webob.Request, RequestContext], webob.Response]
 

@@ -17,7 +17,7 @@ from oslo_log import log
 from oslo_policy import policy as oslo_policy
 
 from placement import conf as configuration
-from placement import exception, once, policies
+from placement import exception, policies
 
 LOG = log.getLogger(__name__)
 
@@ -126,9 +126,11 @@ class Enforcer:
             registered = enforcer.registered_rules.get(name)
             if registered is None and name not in referred and name != self._conf.oslo_policy.policy_default_rule:
                 what = f'which no operation of this release asks for{_hint(name, enforcer.registered_rules)}'
-                once.warn(LOG, f'The policy file {self._file} sets the rule "{name}", {what}.')
+                configuration.warn_once(LOG, f'The policy file {self._file} sets the rule "{name}", {what}.')
             elif registered is not None and not (name in referred_in_force or name in operations):
-                once.warn(LOG, f'The policy file {self._file} sets the rule "{name}", which no other rule refers to.')
+                configuration.warn_once(
+                    LOG, f'The policy file {self._file} sets the rule "{name}", which no other rule refers to.'
+                )
 
     def _invalid(self, reason: str) -> exception.ConfigurationInvalid:
         return exception.ConfigurationInvalid(reason=f'The policy file {self._file} is invalid: {reason}.')

@@ -19,7 +19,8 @@ BEYOND_ANY_INVENTORY = capacity.MAX_INT32 + 1
 
 _INTEGER = re.compile(r'\s*([+-]?)([0-9]+)\s*')
 _LONGEST_EXACT = len(str(BEYOND_ANY_INVENTORY))
-
+#: The limit of a query string, as sent. HTTP servers in front of the service usually have a lower one.
+MAX_QUERY_BYTES = 65536
 
 #: A microversion as two numbers.
 Version = tuple[int, int]
@@ -36,15 +37,14 @@ class BadQuery(ValueError):
         self.code = code
 
 
-def pairs(text: str, longest: int) -> list[tuple[str, str]]:
+def pairs(text: str) -> list[tuple[str, str]]:
     """Read a query string into pairs of key and value, in the order of the URL.
 
     :param text: the WSGI variable QUERY_STRING, without the question mark.
-    :param longest: most bytes that it may have, ``[placement] max_query_length``.
-    :raises BadQuery: it is longer, or does not decode to UTF-8.
+    :raises BadQuery: it is longer than ``MAX_QUERY_BYTES``, or does not decode to UTF-8.
     """
-    if len(text) > longest:
-        raise BadQuery(f'{_INVALID}longer than {longest} bytes.')
+    if len(text) > MAX_QUERY_BYTES:
+        raise BadQuery(f'{_INVALID}longer than {MAX_QUERY_BYTES} bytes.')
     try:
         return validation.parse_query(text)
     except UnicodeError as error:

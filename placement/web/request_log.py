@@ -10,7 +10,7 @@ from urllib import parse
 from oslo_log import log
 
 from placement.web import microversion
-from placement.web.wsgi_types import WSGIApplication
+from placement.web.wsgi import WSGIApplication
 
 LOG = log.getLogger(__name__)
 

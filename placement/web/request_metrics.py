@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from placement.observability.metrics import Metrics
-from placement.web.wsgi_types import WSGIApplication
+from placement.web.wsgi import WSGIApplication
 
 METHODS = frozenset({'GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'})
 NONE = 'none'

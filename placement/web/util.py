@@ -5,12 +5,13 @@ from __future__ import annotations
 import datetime as dt
 import email.utils
 import functools
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
 from urllib import parse
 
 import orjson
 import webob
+from oslo_utils import timeutils
 from webob import exc, multidict
 
 from placement.web import microversion, query, validation
@@ -43,13 +44,12 @@ def extract_json(body: bytes, schema: dict[str, Any]) -> Any:
 
 
 def query_params(req: webob.Request) -> multidict.MultiDict:
-    """Read the query string, no longer than ``[placement] max_query_length``.
+    """Read the query string.
 
     :returns: text to text; indexing gives the last value of a key, ``getall`` every one.
     :raises BadQuery: it is too long or not UTF-8.
     """
-    longest = req.environ['placement.context'].conf.placement.max_query_length
-    return multidict.MultiDict(query.pairs(req.environ.get('QUERY_STRING', ''), longest))
+    return multidict.MultiDict(query.pairs(req.environ.get('QUERY_STRING', '')))
 
 
 def validate_query_params(req: webob.Request, schema: dict[str, Any]) -> multidict.MultiDict:
@@ -169,3 +169,20 @@ def _url(environ: Mapping[str, Any], *segments: str) -> str:
 @functools.lru_cache(maxsize=16)
 def _quoted_prefix(script_name: str) -> str:
     return parse.quote(script_name.rstrip('/').encode('latin-1', 'replace'))
+
+
+class Dated(Protocol):
+    """A stored record; ``modified`` is the time of its last write, timezone-aware and in UTC."""
+
+    @property
+    def modified(self) -> dt.datetime: ...
+
+
+def now() -> dt.datetime:
+    """Return the current time, timezone-aware and in UTC."""
+    return timeutils.utcnow(with_timezone=True)
+
+
+def last_modified(records: Iterable[Dated]) -> dt.datetime:
+    """Return the time of the record that was written last; the current time when there are no records."""
+    return max((record.modified for record in records), default=now())

@@ -92,7 +92,7 @@ def test_searches_without_a_rule_share_the_steps_of_one_search(
 ) -> None:
     world, query = hard.packing(0, classes=3)
     Stored(app, world)
-    request = candidate_query.parse(query_string(query), (1, 29), context.conf)
+    request = candidate_query.parse(query_string(query), (1, 29))
     budgets: list[SearchLimits] = []
 
     def recording(sites: Any, compiled: CompiledRequest, limits: SearchLimits) -> Any:
@@ -172,7 +172,7 @@ def test_sharing_providers_and_collective_traits(app: Any, context: RequestConte
 
 
 def _asked(context: RequestContext, query: str, minor: int = 29) -> Explanation:
-    request = candidate_query.parse(query, (1, minor), context.conf)
+    request = candidate_query.parse(query, (1, minor))
     return explain(context.provider_cache.current(), request, Options())
 
 
@@ -238,7 +238,7 @@ def test_only_hosts_with_the_trait_are_named(app: Any, context: RequestContext) 
 def test_an_explanation_of_a_search_that_exceeds_its_steps_says_so(app: Any, context: RequestContext) -> None:
     world, query = hard.packing(0, classes=3)
     Stored(app, world)
-    request = candidate_query.parse(query_string(query), (1, 29), context.conf)
+    request = candidate_query.parse(query_string(query), (1, 29))
     told = explain(context.provider_cache.current(), request, Options(SearchLimits(max_tree_steps=1000)))
     assert told.candidates == 0
     assert told.bounds == {Limit.TREE_STEPS}

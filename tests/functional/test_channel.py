@@ -53,7 +53,7 @@ class Service:
     def turn(self) -> None:
         """Run the loop once, and check the time limits."""
         wasyncore.loop(0.02, use_poll=True, map=self.clients.sockets, count=1)
-        self.clients.sweep()
+        self.clients.reap()
 
     def connect(self, said: bytes = b'', **options: int) -> socket.socket:
         """A new connection that the server has accepted."""
@@ -142,18 +142,18 @@ def test_a_refused_client_has_time_to_read_the_answer(services: Any) -> None:
             assert time.monotonic() < deadline
             service.turn()
         time.sleep(SHORT)
-        service.clients.sweep()
+        service.clients.reap()
         while connected.requests:
             assert time.monotonic() < deadline
             time.sleep(0.01)
-        service.clients.sweep()
+        service.clients.reap()
         assert service.clients.channels == [connected]
         assert error_of(service.answer(connection))[0] == 408
 
 
 def test_bytes_after_a_refused_request_are_discarded(services: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Closing the connection at once would reset it, and the client would not read the answer."""
-    monkeypatch.setattr(channel, '_DRAIN', LONG)
+    monkeypatch.setattr(channel, '_DRAIN_SECONDS', LONG)
     service = services(request_read_timeout=SHORT)
     with service.connect(HALF) as connection:
         assert error_of(service.answer(connection))[0] == 408
@@ -162,7 +162,7 @@ def test_bytes_after_a_refused_request_are_discarded(services: Any, monkeypatch:
         for _ in range(5):
             service.turn()
         assert len(service.clients.channels) == 1
-        monkeypatch.setattr(channel, '_DRAIN', 0.0)
+        monkeypatch.setattr(channel, '_DRAIN_SECONDS', 0.0)
         deadline = time.monotonic() + LONG
         while service.clients.channels:
             assert time.monotonic() < deadline
@@ -200,7 +200,7 @@ def test_a_client_that_does_not_read_its_answer_is_closed(services: Any) -> None
 
 
 def test_a_connection_with_too_much_unread_answer_is_closed(services: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(channel, '_MAX_HELD', 5_000_000)
+    monkeypatch.setattr(channel, '_MAX_PROCESS_UNSENT_BYTES', 5_000_000)
     service = services()
     with service.connect(b'GET /long HTTP/1.1\r\nHost: x\r\n\r\n', SO_RCVBUF=4096), service.connect() as idle:
         deadline = time.monotonic() + LONG
@@ -224,7 +224,7 @@ def test_no_more_connections_are_closed_than_the_limit_of_unread_answers_needs(
         unread = [each.total_outbufs_len for each in service.clients.channels]
         assert len(unread) == 3
         # The one that has waited longest is too much.
-        monkeypatch.setattr(channel, '_MAX_HELD', sum(unread) - 1)
+        monkeypatch.setattr(channel, '_MAX_PROCESS_UNSENT_BYTES', sum(unread) - 1)
         service.turn()
         left = {each.addr for each in service.clients.channels}
         assert left == {connection.getsockname() for connection in connections[1:]}
@@ -247,7 +247,7 @@ def test_a_long_answer_is_received_whole(services: Any) -> None:
 
 
 def test_after_a_stop_answers_close_their_connections(services: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(channel, '_LINGER', SHORT)
+    monkeypatch.setattr(channel, '_IDLE_SECONDS_AT_STOP', SHORT)
     service = services()
     with service.connect() as asking, service.connect() as idle:
         service.clients.stopped = time.monotonic()

@@ -15,7 +15,7 @@ import webob
 
 from placement import conf as configuration
 from placement import deploy, exception, handler
-from placement.web import wsgi_wrapper
+from placement.web import wsgi
 from tests.support import applications, fixtures
 
 ORIGIN = 'https://dashboard.example.com'
@@ -379,11 +379,11 @@ def test_a_file_that_is_no_database_stops_the_start(load: Load, tmp_path: pathli
         load()
 
 
-def _faulty(fault: Exception) -> wsgi_wrapper.PlacementWsgify:
+def _faulty(fault: Exception) -> wsgi.PlacementWsgify:
     def fail(_req: webob.Request) -> webob.Response:
         raise fault
 
-    return wsgi_wrapper.PlacementWsgify(fail)
+    return wsgi.PlacementWsgify(fail)
 
 
 @pytest.mark.parametrize(

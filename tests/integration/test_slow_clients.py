@@ -106,7 +106,7 @@ def test_more_connections_than_the_bound_do_not_delay_others(tmp_path: pathlib.P
         closed = [_is_closed(connection) for connection in connections]
         assert sum(closed) >= 100
         assert not closed[-1]
-        _wait_for(server, 'to make room')
+        _wait_for(server, 'because a limit was reached')
 
 
 def _is_closed(connection: socket.socket) -> bool:

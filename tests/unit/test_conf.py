@@ -27,25 +27,25 @@ def test_the_environment_needs_no_file() -> None:
 
 
 def test_the_environment_of_the_process_is_read_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv('OS_PLACEMENT__MAX_REQUEST_GROUPS', '7')
-    assert configuration.load(config_files=[]).placement.max_request_groups == 7
-    assert configuration.load(environ={}, config_files=[]).placement.max_request_groups == 256
+    monkeypatch.setenv('OS_PLACEMENT__MAX_SEARCH_STEPS_PER_TREE', '700')
+    assert configuration.load(config_files=[]).placement.max_search_steps_per_tree == 700
+    assert configuration.load(environ={}, config_files=[]).placement.max_search_steps_per_tree == 200000
 
 
 def test_overrides_win_over_environment_and_environment_over_file(tmp_path: pathlib.Path) -> None:
     (tmp_path / 'placement.conf').write_text(
-        '[placement]\nmax_request_groups = 1\nmax_query_length = 2000\nmax_allocation_candidates = 3\n'
+        '[placement]\nmax_search_steps_per_tree = 100\nmax_search_steps = 2000\nmax_allocation_candidates = 3\n'
     )
     conf = configuration.load(
         environ={
             'OS_PLACEMENT_CONFIG_DIR': str(tmp_path),
-            'OS_PLACEMENT__MAX_QUERY_LENGTH': '4000',
+            'OS_PLACEMENT__MAX_SEARCH_STEPS': '4000',
             'OS_PLACEMENT__MAX_ALLOCATION_CANDIDATES': '5',
         },
         overrides={'placement': {'max_allocation_candidates': 6}},
     )
-    assert conf.placement.max_request_groups == 1
-    assert conf.placement.max_query_length == 4000
+    assert conf.placement.max_search_steps_per_tree == 100
+    assert conf.placement.max_search_steps == 4000
     assert conf.placement.max_allocation_candidates == 6
 
 
@@ -78,10 +78,10 @@ def test_an_error_in_a_file_is_one_line_that_names_it(tmp_path: pathlib.Path, te
 
 
 def test_an_error_in_a_variable_is_one_line_that_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(exception.ConfigurationInvalid, match='max_request_groups'):
-        configuration.load(environ={'OS_PLACEMENT__MAX_REQUEST_GROUPS': 'many'}, config_files=[])
-    monkeypatch.setenv('OS_PLACEMENT__MAX_REQUEST_GROUPS', 'many')
-    with pytest.raises(exception.ConfigurationInvalid, match='max_request_groups'):
+    with pytest.raises(exception.ConfigurationInvalid, match='max_search_steps_per_tree'):
+        configuration.load(environ={'OS_PLACEMENT__MAX_SEARCH_STEPS_PER_TREE': 'many'}, config_files=[])
+    monkeypatch.setenv('OS_PLACEMENT__MAX_SEARCH_STEPS_PER_TREE', 'many')
+    with pytest.raises(exception.ConfigurationInvalid, match='max_search_steps_per_tree'):
         configuration.load(config_files=[])
 
 
@@ -89,20 +89,20 @@ def test_the_message_about_a_bad_value_names_its_source(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / 'placement.conf'
-    file.write_text('[placement]\nmax_request_groups = 5\nmax_query_length = long\n')
+    file.write_text('[placement]\nmax_search_steps_per_tree = 500\nmax_search_steps = long\n')
     monkeypatch.setenv('OS_PLACEMENT_CONFIG_DIR', str(tmp_path))
     with pytest.raises(exception.ConfigurationInvalid) as caught:
         configuration.load()
-    assert str(caught.value).startswith(f'[placement] max_query_length in {file}: ')
-    monkeypatch.setenv('OS_PLACEMENT__MAX_QUERY_LENGTH', '2000')
-    monkeypatch.setenv('OS_PLACEMENT__MAX_REQUEST_GROUPS', 'many')
+    assert str(caught.value).startswith(f'[placement] max_search_steps in {file}: ')
+    monkeypatch.setenv('OS_PLACEMENT__MAX_SEARCH_STEPS', '2000')
+    monkeypatch.setenv('OS_PLACEMENT__MAX_SEARCH_STEPS_PER_TREE', 'many')
     with pytest.raises(exception.ConfigurationInvalid) as caught:
         configuration.load()
-    blame = '[placement] max_request_groups in the environment (OS_PLACEMENT__MAX_REQUEST_GROUPS): '
+    blame = '[placement] max_search_steps_per_tree in the environment (OS_PLACEMENT__MAX_SEARCH_STEPS_PER_TREE): '
     assert str(caught.value).startswith(blame)
     assert 'LocationInfo' not in str(caught.value)
     with pytest.raises(exception.ConfigurationInvalid) as caught:
-        configuration.load(environ={'OS_PLACEMENT__MAX_REQUEST_GROUPS': 'many'}, config_files=[])
+        configuration.load(environ={'OS_PLACEMENT__MAX_SEARCH_STEPS_PER_TREE': 'many'}, config_files=[])
     assert str(caught.value).startswith(blame)
 
 
@@ -116,10 +116,10 @@ def test_a_directory_of_files_wins_over_the_file(tmp_path: pathlib.Path) -> None
     file, directory = tmp_path / 'a' / 'placement.conf', tmp_path / 'b'
     file.parent.mkdir()
     directory.mkdir()
-    file.write_text('[placement]\nmax_request_groups = 1\nmax_query_length = 2000\n')
-    (directory / '10-more.conf').write_text('[placement]\nmax_request_groups = 2\n')
+    file.write_text('[placement]\nmax_search_steps_per_tree = 100\nmax_search_steps = 2000\n')
+    (directory / '10-more.conf').write_text('[placement]\nmax_search_steps_per_tree = 200\n')
     conf = configuration.load(['--config-file', str(file), '--config-dir', str(directory)], environ={})
-    assert (conf.placement.max_request_groups, conf.placement.max_query_length) == (2, 2000)
+    assert (conf.placement.max_search_steps_per_tree, conf.placement.max_search_steps) == (200, 2000)
     assert conf.placement.policy_file == str(file.with_name('placement-policy.yaml'))
     conf = configuration.load(['--config-dir', str(directory)], environ={}, config_files=[])
     assert conf.placement.policy_file == str(directory / 'placement-policy.yaml')

@@ -8,7 +8,7 @@ import pytest
 import webob
 from webob import exc
 
-from placement.web import error_document, microversion, wsgi_wrapper
+from placement.web import error_document, microversion, wsgi
 
 DETAIL = 'what & <b>went</b> wrong'
 
@@ -20,7 +20,7 @@ def _response(
     req.environ['openstack.request_id'] = 'req-1'
     if version:
         req.environ[microversion.ENVIRON_KEY] = microversion.parse_version_string(version)
-    return req.get_response(wsgi_wrapper.for_error(error))
+    return req.get_response(wsgi.for_error(error))
 
 
 def _document(error: exc.HTTPException, version: str | None = None) -> dict[str, Any]:

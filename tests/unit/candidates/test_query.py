@@ -6,17 +6,15 @@ import uuid
 
 import pytest
 
-from placement import conf as placement_conf
 from placement.candidates.request import CandidateRequest
 from placement.handlers import candidate_query
 from placement.web.query import BadQuery
 
 A, B = str(uuid.UUID(int=1)), str(uuid.UUID(int=2))
-CONF = placement_conf.load(environ={}, config_files=[])
 
 
 def parse(text: str, minor: int = 29) -> CandidateRequest:
-    return candidate_query.parse(text, (1, minor), CONF)
+    return candidate_query.parse(text, (1, minor))
 
 
 def refusal(text: str, minor: int = 29) -> str:
@@ -360,6 +358,6 @@ def test_groups_without_resources_need_a_policy_too() -> None:
 
 
 def test_groups_without_resources_count_as_groups() -> None:
-    most = CONF.placement.max_request_groups
+    most = candidate_query.MAX_REQUEST_GROUPS
     text = ''.join(f'&required_{n}=A' for n in range(most))
     assert f'more than {most} request groups' in rejected(f'resources=VCPU:1{text}', 36)[0]

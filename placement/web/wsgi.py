@@ -1,8 +1,9 @@
-"""PlacementWsgify: makes a function from request to response a WSGI application, with errors as error documents."""
+"""The base of WSGI applications: their type, and a decorator that turns exceptions into error documents."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import webob
@@ -10,6 +11,9 @@ import webob.dec
 from webob import exc
 
 from placement.web import error_document
+
+#: Takes the environment and ``start_response``, returns the body.
+WSGIApplication = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 
 class Request(webob.Request):
