@@ -34,16 +34,16 @@ from placement.observability.timing import DATABASE
 
 T = TypeVar('T')
 
-#: Seconds between the first two attempts, and the longest pause. Those in between grow, and are random.
-_FIRST_PAUSE = 0.002
-_LONGEST_PAUSE = 0.25
-#: How often a change of the schema is tried again while another node of a cluster changes it: about once a second.
-_SYNC_RETRIES = 60
+#: The delay before the first retry, and the longest one. Delays grow, and are random.
+_MIN_RETRY_DELAY_SECONDS = 0.002
+_MAX_RETRY_DELAY_SECONDS = 0.25
+#: How often a change of the schema is retried while another node of a cluster changes it: about once a second.
+_MAX_SYNC_RETRIES = 60
 
 #: The name of the pool of connections in the metrics.
 _POOL = 'database'
-#: How many times a single statement that only reads is retried.
-_READ_RETRIES = 5
+#: How often a single statement that only reads is retried.
+_MAX_READ_RETRIES = 5
 
 
 class RetryTransaction(db_exc.RetryRequest):
@@ -75,7 +75,7 @@ class SchemaMissing(exception.DatabaseUnavailable):
 
 
 class RollbackAndDiagnose(Exception):
-    """Raised by the ``work`` of ``Database.write`` to have the transaction rolled back, and only then find out why.
+    """Raised by the ``work`` of ``Database.write`` to have the transaction rolled back, and only then diagnosed.
 
     :param explain: called after the rollback with a connection of ``Database.reader``; returns the exception to raise,
         which may be ``RetryTransaction``.
@@ -92,7 +92,7 @@ class Database:
     :param conf: a ``ConfigOpts`` with the group ``placement_database``.
     :raises ConfigurationInvalid: ``connection`` is missing, or is a URL that can never work (``url.engine_url``).
 
-    Nothing connects before the first statement, so the service starts even while the database is away.
+    Nothing connects before the first statement, so the service starts even while the database is unavailable.
     """
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
@@ -127,7 +127,7 @@ class Database:
         :param parameters: values of the statement's bind parameters, by name.
         :raises DatabaseUnavailable: the database cannot be reached.
         """
-        with _errors_of_the_database(conflicts=True):
+        with _translated_errors(conflicts=True):
             retries = 0
             while True:
                 try:
@@ -135,7 +135,7 @@ class Database:
                 except Exception as error:  # noqa: PERF203
                     retries += 1
                     temporary = errors.is_disconnect(error) or errors.is_conflict(error)
-                    if retries > _READ_RETRIES or not temporary:
+                    if retries > _MAX_READ_RETRIES or not temporary:
                         raise
 
     def _fetch_all_once(self, statement: sa.Executable, parameters: Mapping[str, Any]) -> Sequence[sa.Row[Any]]:
@@ -152,7 +152,7 @@ class Database:
 
         :raises DatabaseUnavailable: the database cannot be reached.
         """
-        with _errors_of_the_database(conflicts=True), self._tested(connections.SNAPSHOT) as connection:
+        with _translated_errors(conflicts=True), self._tested(connections.SNAPSHOT) as connection:
             yield connection
 
     @contextlib.contextmanager
@@ -167,7 +167,7 @@ class Database:
 
         :raises DatabaseUnavailable: the database cannot be reached.
         """
-        with _errors_of_the_database(), self._connection(connections.WRITE) as connection:
+        with _translated_errors(), self._connection(connections.WRITE) as connection:
             try:
                 transaction = connection.begin()
             except Exception as error:
@@ -179,11 +179,11 @@ class Database:
 
     @contextlib.contextmanager
     def _tested_writer(self) -> Iterator[sa.Connection]:
-        """As ``_writer``, on a connection that was tested: for callers that would not begin again on a new one.
+        """As ``_writer``, on a connection that was tested: for callers that are not retried on a new one.
 
         :raises DatabaseUnavailable: the database cannot be reached.
         """
-        with _errors_of_the_database(), self._tested(connections.WRITE_TESTED) as connection:
+        with _translated_errors(), self._tested(connections.WRITE_TESTED) as connection:
             yield connection
 
     @contextlib.contextmanager
@@ -234,7 +234,7 @@ class Database:
             nonlocal attempts
             attempts += 1
             try:
-                return self._on_live_connection(work)
+                return self._retry_stale_connection(work)
             except Exception as error:
                 if not (isinstance(error, db_exc.RetryRequest) or errors.is_conflict(error)):
                     raise
@@ -245,8 +245,8 @@ class Database:
                 raise
 
         retrying = oslo_db_api.wrap_db_retry(
-            retry_interval=_FIRST_PAUSE,
-            max_retry_interval=_LONGEST_PAUSE,
+            retry_interval=_MIN_RETRY_DELAY_SECONDS,
+            max_retry_interval=_MAX_RETRY_DELAY_SECONDS,
             max_retries=self._options.max_transaction_retries,
             jitter=True,
             exception_checker=errors.is_conflict,
@@ -254,19 +254,19 @@ class Database:
         result: T = retrying(attempt)()
         return result
 
-    def _on_live_connection(self, work: Callable[[sa.Connection], T]) -> T:
+    def _retry_stale_connection(self, work: Callable[[sa.Connection], T]) -> T:
         try:
-            return self._explaining_undo(work)
+            return self._diagnose_rollback(work)
         except StaleConnection:
             # SQLAlchemy has dropped all connections of the pool, so the next one is new.
-            return self._explaining_undo(work)
+            return self._diagnose_rollback(work)
 
-    def _explaining_undo(self, work: Callable[[sa.Connection], T]) -> T:
+    def _diagnose_rollback(self, work: Callable[[sa.Connection], T]) -> T:
         try:
             return self._transaction(work)
-        except RollbackAndDiagnose as undo:
+        except RollbackAndDiagnose as rollback:
             with self.reader() as tx:
-                raise undo.explain(tx) from None
+                raise rollback.explain(tx) from None
 
     def _transaction(self, work: Callable[[sa.Connection], T]) -> T:
         """One attempt: run ``work``, append to the change log if the last batch did not, and commit."""
@@ -302,11 +302,11 @@ class Database:
         retrying = oslo_db_api.wrap_db_retry(
             retry_interval=0.2,
             max_retry_interval=1,
-            max_retries=_SYNC_RETRIES,
+            max_retries=_MAX_SYNC_RETRIES,
             jitter=True,
             exception_checker=errors.is_concurrent_change_of_schema,
         )
-        with _errors_of_the_database():
+        with _translated_errors():
             retrying(migration.sync)(self.engine)
         with self.reader() as tx:
             complete = seed.are_complete(tx)
@@ -318,7 +318,7 @@ class Database:
         """The version of the schema; None if the database was not made or adopted by this service."""
         from placement.db import migration
 
-        with _errors_of_the_database():
+        with _translated_errors():
             return migration.version(self.engine)
 
     def check_schema(self) -> None:
@@ -329,12 +329,12 @@ class Database:
         """
         from placement.db import migration
 
-        with _errors_of_the_database():
+        with _translated_errors():
             migration.check(self.engine)
 
     def foreign_tables(self) -> list[str]:
         """The names of the tables that only a database of another Placement service has."""
-        with _errors_of_the_database(), self.engine.connect() as connection:
+        with _translated_errors(), self.engine.connect() as connection:
             return sorted(tables.FOREIGN & set(sa.inspect(connection).get_table_names()))
 
     def stamp(self, revision: str) -> None:
@@ -345,7 +345,7 @@ class Database:
         """
         from placement.db import migration
 
-        with _errors_of_the_database():
+        with _translated_errors():
             migration.stamp(self.engine, revision)
 
     def dispose(self) -> None:
@@ -387,7 +387,7 @@ def _ending(connection: sa.Connection, transaction: sa.RootTransaction, metrics:
 
 
 @contextlib.contextmanager
-def _errors_of_the_database(*, conflicts: bool = False) -> Iterator[None]:
+def _translated_errors(*, conflicts: bool = False) -> Iterator[None]:
     """Raise ``DatabaseUnavailable`` for an error that means that the database is unavailable or lacks a table.
 
     So it does when the server cancelled a statement.

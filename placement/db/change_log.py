@@ -43,10 +43,10 @@ NO_PROVIDER = 0
 #: Execution option of a connection: the ``PendingChanges`` of its transaction.
 _PENDING = 'placement_pending_changes'
 
-#: The number of slots that one statement of ``read_since`` reads the entries of.
-_SLOTS_PER_STATEMENT = 100
-#: So many slots are read at once when any of them may have changed.
-_FEW_SLOTS = 64
+#: The largest number of slots whose entries one statement of ``read_since`` reads.
+_MAX_SLOTS_PER_STATEMENT = 100
+#: Up to so many slots are read without reading the sums of their groups before.
+_MAX_UNGROUPED_SLOTS = 64
 #: ``id >> _GROUP_BITS`` is the group of a slot, of 32 slots.
 _GROUP_BITS = 5
 
@@ -64,8 +64,8 @@ class MissingLogEntry(RuntimeError):
 # Recorded by transactions --------------------------------------------------------------------------------
 
 
-class LogEntry(Protocol):
-    """Where a transaction appends its changes: a ``change_log_slots.Variable``."""
+class LogAppender(Protocol):
+    """Builds the last statements of a transaction, which append its changes: a ``change_log_slots.Slot``."""
 
     def statements(self, dialect: str, changes: Mapping[int, ChangeKind]) -> Iterator[str]: ...
 
@@ -80,7 +80,7 @@ class PendingChanges:
     by provider id.
     """
 
-    def __init__(self, slot: LogEntry) -> None:
+    def __init__(self, slot: LogAppender) -> None:
         self.slot = slot
         self.answered = False
         self.closed = False
@@ -162,7 +162,7 @@ def _record(tx: sa.Connection, provider_ids: Iterable[int], kind: ChangeKind) ->
         pending.add(id_, kind)
 
 
-def attach(tx: sa.Connection, slot: LogEntry) -> PendingChanges:
+def attach(tx: sa.Connection, slot: LogAppender) -> PendingChanges:
     """Attach empty ``PendingChanges`` to the transaction that begins on ``tx``, as an execution option."""
     pending = PendingChanges(slot)
     tx.execution_options(**{_PENDING: pending})
@@ -312,7 +312,7 @@ def read_vector(tx: sa.Connection, known: VersionVector | None = None) -> Versio
     :param tx: in a transaction that sees one state of the database (``Database.reader``).
     :param known: of many slots only the groups that differ are read slot by slot; None for an empty one.
     """
-    if known is None or known.total.slots <= _FEW_SLOTS:
+    if known is None or known.total.slots <= _MAX_UNGROUPED_SLOTS:
         return VersionVector().replaced(_grouped(tx.exec_driver_sql(_POSITIONS)))
     sums = {int(group): Sums.of(row) for group, *row in tx.exec_driver_sql(_GROUPS)}
     changed = known.differing_groups(sums)
@@ -348,8 +348,8 @@ def read_since(tx: sa.Connection, known: VersionVector, upto: VersionVector) -> 
         (id_, old or _UNUSED, new) for id_, old, new in known.changed_slots(upto) if new is not None and new.sequence
     ]
     found: dict[int, ChangeKind] = {}
-    for start in range(0, len(changed), _SLOTS_PER_STATEMENT):
-        chunk = changed[start : start + _SLOTS_PER_STATEMENT]
+    for start in range(0, len(changed), _MAX_SLOTS_PER_STATEMENT):
+        chunk = changed[start : start + _MAX_SLOTS_PER_STATEMENT]
         tokens: dict[int, dict[int, int]] = {id_: {} for id_, *_ in chunk}
         numbers = {id_: old.sequence for id_, old, _ in chunk}
         for slot_id, sequence, token, provider_id, kind in tx.exec_driver_sql(_ENTRIES + _between(chunk)):
@@ -362,7 +362,7 @@ def read_since(tx: sa.Connection, known: VersionVector, upto: VersionVector) -> 
 
 
 def _between(slots: Iterable[tuple[int, Position, Position]]) -> str:
-    """The condition for the entries from the known number on, inclusive, up to the newest one."""
+    """Return the condition for the entries from the known number on, inclusive, up to the newest one."""
     return ' OR '.join(
         f'(slot_id = {int(id_)} AND sequence BETWEEN {int(old.sequence)} AND {int(new.sequence)})'
         for id_, old, new in slots

@@ -42,18 +42,9 @@ _MAX_TAKE_RETRIES = 10
 _SETTLE_SECONDS = 5.0
 _SETTLE_INTERVAL_SECONDS = 0.1
 
-#: Rows of one statement: SQLite rejects a text of more than a megabyte.
-_MAX_ROWS = 10000
-#: The first releases that have SKIP LOCKED.
-_SKIP_LOCKED_SINCE = {'mysql': (8, 0, 1), 'mariadb': (10, 6)}
-
-_NOW = {
-    'sqlite': 'CURRENT_TIMESTAMP',
-    'postgresql': "timezone('utc', now())",
-    'mysql': 'utc_timestamp()',
-    'mariadb': 'utc_timestamp()',
-}
-_HOUR = "INTERVAL '1' HOUR"
+#: SQLite rejects a text of more than a megabyte.
+_MAX_ENTRIES_PER_STATEMENT = 10000
+_slots = tables.change_log_slots
 
 Begin = Callable[[], contextlib.AbstractContextManager[sa.Connection]]
 
@@ -99,7 +90,7 @@ class Slot:
         """Yield the last statements of a transaction: they increment the slot and insert its entries.
 
         Pass the row count of the first one to ``check``. On PostgreSQL one statement does both, unless there are more
-        than 10,000 providers. Plain text takes half the time of an INSERT of SQLAlchemy.
+        than 10,000 providers. Text takes half the time of an INSERT of SQLAlchemy, and every claim executes it.
 
         :param changes: kinds of change by provider id, at least one.
         """
@@ -107,12 +98,13 @@ class Slot:
         key = f'{self.slot_id}, {self.sequence + 1}, {self.next_token}'
         increment = (
             f'UPDATE placement_change_log_slots SET sequence = {self.sequence + 1}, token = {self.next_token},'  # noqa: S608
-            f' updated_at = {_NOW[dialect]}'
+            f' updated_at = {sql.UTC_NOW[dialect]}'
             f' WHERE id = {self.slot_id} AND sequence = {self.sequence} AND token = {self.token}'
         )
         into = 'INSERT INTO placement_change_log (slot_id, sequence, token, provider_id, kind)'
         rows = [f'({key}, {int(id_)}, {int(kind)})' for id_, kind in sorted(changes.items())]
-        chunks = [', '.join(rows[start : start + _MAX_ROWS]) for start in range(0, len(rows), _MAX_ROWS)]
+        size = _MAX_ENTRIES_PER_STATEMENT
+        chunks = [', '.join(rows[start : start + size]) for start in range(0, len(rows), size)]
         if dialect == 'postgresql':
             first = f'(VALUES {chunks.pop(0)}) AS entries'
             yield f'WITH slot AS ({increment} RETURNING id) {into} SELECT entries.* FROM slot, {first}'  # noqa: S608
@@ -228,11 +220,8 @@ class ChangeLogSlots:
         if owner is None or not owner.free:
             return
         with _ignoring_failures(), self._begin() as tx:
-            ids = ', '.join(str(slot.slot_id) for slot in owner.free)
-            tx.exec_driver_sql(
-                'UPDATE placement_change_log_slots SET owner = NULL'  # noqa: S608
-                f' WHERE id IN ({ids}) AND owner = {owner.number}'
-            )
+            which = _slots.c.id.in_([slot.slot_id for slot in owner.free]) & (_slots.c.owner == owner.number)
+            tx.execute(_slots.update().where(which).values(owner=None))
 
     def _owner(self) -> _Owner:
         return self._owners.setdefault(_process(), _Owner())
@@ -258,13 +247,13 @@ class ChangeLogSlots:
         upto = slot.sequence - KEPT_TRANSACTIONS
         if upto > 0:
             with _ignoring_failures(), self._begin() as tx:
-                tx.exec_driver_sql(
-                    f'DELETE FROM placement_change_log WHERE slot_id = {slot.slot_id} AND sequence <= {upto}'  # noqa: S608
-                )
+                entries = tables.change_log.c
+                which = (entries.slot_id == slot.slot_id) & (entries.sequence <= upto)
+                tx.execute(tables.change_log.delete().where(which))
 
 
 def _process() -> tuple[int, int]:
-    """What distinguishes this process from its ancestors, even if the operating system uses the number of one again."""
+    """Return what distinguishes this process from its ancestors, even if the operating system uses a number again."""
     return os.getpid(), os.getppid()
 
 
@@ -273,45 +262,30 @@ def _take_free(tx: sa.Connection, owner: int) -> Slot | None:
 
     :raises SlotTaken: another process was faster, on a database without SKIP LOCKED.
     """
-    dialect = tx.dialect.name
-    free = f'(owner IS NULL OR updated_at NOT BETWEEN {_hours_from_now(dialect, "-")} AND {_hours_from_now(dialect)})'
-    lock = 'FOR UPDATE SKIP LOCKED' if _has_skip_locked(tx.dialect) else ''
-    row = tx.exec_driver_sql(
-        f'SELECT id, sequence, token FROM placement_change_log_slots WHERE {free} ORDER BY id LIMIT 1 {lock}'  # noqa: S608
-    ).first()
+    hour_ago, in_an_hour = sql.utc_hours_from_now(tx.dialect, -1), sql.utc_hours_from_now(tx.dialect, 1)
+    # Times beyond the next hour mean that the clock was wrong.
+    is_free = _slots.c.owner.is_(None) | ~_slots.c.updated_at.between(hour_ago, in_an_hour)
+    query = sa.select(_slots.c.id, _slots.c.sequence, _slots.c.token).where(is_free).order_by(_slots.c.id).limit(1)
+    if sql.has_skip_locked(tx.dialect):
+        query = query.with_for_update(skip_locked=True)
+    row = tx.execute(query).first()
     if row is None:
         return None
-    taken = tx.exec_driver_sql(
-        f'UPDATE placement_change_log_slots SET owner = {owner}, updated_at = {_NOW[dialect]}'  # noqa: S608
-        f' WHERE id = {row.id} AND {free}'
-    )
+    take = _slots.update().where(_slots.c.id == row.id, is_free)
+    taken = tx.execute(take.values(owner=owner, updated_at=sql.utc_now(tx.dialect)))
     if not taken.rowcount:
         raise SlotTaken
     return Slot(*row)
 
 
-def _hours_from_now(dialect: str, sign: str = '+') -> str:
-    """The time in an hour or, with a minus, an hour ago. Times beyond the next hour mean that the clock was wrong."""
-    if dialect == 'sqlite':
-        return f"datetime('now', '{sign}1 hour')"
-    return f'{_NOW[dialect]} {sign} {_HOUR}'
-
-
-def _has_skip_locked(dialect: sa.Dialect) -> bool:
-    if not sql.is_mysql(dialect):
-        return dialect.name == 'postgresql'
-    server = 'mariadb' if getattr(dialect, 'is_mariadb', False) else 'mysql'
-    return (dialect.server_version_info or ()) >= _SKIP_LOCKED_SINCE[server]
-
-
 def _insert(tx: sa.Connection, owner: int) -> Slot:
-    inserted = tx.execute(tables.change_log_slots.insert().values(sequence=0, token=0, owner=owner))
+    inserted = tx.execute(_slots.insert().values(sequence=0, token=0, owner=owner))
     return Slot(sql.new_id(inserted), 0, 0)
 
 
 def append_reload(connection: sa.Connection) -> None:
     """Append, under a new slot, that anything may have changed; for the adoption, which has no slots yet."""
-    inserted = connection.execute(tables.change_log_slots.insert().values(sequence=0, token=0))
+    inserted = connection.execute(_slots.insert().values(sequence=0, token=0))
     slot = Slot(sql.new_id(inserted), 0, 0)
     for text in slot.statements(connection.dialect.name, {NO_PROVIDER: ChangeKind.RELOAD}):
         connection.exec_driver_sql(text)
@@ -323,9 +297,8 @@ def _decide(tx: sa.Connection, slot: Slot) -> Outcome:
     :raises RetryRequest: this is a node of a cluster that has not applied the earlier transactions of the slot.
     :raises DBError: the slot is locked, so the transaction is still open in the server.
     """
-    lock = '' if tx.dialect.name == 'sqlite' else ' FOR UPDATE NOWAIT'
-    where = f'WHERE id = {slot.slot_id}'
-    row = tx.exec_driver_sql(f'SELECT sequence, token FROM placement_change_log_slots {where}{lock}').first()  # noqa: S608
+    position = sa.select(_slots.c.sequence, _slots.c.token).where(_slots.c.id == slot.slot_id)
+    row = tx.execute(position.with_for_update(nowait=True)).first()
     found = Position(*row) if row is not None else Position(0, 0)
     if found.sequence < slot.sequence:
         raise db_exc.RetryRequest(exception.ConcurrentProviderUpdate())
@@ -339,7 +312,7 @@ def _decide(tx: sa.Connection, slot: Slot) -> Outcome:
         outcome = Outcome.COMMITTED
     else:
         outcome = _outcome_of_entry(tx, slot)
-    tx.exec_driver_sql(f'UPDATE placement_change_log_slots SET owner = NULL {where}')  # noqa: S608
+    tx.execute(_slots.update().where(_slots.c.id == slot.slot_id).values(owner=None))
     return outcome
 
 

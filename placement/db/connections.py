@@ -30,8 +30,8 @@ WRITE_TESTED = 'write tested'
 #: One state of the database throughout. BEGIN is sent at once.
 SNAPSHOT = 'snapshot'
 
-#: Key of ``Connection.info``: BEGIN is due, and is sent together with the next statement.
-_DUE = 'placement_begin_due'
+#: Key of ``Connection.info``: BEGIN is pending: it is sent together with the next statement.
+_PENDING_BEGIN = 'placement_pending_begin'
 
 _BEGIN_READ_COMMITTED = 'BEGIN ISOLATION LEVEL READ COMMITTED'
 _POSTGRESQL = {SNAPSHOT: 'BEGIN ISOLATION LEVEL REPEATABLE READ'}
@@ -69,13 +69,13 @@ def create_engine(url: sa.URL, options: Any) -> sa.Engine:
     elif engine.dialect.name == 'sqlite':
         sqlite.prepare(engine, options.sqlite_busy_timeout)
     event.listen(engine, 'begin', _begin)
-    event.listen(engine, 'commit', _forget_begin)
+    event.listen(engine, 'commit', _discard_begin)
     event.listen(engine, 'rollback', _roll_back)
     return engine
 
 
 def _connect(dialect: sa.Dialect, _record: Any, arguments: list[Any], options: dict[str, Any]) -> Any:
-    """Connect as SQLAlchemy does. Every failure, also a wrong password or an unknown option, is an outage (503)."""
+    """Connect as SQLAlchemy does. Every failure, also a wrong password or an unknown option, is answered with 503."""
     try:
         return dialect.connect(*arguments, **options)
     except Exception as error:
@@ -114,7 +114,7 @@ def _begin(connection: sa.Connection) -> None:
         return
     dialect = connection.dialect
     if sql.is_mysql(dialect) and kind not in _MYSQL:
-        connection.info[_DUE] = True
+        connection.info[_PENDING_BEGIN] = True
         return
     try:
         if dialect.name == 'postgresql':
@@ -128,8 +128,8 @@ def _begin(connection: sa.Connection) -> None:
         raise
 
 
-def _forget_begin(connection: sa.Connection) -> None:
-    connection.info.pop(_DUE, None)
+def _discard_begin(connection: sa.Connection) -> None:
+    connection.info.pop(_PENDING_BEGIN, None)
 
 
 def _roll_back(connection: sa.Connection) -> None:
@@ -137,7 +137,7 @@ def _roll_back(connection: sa.Connection) -> None:
     if connection.invalidated or connection.get_execution_options().get(BEGIN) == AUTOCOMMIT:
         return
     # After this nothing was sent.
-    if connection.info.pop(_DUE, False):
+    if connection.info.pop(_PENDING_BEGIN, False):
         return
     driver: Any = connection.connection.dbapi_connection
     try:
@@ -149,9 +149,9 @@ def _roll_back(connection: sa.Connection) -> None:
 
 
 def execute(cursor: Any, statement: str, parameters: Any, context: Any) -> None:
-    """Execute ``statement`` on MySQL, together with a BEGIN that is due; the result is that of ``statement``."""
+    """Execute ``statement`` on MySQL, together with a pending BEGIN; the result is that of ``statement``."""
     connection: sa.Connection = context.root_connection
-    if connection.in_transaction() and connection.info.pop(_DUE, False):
+    if connection.in_transaction() and connection.info.pop(_PENDING_BEGIN, False):
         cursor.execute(f'BEGIN; {statement}', parameters)
         cursor.nextset()
     else:
@@ -159,7 +159,7 @@ def execute(cursor: Any, statement: str, parameters: Any, context: Any) -> None:
 
 
 def _begin_before(cursor: Any, *arguments: Any) -> None:
-    """Send a BEGIN that is due by itself."""
+    """Send a pending BEGIN by itself."""
     connection: sa.Connection = arguments[-1].root_connection
-    if connection.in_transaction() and connection.info.pop(_DUE, False):
+    if connection.in_transaction() and connection.info.pop(_PENDING_BEGIN, False):
         cursor.execute('BEGIN')

@@ -1,4 +1,4 @@
-"""What a database error means: retry the transaction, answer 503, or neither.
+"""Classifies database errors: whether to retry the transaction, to answer 503, or neither.
 
 oslo.db has exceptions for most kinds. The others are recognised by the error number (MySQL, MariaDB) or SQLSTATE
 (PostgreSQL), and not by the message, whose language may vary. Only SQLite before Python 3.11 has nothing but a message.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from oslo_db import exception as db_exc
 from sqlalchemy import exc as sa_exc
 
-#: Query interrupted: by KILL QUERY, or by Galera, which so aborts a transaction that lost to one of another node.
+#: Query interrupted: by KILL QUERY, or by Galera, which so aborts a transaction that conflicts with another node.
 _MYSQL_INTERRUPTED = 1317
 #: The above, and the time limits of statements: ``max_statement_time`` of MariaDB, ``max_execution_time`` of MySQL.
 _MYSQL_CANCELLED = frozenset({_MYSQL_INTERRUPTED, 1969, 3024})
@@ -17,9 +17,9 @@ _MYSQL_CANCELLED = frozenset({_MYSQL_INTERRUPTED, 1969, 3024})
 _MYSQL_DEADLOCK = 1213
 #: The two above, lock wait timeout (1205), record has changed since last read (1020).
 _MYSQL_CONFLICTS = frozenset({1205, _MYSQL_DEADLOCK, 1020, _MYSQL_INTERRUPTED})
-#: Cannot connect (2002, 2003), connection lost (1158 to 1161, 2006, 2013, 2055) or killed (1927), too many connections
+#: Cannot connect (2002, 2003), connection broken (1158 to 1161, 2006, 2013, 2055) or killed (1927), too many clients
 #: (1040, 1203), server shuts down (1053), Galera node is not ready (1047).
-_MYSQL_AWAY = frozenset({1040, 1047, 1053, 1158, 1159, 1160, 1161, 1203, 1927, 2002, 2003, 2006, 2013, 2055})
+_MYSQL_UNAVAILABLE = frozenset({1040, 1047, 1053, 1158, 1159, 1160, 1161, 1203, 1927, 2002, 2003, 2006, 2013, 2055})
 _MYSQL_NO_TABLE = 1146
 #: Errors of a change of the schema that another node has made or is making: table exists (1050), index exists
 #: (1061), version is recorded (1062), table was renamed (1146), table definition changes (1412, 1684). By number,
@@ -30,14 +30,14 @@ _POSTGRESQL_DEADLOCK = '40P01'
 #: Serialization failure (40001), deadlock, lock not available (55P03).
 _POSTGRESQL_CONFLICTS = frozenset({'40001', _POSTGRESQL_DEADLOCK, '55P03'})
 #: Connection exceptions (08...), shutting down or starting (57P..), too many connections (53300).
-_POSTGRESQL_AWAY = ('08', '57P', '53300')
+_POSTGRESQL_UNAVAILABLE = ('08', '57P', '53300')
 #: ``pg_cancel_backend`` or ``statement_timeout`` (57014), ``idle_in_transaction_session_timeout`` (25P03),
 #: ``transaction_timeout`` (25P04).
 _POSTGRESQL_CANCELLED = frozenset({'57014', '25P03', '25P04'})
 
 
 def is_conflict(error: BaseException) -> bool:
-    """Whether ``error`` says that a concurrent transaction was in the way, so that trying again makes sense.
+    """Return whether ``error`` says that a concurrent transaction was in the way, so that a retry makes sense.
 
     A violated foreign key says so, too: each id that we write was read before, so its row was deleted since then.
     """
@@ -65,7 +65,7 @@ def is_cancelled(error: BaseException) -> bool:
 
 
 def is_deadlock(error: BaseException) -> bool:
-    """Whether ``error`` says that the database rolled the transaction back because of a deadlock."""
+    """Return whether ``error`` says that the database rolled the transaction back because of a deadlock."""
     cause = _driver_error(error)
     if cause is None:
         return False
@@ -73,7 +73,7 @@ def is_deadlock(error: BaseException) -> bool:
 
 
 def is_definitely_rolled_back(error: BaseException) -> bool:
-    """Whether ``error``, from any statement of a transaction or its COMMIT, says that nothing was committed.
+    """Return whether ``error``, from any statement of a transaction or its COMMIT, says that nothing was committed.
 
     False means that nobody knows.
     """
@@ -83,7 +83,7 @@ def is_definitely_rolled_back(error: BaseException) -> bool:
 
 
 def is_concurrent_change_of_schema(error: BaseException) -> bool:
-    """Whether ``error`` says that another node of a cluster is changing the schema at the same time."""
+    """Return whether ``error`` says that another node of a cluster is changing the schema at the same time."""
     if isinstance(error, db_exc.DBDuplicateEntry) or is_conflict(error):
         return True
     cause = _driver_error(error)
@@ -91,7 +91,7 @@ def is_concurrent_change_of_schema(error: BaseException) -> bool:
 
 
 def is_unavailable(error: BaseException) -> bool:
-    """Whether ``error`` says that the database cannot be reached at the moment."""
+    """Return whether ``error`` says that the database cannot be reached at the moment."""
     if isinstance(error, db_exc.DBConnectionError | db_exc.DBNonExistentDatabase | sa_exc.TimeoutError):
         return True
     if is_disconnect(error):
@@ -101,12 +101,12 @@ def is_unavailable(error: BaseException) -> bool:
         return False
     state = getattr(cause, 'sqlstate', None)
     if state is not None:
-        return str(state).startswith(_POSTGRESQL_AWAY)
-    return _number(cause) in _MYSQL_AWAY
+        return str(state).startswith(_POSTGRESQL_UNAVAILABLE)
+    return _number(cause) in _MYSQL_UNAVAILABLE
 
 
 def is_missing_table(error: BaseException) -> bool:
-    """Whether ``error`` says that a table is not there."""
+    """Return whether ``error`` says that a table is not there."""
     cause = _driver_error(error)
     if cause is None:
         return False
@@ -115,7 +115,7 @@ def is_missing_table(error: BaseException) -> bool:
 
 
 def is_disconnect(error: BaseException) -> bool:
-    """Whether ``error`` says that the connection broke.
+    """Return whether ``error`` says that the connection broke.
 
     SQLAlchemy's flag is needed: psycopg raises the same OperationalError without a SQLSTATE for a statement that it
     cannot send, such as one with too many parameters.
@@ -124,13 +124,13 @@ def is_disconnect(error: BaseException) -> bool:
 
 
 def _driver_error(error: BaseException) -> BaseException | None:
-    """The driver's own exception inside SQLAlchemy's or oslo.db's, or None."""
+    """Return the driver's own exception inside SQLAlchemy's or oslo.db's, or None."""
     error = _unwrapped(error)
     return error.orig if isinstance(error, sa_exc.DBAPIError) else None
 
 
 def _unwrapped(error: BaseException) -> BaseException:
-    """SQLAlchemy's exception inside oslo.db's."""
+    """Return SQLAlchemy's exception inside oslo.db's."""
     if isinstance(error, db_exc.DBError) and error.inner_exception is not None:
         return error.inner_exception
     return error

@@ -1,7 +1,7 @@
-"""What a process remembers of the database to save statements: ids of standard names, and uuids of aggregates.
+"""Caches of a process that save statements: ids of standard names, and uuids of aggregates.
 
 Standard resource classes and traits are never deleted or renamed, so their ids cannot be out of date. Custom names are
-looked up each time. An aggregate that is remembered may have been deleted; whoever relies on it has to notice that.
+looked up each time. A cached aggregate may have been deleted; code that relies on it has to notice that.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ CUSTOM_PREFIX = 'CUSTOM_'
 
 
 def is_custom(name: str) -> bool:
-    """Whether ``name`` begins with ``CUSTOM_``: only such names can be created, renamed and deleted."""
+    """Return whether ``name`` begins with ``CUSTOM_``: only such names can be created, renamed and deleted."""
     return name.startswith(CUSTOM_PREFIX)
 
 
 class NameCache:
-    """Ids of the names in one table; those of standard names are remembered.
+    """Ids of the names in one table; those of standard names are cached.
 
     :param table: ``tables.resource_classes`` or ``tables.traits``.
     :param not_found: the exception for names that do not exist.
@@ -39,9 +39,9 @@ class NameCache:
         """Return the ids of ``names``, and keep custom ones from being renamed or deleted until the transaction ends.
 
         For a transaction that is going to write these ids. One statement, with shared row locks, for the custom names;
-        none for standard names that are remembered. On SQLite no lock is needed, as there is one writer at a time. On a
-        Galera cluster the lock holds on one node only; against other nodes help the foreign keys, and that no id is
-        ever used again.
+        none for cached standard names. On SQLite no lock is needed, as there is one writer at a time. On a
+        Galera cluster the lock is valid on one node only; changes on other nodes fail by the foreign keys, and no id
+        is ever used again.
 
         :raises ResourceClassNotFound, TraitNotFound: some do not exist.
         """
@@ -54,7 +54,7 @@ class NameCache:
         if not self._standard and not all(is_custom(name) for name in wanted):
             self._load_standard(tx)
         known = {name: self._standard[name] for name in wanted if name in self._standard}
-        # Names that cannot be stored do not exist, and some drivers refuse to send them.
+        # Names that cannot be stored do not exist, and some drivers reject them.
         missing = sorted(name for name in wanted - known.keys() if sql.storable(name))
         for chunk in sql.chunks(missing):
             known.update(self._look_up(tx, chunk))
@@ -80,7 +80,7 @@ class NameCache:
         return found
 
 
-#: How many aggregates are remembered, in some ten megabytes.
+#: The largest number of cached aggregates, which take some ten megabytes.
 MAX_KNOWN_AGGREGATES = 100_000
 
 
@@ -91,15 +91,15 @@ class KnownAggregates:
         self._uuids: set[str] = set()
 
     def add(self, uuids: Iterable[str]) -> None:
-        """Remember these; if there are very many already, only these."""
+        """Add these; if the cache is full, remove all others."""
         if len(self._uuids) > MAX_KNOWN_AGGREGATES:
             self._uuids.clear()
         self._uuids.update(uuids)
 
     def invalidate(self, uuids: Iterable[str]) -> None:
-        """Do not remember these any more."""
+        """Remove these from the cache."""
         self._uuids.difference_update(uuids)
 
     def unknown(self, uuids: Iterable[str]) -> list[str]:
-        """Return those of ``uuids`` that are not remembered, in their order."""
+        """Return those of ``uuids`` that are not in the cache, in their order."""
         return [uuid for uuid in uuids if uuid not in self._uuids]

@@ -11,11 +11,7 @@ import sqlalchemy as sa
 from oslo_utils import timeutils
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 
-#: How many conditions ``all_of`` puts into one chain of ANDs. SQLite refuses expressions nested deeper than 1,000, and
-#: counts a chain of ANDs as nested as often as it is long.
-_CHUNK = 100
-
-#: The most values of an IN list of one statement. PostgreSQL takes 65,535 parameters, SQLite 32,766. From 1,000 values
+#: The largest number of values of an IN list. PostgreSQL takes 65,535 parameters, SQLite 32,766. From 1,000 values
 #: on MariaDB makes a temporary table of the list, and may then read the whole other table to join them.
 MAX_VALUES_PER_STATEMENT = 900
 
@@ -42,12 +38,12 @@ def lock_rows_in_id_order(tx: sa.Connection, table: sa.Table, which: sa.ColumnEl
     """
     if tx.dialect.name != 'postgresql':
         return which
-    held = sa.select(table.c.id).where(which).order_by(table.c.id).with_for_update(key_share=True).cte()
-    return sa.and_(table.c.id == held.c.id, which)
+    locked = sa.select(table.c.id).where(which).order_by(table.c.id).with_for_update(key_share=True).cte()
+    return sa.and_(table.c.id == locked.c.id, which)
 
 
 def insert_unless_present(tx: sa.Connection, table: sa.Table) -> sa.Insert:
-    """An INSERT into ``table`` that skips rows whose key exists."""
+    """Return an INSERT into ``table`` that skips rows whose key exists."""
     if tx.dialect.name == 'postgresql':
         return postgresql.insert(table).on_conflict_do_nothing()
     if tx.dialect.name == 'sqlite':
@@ -76,12 +72,12 @@ def _spelled(text: str, paramstyle: str) -> str:
 
 
 def placeholders(count: int) -> str:
-    """``count`` question marks for an IN list, without its parentheses."""
+    """Return ``count`` question marks for an IN list, without its parentheses."""
     return ', '.join('?' * count)
 
 
 def now(tx: sa.Connection) -> Any:
-    """The present moment in UTC, for ``created_at`` and ``updated_at``, as ``run`` takes it."""
+    """Return the present moment in UTC, for ``created_at`` and ``updated_at``, as ``run`` takes it."""
     return as_stored(tx, timeutils.utcnow())
 
 
@@ -120,7 +116,7 @@ def insert_one(tx: sa.Connection, table: str, columns: str, row: Sequence[Any], 
 def insertion_unless_present(
     tx: sa.Connection, table: str, column: str, values: Sequence[Any]
 ) -> tuple[str, list[Any]]:
-    """The text and values, for ``run``, of an INSERT of one row for each value that skips rows whose key exists.
+    """Return the text and values, for ``run``, of an INSERT of one row for each value that skips rows whose key exists.
 
     :param values: at most ``MAX_VALUES_PER_STATEMENT``, for ``column``.
     """
@@ -183,7 +179,7 @@ def delete_in_id_order(dialect: sa.Dialect, table: str, condition: str, ids: Ite
 
 
 def upsert_clause(tx: sa.Connection, key: str, columns: Mapping[str, str]) -> str:
-    """The end of an INSERT statement that makes it update rows whose ``key`` exists.
+    """Return the end of an INSERT statement that makes it update rows whose ``key`` exists.
 
     :param key: the columns of a unique constraint, joined with commas.
     :param columns: the columns to update, each with the column of the new row from which its value is taken.
@@ -199,30 +195,60 @@ def for_update(dialect: sa.Dialect) -> str:
     return '' if dialect.name == 'sqlite' else ' FOR UPDATE'
 
 
+#: The text of the present moment in UTC, by name of the dialect.
+UTC_NOW = {
+    'sqlite': 'CURRENT_TIMESTAMP',
+    'postgresql': "timezone('utc', now())",
+    'mysql': 'utc_timestamp()',
+    'mariadb': 'utc_timestamp()',
+}
+#: The first releases that have SKIP LOCKED.
+_SKIP_LOCKED_SINCE = {'mysql': (8, 0, 1), 'mariadb': (10, 6)}
+
+
+#: The end of a SELECT that locks its rows, shared, by name of the dialect.
+SHARED_LOCKS = {
+    'sqlite': '',
+    'postgresql': ' FOR KEY SHARE',
+    'mysql': ' LOCK IN SHARE MODE',
+    'mariadb': ' LOCK IN SHARE MODE',
+}
+
+
+def utc_now(dialect: sa.Dialect) -> sa.ColumnElement[dt.datetime]:
+    """Return the present moment in UTC by the clock of the database."""
+    return sa.literal_column(UTC_NOW[dialect.name], sa.DateTime)
+
+
+def utc_hours_from_now(dialect: sa.Dialect, hours: int) -> sa.ColumnElement[dt.datetime]:
+    """Return the moment in so many hours, or so many hours ago, by the clock of the database."""
+    if dialect.name == 'sqlite':
+        return sa.literal_column(f"datetime('now', '{hours:+d} hours')", sa.DateTime)
+    return sa.literal_column(f"{UTC_NOW[dialect.name]} + INTERVAL '{hours:d}' HOUR", sa.DateTime)
+
+
+def has_skip_locked(dialect: sa.Dialect) -> bool:
+    """Return whether the database has SELECT ... FOR UPDATE SKIP LOCKED."""
+    if not is_mysql(dialect):
+        return dialect.name == 'postgresql'
+    server = 'mariadb' if getattr(dialect, 'is_mariadb', False) else 'mysql'
+    return (dialect.server_version_info or ()) >= _SKIP_LOCKED_SINCE[server]
+
+
 def is_mysql(dialect: sa.Dialect) -> bool:
-    """Whether the database is MySQL or MariaDB."""
+    """Return whether the database is MySQL or MariaDB."""
     return dialect.name in ('mysql', 'mariadb')
 
 
-def all_of(conditions: Iterable[sa.ColumnElement[bool]]) -> sa.ColumnElement[bool]:
-    """All ``conditions``, of which there may be any number, joined with AND and nested so that SQLite accepts them."""
-    level: Sequence[sa.ColumnElement[bool]] = list(conditions)
-    while len(level) > _CHUNK:
-        chunks = [level[start : start + _CHUNK] for start in range(0, len(level), _CHUNK)]
-        # The IS TRUE keeps SQLAlchemy from joining the chunks to one long chain again.
-        level = [sa.and_(*chunk).is_(sa.true()) for chunk in chunks]
-    return sa.and_(sa.true(), *level)
-
-
 def new_id(inserted: sa.CursorResult[Any]) -> int:
-    """The id that the database gave to the row of an INSERT of one row."""
+    """Return the id that the database gave to the row of an INSERT of one row."""
     key: Any = inserted.inserted_primary_key
     return int(key[0])
 
 
 def storable(text: str) -> bool:
-    """Whether every database can store ``text``: it has neither a NUL nor a lone surrogate.
+    """Return whether every database can store ``text``: it has neither a NUL nor a lone surrogate.
 
-    Look for no other text in the database: it cannot be there, and some drivers refuse to send it.
+    Look for no other text in the database: it cannot be there, and some drivers reject it.
     """
     return '\x00' not in text and not any('\ud800' <= char <= '\udfff' for char in text)

@@ -1,4 +1,4 @@
-"""The URL of the database: which drivers it may name, and the parameters that every connection of ours needs."""
+"""Checks the URL of the database, and adds the parameters that every connection needs."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from placement import exception
 from placement.db import batch
 
 
-class _Kind(NamedTuple):
-    """One kind of database: the drivers that are supported, as URLs name them, and the package of the first one."""
+class _Backend(NamedTuple):
+    """A kind of database: the drivers that are supported, as URLs name them, and the package of the first one."""
 
     prefixes: tuple[str, ...]
     package: str
 
 
-_POSTGRESQL = _Kind(('postgresql+psycopg',), 'psycopg[binary]')
-_MYSQL = _Kind(('mysql+pymysql', 'mysql+mysqldb', 'mariadb+pymysql', 'mariadb+mysqldb'), 'PyMySQL')
-_SQLITE = _Kind(('sqlite', 'sqlite+pysqlite'), '')
+_POSTGRESQL = _Backend(('postgresql+psycopg',), 'psycopg[binary]')
+_MYSQL = _Backend(('mysql+pymysql', 'mysql+mysqldb', 'mariadb+pymysql', 'mariadb+mysqldb'), 'PyMySQL')
+_SQLITE = _Backend(('sqlite', 'sqlite+pysqlite'), '')
 #: By the part of the URL before the plus sign. Other programs also take "postgres"; ours then says what to write.
-_KINDS = {
+_BACKENDS = {
     'postgresql': _POSTGRESQL,
     'postgres': _POSTGRESQL,
     'mysql': _MYSQL,
@@ -34,7 +34,7 @@ _KINDS = {
 
 
 def engine_url(options: cfg.ConfigOpts.GroupAttr) -> sa.URL:
-    """The URL made of [placement_database] ``connection`` and ``connection_parameters``, checked and completed.
+    """Return the URL made of [placement_database] ``connection`` and ``connection_parameters``, checked and completed.
 
     On MySQL and MariaDB it gets parameters for full Unicode and several statements in one text. Unless the operator has
     set them, it gets timeouts, without which a thread would wait many minutes for a server that does not answer any
@@ -53,16 +53,16 @@ def engine_url(options: cfg.ConfigOpts.GroupAttr) -> sa.URL:
             reason = '[placement_database] connection_parameters is not of the form NAME=VALUE&NAME=VALUE.'
             raise exception.ConfigurationInvalid(reason=reason) from error
         url = url.update_query_pairs(parameters)
-    _refuse_unsafe(url)
-    return _complete(_tried(url), options.socket_timeout)
+    _reject_unsafe(url)
+    return _complete(_supported(url), options.socket_timeout)
 
 
 #: Parameters of MySQL drivers that the service sets itself: another value would change how text or transactions work.
 _OWN_PARAMETERS = ('autocommit', 'conv', 'cursorclass', 'use_unicode')
 
 
-def _refuse_unsafe(url: sa.URL) -> None:
-    """Refuse parameters that change the character set of connections.
+def _reject_unsafe(url: sa.URL) -> None:
+    """Reject parameters that change the character set of connections.
 
     PyMySQL and mysqlclient escape text before they encode it, so in character sets such as sjis, gbk or latin1 the
     server may see a quote or a backslash where the driver saw none, and part of a text would be executed as SQL.
@@ -85,7 +85,7 @@ def _refuse_unsafe(url: sa.URL) -> None:
 
 
 def _complete(url: sa.URL, socket_timeout: int) -> sa.URL:
-    """``url`` with the parameters that it lacks."""
+    """Return ``url`` with the parameters that are missing."""
     wanted: dict[str, str] = {}
     if url.get_backend_name() in ('mysql', 'mariadb') and socket_timeout:
         wanted |= {'read_timeout': str(socket_timeout), 'write_timeout': str(socket_timeout)}
@@ -120,32 +120,32 @@ def _parsed(url: str | None) -> sa.URL:
     return parsed.set(drivername='postgresql+psycopg') if parsed.drivername == 'postgresql' else parsed
 
 
-def _tried(url: sa.URL) -> sa.URL:
+def _supported(url: sa.URL) -> sa.URL:
     """Return ``url`` if its driver is supported and installed and accepts its parameters.
 
     :raises ConfigurationInvalid: otherwise; the message says what to write and what to install.
     """
-    kind = _KINDS.get(url.drivername.partition('+')[0])
-    if kind is None:
+    backend = _BACKENDS.get(url.drivername.partition('+')[0])
+    if backend is None:
         raise _unusable(
             f'{url.drivername}: is not a database that this service knows. Write sqlite:, {_POSTGRESQL.prefixes[0]}:'
             f' or {_MYSQL.prefixes[0]}:.'
         )
-    chosen = kind.prefixes[0]
-    if '+' in url.drivername and url.drivername not in kind.prefixes:
-        raise _unusable(f'{url.drivername}: is not supported. {_advice(kind, chosen)}')
+    chosen = backend.prefixes[0]
+    if '+' in url.drivername and url.drivername not in backend.prefixes:
+        raise _unusable(f'{url.drivername}: is not supported. {_advice(backend, chosen)}')
     try:
         # This does not connect, but imports the driver and checks the parameters.
         sa.create_engine(url)
     except (ImportError, sa_exc.NoSuchModuleError) as error:
-        raise _unusable(f'the driver that {url.drivername}: asks for is missing. {_advice(kind, chosen)}') from error
+        raise _unusable(f'the driver that {url.drivername}: asks for is missing. {_advice(backend, chosen)}') from error
     except (sa_exc.ArgumentError, ValueError) as error:
         raise _unusable(error) from error
     return url
 
 
-def _advice(kind: _Kind, chosen: str) -> str:
-    return f"Write {chosen}://... and install its driver: pip install '{kind.package}'"
+def _advice(backend: _Backend, chosen: str) -> str:
+    return f"Write {chosen}://... and install its driver: pip install '{backend.package}'"
 
 
 def _unusable(reason: object) -> exception.ConfigurationInvalid:

@@ -7,7 +7,7 @@ from webob import exc
 
 from placement import exception, schemas
 from placement.handlers import allocation
-from placement.objects import reshaping
+from placement.objects import inventory as objects
 from placement.objects.inventory import Inventory
 from placement.policies import reshaper as policies
 from placement.schemas import reshaper as schema
@@ -43,12 +43,12 @@ def reshape(req: webob.Request, context: RequestContext) -> webob.Response:
     data = util.extract_json(req.body, schemas.for_version(schema.POST, microversion.wanted(req)))
     claims = allocation.claims_of(context, data['allocations'])
     providers = [
-        reshaping.ReshapedProvider(
+        objects.ReshapedProvider(
             uuid,
             entry['resource_provider_generation'],
             [Inventory.from_request(name, record) for name, record in entry['inventories'].items()],
         )
         for uuid, entry in data['inventories'].items()
     ]
-    reshaping.reshape(context, providers, claims)
+    objects.reshape(context, providers, claims)
     return util.empty_response(req, 204)

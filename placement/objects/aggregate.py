@@ -48,8 +48,8 @@ def replace(tx: sa.Connection, known: name_cache.KnownAggregates, provider_id: i
     :raises RetryTransaction: an audit deleted one of the aggregates meanwhile.
     """
     batch = StatementBatch(tx)
-    # All are deleted, not only those that were read before: below microversion 1.19 a write does not move the
-    # generation, so nothing shows whether they have changed.
+    # All are deleted, not only those that were read before: below microversion 1.19 a write does not increment
+    # the generation, so nothing shows whether they have changed.
     batch.add('DELETE FROM placement_resource_provider_aggregates WHERE resource_provider_id = ?', provider_id)
     moment = sql.now(tx)
     for chunk in sql.chunks(uuids):
@@ -57,7 +57,7 @@ def replace(tx: sa.Connection, known: name_cache.KnownAggregates, provider_id: i
             text, values = sql.insertion_unless_present(tx, 'placement_aggregates', 'uuid', unknown)
             batch.add(text, *values)
         check = functools.partial(_expect, known, chunk)
-        batch.add(_joining(tx.dialect.name, len(chunk)), provider_id, moment, *chunk, check=check)
+        batch.add(_insertion(tx.dialect.name, len(chunk)), provider_id, moment, *chunk, check=check)
     try:
         batch.execute_final()
     except (db_exc.DBReferenceError, db_exc.DBDuplicateEntry) as error:
@@ -74,10 +74,10 @@ def _expect(known: name_cache.KnownAggregates, uuids: Sequence[str], inserted: i
 
 
 @functools.lru_cache(maxsize=64)
-def _joining(dialect: str, count: int) -> str:
-    """The INSERT that puts a provider into ``count`` aggregates. Its shared locks keep audits from deleting them."""
-    lock = {'sqlite': '', 'postgresql': ' FOR KEY SHARE'}.get(dialect, ' LOCK IN SHARE MODE')
+def _insertion(dialect: str, count: int) -> str:
+    """Return the INSERT into ``count`` aggregates. Its shared locks keep audits from deleting them."""
+    which = f'uuid IN ({sql.placeholders(count)}) ORDER BY id{sql.SHARED_LOCKS[dialect]}'
     return (
         'INSERT INTO placement_resource_provider_aggregates (resource_provider_id, aggregate_id, created_at)'  # noqa: S608
-        f' SELECT ?, id, ? FROM placement_aggregates WHERE uuid IN ({sql.placeholders(count)}) ORDER BY id{lock}'
+        f' SELECT ?, id, ? FROM placement_aggregates WHERE {which}'
     )

@@ -5,13 +5,19 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 from placement.db import sql, tables
-from placement.objects import allocation, base, consumer_type
+from placement.objects import allocation, base
 from placement.objects.allocation import AllocationList
 from placement.objects.base import Context
 
 _allocations, _consumers, _providers = tables.allocations, tables.consumers, tables.resource_providers
 _classes, _projects, _users = tables.resource_classes, tables.projects, tables.users
 _types = tables.consumer_types
+
+#: The name of the type of consumers that have none.
+UNKNOWN_TYPE = 'unknown'
+
+#: The name of the type, in a query that has an outer join with the table of types.
+TYPE_NAME: sa.ColumnElement[str] = sa.func.coalesce(_types.c.name, sa.literal_column(f"'{UNKNOWN_TYPE}'", sa.String))
 
 
 @base.register
@@ -30,7 +36,7 @@ class Consumer(base.PlacementObject):
     def get_with_allocations(cls, context: Context, uuid: str) -> tuple[Consumer | None, AllocationList]:
         """Read a consumer and its allocations.
 
-        ``consumer_type`` is ``consumer_type.UNKNOWN`` for a consumer without a type.
+        ``consumer_type`` is ``UNKNOWN_TYPE`` for a consumer without a type.
 
         :param uuid: canonical, or any other text.
         :returns: None and an empty list if there is no such consumer.
@@ -48,7 +54,7 @@ _WITH_ALLOCATIONS = (
         _consumers.c.generation,
         _projects.c.external_id.label('project_id'),
         _users.c.external_id.label('user_id'),
-        consumer_type.SHOWN_NAME.label('consumer_type'),
+        TYPE_NAME.label('consumer_type'),
     )
     .select_from(
         _allocations.join(_classes, _classes.c.id == _allocations.c.resource_class_id)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 from oslo_log import log
 from oslo_utils import timeutils
 
 from placement import capacity, exception
+from placement.claims import claim
+from placement.claims.request import ConsumerClaim, NewInventories
 from placement.db import generation, inventory_rows, sql, tables
 from placement.db.batch import StatementBatch
 from placement.db.generation import ProviderVersion
@@ -214,7 +216,7 @@ def _of_class(rows: Iterable[sa.Row[Any]], class_id: int) -> sa.Row[Any] | None:
 #: The columns of the table to which an upsert gives a new value, each with the column of the row that it would insert.
 _OVERWRITTEN = {**{name: name for name in inventory_rows.FIELDS}, 'updated_at': 'created_at'}
 
-#: Providers, each with its inventories and their classes, for ``provider_parts.statement``.
+#: Providers, each with its inventories and their classes, for ``provider_query.statement``.
 JOINED = _providers.outerjoin(_inventories, _inventories.c.resource_provider_id == _providers.c.id).outerjoin(
     _classes, _classes.c.id == _inventories.c.resource_class_id
 )
@@ -248,3 +250,34 @@ def warn_of_overcommitment(uuid: str, used: Mapping[str, int], records: Iterable
     ]
     if over:
         LOG.warning('Resource provider %s is now over-committed: %s', uuid, ', '.join(over))
+
+
+# Reshapes ------------------------------------------------------------------------------------------------
+
+
+class ReshapedProvider(NamedTuple):
+    """A provider, the generation that the caller sent for it, and all inventories that it is to have."""
+
+    uuid: str
+    generation: int
+    inventories: Sequence[Inventory]
+
+
+def reshape(context: Context, providers: Sequence[ReshapedProvider], claims: Sequence[ConsumerClaim]) -> None:
+    """Replace the inventories of ``providers`` and the allocations of the consumers of ``claims``.
+
+    Only the outcome is judged (api-ref/reshaper.md#meaning). On any failure nothing changes.
+
+    :param providers: at least one; each provider once, in the order of the request, as are ``claims``.
+    :raises PlacementError: as for ``claims.claim.reshape``.
+    """
+    used = claim.reshape(context.db, [_new_inventories(provider) for provider in providers], claims)
+    for provider in providers:
+        warn_of_overcommitment(provider.uuid, used[provider.uuid], provider.inventories)
+
+
+def _new_inventories(provider: ReshapedProvider) -> NewInventories:
+    # A reshape came after microversion 1.26, which allowed a capacity of 0.
+    errors = (record.capacity_error(provider.uuid, zero_allowed=True) for record in provider.inventories)
+    records = {record.resource_class: record for record in provider.inventories}
+    return NewInventories(provider.uuid, provider.generation, records, next(filter(None, errors), None))

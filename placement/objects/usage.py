@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from placement.db import sql, tables
 from placement.db.generation import ProviderVersion
-from placement.objects import base, consumer_type, inventory, provider_query
+from placement.objects import base, consumer, inventory, provider_query
 from placement.objects.base import Context
 
 _allocations, _consumers, _inventories = tables.allocations, tables.consumers, tables.inventories
@@ -70,7 +70,7 @@ class UsageGroup(NamedTuple):
         """Read what the consumers of a project hold, or those of one of its users, by type. One statement.
 
         :param project_id: external id, as is ``user_id``.
-        :param type_: a name or ``consumer_type.UNKNOWN`` for the group of that type alone, ``ALL`` for one group of all
+        :param type_: a name or ``consumer.UNKNOWN_TYPE`` for the group of that type alone, ``ALL`` for one group of all
             consumers, None for a group for each type.
         :returns: groups with at least one consumer; their classes are in order of class id.
         """
@@ -120,8 +120,8 @@ def _grouped(*, of_user: bool, of_type: bool, all_types: bool) -> sa.CompoundSel
 
     :param all_types: make one group of all types.
     """
-    name = sa.literal_column(f"'{ALL}'", sa.String) if all_types else consumer_type.SHOWN_NAME
-    by_name = [] if all_types else [consumer_type.SHOWN_NAME]
+    name = sa.literal_column(f"'{ALL}'", sa.String) if all_types else consumer.TYPE_NAME
+    by_name = [] if all_types else [consumer.TYPE_NAME]
     consumers = _consumers.join(_projects, _projects.c.id == _consumers.c.project_id)
     consumers = consumers.outerjoin(_types, _types.c.id == _consumers.c.consumer_type_id)
     which = [_projects.c.external_id == sa.bindparam('project')]
@@ -129,7 +129,7 @@ def _grouped(*, of_user: bool, of_type: bool, all_types: bool) -> sa.CompoundSel
         consumers = consumers.join(_users, _users.c.id == _consumers.c.user_id)
         which.append(_users.c.external_id == sa.bindparam('user'))
     if of_type:
-        which.append(sa.bindparam('type') == consumer_type.SHOWN_NAME)
+        which.append(sa.bindparam('type') == consumer.TYPE_NAME)
     count: sa.Function[int] = sa.func.count()
     counts = (
         sa.select(

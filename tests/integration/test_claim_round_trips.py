@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from placement import exception
 from placement.claims.request import ConsumerClaim
 from placement.db import tables
-from placement.objects import reshaping
+from placement.objects import inventory
 from placement.objects.allocation import AllocationList
 from placement.objects.inventory import Inventory
 from placement.objects.resource_provider import ResourceProvider
@@ -91,12 +91,12 @@ def test_reshape(context: RequestContext, proxy: tcp_proxy.Proxy, hosts: list[st
             cell, consumer = create_provider(context).uuid, put(context, [host])
             generation = ResourceProvider.get_by_uuid(context, host).generation
             left = [Inventory.from_request(name, {'total': 100}) for name in (*CLASSES, 'PCI_DEVICE')]
-            providers.append(reshaping.ReshapedProvider(host, generation, left))
-            providers.append(reshaping.ReshapedProvider(cell, 0, [Inventory.from_request('VCPU', {'total': 100})]))
+            providers.append(inventory.ReshapedProvider(host, generation, left))
+            providers.append(inventory.ReshapedProvider(cell, 0, [Inventory.from_request('VCPU', {'total': 100})]))
             held = {cell: {'VCPU': 1}, host: dict.fromkeys(CLASSES[1:], 1)}
             claims.append(ConsumerClaim(consumer, 'project', 'user', held, 1))
         proxy.trips = 0
-        reshaping.reshape(context, providers, claims)
+        inventory.reshape(context, providers, claims)
         trips = proxy.trips
         for host in hosts:
             ResourceProvider.get_by_uuid(context, host).set_inventories(left[:-1])

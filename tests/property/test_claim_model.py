@@ -23,9 +23,9 @@ from placement import exception
 from placement.claims.request import UNSET, ConsumerClaim, Unset
 from placement.db import tables
 from placement.db.api import Database
-from placement.objects import consumer_type, reshaping
+from placement.objects import inventory
 from placement.objects.allocation import AllocationList
-from placement.objects.consumer import Consumer
+from placement.objects.consumer import UNKNOWN_TYPE, Consumer
 from placement.objects.inventory import Inventory, InventoryList
 from placement.objects.resource_provider import ResourceProvider
 from placement.web.context import RequestContext
@@ -136,7 +136,7 @@ class Model:
             self.provider_generations[provider] += 1
         for consumer, wanted in request.items():
             if wanted:
-                self.types[consumer] = types.get(consumer, self.types.get(consumer, consumer_type.UNKNOWN))
+                self.types[consumer] = types.get(consumer, self.types.get(consumer, UNKNOWN_TYPE))
                 self.holdings[consumer] = dict(wanted)
                 self.generations[consumer] = self.generations.get(consumer, 0) + 1
             else:
@@ -232,7 +232,7 @@ class World:
             (name, self.model.provider_generations[name] + off, wanted) for name, (wanted, off) in inventories.items()
         ]
         providers = [
-            reshaping.ReshapedProvider(
+            inventory.ReshapedProvider(
                 self.uuids[name],
                 generation,
                 [Inventory.from_request(class_, dataclasses.asdict(record)) for class_, record in wanted.items()],
@@ -242,11 +242,11 @@ class World:
         claims = [self.claim_of(who, wanted, types.get(who, UNSET)) for who, wanted in request.items()]
         expected = self.model.reshape_refusal(sent, request)
         if expected is None:
-            reshaping.reshape(self.context, providers, claims)
+            inventory.reshape(self.context, providers, claims)
             self.model.carry_out_reshape(sent, request, types)
         else:
             with pytest.raises(expected):
-                reshaping.reshape(self.context, providers, claims)
+                inventory.reshape(self.context, providers, claims)
 
     def claim_of(self, consumer: str, wanted: Holding, type_: str | Unset) -> ConsumerClaim:
         allocations: dict[str, dict[str, int]] = {}

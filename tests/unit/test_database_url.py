@@ -18,7 +18,7 @@ def _url(connection: str, **options: object) -> str:
 
 def _completed(connection: str) -> sa.URL:
     parsed = sa.make_url(connection)
-    url._refuse_unsafe(parsed)
+    url._reject_unsafe(parsed)
     return url._complete(parsed, 0)
 
 
