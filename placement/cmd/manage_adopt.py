@@ -16,7 +16,7 @@ from placement.db.adoption import adopt, leave
 from placement.db.adoption.plan import Plan, Step, count
 from placement.db.api import Database
 
-DOUBTFUL = 127
+PROBLEMS_FOUND = 127
 
 _DESCRIPTION = """\
 Take over, in place and without losing anything, a database that another deployment of the placement service made. It
@@ -48,7 +48,7 @@ def _add(group: CommandParser, name: str, summary: str, description: str, epilog
     parser = group.add_command(name, summary, description, epilog, run=run)
     parser.add_argument('--yes', action='store_true', help='carry out the plan (default: only print it)')
     parser.add_argument(
-        '--others-are-stopped',
+        '--ignore-connections',
         action='store_true',
         help='with --yes: go on although there are other connections to the database, because none of them writes',
     )
@@ -58,12 +58,12 @@ def _adopt(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
     owner = (conf.placement.incomplete_consumer_project_id, conf.placement.incomplete_consumer_user_id)
     try:
         if not args.yes:
-            return _print_plan(adopt.plan_adoption(db.engine, *owner), 'adopt')
-        plan = adopt.apply(db.engine, *owner, _print, args.others_are_stopped)
+            return _print_plan(adopt.plan(db.engine, *owner), 'adopt')
+        plan = adopt.apply(db.engine, *owner, _print, args.ignore_connections)
     except adopt.AdoptedAlready as error:
         return _adopted_already(error, conf, db)
-    if plan.doubts:
-        return _print_doubts(plan.doubts)
+    if plan.problems:
+        return _print_problems(plan.problems)
     print('The database is adopted. Auditing it:')
     return manage_audit.run(argparse.Namespace(repair=False, dry_run=False, format='text'), conf, db)
 
@@ -78,15 +78,15 @@ def _adopted_already(error: adopt.AdoptedAlready, conf: cfg.ConfigOpts, db: Data
             f' Of {number}, what is recorded as used is not the sum of the allocations: placement-manage audit --repair'
         )
     print(f'placement-manage: {error}{advice}', file=sys.stderr)
-    return DOUBTFUL
+    return PROBLEMS_FOUND
 
 
 def _leave(args: argparse.Namespace, _conf: cfg.ConfigOpts, db: Database) -> int:
     if not args.yes:
-        return _print_plan(leave.plan_rename_back(db.engine), 'leave')
-    plan = leave.apply(db.engine, _print, args.others_are_stopped)
-    if plan.doubts:
-        return _print_doubts(plan.doubts)
+        return _print_plan(leave.plan(db.engine), 'leave')
+    plan = leave.apply(db.engine, _print, args.ignore_connections)
+    if plan.problems:
+        return _print_problems(plan.problems)
     print('The database is given back. To take it over again: placement-manage db adopt')
     return 0
 
@@ -96,8 +96,8 @@ def _print(step: Step) -> None:
 
 
 def _print_plan(plan: Plan, command: str) -> int:
-    if plan.doubts:
-        return _print_doubts(plan.doubts)
+    if plan.problems:
+        return _print_problems(plan.problems)
     print(f'To {command} this database, placement-manage would:')
     for step in plan.steps:
         _print(step)
@@ -107,12 +107,12 @@ def _print_plan(plan: Plan, command: str) -> int:
     return 0
 
 
-def _print_doubts(doubts: list[str]) -> int:
+def _print_problems(problems: list[str]) -> int:
     print('Nothing was changed, because not everything is as expected:')
-    for doubt in doubts:
-        # Doubts quote names from the database, which may have any character.
-        print(f'- {output.printable(doubt, output.console())}')
-    print('Put this right, or ask somebody who knows this database, and run the command again.')
-    if any(doubt.startswith('There is a connection') for doubt in doubts):
-        print('If the connections are of nothing that writes, such as a monitor, add --others-are-stopped.')
-    return DOUBTFUL
+    for problem in problems:
+        # Problems quote names from the database, which may have any character.
+        print(f'- {output.printable(problem, output.console())}')
+    print('Correct this, or ask somebody who knows this database, and run the command again.')
+    if any(problem.startswith('There is a connection') for problem in problems):
+        print('If the connections are of nothing that writes, such as a monitor, add --ignore-connections.')
+    return PROBLEMS_FOUND

@@ -20,9 +20,9 @@ from placement.db import connections, sqlite, tables
 VERSION_TABLE = 'placement_alembic_version'
 SCRIPTS = pathlib.Path(__file__).parent / 'migrations'
 #: The number (PostgreSQL) and the name (MySQL) of the advisory lock that a process holds while it changes the schema.
-_LOCK_NUMBER = 0x706C6163
-_LOCK_NAME = 'placement_schema'
-_LOCK_SECONDS = 120
+_ADVISORY_LOCK_ID = 0x706C6163
+_NAMED_LOCK = 'placement_schema'
+_LOCK_TIMEOUT_SECONDS = 120
 
 
 class WrongSchema(exception.PlacementError):
@@ -41,7 +41,7 @@ class ForeignSchema(WrongSchema):
 
 
 class SchemaLocked(exception.PlacementError):
-    template = 'Another process has been changing the schema for {seconds} seconds. Try again when it is done.'
+    template = 'Another process has been changing the schema for {seconds} seconds. Retry when it is done.'
 
 
 class UnknownRevision(exception.PlacementError):
@@ -116,7 +116,7 @@ def stamp(engine: sa.Engine, revision: str) -> None:
 
 
 def stamp_on(connection: sa.Connection, revision: str) -> None:
-    """As ``stamp``, without its checks.
+    """Record ``revision`` as ``stamp`` does, without its checks.
 
     :param connection: from ``locked``.
     """
@@ -125,7 +125,7 @@ def stamp_on(connection: sa.Connection, revision: str) -> None:
 
 @contextlib.contextmanager
 def locked(engine: sa.Engine) -> Iterator[sa.Connection]:
-    """A connection in a transaction for changes of the schema, which one process at a time can have.
+    """Begin a transaction for changes of the schema, and yield its connection; one process at a time can have it.
 
     On a Galera cluster that is one process for each node. On SQLite foreign keys are not checked in it.
 
@@ -135,7 +135,7 @@ def locked(engine: sa.Engine) -> Iterator[sa.Connection]:
         connection.execution_options(**{connections.BEGIN: connections.WRITE_TESTED})
         with _named_lock(connection), sqlite.without_foreign_keys(connection), connection.begin():
             if connection.dialect.name == 'postgresql':
-                connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK_NUMBER)))
+                connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_ADVISORY_LOCK_ID)))
             # On SQLite the transaction itself holds the write lock of the whole file.
             yield connection
 
@@ -149,13 +149,13 @@ def _named_lock(connection: sa.Connection) -> Iterator[None]:
     if connection.dialect.name not in ('mysql', 'mariadb'):
         yield
         return
-    if connection.scalar(sa.select(sa.func.get_lock(_LOCK_NAME, _LOCK_SECONDS))) != 1:
-        raise SchemaLocked(seconds=_LOCK_SECONDS)
+    if connection.scalar(sa.select(sa.func.get_lock(_NAMED_LOCK, _LOCK_TIMEOUT_SECONDS))) != 1:
+        raise SchemaLocked(seconds=_LOCK_TIMEOUT_SECONDS)
     connection.commit()
     try:
         yield
     finally:
-        connection.execute(sa.select(sa.func.release_lock(_LOCK_NAME)))
+        connection.execute(sa.select(sa.func.release_lock(_NAMED_LOCK)))
         connection.commit()
 
 

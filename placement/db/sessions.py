@@ -8,7 +8,7 @@ import time
 import sqlalchemy as sa
 
 #: Seconds to wait until other connections are closed, or wait for our lock on the schema.
-_LEAVING_SECONDS = 3
+_DISCONNECT_GRACE_SECONDS = 3
 
 #: By dialect, what selects the other connections, without those that wait for our lock because they want to change the
 #: schema, too. SQLite has no such list.
@@ -45,10 +45,10 @@ class Session:
         return f'{self.account}{where}' + (f' ({self.program})' if self.program else '')
 
 
-def others(connection: sa.Connection) -> list[Session]:
-    """The other connections to this database that the account of ``connection`` may see, on this node of a cluster.
+def list_others(connection: sa.Connection) -> list[Session]:
+    """Return the other connections that the account of ``connection`` may see, on this node of a cluster.
 
-    None on SQLite.
+    There are none on SQLite.
     """
     query = _QUERIES.get(connection.dialect.name)
     if query is None:
@@ -60,14 +60,9 @@ def others(connection: sa.Connection) -> list[Session]:
     return [Session(row.account, row.address or '', row.program or '', bool(row.own)) for row in rows]
 
 
-def staying(connection: sa.Connection, *, own: bool = False) -> list[Session]:
-    """As ``others``, after waiting for up to three seconds until there are none.
-
-    :param own: only connections of the same account.
-    """
-    deadline = time.monotonic() + _LEAVING_SECONDS
-    while found := [one for one in others(connection) if one.own or not own]:
-        if time.monotonic() > deadline:
-            break
+def wait_for_disconnects(connection: sa.Connection) -> list[Session]:
+    """Wait for up to three seconds until there are no other connections, and return those that remain."""
+    deadline = time.monotonic() + _DISCONNECT_GRACE_SECONDS
+    while (found := list_others(connection)) and time.monotonic() <= deadline:
         time.sleep(0.1)
     return found

@@ -62,7 +62,7 @@ def connections(db: Database) -> list[Connections] | None:
         if connection.dialect.name == 'sqlite':
             return None
         found = Counter(
-            (one.account, _without_port(one.address), one.program, one.own) for one in sessions.others(connection)
+            (one.account, _without_port(one.address), one.program, one.own) for one in sessions.list_others(connection)
         )
     rows = (Connections(*place, connections=count) for place, count in found.items())
     return sorted(rows, key=lambda one: (one.own, -one.connections, one))

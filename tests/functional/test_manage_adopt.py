@@ -1,4 +1,4 @@
-"""``placement-manage db adopt`` on SQLite: the plan, the doubts, the data afterwards, and the service on it."""
+"""``placement-manage db adopt`` on SQLite: the plan, the problems, the data afterwards, and the service on it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,8 +24,8 @@ from tests.support import adopted, corruption, legacy_database
 from tests.support.http_client import ask
 from tests.support.legacy_service import WRITES, Busy, ForeignService
 
-#: What was done to a database -> the doubt that it raises.
-DOUBTS = {
+#: What was done to a database -> the problem that it raises.
+PROBLEMS = {
     "UPDATE resource_classes SET id = 10001, name = 'VCPU' WHERE id = 10000": (
         'The standard resource class VCPU has the id 10001 instead of 0.'
     ),
@@ -100,7 +101,7 @@ def test_plan_changes_nothing(url: str, capsys: pytest.CaptureFixture[str]) -> N
     out = capsys.readouterr().out
     for sentence in (
         '- Set the generation of 1 row of placement_resource_providers to 0, where there is none.',
-        '- Write the table placement_inventories anew, with what else is in it: add used; ',
+        '- Rebuild the table placement_inventories, with everything else in it: add used; ',
         '- Insert the standard names that are not there: 21 resource classes, ',
         '- Record the root of 2 resource providers, from the parents.',
         '- Make the record of 1 consumer that allocations name, which is not there, for the project 00000000-',
@@ -116,12 +117,24 @@ def test_plan_changes_nothing(url: str, capsys: pytest.CaptureFixture[str]) -> N
 
 def test_adoption(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     legacy_database.build(url)
-    corruption.plant(url, 'CREATE INDEX theirs ON consumers (consumer_type_id, uuid)')
+    corruption.plant(
+        url,
+        'CREATE INDEX theirs ON consumers (consumer_type_id, uuid)',
+        'ALTER TABLE traits ADD COLUMN colour INTEGER DEFAULT 3 CHECK (colour > 1)',
+        'CREATE INDEX by_colour ON traits (colour) WHERE colour > 2',
+    )
     assert manage.main(['db', 'adopt', '--yes']) == manage_audit.CLEAN
     assert 'Nothing is wrong.' in capsys.readouterr().out
     adopted.check_schema(url)
     adopted.check_rows(url)
     assert corruption.column(url, "SELECT tbl_name FROM sqlite_master WHERE name = 'theirs'") == ['placement_consumers']
+    with pytest.raises(sa.exc.IntegrityError, match='CHECK'):
+        corruption.plant(url, "INSERT INTO placement_traits (name, colour) VALUES ('CUSTOM_BAD', 1)")
+    with pytest.raises(sa.exc.IntegrityError, match='UNIQUE'):
+        corruption.plant(url, "INSERT INTO placement_traits (name) VALUES ('CUSTOM_FAST')")
+    assert corruption.column(url, 'SELECT DISTINCT colour FROM placement_traits') == [3]
+    (index,) = corruption.column(url, "SELECT sql FROM sqlite_master WHERE name = 'by_colour'")
+    assert index.endswith('WHERE colour > 2')
     assert corruption.column(
         url,
         "SELECT sql LIKE '%REFERENCES placement_consumer_types%' FROM sqlite_master WHERE name = 'placement_consumers'",
@@ -140,14 +153,14 @@ def test_adoption_of_a_deployment_without_types(url: str, capsys: pytest.Capture
     adopted.check_service(url)
 
 
-@pytest.mark.parametrize(('statements', 'doubt'), DOUBTS.items())
-def test_doubts_change_nothing(url: str, statements: str, doubt: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(('statements', 'problem'), PROBLEMS.items())
+def test_problems_change_nothing(url: str, statements: str, problem: str, capsys: pytest.CaptureFixture[str]) -> None:
     legacy_database.build(url)
     corruption.plant(url, *statements.split(';'))
     before = corruption.contents(url)
     for options in ([], ['--yes']):
         assert manage.main(['db', 'adopt', *options]) == manage.FAILED
-        assert f'- {doubt}' in capsys.readouterr().out
+        assert f'- {problem}' in capsys.readouterr().out
     assert corruption.contents(url) == before
 
 
@@ -211,7 +224,7 @@ def test_only_what_differs_is_changed(url: str, capsys: pytest.CaptureFixture[st
     capsys.readouterr()
     assert manage.main(['db', 'adopt', '--yes']) == manage_audit.CLEAN
     assert [line for line in capsys.readouterr().out.splitlines() if line.startswith('- ')] == [
-        '- Write the table placement_inventories anew, with what else is in it: add used.',
+        '- Rebuild the table placement_inventories, with everything else in it: add used.',
         '- Record how much of each inventory is used, from 1 allocation.',
         '- Make the change log, the tables placement_change_log_slots and placement_change_log.',
         '- Record the version of the schema, 001, in the table placement_alembic_version.',
@@ -230,7 +243,7 @@ def test_tables_that_give_ids_twice_are_rebuilt(url: str, capsys: pytest.Capture
     assert manage.main(['db', 'adopt', '--yes']) == manage_audit.CLEAN
     done = [line for line in capsys.readouterr().out.splitlines() if line.startswith('- ')]
     assert done[:2] == [
-        '- Write the table placement_users anew, with what else is in it: give no id twice.',
+        '- Rebuild the table placement_users, with everything else in it: never use an id again.',
         '- Remember the largest id of a resource class, in the table placement_resource_class_sequence.',
     ]
     (definition,) = corruption.column(url, "SELECT sql FROM sqlite_master WHERE name = 'placement_users'")
@@ -377,7 +390,7 @@ def test_db_leave_of_a_database_that_this_service_made(url: str, capsys: pytest.
     assert corruption.contents(url).keys() == before.keys()
 
 
-def test_tables_of_both_are_a_doubt(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_tables_of_both_are_a_problem(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     """The other service created its tables again in an adopted database."""
     legacy_database.build(url)
     assert manage.main(['db', 'adopt', '--yes']) == manage_audit.CLEAN
@@ -385,11 +398,11 @@ def test_tables_of_both_are_a_doubt(url: str, capsys: pytest.CaptureFixture[str]
     before = corruption.contents(url)
     capsys.readouterr()
     assert manage.main(['db', 'leave', '--yes']) == manage.FAILED
-    doubt = '- There are both a table users and a table placement_users: drop the one that is not in use.'
-    assert doubt in capsys.readouterr().out
+    problem = '- There are both a table users and a table placement_users: drop the one that is not in use.'
+    assert problem in capsys.readouterr().out
     corruption.plant(url, 'DROP TABLE placement_alembic_version')
     assert manage.main(['db', 'adopt', '--yes']) == manage.FAILED
-    assert doubt in capsys.readouterr().out
+    assert problem in capsys.readouterr().out
     del before[migration.VERSION_TABLE]
     assert corruption.contents(url) == before
 

@@ -72,7 +72,7 @@ def test_adoption_of_a_deployment_without_types(
 
 
 @ON_EACH
-def test_doubt_changes_nothing(theirs: sa.URL, run: Manage, capsys: pytest.CaptureFixture[str]) -> None:
+def test_problem_changes_nothing(theirs: sa.URL, run: Manage, capsys: pytest.CaptureFixture[str]) -> None:
     corruption.plant(theirs, "UPDATE resource_classes SET id = 10001, name = 'VCPU' WHERE id = 10000")
     before = corruption.contents(theirs)
     assert run('db', 'adopt', '--yes') == manage.FAILED
@@ -113,7 +113,7 @@ def test_an_interrupted_adoption_on_mariadb_is_finished_by_another(theirs: sa.UR
 
 
 @pytest.mark.parametrize('setting', databases.parameters(SERVERS[1]), indirect=True)
-def test_foreign_key_on_a_text_is_a_doubt(theirs: sa.URL, run: Manage, capsys: pytest.CaptureFixture[str]) -> None:
+def test_foreign_key_on_a_text_is_a_problem(theirs: sa.URL, run: Manage, capsys: pytest.CaptureFixture[str]) -> None:
     corruption.plant(theirs, 'ALTER TABLE allocations ADD FOREIGN KEY (consumer_id) REFERENCES consumers (uuid)')
     before = corruption.contents(theirs)
     assert run('db', 'adopt', '--yes') == manage.FAILED
@@ -176,7 +176,7 @@ def test_another_service_cannot_write(setting: databases.Setting, theirs: sa.URL
             adopted.check_it_writes(service, write)
         for _ in range(3):
             assert service.claim()
-    assert run('db', 'adopt', '--yes', '--others-are-stopped') == manage_audit.CLEAN
+    assert run('db', 'adopt', '--yes', '--ignore-connections') == manage_audit.CLEAN
     for service in services:
         for write in WRITES:
             adopted.check_it_cannot_write(theirs, service, write)
@@ -193,7 +193,7 @@ def test_another_service_writes_until_it_is_shut_out(theirs: sa.URL, run: Manage
     for one in busy:
         one.start()
     adopted.wait_until(lambda: all(one.written > 20 for one in busy))
-    assert run('db', 'adopt', '--yes', '--others-are-stopped') == manage_audit.CLEAN
+    assert run('db', 'adopt', '--yes', '--ignore-connections') == manage_audit.CLEAN
     for one in busy:
         one.join(60)
         assert 'resource_providers' in str(one.refused) or 'allocations' in str(one.refused)
@@ -208,7 +208,7 @@ def test_transactions_begun_before_the_adoption_are_counted(theirs: sa.URL, run:
     assert other.begin_claim()
     ending = threading.Timer(2, transaction.commit)
     ending.start()
-    assert run('db', 'adopt', '--yes', '--others-are-stopped') == manage_audit.CLEAN
+    assert run('db', 'adopt', '--yes', '--ignore-connections') == manage_audit.CLEAN
     ending.join()
     assert corruption.column(theirs, 'SELECT used FROM placement_inventories WHERE id = 4') == [3]
     adopted.check_no_oversell(theirs)
@@ -221,11 +221,11 @@ def test_a_transaction_that_does_not_end_stops_the_adoption(
     before = corruption.contents(theirs)
     with other.connection.begin():
         assert other.begin_claim()
-        assert run('db', 'adopt', '--yes', '--others-are-stopped') == manage.FAILED
+        assert run('db', 'adopt', '--yes', '--ignore-connections') == manage.FAILED
         assert 'placement-manage: the database reported: ' in capsys.readouterr().err
         other.connection.rollback()
     assert corruption.contents(theirs) == before
-    assert run('db', 'adopt', '--yes', '--others-are-stopped') == manage_audit.CLEAN
+    assert run('db', 'adopt', '--yes', '--ignore-connections') == manage_audit.CLEAN
 
 
 @ON_EACH
@@ -245,10 +245,10 @@ def test_connections_of_another_service_stop_the_adoption(
         out = capsys.readouterr().out
         assert out.startswith('Nothing was changed, because not everything is as expected:\n')
         assert f'- There is a connection of the account {account} from 127.0.0.1' in out
-        assert out.endswith(', add --others-are-stopped.\n')
+        assert out.endswith(', add --ignore-connections.\n')
         if command == 'adopt':
             assert corruption.contents(theirs) == before
-            assert run('db', 'adopt', '--yes', '--others-are-stopped') == manage_audit.CLEAN
+            assert run('db', 'adopt', '--yes', '--ignore-connections') == manage_audit.CLEAN
             capsys.readouterr()
     assert run('db', 'leave') == 0
     assert f'Note: There is a connection of the account {account}' in capsys.readouterr().out
@@ -267,16 +267,16 @@ def test_leaving_and_adopting_again(
 
 
 @pytest.mark.parametrize('setting', databases.parameters(SERVERS[1]), indirect=True)
-def test_a_doubt_found_late_restores_the_tables(theirs: sa.URL, run: Manage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another service may write doubtful rows before it is shut out, which are found after the tables are renamed."""
+def test_a_problem_found_late_restores_the_tables(theirs: sa.URL, run: Manage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another service may write invalid rows before it is shut out, which are found after the tables are renamed."""
     before = corruption.contents(theirs)
-    renaming = names.Names.to_ours
+    renaming = names.Names.rename_to_ours
 
     def overtaken(self: names.Names) -> Iterator[Step]:
         corruption.plant(theirs, 'UPDATE inventories SET step_size = 0 WHERE id = 1')
         return renaming(self)
 
-    monkeypatch.setattr(names.Names, 'to_ours', overtaken)
+    monkeypatch.setattr(names.Names, 'rename_to_ours', overtaken)
     assert run('db', 'adopt', '--yes') == manage.FAILED
     corruption.plant(theirs, 'UPDATE inventories SET step_size = 1 WHERE id = 1')
     assert corruption.contents(theirs) == before

@@ -45,7 +45,7 @@ def check_schema(url: str | sa.URL) -> None:
     assert not wrong, wrong
     with engine.connect() as connection:
         assert not [
-            name for name, shape in found_tables.read(connection, Names(connection)).items() if shape.reuses_ids
+            name for name, table in found_tables.read(connection, Names(connection)).items() if table.reuses_ids
         ]
     assert corruption.column(url, 'SELECT last FROM placement_resource_class_sequence') == [10000]
     assert corruption.column(url, 'SELECT version_num FROM alembic_version') == ['somebody-elses']
@@ -139,7 +139,7 @@ def _check_answers(app: Any) -> None:
 
 
 def _check_types(app: Any, of_instance: str) -> None:
-    """Types that the database had are shown and can be used, and new ones get new ids."""
+    """Types that the database had are with_notes and can be used, and new ones get new ids."""
     for consumer, type_ in (
         (legacy_database.INSTANCE, of_instance),
         (legacy_database.LARGE, 'unknown'),
@@ -261,7 +261,7 @@ def check_leaving_and_adopting_again(
     """Twice, while a service of ours runs."""
     with service(url) as app:
         for cycle in range(2):
-            assert run(['db', 'adopt', '--yes', '--others-are-stopped']) == 0, capsys.readouterr().out
+            assert run(['db', 'adopt', '--yes', '--ignore-connections']) == 0, capsys.readouterr().out
             check_usages(url)
             fill(app)
             for name in ('traits', 'resource_classes'):
@@ -269,7 +269,7 @@ def check_leaving_and_adopting_again(
             if cycle:
                 assert _type_of_large(app) == 'THEIRS_0'
             _set_type_of_instance(app, f'OURS_{cycle}')
-            assert run(['db', 'leave', '--yes', '--others-are-stopped']) == 0
+            assert run(['db', 'leave', '--yes', '--ignore-connections']) == 0
             for method, path in (('GET', '/resource_providers'), ('GET', f'/allocations/{legacy_database.LOST}')):
                 assert ask(app, method, path).status_code == 503
             assert ask(app, 'PUT', '/traits/CUSTOM_NONE').status_code == 503
@@ -285,7 +285,7 @@ def check_leaving_and_adopting_again(
             other.write(f"INSERT INTO consumer_types (name) VALUES ('THEIRS_{cycle}')")
             other.write(_GIVE_TYPE)
             other.write('UPDATE inventories SET total = 8 WHERE id = 4')
-        assert run(['db', 'adopt', '--yes', '--others-are-stopped']) == 0
+        assert run(['db', 'adopt', '--yes', '--ignore-connections']) == 0
         check_usages(url)
         assert _type_of_large(app) == 'THEIRS_1'
         # So that no class gets the id of a class of the other service, not even after that one is deleted.

@@ -12,10 +12,10 @@ import sqlalchemy as sa
 
 from placement import exception
 from placement.db import migration
-from placement.db.adoption import found_tables, log, row_doubts, rows, schema, sqlite
-from placement.db.adoption.found_tables import Shape
+from placement.db.adoption import found_tables, log, row_problems, rows, schema, sqlite
+from placement.db.adoption.found_tables import FoundTable
 from placement.db.adoption.names import Names, lock_tables
-from placement.db.adoption.plan import Plan, Reporter, Step, alone, make, shown
+from placement.db.adoption.plan import Plan, Reporter, Step, require_no_connections, run_steps, with_notes
 
 
 class NothingToAdopt(exception.PlacementError):
@@ -26,8 +26,8 @@ class AdoptedAlready(exception.PlacementError):
     template = 'The schema is that of this service already, at version {version}.'
 
 
-def plan_adoption(engine: sa.Engine, project: str, user: str) -> Plan:
-    """Return the plan of an adoption, or the doubts that prevent it. Changes nothing.
+def plan(engine: sa.Engine, project: str, user: str) -> Plan:
+    """Return the plan of an adoption, or the problems that prevent it. Changes nothing.
 
     :param project: external id of the project that gets the consumers which allocations name but which have no row.
     :param user: external id of their user.
@@ -35,33 +35,33 @@ def plan_adoption(engine: sa.Engine, project: str, user: str) -> Plan:
     :raises AdoptedAlready: the database is one of this service.
     """
     with migration.locked(engine) as connection:
-        return shown(connection, _plan(connection, project, user))
+        return with_notes(connection, _plan(connection, project, user))
 
 
-def apply(engine: sa.Engine, project: str, user: str, report: Reporter, others_are_stopped: bool = False) -> Plan:
-    """Adopt the database. If there are doubts, change nothing.
+def apply(engine: sa.Engine, project: str, user: str, report: Reporter, ignore_connections: bool = False) -> Plan:
+    """Adopt the database. If there are problems, change nothing.
 
     The tables are renamed first, so that the other service cannot write any more, should it still run. Then the plan is
     made once more, as it may have written until then. On SQLite and PostgreSQL all this is one transaction. Parameters
-    and errors are those of ``look``, and:
+    and errors are those of ``plan``, and:
 
     :param report: called before each step.
-    :param others_are_stopped: do not check whether there are other connections.
-    :returns: the plan that was carried out, or the doubts.
+    :param ignore_connections: do not check whether there are other connections.
+    :returns: the plan that was carried out, or the problems.
     :raises BrokenReferences: SQLite: a row refers to a row that does not exist. Nothing was changed.
     """
     with migration.locked(engine) as connection:
-        plan = alone(connection, _plan(connection, project, user), others_are_stopped)
-        if plan.doubts:
+        plan = require_no_connections(connection, _plan(connection, project, user), ignore_connections)
+        if plan.problems:
             return plan
         names = Names(connection)
         lock_tables(connection, names)
-        make(connection, names.to_ours(), report)
+        run_steps(connection, names.rename_to_ours(), report)
         plan = _plan(connection, project, user)
-        if plan.doubts:
-            make(connection, names.undone(), lambda _step: None)
+        if plan.problems:
+            run_steps(connection, names.rename_back(), lambda _step: None)
             return plan
-        make(connection, plan.steps, report)
+        run_steps(connection, plan.steps, report)
         if connection.dialect.name == 'sqlite':
             sqlite.check_references(connection)
         return plan
@@ -74,36 +74,40 @@ def _plan(connection: sa.Connection, project: str, user: str) -> Plan:
     names = Names(connection)
     if not names:
         raise NothingToAdopt
-    shapes = found_tables.read(connection, names)
-    doubts = list(names.doubts())
-    doubts = doubts or [
-        *log.doubts(connection),
-        *schema.doubts(connection, shapes),
-        *schema.number_doubts(connection, shapes),
+    existing_tables = found_tables.read(connection, names)
+    problems = list(names.problems())
+    problems = problems or [
+        *log.problems(connection),
+        *schema.problems(connection, existing_tables),
+        *schema.id_problems(connection, existing_tables),
     ]
-    # Only without doubts about the schema: these queries need the columns that we know.
-    doubts = doubts or list(row_doubts.find(connection, names, shapes))
-    if doubts:
-        return Plan([], doubts)
-    return Plan(list(_steps(connection, names, shapes, project, user)), [], list(rows.notes(connection, names, shapes)))
+    # Only without problems about the schema: these queries need the columns that we know.
+    problems = problems or list(row_problems.find(connection, names, existing_tables))
+    if problems:
+        return Plan([], problems)
+    return Plan(
+        list(_steps(connection, names, existing_tables, project, user)),
+        [],
+        list(rows.notes(connection, names, existing_tables)),
+    )
 
 
 def _steps(
-    connection: sa.Connection, names: Names, shapes: Mapping[str, Shape], project: str, user: str
+    connection: sa.Connection, names: Names, existing_tables: Mapping[str, FoundTable], project: str, user: str
 ) -> Iterator[Step]:
-    yield from names.to_ours()
+    yield from names.rename_to_ours()
     yield from names.added()
-    yield from rows.generations(connection, names, shapes)
+    yield from rows.generations(connection, names, existing_tables)
     if connection.dialect.name == 'sqlite':
-        yield from sqlite.columns(shapes)
+        yield from sqlite.columns(existing_tables)
     else:
-        yield from schema.columns(connection, shapes)
+        yield from schema.columns(connection, existing_tables)
     yield from rows.sequences(connection, names)
     yield from rows.standard_names(connection, names)
     yield from rows.class_ids(connection, names)
     yield from rows.roots(connection, names)
     yield from rows.consumers(connection, names, project, user)
-    yield from schema.constraints(connection, shapes)
+    yield from schema.constraints(connection, existing_tables)
     yield from rows.used(connection, names)
     yield from log.steps()
     head = migration.head()

@@ -22,15 +22,15 @@ ForeignKeys = Mapping[tuple[str, ...], str]
 
 
 @dataclasses.dataclass(frozen=True)
-class Shape:
+class FoundTable:
     """One table as it is in the database.
 
     ``table`` is ours; ``name`` is the one that it has there. ``columns`` are by name, as SQLAlchemy's inspector gives
     them. ``unique`` has the columns of each unique constraint, unique index and primary key. ``foreign_keys`` has our
-    names of tables. ``indexes`` has the columns of all indexes, in order. ``own_order`` are the text columns that the
-    database does not compare code point by code point. ``reuses_ids`` is true on SQLite if AUTOINCREMENT is missing.
-    ``engine`` is the storage engine on MySQL and MariaDB, None elsewhere. ``taken`` are the names of its indexes and
-    unique constraints.
+    names of tables. ``indexes`` has the columns of all indexes, in order. ``collated_columns`` are the text columns
+    that the database does not compare code point by code point. ``reuses_ids`` is true on SQLite if AUTOINCREMENT is
+    missing. ``engine`` is the storage engine on MySQL and MariaDB, None elsewhere. ``used_names`` are the names of its
+    indexes and unique constraints.
     """
 
     table: sa.Table
@@ -40,20 +40,20 @@ class Shape:
     unique: frozenset[frozenset[str]]
     foreign_keys: ForeignKeys
     indexes: frozenset[tuple[str, ...]]
-    own_order: frozenset[str]
+    collated_columns: frozenset[str]
     reuses_ids: bool
     engine: str | None
-    taken: frozenset[str]
+    used_names: frozenset[str]
 
-    def lacks_columns(self) -> list[str]:
+    def missing_columns(self) -> list[str]:
         """Our columns that the table does not have."""
         return [column.name for column in self.table.columns if column.name not in self.columns]
 
-    def too_open(self) -> list[str]:
+    def missing_not_null(self) -> list[str]:
         """Columns that may be NULL there, and are NOT NULL in ours."""
         return [name for name, column in self._both() if column.nullable is False and self.columns[name]['nullable']]
 
-    def too_strict(self) -> list[str]:
+    def unwanted_not_null(self) -> list[str]:
         """Columns that are NOT NULL there, and may be NULL in ours, unless we always write a value."""
         always_written = {'name', 'created_at'}
         return [
@@ -62,7 +62,7 @@ class Shape:
             if column.nullable and not self.columns[name]['nullable'] and name not in always_written
         ]
 
-    def too_short(self) -> list[str]:
+    def short_columns(self) -> list[str]:
         """Text columns that hold fewer characters than ours."""
         return [name for name, column in self._both() if _length(self.columns[name]['type']) < _length(column.type)]
 
@@ -74,7 +74,7 @@ class Shape:
             if isinstance(column.type, sa.Double) and _is_single(self.columns[name]['type'])
         ]
 
-    def lacks_unique(self) -> list[sa.UniqueConstraint]:
+    def missing_unique_constraints(self) -> list[sa.UniqueConstraint]:
         """Our unique constraints that no constraint or index of the table enforces."""
         return [
             one
@@ -82,7 +82,7 @@ class Shape:
             if not any(held <= set(one.columns.keys()) for held in self.unique)
         ]
 
-    def lacks_foreign_keys(self) -> list[sa.ForeignKeyConstraint]:
+    def missing_foreign_keys(self) -> list[sa.ForeignKeyConstraint]:
         """Our foreign keys that the table does not have."""
         return [
             one
@@ -90,14 +90,14 @@ class Shape:
             if self.foreign_keys.get(tuple(one.column_keys)) != one.referred_table.name
         ]
 
-    def lacks_indexes(self) -> list[sa.Index]:
+    def missing_indexes(self) -> list[sa.Index]:
         """Our indexes for which the table has none that begins with the same columns."""
         wanted = sorted(self.table.indexes, key=lambda index: str(index.name))
         return [index for index in wanted if not self._led_by(tuple(index.columns.keys()))]
 
     def free_name(self, wanted: object) -> str:
         """Return ``wanted``, or the same with a prefix if an index or constraint of the table has that name."""
-        return f'placement_{wanted}' if str(wanted) in self.taken else str(wanted)
+        return f'placement_{wanted}' if str(wanted) in self.used_names else str(wanted)
 
     def _led_by(self, columns: tuple[str, ...]) -> bool:
         return any(there[: len(columns)] == columns for there in self.indexes)
@@ -106,20 +106,20 @@ class Shape:
         return ((column.name, column) for column in self.table.columns if column.name in self.columns)
 
 
-def read(connection: sa.Connection, names: Names) -> dict[str, Shape]:
+def read(connection: sa.Connection, names: Names) -> dict[str, FoundTable]:
     """Inspect the tables of ``tables.SHARED`` that exist; by our names of them."""
     inspector = sa.inspect(connection)
-    return {table.name: _shape(connection, inspector, names, table) for table in tables.SHARED if table in names}
+    return {table.name: _inspect(connection, inspector, names, table) for table in tables.SHARED if table in names}
 
 
-def _shape(connection: sa.Connection, inspector: sa.Inspector, names: Names, table: sa.Table) -> Shape:
+def _inspect(connection: sa.Connection, inspector: sa.Inspector, names: Names, table: sa.Table) -> FoundTable:
     name = names.of(table)
     key = inspector.get_pk_constraint(name)['constrained_columns']
     indexes = [one for one in inspector.get_indexes(name) if None not in one['column_names'] and _is_whole(one)]
     uniques = [tuple(one['column_names']) for one in inspector.get_unique_constraints(name)]
     uniques += [tuple(map(str, one['column_names'])) for one in indexes if one['unique']]
     led = {tuple(map(str, one['column_names'])) for one in indexes} | {tuple(key), *uniques}
-    return Shape(
+    return FoundTable(
         table=table,
         name=name,
         columns={column['name']: column for column in inspector.get_columns(name)},
@@ -130,10 +130,10 @@ def _shape(connection: sa.Connection, inspector: sa.Inspector, names: Names, tab
             for one in inspector.get_foreign_keys(name)
         },
         indexes=frozenset(led),
-        own_order=frozenset(_own_order(connection, table, name)),
+        collated_columns=frozenset(_collated_columns(connection, table, name)),
         reuses_ids=_reuses_ids(connection, table, name),
         engine=_engine(connection, name),
-        taken=frozenset(
+        used_names=frozenset(
             str(one['name']) for one in (*inspector.get_indexes(name), *inspector.get_unique_constraints(name))
         ),
     )
@@ -142,12 +142,11 @@ def _shape(connection: sa.Connection, inspector: sa.Inspector, names: Names, tab
 def _is_whole(index: Any) -> bool:
     """Whether an index covers all rows (is not partial) and whole values (not prefixes of them)."""
     options = index.get('dialect_options', {})
-    return not any(
-        options.get(f'{one}') for one in ('postgresql_where', 'sqlite_where', 'mysql_length', 'mariadb_length')
-    )
+    partial = ('postgresql_where', 'sqlite_where', 'mysql_length', 'mariadb_length')
+    return all(options.get(option) is None for option in partial)
 
 
-def _own_order(connection: sa.Connection, table: sa.Table, found_name: str) -> Iterator[str]:
+def _collated_columns(connection: sa.Connection, table: sa.Table, found_name: str) -> Iterator[str]:
     texts = [column.name for column in table.columns if isinstance(column.type, types.Text)]
     if connection.dialect.name in ('mysql', 'mariadb'):
         query = sa.text(

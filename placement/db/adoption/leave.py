@@ -13,7 +13,7 @@ from placement import exception
 from placement.db import migration, tables
 from placement.db.adoption import rows
 from placement.db.adoption.names import Names, lock_tables
-from placement.db.adoption.plan import Plan, Reporter, Step, alone, make, shown
+from placement.db.adoption.plan import Plan, Reporter, Step, require_no_connections, run_steps, with_notes
 
 #: The tables that are dropped.
 _OF_OURS = (tables.change_log.name, tables.change_log_slots.name, migration.VERSION_TABLE)
@@ -23,31 +23,31 @@ class NothingToLeave(exception.PlacementError):
     template = 'The database is not one of this service, so there is nothing to give back.'
 
 
-def plan_rename_back(engine: sa.Engine) -> Plan:
-    """Return what would be done, or the doubts that prevent it. Changes nothing.
+def plan(engine: sa.Engine) -> Plan:
+    """Return what would be done, or the problems that prevent it. Changes nothing.
 
     :raises NothingToLeave: the database is not one of this service.
     :raises WrongSchema: its schema is that of another release.
     """
     with migration.locked(engine) as connection:
-        return shown(connection, _plan(connection))
+        return with_notes(connection, _plan(connection))
 
 
-def apply(engine: sa.Engine, report: Reporter, others_are_stopped: bool = False) -> Plan:
-    """Give the database back. If there are doubts, change nothing.
+def apply(engine: sa.Engine, report: Reporter, ignore_connections: bool = False) -> Plan:
+    """Give the database back. If there are problems, change nothing.
 
     One transaction on SQLite and PostgreSQL. On MySQL and MariaDB it is finished by running it again if it was
-    interrupted. Errors are those of ``look``.
+    interrupted. Errors are those of ``plan``.
 
     :param report: called before each step.
-    :param others_are_stopped: do not check whether there are other connections.
-    :returns: the plan that was carried out, or the doubts.
+    :param ignore_connections: do not check whether there are other connections.
+    :returns: the plan that was carried out, or the problems.
     """
     with migration.locked(engine) as connection:
-        plan = alone(connection, _plan(connection), others_are_stopped)
-        if not plan.doubts:
+        plan = require_no_connections(connection, _plan(connection), ignore_connections)
+        if not plan.problems:
             lock_tables(connection, Names(connection))
-            make(connection, plan.steps, report)
+            run_steps(connection, plan.steps, report)
         return plan
 
 
@@ -58,16 +58,16 @@ def _plan(connection: sa.Connection) -> Plan:
     if version != migration.head():
         raise migration.WrongSchema(present=version, head=migration.head())
     names = Names(connection)
-    doubts = list(names.doubts())
-    if doubts:
-        return Plan([], doubts)
+    problems = list(names.problems())
+    if problems:
+        return Plan([], problems)
     return Plan(list(_steps(connection, names)), [], list(_notes(names)))
 
 
 def _steps(connection: sa.Connection, names: Names) -> Iterator[Step]:
     # This service chooses the ids of classes itself, so PostgreSQL's sequence of that table is behind.
     yield from rows.sequences(connection, names)
-    yield from names.to_theirs()
+    yield from names.rename_to_theirs()
     yield Step(f'Drop the tables {", ".join(_OF_OURS)}.', _drop)
 
 

@@ -10,7 +10,7 @@ from placement.db import change_log_slots, tables
 from placement.db.adoption.plan import Step
 
 
-def doubts(connection: sa.Connection) -> Iterator[str]:
+def problems(connection: sa.Connection) -> Iterator[str]:
     """Tables that have the names of the log's, but other columns."""
     inspector = sa.inspect(connection)
     present = set(inspector.get_table_names())

@@ -17,9 +17,9 @@ from placement.db import errors, tables
 from placement.db.adoption.plan import Step
 
 #: Seconds that a change of the schema waits for other transactions to end.
-_PATIENCE = 10
+_LOCK_TIMEOUT_SECONDS = 10
 #: How often locking the tables is tried again after a deadlock.
-_TRIES = 5
+_MAX_LOCK_RETRIES = 5
 
 #: Tables that older releases of other services lack.
 ADDED = frozenset({tables.consumer_types})
@@ -61,7 +61,7 @@ class Names:
         """``table`` under the name that it has in the database, to select from."""
         return self._selectable[table]
 
-    def doubts(self) -> Iterator[str]:
+    def problems(self) -> Iterator[str]:
         """Tables that are missing, or that exist under both names."""
         for table, name in tables.THEIR_NAMES.items():
             if table not in self and table not in ADDED:
@@ -75,7 +75,7 @@ class Names:
             if table not in self:
                 yield Step(f'Make the table {table.name}.', functools.partial(_create, table))
 
-    def to_ours(self) -> Iterator[Step]:
+    def rename_to_ours(self) -> Iterator[Step]:
         """The step that gives the tables our names, unless they have them."""
         renamed = self._foreign()
         if renamed:
@@ -85,8 +85,8 @@ class Names:
             )
             yield Step(sentence, functools.partial(_rename, renamed))
 
-    def undone(self) -> Iterator[Step]:
-        """The step that takes back what ``to_ours`` did."""
+    def rename_back(self) -> Iterator[Step]:
+        """The step that takes back what ``rename_to_ours`` did."""
         renamed = {ours: name for name, ours in self._foreign().items()}
         if renamed:
             yield Step('Let the tables have the names that they had.', functools.partial(_rename, renamed))
@@ -94,7 +94,7 @@ class Names:
     def _foreign(self) -> dict[str, str]:
         return {name: table.name for table, name in self._found.items() if name != table.name}
 
-    def to_theirs(self) -> Iterator[Step]:
+    def rename_to_theirs(self) -> Iterator[Step]:
         """The step that gives the tables the names that another service has for them."""
         renamed = {name: tables.THEIR_NAMES[table] for table, name in self._found.items()}
         renamed = {old: new for old, new in renamed.items() if old != new}
@@ -116,7 +116,7 @@ def _rename(names: Mapping[str, str], connection: sa.Connection) -> None:
     if connection.dialect.name in ('mysql', 'mariadb'):
         # In one statement, so that all are renamed or none: MySQL commits each change of the schema at once.
         each = ', '.join(f'{old} TO {new}' for old, new in names.items())
-        connection.exec_driver_sql(f'SET SESSION lock_wait_timeout = {_PATIENCE}')
+        connection.exec_driver_sql(f'SET SESSION lock_wait_timeout = {_LOCK_TIMEOUT_SECONDS}')
         connection.exec_driver_sql(f'RENAME TABLE {each}')
         return
     for old, new in names.items():
@@ -128,7 +128,7 @@ def lock_tables(connection: sa.Connection, names: Names) -> None:
     if connection.dialect.name == 'postgresql':
         present = sorted(names.of(table) for table in tables.SHARED if table in names)
         if present:
-            connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{_PATIENCE}s'")
+            connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT_SECONDS}s'")
             _lock(connection, present)
 
 
@@ -138,4 +138,6 @@ def _lock(connection: sa.Connection, names: Sequence[str]) -> None:
             connection.exec_driver_sql(f'LOCK TABLE {", ".join(names)} IN ACCESS EXCLUSIVE MODE')
 
     # Another transaction may have locked one of the tables and wait for another. The server ends one of the two.
-    oslo_db_api.wrap_db_retry(max_retries=_TRIES, retry_interval=0, exception_checker=errors.is_deadlock)(lock)()
+    oslo_db_api.wrap_db_retry(max_retries=_MAX_LOCK_RETRIES, retry_interval=0, exception_checker=errors.is_deadlock)(
+        lock
+    )()

@@ -1,4 +1,4 @@
-"""The plan of an adoption: its steps, or the doubts that prevent it."""
+"""The plan of an adoption: its steps, or the problems that prevent it."""
 
 from __future__ import annotations
 
@@ -24,40 +24,40 @@ Reporter = Callable[[Step], None]
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """``steps`` in the order in which they are run. If there are ``doubts``, there are none.
+    """``steps`` in the order in which they are run. If there are ``problems``, there are none.
 
-    ``doubts`` are sentences about what a person has to decide or change before. ``notes`` are sentences about what a
+    ``problems`` are sentences about what a person has to decide or change before. ``notes`` are sentences about what a
     person should know, but what prevents nothing.
     """
 
     steps: list[Step]
-    doubts: list[str]
+    problems: list[str]
     notes: list[str] = dataclasses.field(default_factory=list)
 
 
-def make(connection: sa.Connection, steps: Iterable[Step], report: Reporter) -> None:
+def run_steps(connection: sa.Connection, steps: Iterable[Step], report: Reporter) -> None:
     """Run ``steps``, each after ``report`` was called with it."""
     for step in steps:
         report(step)
         step.run(connection)
 
 
-def shown(connection: sa.Connection, plan: Plan) -> Plan:
+def with_notes(connection: sa.Connection, plan: Plan) -> Plan:
     """Return the plan with a note for each other connection to the database."""
-    return dataclasses.replace(plan, notes=[*plan.notes, *map(_told, sessions.others(connection))])
+    return dataclasses.replace(plan, notes=[*plan.notes, *map(_describe, sessions.list_others(connection))])
 
 
-def alone(connection: sa.Connection, plan: Plan, others_are_stopped: bool) -> Plan:
-    """Return the plan with a doubt for each other connection, which may be one of the service that must be stopped.
+def require_no_connections(connection: sa.Connection, plan: Plan, ignore_connections: bool) -> Plan:
+    """Return the plan with a problem for each other connection, which may be one of the service that must be stopped.
 
-    :param others_are_stopped: do not look for other connections.
+    :param ignore_connections: do not look for other connections.
     """
-    if plan.doubts or others_are_stopped:
+    if plan.problems or ignore_connections:
         return plan
-    return dataclasses.replace(plan, doubts=[_told(one) for one in sessions.staying(connection)])
+    return dataclasses.replace(plan, problems=[_describe(one) for one in sessions.wait_for_disconnects(connection)])
 
 
-def _told(other: sessions.Session) -> str:
+def _describe(other: sessions.Session) -> str:
     return f'There is a connection of the account {other}: stop what it belongs to.'
 
 

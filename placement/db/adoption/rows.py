@@ -13,7 +13,7 @@ from oslo_utils import timeutils
 
 from placement.db import roots as tree_roots
 from placement.db import seed, tables
-from placement.db.adoption.found_tables import Shape
+from placement.db.adoption.found_tables import FoundTable
 from placement.db.adoption.names import Names
 from placement.db.adoption.plan import Step, count
 
@@ -21,10 +21,10 @@ _allocations, _consumers, _inventories = tables.allocations, tables.consumers, t
 _providers = tables.resource_providers
 
 
-def generations(connection: sa.Connection, names: Names, shapes: Mapping[str, Shape]) -> Iterator[Step]:
+def generations(connection: sa.Connection, names: Names, existing_tables: Mapping[str, FoundTable]) -> Iterator[Step]:
     """A step for each table in which a generation is NULL."""
     for table in (_providers, _consumers):
-        if 'generation' in shapes[table.name].too_open():
+        if 'generation' in existing_tables[table.name].missing_not_null():
             number = _number(connection, names[table].c.generation.is_(None))
             if number:
                 sentence = f'Set the generation of {count(number, "row")} of {table.name} to 0, where there is none.'
@@ -175,9 +175,9 @@ def _fill_used(connection: sa.Connection) -> None:
     connection.execute(_inventories.update().values(used=tables.HELD, updated_at=_inventories.c.updated_at))
 
 
-def notes(connection: sa.Connection, names: Names, shapes: Mapping[str, Shape]) -> Iterator[str]:
+def notes(connection: sa.Connection, names: Names, existing_tables: Mapping[str, FoundTable]) -> Iterator[str]:
     """A note if consumers have types: clients then use microversions that this service does not serve by default."""
-    if 'consumer_type_id' in shapes[_consumers.name].columns:
+    if 'consumer_type_id' in existing_tables[_consumers.name].columns:
         number = _number(connection, names[_consumers].c.consumer_type_id.is_not(None))
         if number:
             have = 'has' if number == 1 else 'have'

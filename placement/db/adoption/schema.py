@@ -1,4 +1,4 @@
-"""Doubts about the schema of a database, and the steps that alter it. On SQLite ``sqlite`` alters columns."""
+"""Problems about the schema of a database, and the steps that alter it. On SQLite ``sqlite`` alters columns."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from alembic.operations import Operations
 
 from placement.db import tables, types
 from placement.db.adoption import found_tables
-from placement.db.adoption.found_tables import Shape
+from placement.db.adoption.found_tables import FoundTable
 from placement.db.adoption.plan import Step
 
-_SPARE = 'placement_allocation_ratio'
+_NEW_RATIO = 'placement_allocation_ratio'
 
 
-def doubts(connection: sa.Connection, shapes: Mapping[str, Shape]) -> Iterator[str]:
+def problems(connection: sa.Connection, existing_tables: Mapping[str, FoundTable]) -> Iterator[str]:
     """Yield a sentence about each difference from the expected schema that a person has to look at."""
-    for shape in shapes.values():
-        for column in shape.lacks_columns():
+    for existing in existing_tables.values():
+        for column in existing.missing_columns():
             if column not in found_tables.ADDED:
-                yield f'The table {shape.name} has no column {column}.'
-        for column_name, column in shape.columns.items():
-            yield from _column_doubts(shape, column_name, column)
-        yield from _key_doubts(shape, shapes)
+                yield f'The table {existing.name} has no column {column}.'
+        for column_name, column in existing.columns.items():
+            yield from _column_problems(existing, column_name, column)
+        yield from _key_problems(existing, existing_tables)
         if connection.dialect.name == 'sqlite':
-            yield from _sqlite_doubts(connection, shape.name)
-        if shape.engine is not None:
-            yield from _mysql_doubts(connection, shape)
+            yield from _sqlite_problems(connection, existing.name)
+        if existing.engine is not None:
+            yield from _mysql_problems(connection, existing)
 
 
-def _column_doubts(shape: Shape, name: str, column: Any) -> Iterator[str]:
-    where = f'The column {shape.name}.{name}'
-    if name in shape.table.columns:
-        if not found_tables.is_expected(shape.table.columns[name], column['type']):
+def _column_problems(existing: FoundTable, name: str, column: Any) -> Iterator[str]:
+    where = f'The column {existing.name}.{name}'
+    if name in existing.table.columns:
+        if not found_tables.is_expected(existing.table.columns[name], column['type']):
             yield f'{where} is of an unexpected type: {column["type"]!r}.'
         return
     fills_itself = any(column.get(word) not in (None, False) for word in ('default', 'computed', 'identity'))
@@ -44,31 +44,31 @@ def _column_doubts(shape: Shape, name: str, column: Any) -> Iterator[str]:
         yield f'{where} is not known, must not be empty and has no default, so that no row could be inserted.'
 
 
-def _key_doubts(shape: Shape, shapes: Mapping[str, Shape]) -> Iterator[str]:
-    expected = frozenset(column.name for column in shape.table.primary_key)
-    if shape.primary_key != expected:
-        found = ', '.join(sorted(shape.primary_key)) or 'nothing'
-        yield f'The primary key of {shape.name} is {found} instead of {", ".join(sorted(expected))}.'
-    for key in shape.lacks_foreign_keys():
+def _key_problems(existing: FoundTable, existing_tables: Mapping[str, FoundTable]) -> Iterator[str]:
+    expected = frozenset(column.name for column in existing.table.primary_key)
+    if existing.primary_key != expected:
+        found = ', '.join(sorted(existing.primary_key)) or 'nothing'
+        yield f'The primary key of {existing.name} is {found} instead of {", ".join(sorted(expected))}.'
+    for key in existing.missing_foreign_keys():
         (column,), referred = key.column_keys, key.referred_table.name
-        where = f'{shape.name}.{column}'
-        elsewhere = shape.foreign_keys.get((column,))
+        where = f'{existing.name}.{column}'
+        elsewhere = existing.foreign_keys.get((column,))
         if elsewhere is not None:
             yield f'{where} refers to the table {elsewhere}.'
-        elif shape.engine is not None and column in shape.columns and referred in shapes:
-            types_ = shape.columns[column]['type'], shapes[referred].columns['id']['type']
+        elif existing.engine is not None and column in existing.columns and referred in existing_tables:
+            types_ = existing.columns[column]['type'], existing_tables[referred].columns['id']['type']
             if type(types_[0]) is not type(types_[1]):
-                one = f'{shapes[referred].name}.id'
+                one = f'{existing_tables[referred].name}.id'
                 yield f'{where} is of the type {types_[0]!r} and cannot refer to {one}, which is {types_[1]!r}.'
 
 
-def _sqlite_doubts(connection: sa.Connection, name: str) -> Iterator[str]:
+def _sqlite_problems(connection: sa.Connection, name: str) -> Iterator[str]:
     query = sa.text("SELECT type, name FROM sqlite_master WHERE type IN ('trigger', 'view') AND sql LIKE :mention")
     for row in connection.execute(query, {'mention': f'%{name}%'}):
         yield f'The {row.type} {row.name} depends on the table {name}, which has to be written anew: drop it first.'
 
 
-def _mysql_doubts(connection: sa.Connection, shape: Shape) -> Iterator[str]:
+def _mysql_problems(connection: sa.Connection, existing: FoundTable) -> Iterator[str]:
     """MySQL does not let the collation of a column change that has a foreign key or is referred to by one."""
     query = sa.text(
         'SELECT table_name AS one, column_name AS one_column, referenced_table_name AS other,'
@@ -77,37 +77,37 @@ def _mysql_doubts(connection: sa.Connection, shape: Shape) -> Iterator[str]:
     )
     for row in connection.execute(query):
         for table, column in ((row.one, row.one_column), (row.other, row.other_column)):
-            if table == shape.name and column in shape.own_order:
+            if table == existing.name and column in existing.collated_columns:
                 yield f'The foreign key from {row.one}.{row.one_column} is on a text: drop it first.'
 
 
-def number_doubts(connection: sa.Connection, shapes: Mapping[str, Shape]) -> Iterator[str]:
+def id_problems(connection: sa.Connection, existing_tables: Mapping[str, FoundTable]) -> Iterator[str]:
     """Yield a sentence about each table in which the database does not give new rows an id."""
-    for shape in shapes.values():
-        id_ = shape.columns.get('id')
+    for existing in existing_tables.values():
+        id_ = existing.columns.get('id')
         # This service chooses the ids of resource classes itself.
-        if id_ is None or shape.table is tables.resource_classes:
+        if id_ is None or existing.table is tables.resource_classes:
             continue
         numbers = id_.get('autoincrement') is True or bool(id_.get('identity')) or bool(id_['default'])
         if connection.dialect.name == 'sqlite':
             numbers = str(id_['type']).upper() == 'INTEGER'
         if not numbers:
-            yield f'The column {shape.name}.id does not number new rows by itself.'
+            yield f'The column {existing.name}.id does not number new rows by itself.'
 
 
 # Steps ---------------------------------------------------------------------------------------------------
 
 
-def columns(connection: sa.Connection, shapes: Mapping[str, Shape]) -> Iterator[Step]:
+def columns(connection: sa.Connection, existing_tables: Mapping[str, FoundTable]) -> Iterator[Step]:
     """Steps that add missing columns, and change types and NOT NULL. Not for SQLite."""
-    for name, shape in shapes.items():
-        changes = list(_column_changes(connection, shape))
+    for name, existing in existing_tables.items():
+        changes = list(_column_changes(connection, existing))
         if changes:
             what = '; '.join(sentence for sentence, _ in changes)
             yield Step(f'Alter the table {name}: {what}.', _each(change for _, change in changes))
-        if shape.single_precision():
+        if existing.single_precision():
             sentence = f'Make {name}.allocation_ratio a double, each value the shortest that is the same single.'
-            yield Step(sentence, _ratio_on_mysql if shape.engine else _ratio_on_postgresql)
+            yield Step(sentence, _ratio_on_mysql if existing.engine else _ratio_on_postgresql)
 
 
 Change = Callable[[Operations], None]
@@ -124,51 +124,59 @@ def _each(changes: Iterable[Change]) -> Callable[[sa.Connection], None]:
     return run
 
 
-def _column_changes(connection: sa.Connection, shape: Shape) -> Iterator[tuple[str, Change]]:
-    name = shape.table.name
-    if shape.engine is not None and shape.engine.lower() != 'innodb':
+def _column_changes(connection: sa.Connection, existing: FoundTable) -> Iterator[tuple[str, Change]]:
+    name = existing.table.name
+    if existing.engine is not None and existing.engine.lower() != 'innodb':
         yield 'keep it in InnoDB', lambda op: op.execute(f'ALTER TABLE {name} ENGINE=InnoDB')
-    if shape.own_order:
+    if existing.collated_columns:
         # In the row formats of old tables an index entry is too short for texts of four bytes for each character.
         yield 'use the dynamic row format', lambda op: op.execute(f'ALTER TABLE {name} ROW_FORMAT=DYNAMIC')
-    for column in shape.lacks_columns():
-        yield f'add the column {column}', _adding(shape, column)
-    for column in (column.name for column in shape.table.columns):
-        words = list(_words(connection, shape, column))
+    for column in existing.missing_columns():
+        yield f'add the column {column}', _adding(name, column_to_add(existing.table.columns[column]))
+    for column in (column.name for column in existing.table.columns):
+        words = list(_words(connection, existing, column))
         if words:
-            yield f'{column} {" and ".join(words)}', _altering(shape, column)
+            yield f'{column} {" and ".join(words)}', _altering(existing, column)
 
 
-def _words(connection: sa.Connection, shape: Shape, column: str) -> Iterator[str]:
-    if column in shape.own_order:
+def _words(connection: sa.Connection, existing: FoundTable, column: str) -> Iterator[str]:
+    if column in existing.collated_columns:
         yield f'compares as {found_tables.binary_collation(connection)}'
-    if column in shape.too_short():
-        yield f'holds {shape.table.columns[column].type.length} characters'  # type: ignore[attr-defined]
+    if column in existing.short_columns():
+        yield f'holds {existing.table.columns[column].type.length} characters'  # type: ignore[attr-defined]
     # A ratio in single precision becomes NOT NULL in a step of its own.
-    if column in shape.too_open() and column not in shape.single_precision():
+    if column in existing.missing_not_null() and column not in existing.single_precision():
         yield 'is never empty'
-    if column in shape.too_strict():
+    if column in existing.unwanted_not_null():
         yield 'may be empty'
 
 
-def _adding(shape: Shape, column: str) -> Change:
-    wanted = shape.table.columns[column]
-    made = sa.Column(column, wanted.type, nullable=wanted.nullable, server_default='0' if column == 'used' else None)
-    return lambda op: op.add_column(shape.table.name, made)
+def column_to_add(column: sa.Column[Any]) -> sa.Column[Any]:
+    """Return a column like one of ours, without its constraints and indexes."""
+    default = '0' if column.name == 'used' else None
+    return sa.Column(column.name, column.type, nullable=column.nullable, server_default=default)
 
 
-def _altering(shape: Shape, column: str) -> Change:
-    wanted, found = shape.table.columns[column], shape.columns[column]
+def _adding(table: str, column: sa.Column[Any]) -> Change:
+    return lambda op: op.add_column(table, column)
+
+
+def _altering(existing: FoundTable, column: str) -> Change:
+    wanted, found = existing.table.columns[column], existing.columns[column]
     type_ = found['type']
-    if column in shape.own_order or column in shape.too_short():
+    if column in existing.collated_columns or column in existing.short_columns():
         # A text column that is longer than ours keeps its length.
         type_ = types.Text(max(wanted.type.length, found['type'].length or 0))  # type: ignore[attr-defined]
-    nullable = wanted.nullable if column in (*shape.too_open(), *shape.too_strict()) else found['nullable']
+    nullable = (
+        wanted.nullable
+        if column in (*existing.missing_not_null(), *existing.unwanted_not_null())
+        else found['nullable']
+    )
     default = sa.text(found['default']) if found['default'] is not None else None
 
     def change(op: Operations) -> None:
         op.alter_column(
-            shape.table.name,
+            existing.table.name,
             column,
             type_=type_ if type_ is not found['type'] else None,
             nullable=nullable,
@@ -180,28 +188,28 @@ def _altering(shape: Shape, column: str) -> Change:
     return change
 
 
-def constraints(connection: sa.Connection, shapes: Mapping[str, Shape]) -> Iterator[Step]:
+def constraints(connection: sa.Connection, existing_tables: Mapping[str, FoundTable]) -> Iterator[Step]:
     """Steps that add the missing indexes and, but for SQLite, the missing unique constraints and foreign keys."""
-    for name, shape in shapes.items():
-        for unique in shape.lacks_unique() if connection.dialect.name != 'sqlite' else ():
-            yield Step(f'Make {name}.{", ".join(unique.columns.keys())} unique.', _unique(shape, unique))
-        for index in shape.lacks_indexes():
-            yield Step(f'Index {name} by {", ".join(index.columns.keys())}.', _index(shape, index))
+    for name, existing in existing_tables.items():
+        for unique in existing.missing_unique_constraints() if connection.dialect.name != 'sqlite' else ():
+            yield Step(f'Make {name}.{", ".join(unique.columns.keys())} unique.', _unique(existing, unique))
+        for index in existing.missing_indexes():
+            yield Step(f'Index {name} by {", ".join(index.columns.keys())}.', _index(existing, index))
     # After all indexes: MySQL would create an index of its own for each foreign key that has none.
-    for name, shape in shapes.items():
-        for key in shape.lacks_foreign_keys() if connection.dialect.name != 'sqlite' else ():
+    for name, existing in existing_tables.items():
+        for key in existing.missing_foreign_keys() if connection.dialect.name != 'sqlite' else ():
             sentence = f'Let {name}.{", ".join(key.column_keys)} refer to {key.referred_table.name}.'
             yield Step(sentence, _foreign_key(name, key))
 
 
-def _unique(shape: Shape, unique: sa.UniqueConstraint) -> Callable[[sa.Connection], None]:
-    name = shape.free_name(unique.name)
-    return _each([lambda op: op.create_unique_constraint(name, shape.table.name, unique.columns.keys())])
+def _unique(existing: FoundTable, unique: sa.UniqueConstraint) -> Callable[[sa.Connection], None]:
+    name = existing.free_name(unique.name)
+    return _each([lambda op: op.create_unique_constraint(name, existing.table.name, unique.columns.keys())])
 
 
-def _index(shape: Shape, index: sa.Index) -> Callable[[sa.Connection], None]:
-    name = shape.free_name(index.name)
-    return _each([lambda op: op.create_index(name, shape.table.name, index.columns.keys())])
+def _index(existing: FoundTable, index: sa.Index) -> Callable[[sa.Connection], None]:
+    name = existing.free_name(index.name)
+    return _each([lambda op: op.create_index(name, existing.table.name, index.columns.keys())])
 
 
 def _foreign_key(name: str, key: sa.ForeignKeyConstraint) -> Callable[[sa.Connection], None]:
@@ -234,14 +242,14 @@ def _ratio_on_postgresql(connection: sa.Connection) -> None:
 
 def _ratio_on_mysql(connection: sa.Connection) -> None:
     """Fill a second column and then let it take the place of the first, so that all can be run again if interrupted."""
-    if _SPARE not in {column['name'] for column in sa.inspect(connection).get_columns('placement_inventories')}:
-        connection.exec_driver_sql(f'ALTER TABLE placement_inventories ADD COLUMN {_SPARE} DOUBLE NULL')
+    if _NEW_RATIO not in {column['name'] for column in sa.inspect(connection).get_columns('placement_inventories')}:
+        connection.exec_driver_sql(f'ALTER TABLE placement_inventories ADD COLUMN {_NEW_RATIO} DOUBLE NULL')
     # MySQL sends a single with six digits only. This sum is computed and sent as a double.
     exact = 'allocation_ratio + 0e0'
     for value in connection.scalars(sa.text(f'SELECT DISTINCT {exact} FROM placement_inventories')).all():  # noqa: S608
-        change = sa.text(f'UPDATE placement_inventories SET {_SPARE} = :new WHERE {exact} = :old')  # noqa: S608
+        change = sa.text(f'UPDATE placement_inventories SET {_NEW_RATIO} = :new WHERE {exact} = :old')  # noqa: S608
         connection.execute(change, {'new': shortest(value), 'old': value})
     connection.exec_driver_sql(
         'ALTER TABLE placement_inventories DROP COLUMN allocation_ratio,'
-        f' CHANGE COLUMN {_SPARE} allocation_ratio DOUBLE NOT NULL'
+        f' CHANGE COLUMN {_NEW_RATIO} allocation_ratio DOUBLE NOT NULL'
     )

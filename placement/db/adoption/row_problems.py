@@ -10,25 +10,25 @@ import os_resource_classes
 import sqlalchemy as sa
 
 from placement.db import roots, tables, types
-from placement.db.adoption.found_tables import Shape
+from placement.db.adoption.found_tables import FoundTable
 from placement.db.adoption.names import Names
 from placement.db.adoption.plan import count
 
 _CANONICAL = re.compile(r'[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}')
-#: How many examples a doubt names.
-_EXAMPLES = 3
+#: How many examples a problem names.
+_MAX_EXAMPLES = 3
 
 STANDARD_CLASSES = dict(enumerate(os_resource_classes.STANDARDS))
 
 
-def find(connection: sa.Connection, names: Names, shapes: Mapping[str, Shape]) -> Iterator[str]:
+def find(connection: sa.Connection, names: Names, existing_tables: Mapping[str, FoundTable]) -> Iterator[str]:
     """Yield a sentence about everything that would make a step fail, or that no audit could repair afterwards."""
-    for shape in shapes.values():
-        yield from _empty(connection, names, shape)
-        yield from _equal(connection, names, shape)
-        for column, referred in _references(shape.table):
+    for existing in existing_tables.values():
+        yield from _empty(connection, names, existing)
+        yield from _equal(connection, names, existing)
+        for column, referred in _references(existing.table):
             # A column or table that is missing is added without rows.
-            if column.name in shape.columns and referred.table in names:
+            if column.name in existing.columns and referred.table in names:
                 yield from _orphans(connection, names, column, referred.table)
     yield from _classes(connection, names)
     yield from _uuids(connection, names)
@@ -36,25 +36,25 @@ def find(connection: sa.Connection, names: Names, shapes: Mapping[str, Shape]) -
     yield from _steps(connection, names)
 
 
-def _empty(connection: sa.Connection, names: Names, shape: Shape) -> Iterator[str]:
-    for name in shape.too_open():
+def _empty(connection: sa.Connection, names: Names, existing: FoundTable) -> Iterator[str]:
+    for name in existing.missing_not_null():
         # A generation of NULL is set to 0 by a step (``rows.generations``).
         if name != 'generation':
-            column = names[shape.table].c[name]
+            column = names[existing.table].c[name]
             number = connection.execute(sa.select(sa.func.count()).where(column.is_(None))).scalar_one()
             if number:
-                yield f'{shape.name}.{name} is empty in {count(number, "row")}.'
+                yield f'{existing.name}.{name} is empty in {count(number, "row")}.'
 
 
-def _equal(connection: sa.Connection, names: Names, shape: Shape) -> Iterator[str]:
-    for unique in shape.lacks_unique():
-        there = [names[shape.table].c[column.name] for column in unique.columns]
+def _equal(connection: sa.Connection, names: Names, existing: FoundTable) -> Iterator[str]:
+    for unique in existing.missing_unique_constraints():
+        there = [names[existing.table].c[column.name] for column in unique.columns]
         columns = [_compared(connection, column) for column in there]
         twice = sa.select(*there).group_by(*columns, *there).having(sa.func.count() > 1)
-        found = connection.execute(twice.limit(_EXAMPLES)).all()
+        found = connection.execute(twice.limit(_MAX_EXAMPLES)).all()
         if found:
             same = ', '.join(unique.columns.keys())
-            yield f'{shape.name} has rows with the same {same}: {_examples(map(tuple, found))}.'
+            yield f'{existing.name} has rows with the same {same}: {_examples(map(tuple, found))}.'
 
 
 def _compared(connection: sa.Connection, column: sa.ColumnClause[Any]) -> sa.ColumnElement[Any]:
@@ -124,7 +124,7 @@ def _loops(connection: sa.Connection, names: Names) -> Iterator[str]:
 
 def _steps(connection: sa.Connection, names: Names) -> Iterator[str]:
     inventories = names[tables.inventories].c
-    found = connection.scalars(sa.select(inventories.id).where(inventories.step_size < 1).limit(_EXAMPLES)).all()
+    found = connection.scalars(sa.select(inventories.id).where(inventories.step_size < 1).limit(_MAX_EXAMPLES)).all()
     if found:
         name = names.of(tables.inventories)
         yield f'{name}.step_size is less than 1, which no amount is a multiple of: {_examples(found)}.'
@@ -133,5 +133,5 @@ def _steps(connection: sa.Connection, names: Names) -> Iterator[str]:
 def _examples(found: Iterable[Any]) -> str:
     """The first few, and how many more."""
     listed = list(found)
-    shown = ', '.join(str(one) for one in listed[:_EXAMPLES])
-    return shown if len(listed) <= _EXAMPLES else f'{shown} and {len(listed) - _EXAMPLES} more'
+    examples = ', '.join(str(one) for one in listed[:_MAX_EXAMPLES])
+    return examples if len(listed) <= _MAX_EXAMPLES else f'{examples} and {len(listed) - _MAX_EXAMPLES} more'
