@@ -47,7 +47,11 @@ class TreeSearchUnit(SearchUnit):
     def __init__(
         self, partition: Partition, number: int, first: int, last: int, sharing: Providers, key: Hashable
     ) -> None:
-        super().__init__(partition.providers[first:last], sharing, key)
+        # Not through ``super``, as there may be one for each of many thousand trees.
+        self.tree = partition.providers[first:last]
+        self.tree_size = last - first
+        self.sharing = sharing
+        self.equivalence_key = key
         self.partition = partition
         self.number = number
         self.first = first

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import enum
 import functools
+import operator
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -238,9 +239,9 @@ class Requirement:
 
     def matches(self, columns: ProviderColumns) -> _Flags:
         """Return which providers satisfy all conditions, each in its own tree."""
-        return functools.reduce(
-            lambda flags, condition: flags & condition.matches(columns), self.conditions, columns.all_providers()
-        )
+        if not self.conditions:
+            return columns.all_providers()
+        return functools.reduce(operator.and_, [condition.matches(columns) for condition in self.conditions])
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,8 @@ class VariableBuilder:
         self._compiled = compiled
         self._rejections = rejections
         self._distinct = tuple(compiled.suffixes)
-        self._number_of = {one: number for number, one in enumerate(self._distinct)}
+        #: For each requirement the index of its equal in ``_distinct``.
+        self._indexes = [self._distinct.index(one) for one in compiled.requirements]
         self._sharing_domains: dict[Providers, list[Domain]] = {}
 
     def variables(self, search_unit: SearchUnit, counter: StepCounter) -> list[Variable]:
@@ -76,7 +77,7 @@ class VariableBuilder:
         distinct = self._domains(search_unit, counter)
         if not distinct:
             return []
-        domains = [distinct[self._number_of[one]] for one in compiled.requirements]
+        domains = [distinct[index] for index in self._indexes]
         subtrees: list[tuple[Subtree, ...]] = [() for _ in domains]
         conditions = subtree.members(compiled.request.same_subtree, [one.group for one in compiled.requirements])
         if conditions:
