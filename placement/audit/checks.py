@@ -27,7 +27,7 @@ _aggregates, _members = tables.placement_aggregates, tables.resource_provider_ag
 
 @dataclasses.dataclass
 class Finding:
-    """One thing that is wrong.
+    """One inconsistency.
 
     ``subject`` identifies it: kind of object to uuid or name. ``detail`` says what is wrong with it. ``repair`` is for
     ``Database.write`` and does nothing if it is right by then; None if only a person can decide what to do.
@@ -63,8 +63,10 @@ def repair(db: Database, finding: Finding) -> None:
 
 
 def _usage_mismatch(tx: sa.Connection, _conf: cfg.ConfigOpts) -> Iterator[Finding]:
-    for row in tx.execute(_inventory_rows(tables.HELD.label('held')).where(_inventories.c.used != tables.HELD)):
-        detail = f'recorded as used: {row.used}; sum of the allocations: {row.held}'
+    for row in tx.execute(
+        _select_inventories(tables.HELD.label('allocated')).where(_inventories.c.used != tables.HELD)
+    ):
+        detail = f'recorded as used: {row.used}; sum of the allocations: {row.allocated}'
         yield Finding(_subject(row), detail, repairs.usage(row.id))
 
 
@@ -73,7 +75,7 @@ def _allocation_without_inventory(tx: sa.Connection, _conf: cfg.ConfigOpts) -> I
         _inventories.c.resource_provider_id == _allocations.c.resource_provider_id,
         _inventories.c.resource_class_id == _allocations.c.resource_class_id,
     )
-    query = _allocation_rows(_inventories, of_same).where(_inventories.c.id.is_(None))
+    query = _select_allocations(_inventories, of_same).where(_inventories.c.id.is_(None))
     for row in tx.execute(query):
         detail = f'allocation of {row.used}, but the provider has no inventory of it: add one or delete the allocation'
         yield Finding(_subject(row), detail)
@@ -94,15 +96,17 @@ def _allocation_without_consumer(tx: sa.Connection, conf: cfg.ConfigOpts) -> Ite
 
 
 def _consumer_without_allocations(tx: sa.Connection, _conf: cfg.ConfigOpts) -> Iterator[Finding]:
-    for row in tx.execute(_unused(_consumers.c.uuid, _allocations.c.consumer_id)):
-        yield Finding({'consumer': row.uuid}, 'a consumer that holds nothing', repairs.idle_consumer(row.id, row.uuid))
+    for row in tx.execute(_select_unused(_consumers.c.uuid, _allocations.c.consumer_id)):
+        yield Finding({'consumer': row.uuid}, 'a consumer without allocations', repairs.idle_consumer(row.id, row.uuid))
 
 
 def _over_committed(tx: sa.Connection, _conf: cfg.ConfigOpts) -> Iterator[Finding]:
     inv = _inventories.c
     limit = capacity.capacity_limit(inv)
-    for row in tx.execute(_inventory_rows(limit.label('limit')).where(inv.used > limit, inv.used > 0)):
-        detail = f'{row.used} used of {max(int(row.limit), 0)}: raise the inventory or move consumers away'
+    for row in tx.execute(_select_inventories(limit.label('limit')).where(inv.used > limit, inv.used > 0)):
+        detail = (
+            f'{row.used} used of {max(int(row.limit), 0)}: raise the inventory or move consumers to other providers'
+        )
         yield Finding(_subject(row), detail)
 
 
@@ -117,12 +121,12 @@ def _unit_violation(tx: sa.Connection, _conf: cfg.ConfigOpts) -> Iterator[Findin
     units = SimpleNamespace(
         min_unit=inv.min_unit, max_unit=inv.max_unit, step_size=sa.func.nullif(inv.step_size, 0, type_=sa.Integer)
     )
-    query = _allocation_rows(_inventories, of_same, inv.min_unit, inv.max_unit, inv.step_size).where(
+    query = _select_allocations(_inventories, of_same, inv.min_unit, inv.max_unit, inv.step_size).where(
         sa.or_(inv.step_size < 1, sa.not_(capacity.satisfies_unit_constraints(units, used, used, used)))
     )
     for row in tx.execute(query):
         rules = f'min_unit {row.min_unit}, max_unit {row.max_unit}, step_size {row.step_size}'
-        yield Finding(_subject(row), f'allocation of {row.used} against {rules}: the rules changed after the claim')
+        yield Finding(_subject(row), f'allocation of {row.used} violates {rules}, which changed after the claim')
 
 
 def _invalid_tree(tx: sa.Connection, _conf: cfg.ConfigOpts) -> Iterator[Finding]:
@@ -131,7 +135,7 @@ def _invalid_tree(tx: sa.Connection, _conf: cfg.ConfigOpts) -> Iterator[Finding]
 
 
 def _orphaned_aggregate(tx: sa.Connection, _conf: cfg.ConfigOpts) -> Iterator[Finding]:
-    for row in tx.execute(_unused(_aggregates.c.id, _members.c.aggregate_id)):
+    for row in tx.execute(_select_unused(_aggregates.c.id, _members.c.aggregate_id)):
         yield Finding({'aggregate': row.uuid}, 'an aggregate without providers', repairs.aggregate(row.id))
 
 
@@ -151,7 +155,7 @@ CHECKS: Mapping[str, Check] = {
 # Queries of the checks -----------------------------------------------------------------------------------
 
 
-def _inventory_rows(*more: sa.ColumnElement[Any]) -> sa.Select[Any]:
+def _select_inventories(*more: sa.ColumnElement[Any]) -> sa.Select[Any]:
     return (
         sa.select(_inventories, _providers.c.uuid, _classes.c.name, *more)
         .select_from(_inventories)
@@ -161,8 +165,8 @@ def _inventory_rows(*more: sa.ColumnElement[Any]) -> sa.Select[Any]:
     )
 
 
-def _unused(key: sa.ColumnElement[Any], reference: sa.ColumnElement[Any]) -> sa.Select[Any]:
-    """Id and uuid of the rows to whose ``key`` no row of another table refers."""
+def _select_unused(key: sa.ColumnElement[Any], reference: sa.ColumnElement[Any]) -> sa.Select[Any]:
+    """Select id and uuid of the rows to whose ``key`` no row of another table refers."""
     table = key.table
     return (
         sa.select(table.c.id, table.c.uuid)
@@ -172,7 +176,7 @@ def _unused(key: sa.ColumnElement[Any], reference: sa.ColumnElement[Any]) -> sa.
     )
 
 
-def _allocation_rows(
+def _select_allocations(
     joined: sa.Table | None = None, on: sa.ColumnElement[bool] | None = None, *more: sa.ColumnElement[Any]
 ) -> sa.Select[Any]:
     query = (
@@ -186,6 +190,6 @@ def _allocation_rows(
 
 
 def _subject(row: Any) -> dict[str, Any]:
-    """The ``subject`` of a row of an inventory or an allocation, whose class may not exist."""
+    """Return the ``subject`` of a row of an inventory or an allocation, whose class may not exist."""
     about = {'resource_provider': row.uuid, 'resource_class': row.name or f'number {row.resource_class_id}'}
     return about | ({'consumer': row.consumer_id} if hasattr(row, 'consumer_id') else {})

@@ -30,7 +30,7 @@ def usage(inventory_id: int) -> Repair:
         row = tx.execute(sa.select(_inventories).where(_inventories.c.id == inventory_id).with_for_update()).first()
         if row is None:
             return
-        held = tx.execute(
+        allocated = tx.execute(
             sa.select(sa.func.coalesce(sa.func.sum(_allocations.c.used), 0))
             .where(_allocations.c.resource_provider_id == row.resource_provider_id)
             .where(_allocations.c.resource_class_id == row.resource_class_id)
@@ -38,7 +38,7 @@ def usage(inventory_id: int) -> Repair:
         tx.execute(
             _inventories.update()
             .where(_inventories.c.id == inventory_id)
-            .values(used=int(held), updated_at=_inventories.c.updated_at)
+            .values(used=int(allocated), updated_at=_inventories.c.updated_at)
         )
         change_log.record_usage(tx, [row.resource_provider_id])
 
@@ -53,8 +53,8 @@ def consumer(uuid: str, project_id: str, user_id: str) -> Repair:
 
     def apply(tx: sa.Connection) -> None:
         projects, users = consumers.ensure_owners(tx, {project_id}, {user_id})
-        holds = tx.scalar(sa.select(_allocations.c.id).where(_allocations.c.consumer_id == uuid).limit(1))
-        if holds is not None:
+        allocation_id = tx.scalar(sa.select(_allocations.c.id).where(_allocations.c.consumer_id == uuid).limit(1))
+        if allocation_id is not None:
             row = {'uuid': uuid, 'project_id': projects[project_id], 'user_id': users[user_id], 'generation': 0}
             tx.execute(sql.insert_unless_present(tx, _consumers), [row])
 
@@ -62,7 +62,7 @@ def consumer(uuid: str, project_id: str, user_id: str) -> Repair:
 
 
 def idle_consumer(consumer_id: int, uuid: str) -> Repair:
-    """Delete a consumer that holds nothing."""
+    """Delete a consumer without allocations."""
 
     def apply(tx: sa.Connection) -> None:
         # A claim updates the row of the consumer before it inserts allocations. So while it is locked there will be

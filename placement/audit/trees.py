@@ -16,7 +16,7 @@ _providers = tables.resource_providers
 
 @dataclasses.dataclass(frozen=True)
 class Problem:
-    """What is wrong with the parent or root of one provider. ``repair`` is None if only a person can decide."""
+    """An invalid parent or root of one provider. ``repair`` is None if only a person can decide."""
 
     uuid: str
     detail: str
@@ -42,10 +42,10 @@ class _Row(NamedTuple):
 
 
 def _problem(id_: int, rows: Mapping[int, _Row], root_id: int | None) -> Problem:
-    """What is wrong with a provider whose parents lead to ``root_id``, or to a loop if that is None."""
+    """Return the problem of a provider whose parents lead to ``root_id``, or to a loop if that is None."""
     uuid, recorded_id = rows[id_]
     if root_id is None:
-        return Problem(uuid, 'its parents go round in a loop: set parent_provider_id of one of them to NULL by hand')
+        return Problem(uuid, 'its parents form a loop: set parent_provider_id of one of them to NULL by hand')
     recorded = rows[recorded_id].uuid if recorded_id is not None else None
     detail = f'its root is recorded as {recorded}, but its parents lead to {rows[root_id].uuid}'
     return Problem(uuid, detail, repairs.root(id_, root_id))

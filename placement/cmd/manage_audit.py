@@ -21,21 +21,21 @@ from placement.db.api import Database
 
 CLEAN, FOUND, REPAIRED = 0, 3, 4
 
-#: Seconds after which a progress bar appears.
-_PATIENCE = 2.0
+#: A progress bar appears after this delay.
+_PROGRESS_DELAY_SECONDS = 2.0
 
 T = TypeVar('T')
 
 _DESCRIPTION = """\
 Find records in the database that contradict each other: compare usages with allocations, allocations with inventories,
-providers and consumers, roots with parents, allocations with the unit rules. Safe while the service runs."""
-_EPILOG = 'Exit code: 0 nothing wrong, 3 something is wrong, 4 everything that was wrong is repaired, 127 failed.'
+providers and consumers, roots with parents, allocations with the unit constraints. Safe while the service runs."""
+_EPILOG = 'Exit code: 0 no problems, 3 problems found, 4 all problems repaired, 127 failed.'
 
 
 def add_command(program: CommandParser) -> None:
     """Add ``audit`` to the parser of ``placement-manage``."""
-    parser = program.add_command('audit', 'find what is wrong in the database', _DESCRIPTION, _EPILOG, run=run)
-    parser.add_argument('--repair', action='store_true', help='repair what does not need the decision of a person')
+    parser = program.add_command('audit', 'find inconsistent records in the database', _DESCRIPTION, _EPILOG, run=run)
+    parser.add_argument('--repair', action='store_true', help='repair what does not require a decision')
     parser.add_argument('--dry-run', action='store_true', help='with --repair: only print what would be repaired')
     parser.add_format()
 
@@ -64,14 +64,14 @@ def run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
 
 
 def _with_progress(title: str, items: list[T]) -> Iterable[T]:
-    """Yield the items. After ``_PATIENCE`` seconds a terminal shows a progress bar, on standard error."""
+    """Yield the items. After ``_PROGRESS_DELAY_SECONDS`` seconds a terminal shows a progress bar, on standard error."""
     started = time.monotonic()
     console = Console(stderr=True)
     progress = Progress(console=console, transient=True, disable=not console.is_terminal)
     task = progress.add_task(title, total=len(items))
     try:
         for item in items:
-            if not progress.live.is_started and time.monotonic() - started > _PATIENCE:
+            if not progress.live.is_started and time.monotonic() - started > _PROGRESS_DELAY_SECONDS:
                 progress.start()
             yield item
             progress.advance(task)
@@ -80,11 +80,11 @@ def _with_progress(title: str, items: list[T]) -> Iterable[T]:
 
 
 def _status(finding: checks.Finding, args: argparse.Namespace) -> str:
-    """What was done, or is to be done, about a finding."""
+    """Return the status of the repair of a finding."""
     if finding.repaired:
         return 'repaired'
     if finding.repair is None:
-        return 'to be decided by a person'
+        return 'requires a decision'
     if not args.repair:
         return 'to be repaired with --repair'
     return 'would be repaired' if args.dry_run else 'not repaired, as others kept writing: run it again'
@@ -107,7 +107,7 @@ def _as_data(findings: list[tuple[str, checks.Finding]]) -> dict[str, Any]:
 
 def _print_text(findings: list[tuple[str, checks.Finding]], args: argparse.Namespace) -> None:
     if not findings:
-        print('Nothing is wrong.')
+        print('No problems found.')
         return
     console = output.console()
     for kind, group in itertools.groupby(findings, key=lambda one: one[0]):

@@ -1,4 +1,4 @@
-"""Allocations: who holds how much of what."""
+"""Allocations: the amounts of resources that consumers use of providers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _classes = tables.resource_classes
 
 @base.register
 class Allocation(base.Timestamped):
-    """The amount of one class that one consumer holds on one provider.
+    """The amount of one class that one consumer has allocated on one provider.
 
     Both generations are those at the time of reading.
     """
@@ -50,7 +50,7 @@ class AllocationList(base.ObjectList[Allocation]):
 
     @classmethod
     def replace_all(cls, context: Context, claims: Sequence[ConsumerClaim]) -> None:
-        """Let each consumer named in ``claims`` hold exactly what its claim says. On any failure nothing changes.
+        """Give each consumer named in ``claims`` exactly the allocations of its claim. On any failure nothing changes.
 
         Parameters and errors are those of ``claims.claim.replace_allocations``.
         """

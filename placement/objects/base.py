@@ -53,7 +53,7 @@ register = ovo_base.VersionedObjectRegistry.register
 
 
 class Context(Protocol):
-    """What objects need of the context of a request."""
+    """The part of the context of a request that objects use."""
 
     @property
     def conf(self) -> cfg.ConfigOpts:
@@ -78,7 +78,7 @@ def _is_field(name: str, type_: Any) -> bool:
 
 
 def _field(type_: Any) -> ovo_fields.Field[Any]:
-    """The field for an annotation, which is a key of ``_FIELDS`` or such a type ``| None``."""
+    """Return the field for an annotation, which is a key of ``_FIELDS`` or such a type ``| None``."""
     alternatives = typing.get_args(type_) if isinstance(type_, types.UnionType) else (type_,)
     (value,) = (one for one in alternatives if one is not types.NoneType)
     return _FIELDS[value](nullable=types.NoneType in alternatives)
@@ -153,7 +153,7 @@ class ObjectList(ovo_base.ObjectListBase[P], PlacementObject):
 
 
 def modified(updated_at: dt.datetime | None, created_at: dt.datetime | None) -> dt.datetime:
-    """The time of a row's last change as an aware datetime in UTC.
+    """Return the time of a row's last change as an aware datetime in UTC.
 
     :param updated_at: the column, in UTC with or without a time zone, as is ``created_at``.
     """

@@ -1,4 +1,4 @@
-"""Consumers: the holders of allocations, each with a project, a user and perhaps a type."""
+"""Consumers: the owners of allocations, each with a project, a user and perhaps a type."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TYPE_NAME: sa.ColumnElement[str] = sa.func.coalesce(_types.c.name, sa.literal_co
 
 @base.register
 class Consumer(base.PlacementObject):
-    """A holder of allocations. It exists as long as it has any; ``AllocationList`` writes both together."""
+    """An owner of allocations. It exists as long as it has any; ``AllocationList`` writes both together."""
 
     VERSION = '1.1'
 

@@ -1,4 +1,4 @@
-"""Inventories: how much of each resource class a provider has, and how much of it is used."""
+"""Inventories: the amount of each resource class that a provider has, and its usage; reshapes of several providers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _DEFAULTS = {'reserved': 0, 'min_unit': 1, 'max_unit': capacity.MAX_INT32, 'step
 
 @base.register
 class Inventory(base.Timestamped):
-    """What one provider has of one class. ``used`` is the sum of the allocations of it, of all consumers."""
+    """The inventory of one class on one provider. ``used`` is the sum of the allocations of all consumers."""
 
     VERSION = '1.1'
 
@@ -78,7 +78,7 @@ class Inventory(base.Timestamped):
 
     @property
     def capacity(self) -> int:
-        """How much may be used in all, truncated towards zero (api-ref/capacity.md#capacity-that-is-shown)."""
+        """The capacity, truncated towards zero (api-ref/capacity.md#capacity-that-is-shown)."""
         return capacity.capacity(self)
 
     def capacity_error(self, uuid: str, zero_allowed: bool) -> exception.InvalidInventoryCapacity | None:
@@ -120,9 +120,9 @@ def read_inventories(context: Context, uuid: str) -> tuple[ProviderVersion, list
     return provider_query.read_with_parts(context, _TO_CHANGE, uuid)
 
 
-# Each of the functions that follow locks the custom classes that it names, shared, and adds to `batch` the move of
-# the generation of the provider, which locks its row, and after that the changes. From the move on no claim can add to
-# `used`, as it would lock that row before; claims that only take away do not lock it.
+# Each of the functions that follow locks the custom classes that it names, shared, and adds to `batch` the increment of
+# the generation of the provider, which locks its row, and after that the changes. From then on no claim can add to
+# `used`, as it would lock that row before; claims that only release do not lock it.
 #
 # `present` is what `read_inventories` returned along with the generation. Every change of inventories and every claim
 # that adds to `used` increments the generation. So if the generation is still the same, `present` is still right,

@@ -1,4 +1,4 @@
-"""What resource classes and traits have in common: standard names, and custom ones that clients create and delete."""
+"""The base of resource classes and traits: standard names, and custom ones that clients create and delete."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from placement.objects.base import Context
 N = TypeVar('N', bound='NamedResource')
 
 #: How often ``ensure`` looks for a name and tries to create it, while other clients create and delete it.
-_ATTEMPTS = 10
+_MAX_ATTEMPTS = 10
 
 
 class Failures(NamedTuple):
@@ -67,7 +67,7 @@ class NamedResource(base.Timestamped):
         :returns: the object, and whether this call created it.
         :raises ConcurrentUpdate: other clients created and deleted it all the time.
         """
-        for _attempt in range(_ATTEMPTS):
+        for _attempt in range(_MAX_ATTEMPTS):
             try:
                 return cls.get_by_name(context, name), False
             except exception.NotFound:
@@ -108,7 +108,7 @@ class NamedResource(base.Timestamped):
 
     @classmethod
     def by_name(cls, name: str) -> sa.Select[Any]:
-        """The query of the row of ``name``."""
+        """Return the query of the row of ``name``."""
         return sa.select(cls.TABLE).where(cls.TABLE.c.name == name)
 
     @classmethod
@@ -117,6 +117,6 @@ class NamedResource(base.Timestamped):
 
         :raises RetryTransaction: it was deleted or renamed meanwhile.
         """
-        gone = tx.execute(cls.TABLE.delete().where(cls.TABLE.c.id == found.id, cls.TABLE.c.name == found.name))
-        if gone.rowcount != 1:
+        deleted = tx.execute(cls.TABLE.delete().where(cls.TABLE.c.id == found.id, cls.TABLE.c.name == found.name))
+        if deleted.rowcount != 1:
             raise db_api.RetryTransaction

@@ -168,7 +168,7 @@ class ResourceProvider(base.Timestamped):
 
         :raises ResourceClassNotFound: no such class.
         :raises InventoryExists: the provider has an inventory of the class.
-        :raises ConcurrentProviderUpdate: the generation was moved by another write.
+        :raises ConcurrentProviderUpdate: another write incremented the generation.
         """
         try:
             self._change(lambda batch: inventory.add(batch, self._context.db.resource_classes, self.version, record))
@@ -180,7 +180,7 @@ class ResourceProvider(base.Timestamped):
 
         :raises ResourceClassNotFound: no such class.
         :raises InventoryInUse: a class that is not in ``records`` has allocations.
-        :raises ConcurrentProviderUpdate: the generation moved.
+        :raises ConcurrentProviderUpdate: another write incremented the generation.
         """
         present = self._take_parts(inventory.read_inventories)
         classes = self._context.db.resource_classes
@@ -192,7 +192,7 @@ class ResourceProvider(base.Timestamped):
 
         :raises ResourceClassNotFound: no such class.
         :raises InventoryRecordNotFound: the provider has no inventory of it.
-        :raises ConcurrentProviderUpdate: the generation moved.
+        :raises ConcurrentProviderUpdate: another write incremented the generation.
         """
         present = self._take_parts(inventory.read_inventories)
         classes = self._context.db.resource_classes
@@ -205,7 +205,7 @@ class ResourceProvider(base.Timestamped):
         :raises ResourceClassNotFound: no such class.
         :raises InventoryNotFound: there is none.
         :raises InventoryInUse: it has allocations.
-        :raises ConcurrentProviderUpdate: the generation moved.
+        :raises ConcurrentProviderUpdate: another write incremented the generation.
         """
         present = self._take_parts(inventory.read_inventories)
         classes = self._context.db.resource_classes
@@ -215,7 +215,7 @@ class ResourceProvider(base.Timestamped):
         """Delete all inventories.
 
         :raises InventoryInUse: some have allocations.
-        :raises ConcurrentProviderUpdate: the generation moved.
+        :raises ConcurrentProviderUpdate: another write incremented the generation.
         """
         self.set_inventories([])
 
@@ -223,7 +223,7 @@ class ResourceProvider(base.Timestamped):
 
     @classmethod
     def reference(cls, context: Context, uuid: str, generation: int | None = None) -> ResourceProvider:
-        """An object for ``update`` and ``set_aggregates``, made without reading the provider.
+        """Return an object for ``rename`` and ``set_aggregates``, without reading the provider.
 
         :param uuid: canonical.
         :param generation: the one that the caller sent; None if it sent none.
@@ -256,11 +256,11 @@ class ResourceProvider(base.Timestamped):
             self.generation += 1
 
     def set_traits(self, names: Iterable[str]) -> trait.TraitList:
-        """Give the provider exactly these traits. The generation is moved only if that changes anything.
+        """Give the provider exactly these traits. The generation is incremented only if that changes anything.
 
         :returns: the traits that it has after that.
         :raises TraitNotFound: some do not exist; names them all.
-        :raises ConcurrentProviderUpdate: the generation was moved by another write.
+        :raises ConcurrentProviderUpdate: another write incremented the generation.
         """
         wanted = sorted(set(names))
         diff = trait.TraitDiff(self._take_parts(functools.partial(trait.read_traits, wanted=wanted)), wanted)
@@ -271,18 +271,18 @@ class ResourceProvider(base.Timestamped):
         return trait.TraitList.from_rows(self._context, diff.result)
 
     def clear_traits(self) -> None:
-        """Take all traits away. The generation is moved only if there were any.
+        """Remove all traits. The generation is incremented only if there were any.
 
-        :raises ConcurrentProviderUpdate: the generation was moved by another write.
+        :raises ConcurrentProviderUpdate: another write incremented the generation.
         """
         self.set_traits([])
 
     # Inside --------------------------------------------------------------------------------------------------
 
     def _take_parts(self, read: Reader) -> Sequence[sa.Row[Any]]:
-        """The parts of the provider, of its ``generation``: those that ``get_with`` read, once, or else read now.
+        """Return the parts of the provider at its ``generation``: those that ``get_with`` read, once, or else read now.
 
-        :raises ConcurrentProviderUpdate: the generation was moved by another write.
+        :raises ConcurrentProviderUpdate: another write incremented the generation.
         """
         parts, self._parts = self._parts, None
         if parts is None:
@@ -292,7 +292,7 @@ class ResourceProvider(base.Timestamped):
         return parts
 
     def _change(self, add: Callable[[StatementBatch], None]) -> None:
-        """Run what ``add`` adds, of which one statement moves the generation, as a transaction; update this object."""
+        """Execute the statements of ``add``, one of which increments the generation, as a transaction."""
 
         def work(tx: sa.Connection) -> None:
             batch = StatementBatch(tx)
@@ -303,7 +303,7 @@ class ResourceProvider(base.Timestamped):
         self.generation += 1
 
     def _lock(self, tx: sa.Connection) -> int | None:
-        """Lock the provider's row, note its change for the log, and return its id, None if it does not exist."""
+        """Lock the provider's row, record its change in the log, and return its id, None if it does not exist."""
         found = tx.execute(_LOCK, {'sought': self.uuid}).scalar_one_or_none()
         if found is not None:
             change_log.record_providers(tx, [found])

@@ -146,11 +146,11 @@ class TraitDiff:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is to be added or removed."""
+        """Whether no trait is added or removed."""
         return not (self._removed or self._added)
 
     def add_statements(self, batch: StatementBatch, traits: name_cache.NameCache, provider: ProviderVersion) -> None:
-        """Lock the custom traits to be added, shared. Add to ``batch`` the move of the generation and the changes.
+        """Lock the custom traits to be added, shared. Add to ``batch`` the increment of the generation and the changes.
 
         :raises TraitNotFound: some of the custom traits were deleted meanwhile; names them all.
         """

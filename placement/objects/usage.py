@@ -1,4 +1,4 @@
-"""Usages: how much of each resource class is used."""
+"""Usages: the amount of each resource class that consumers use."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class UsageList(base.ObjectList[Usage]):
 
     @classmethod
     def get_all_by_project_user(cls, context: Context, project_id: str, user_id: str | None = None) -> UsageList:
-        """Read what all consumers of a project hold, or those of one of its users. Classes without usage are left out.
+        """Read the usage of the consumers of a project, or of one of its users. Classes without usage are left out.
 
         :param project_id: external id, as is ``user_id``.
         """
@@ -57,7 +57,7 @@ class UsageList(base.ObjectList[Usage]):
 
 
 class UsageGroup(NamedTuple):
-    """What consumers of one type, or all consumers, hold together: ``usages`` maps class name to amount."""
+    """The usage of the consumers of one type, or of all consumers: ``usages`` maps class name to amount."""
 
     consumer_type: str
     consumer_count: int
@@ -67,7 +67,7 @@ class UsageGroup(NamedTuple):
     def get_all(
         cls, context: Context, project_id: str, user_id: str | None = None, type_: str | None = None
     ) -> list[UsageGroup]:
-        """Read what the consumers of a project hold, or those of one of its users, by type. One statement.
+        """Read the usage of the consumers of a project, or of one of its users, by type, in one statement.
 
         :param project_id: external id, as is ``user_id``.
         :param type_: a name or ``consumer.UNKNOWN_TYPE`` for the group of that type alone, ``ALL`` for one group of all

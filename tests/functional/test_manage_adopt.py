@@ -124,7 +124,7 @@ def test_adoption(url: str, capsys: pytest.CaptureFixture[str]) -> None:
         'CREATE INDEX by_colour ON traits (colour) WHERE colour > 2',
     )
     assert manage.main(['db', 'adopt', '--yes']) == manage_audit.CLEAN
-    assert 'Nothing is wrong.' in capsys.readouterr().out
+    assert 'No problems found.' in capsys.readouterr().out
     adopted.check_schema(url)
     adopted.check_rows(url)
     assert corruption.column(url, "SELECT tbl_name FROM sqlite_master WHERE name = 'theirs'") == ['placement_consumers']

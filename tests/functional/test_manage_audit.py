@@ -34,7 +34,7 @@ def url(conf: cfg.ConfigOpts, db: Database, monkeypatch: pytest.MonkeyPatch, tmp
 
 def test_sound_database_has_no_findings(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert manage.main(['audit']) == manage_audit.CLEAN
-    assert capsys.readouterr().out == 'Nothing is wrong.\n'
+    assert capsys.readouterr().out == 'No problems found.\n'
 
 
 def test_every_check_has_a_damage_that_it_finds() -> None:
@@ -75,7 +75,7 @@ def test_findings_that_need_a_decision_are_not_repaired(
     corruption.plant(url, *corruption.ALL[name].statements)
     before = corruption.contents(url)
     assert manage.main(['audit', '--repair']) == manage_audit.FOUND
-    assert 'to be decided by a person' in capsys.readouterr().out
+    assert 'requires a decision' in capsys.readouterr().out
     assert corruption.contents(url) == before
 
 
@@ -105,11 +105,11 @@ def test_text(url: str, capsys: pytest.CaptureFixture[str]) -> None:
             'allocation_without_inventory\n'
             f'  resource_provider {corruption.FLAT}, resource_class DISK_GB, consumer {corruption.HOLDER}\n'
             '    allocation of 5, but the provider has no inventory of it: add one or delete the allocation'
-            ' (to be decided by a person)\n'
+            ' (requires a decision)\n'
             'usage_mismatch\n'
             f'  resource_provider {corruption.ROOT}, resource_class VCPU\n'
             f'    recorded as used: 7; sum of the allocations: 2 ({verdict})\n'
-            f'2 found: 1 to be decided by a person, 1 {verdict}\n'
+            f'2 found: 1 requires a decision, 1 {verdict}\n'
         )
 
 
@@ -196,11 +196,11 @@ def _on_terminal(things: list[int], monkeypatch: pytest.MonkeyPatch) -> str:
 
 def test_progress_bar_appears_only_when_it_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
     assert _on_terminal([1, 2, 3], monkeypatch) == ''
-    monkeypatch.setattr(manage_audit, '_PATIENCE', -1.0)
+    monkeypatch.setattr(manage_audit, '_PROGRESS_DELAY_SECONDS', -1.0)
     assert 'Checking' in _on_terminal([1, 2, 3], monkeypatch)
 
 
 def test_no_progress_bar_in_a_log(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(manage_audit, '_PATIENCE', -1.0)
+    monkeypatch.setattr(manage_audit, '_PROGRESS_DELAY_SECONDS', -1.0)
     assert list(manage_audit._with_progress('Checking', [1, 2])) == [1, 2]
     assert capsys.readouterr().err == ''

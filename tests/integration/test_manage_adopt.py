@@ -48,7 +48,7 @@ def test_adoption(theirs: sa.URL, run: Manage, capsys: pytest.CaptureFixture[str
     assert run('db', 'adopt', '--yes') == manage_audit.CLEAN
     out = capsys.readouterr().out
     assert [line for line in out.splitlines() if line.startswith('- ')] == planned
-    assert 'Nothing is wrong.' in out
+    assert 'No problems found.' in out
     adopted.check_schema(theirs)
     adopted.check_rows(theirs)
     adopted.check_service(theirs)

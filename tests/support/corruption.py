@@ -111,7 +111,7 @@ ALL = {
         'consumer_without_allocations',
         (_CONSUMER.format(502, LOST_CONSUMER, 0),),
         ({'consumer': LOST_CONSUMER},),
-        'a consumer that holds nothing',
+        'a consumer without allocations',
         ('SELECT uuid FROM placement_consumers', [HOLDER]),
     ),
     'missing inventory': Damage(
@@ -130,25 +130,25 @@ ALL = {
         'unit_violation',
         ('UPDATE placement_inventories SET min_unit = 4 WHERE id = 1',),
         ({**_OF_ROOT, 'consumer': HOLDER},),
-        'allocation of 2 against min_unit 4, max_unit 8, step_size 1',
+        'allocation of 2 violates min_unit 4, max_unit 8, step_size 1',
     ),
     'above the maximum': Damage(
         'unit_violation',
         ('UPDATE placement_inventories SET max_unit = 1 WHERE id = 1',),
         ({**_OF_ROOT, 'consumer': HOLDER},),
-        'allocation of 2 against min_unit 1, max_unit 1, step_size 1',
+        'allocation of 2 violates min_unit 1, max_unit 1, step_size 1',
     ),
     'out of step': Damage(
         'unit_violation',
         ('UPDATE placement_inventories SET step_size = 3 WHERE id = 1',),
         ({**_OF_ROOT, 'consumer': HOLDER},),
-        'allocation of 2 against min_unit 1, max_unit 8, step_size 3',
+        'allocation of 2 violates min_unit 1, max_unit 8, step_size 3',
     ),
     'no step': Damage(
         'unit_violation',
         ('UPDATE placement_inventories SET step_size = 0 WHERE id = 1',),
         ({**_OF_ROOT, 'consumer': HOLDER},),
-        'allocation of 2 against min_unit 1, max_unit 8, step_size 0',
+        'allocation of 2 violates min_unit 1, max_unit 8, step_size 0',
     ),
     'no root': Damage(
         'invalid_tree',
@@ -168,7 +168,7 @@ ALL = {
         'invalid_tree',
         ('UPDATE placement_resource_providers SET parent_provider_id = 2 WHERE id = 1',),
         ({'resource_provider': ROOT}, {'resource_provider': CHILD}),
-        'its parents go round in a loop',
+        'its parents form a loop',
     ),
     'empty aggregate': Damage(
         'orphaned_aggregate',
