@@ -23,6 +23,7 @@ include_patterns = [
     'SECURITY.md',
     'doc/*.md',
     'api-ref/*.md',
+    'gabbits/README.md',
     'doc/changes.rst',
     'doc/man/*.rst',
 ]
