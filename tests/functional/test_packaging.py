@@ -66,6 +66,43 @@ def test_wheel_has_its_licence_and_python_versions(wheel: zipfile.ZipFile) -> No
     assert any(name.endswith('/licenses/LICENSE') for name in wheel.namelist())
 
 
+def test_wheel_has_type_hints(wheel: zipfile.ZipFile) -> None:
+    assert 'placement/py.typed' in wheel.namelist()
+
+
+@pytest.mark.parametrize(
+    ('commands', 'version'),
+    [
+        ([], r'1\.0\.0\.dev0'),
+        (['init -q', 'add .', 'commit -q -m First'], r'1\.0\.0\.dev1\+g[0-9a-f]+'),
+        (['init -q', 'add .', 'commit -q -m First', 'tag 2.3.4'], r'2\.3\.4'),
+        (['init -q', 'add .', 'commit -q -m First', 'tag 2.3.4', 'archive -o archive.tar HEAD'], r'2\.3\.4'),
+    ],
+    ids=['without git', 'without a tag', 'tagged', 'archive of a tagged commit'],
+)
+def test_version_is_that_of_the_tag(tmp_path: Path, commands: list[str], version: str) -> None:
+    names = ('pyproject.toml', 'setup.py', 'README.md', 'LICENSE', '.git_archival.txt', '.gitattributes')
+    for name in names:
+        (tmp_path / name).write_bytes((ROOT / name).read_bytes())
+    (tmp_path / 'placement').mkdir()
+    (tmp_path / 'placement' / '__init__.py').touch()
+    for command in commands:
+        identity = ['-c', 'user.name=Someone', '-c', 'user.email=someone@example.com']
+        subprocess.run(['git', *identity, *command.split()], check=True, cwd=tmp_path)
+    source = tmp_path
+    if (tmp_path / 'archive.tar').exists():
+        source = tmp_path / 'unpacked'
+        with tarfile.open(tmp_path / 'archive.tar') as archive:
+            archive.extractall(source, filter='data')
+    (source / 'built').mkdir()
+    code = 'from setuptools import build_meta; build_meta.prepare_metadata_for_build_wheel("built")'
+    subprocess.run(
+        [sys.executable, '-W', 'ignore', '-c', code], check=True, cwd=source, capture_output=True, timeout=60
+    )
+    (metadata,) = source.glob('built/*.dist-info/METADATA')
+    assert re.search(rf'^Version: {version}$', metadata.read_text(), flags=re.MULTILINE)
+
+
 def test_sdist_holds_every_file_of_the_repository(tmp_path: Path) -> None:
     """The tests need them."""
     if not (ROOT / '.git').exists():
