@@ -36,7 +36,7 @@ OPTS = [
         'allocation_refresh_interval',
         default=600,
         min=-1,
-        help='Seconds for which the number of wrong usages, and the numbers of consumers and allocations in each'
+        help='Seconds for which the number of usage mismatches, and the numbers of consumers and allocations in each'
         ' aggregate, are kept before a scrape reads them from the database again, which reads all allocations. -1:'
         ' they are never read.',
     ),

@@ -31,14 +31,15 @@ OPTS = [
         'max_pool_size',
         default=5,
         min=1,
-        help='Most connections that one process keeps open. Each thread needs one, so the number of threads is a good'
-        ' value.',
+        help='Maximum number of connections that one process keeps open. Each thread needs one, so the number of'
+        ' threads is a good value.',
     ),
     cfg.IntOpt(
         'max_overflow',
         default=50,
         min=0,
-        help='Most connections that one process may open in addition to max_pool_size; they are closed after use.',
+        help='Maximum number of connections that one process may open in addition to max_pool_size; they are closed'
+        ' after use.',
     ),
     cfg.IntOpt(
         'pool_timeout',
@@ -80,7 +81,7 @@ OPTS = [
         'max_transaction_retries',
         default=10,
         min=0,
-        help='How often a transaction is tried again after a conflict with a concurrent one, before the caller is'
+        help='Maximum number of retries of a transaction after conflicts with concurrent ones, before the request is'
         ' answered with 409.',
     ),
 ]

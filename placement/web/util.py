@@ -37,7 +37,7 @@ def extract_json(body: bytes, schema: dict[str, Any]) -> Any:
         raise exc.HTTPBadRequest(f'Malformed JSON: {error}') from error
     try:
         validation.validate(data, schema)
-        validation.refuse_nul(data)
+        validation.reject_nul(data)
     except validation.ValidationError as error:
         raise exc.HTTPBadRequest(f'JSON does not validate: {error}') from error
     return data

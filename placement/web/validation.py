@@ -110,7 +110,7 @@ def validate(data: Any, schema: dict[str, Any]) -> None:
         raise ValidationError(_describe(error))
 
 
-def refuse_nul(data: Any) -> None:
+def reject_nul(data: Any) -> None:
     """Refuse NUL, the one character of JSON strings that PostgreSQL cannot store, on all databases.
 
     :param data: a JSON value that is to be stored.

@@ -129,7 +129,7 @@ def _wait_for(server: servers.Server, words: str) -> None:
 @pytest.fixture(scope='module')
 def hasty(directory: pathlib.Path) -> Iterator[servers.Server]:
     """A server with time limits of one second for clients, on the database of the other one."""
-    short = {'OS_SERVER__CLIENT_TIMEOUT': '1', 'OS_SERVER__KEEPALIVE_TIMEOUT': '1'}
+    short = {'OS_SERVER__REQUEST_READ_TIMEOUT': '1', 'OS_SERVER__KEEPALIVE_TIMEOUT': '1'}
     url = f'sqlite:///{directory}/placement.sqlite'
     with servers.serving(url, directory, workers=1, threads=2, metrics=False, environment=short) as running:
         yield running

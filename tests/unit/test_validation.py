@@ -181,7 +181,7 @@ def test_a_message_is_one_line_with_the_keyword_and_the_paths() -> None:
 @pytest.mark.parametrize('data', [{'total': 1, 'name': 'a\0b'}, {'tags': ['a\0']}, {'a\0': 1}])
 def test_nul_is_refused(data: Any) -> None:
     with pytest.raises(validation.ValidationError, match='NUL'):
-        validation.refuse_nul(data)
+        validation.reject_nul(data)
 
 
 @pytest.mark.parametrize(
