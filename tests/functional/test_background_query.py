@@ -48,7 +48,7 @@ def test_a_scrape_does_not_wait_for_a_slow_read_and_has_the_last_value(
     for _ in range(2):
         refresh([query, other])
         assert (query.result, query.succeeded_at) == (1, succeeded_at)
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 30
     assert other.result == 3
     may_end.set()
     query.wait(60)

@@ -51,7 +51,7 @@ class Counting(ProviderCache):
 
     def _refresh(self, tx: sa.Connection, version: Any) -> Any:
         self.steps += 1
-        assert self.gate.wait(10)
+        assert self.gate.wait(60)
         return super()._refresh(tx, version)
 
 

@@ -22,8 +22,9 @@ pytestmark = pytest.mark.parametrize(
 )
 
 CLIENTS = 8
-#: Claims of each client.
-CLAIMS = 50
+#: Each client claims so often, and goes on until enough statements were interrupted, to the maximum.
+MIN_CLAIMS, MAX_CLAIMS = 25, 400
+MIN_INTERRUPTIONS = 60
 #: Units of each of the two hosts.
 UNITS = 5
 
@@ -52,7 +53,7 @@ def test_what_was_answered_is_what_is_stored(interrupted: Interrupted, database:
 
     def run_client(number: int) -> None:
         chosen = random.Random(number)
-        for _ in range(CLAIMS):
+        for _ in _until_enough_interruptions(proxy):
             consumer, host = str(uuid.uuid4()), chosen.choice(hosts)
             # 100 never fit.
             amount = chosen.choice([1, 2, 100])
@@ -72,8 +73,7 @@ def test_what_was_answered_is_what_is_stored(interrupted: Interrupted, database:
     # Whatever a connection of the pool may have left undone is committed by the next transaction on it.
     for _ in range(CLIENTS):
         ask(app, 'DELETE', f'/allocations/{uuid.uuid4()}')
-    # About 100 to 600 times, by the way and the database.
-    assert proxy.interrupted > 50
+    assert proxy.interrupted > MIN_INTERRUPTIONS
     assert {status for status, _, _ in answers.values()} <= {0, 204, 409, 503}
     stored = _stored(database, hosts)
     for consumer, (status, host, amount) in answers.items():
@@ -89,6 +89,13 @@ def test_what_was_answered_is_what_is_stored(interrupted: Interrupted, database:
     conf = applications.options(database)
     for kind in checks.CHECKS:
         assert checks.find(app.db, conf, kind) == [], kind
+
+
+def _until_enough_interruptions(proxy: tcp_proxy.Interrupter) -> Iterator[int]:
+    for claims in range(MAX_CLAIMS):
+        if claims >= MIN_CLAIMS and proxy.interrupted > MIN_INTERRUPTIONS:
+            return
+        yield claims
 
 
 def _release(app: deploy.Application, consumer: str) -> int:

@@ -25,7 +25,7 @@ def on(*names: str) -> pytest.MarkDecorator:
 
 
 #: Seconds within which requests must succeed again.
-RECOVERY = 30
+RECOVERY = 60
 #: The parameters of the URL that doc/database.md recommends, with shorter times.
 TIMEOUTS = {
     'mariadb': {'connect_timeout': '2', 'read_timeout': '2', 'write_timeout': '2'},

@@ -86,14 +86,14 @@ def test_the_command_serves_until_it_is_interrupted(environ: dict[str, str], tmp
     address = f'127.0.0.1:{services.free_port()}'
     log = tmp_path / 'page.log'
     with services.running([MANAGE, 'page', '--bind', address], f'http://{address}/', log, environ) as process:
-        with urllib.request.urlopen(f'http://{address}/?format=json', timeout=10) as answer:
+        with urllib.request.urlopen(f'http://{address}/?format=json', timeout=60) as answer:
             assert orjson.loads(answer.read())['providers'] == 21
-        connection = http.client.HTTPConnection(address, timeout=10)
+        connection = http.client.HTTPConnection(address, timeout=60)
         connection.request('GET', '/', headers={'Host': 'rebound.example'})
         assert connection.getresponse().status == 421
         connection.close()
         process.send_signal(signal.SIGINT)
-        assert process.wait(10) == 0
+        assert process.wait(60) == 0
     assert log.read_text() == f'The page is at http://{address}/ until Ctrl-C.\n'
 
 
@@ -108,8 +108,8 @@ def test_the_page_follows_what_the_service_writes(environ: dict[str, str], tmp_p
             orjson.dumps({'name': 'newcomer'}),
             {'X-Auth-Token': 'admin', 'Content-Type': 'application/json'},
         )
-        urllib.request.urlopen(request, timeout=10).close()
-        with urllib.request.urlopen(f'http://{address}/trees?q=newcomer&format=json', timeout=10) as answer:
+        urllib.request.urlopen(request, timeout=60).close()
+        with urllib.request.urlopen(f'http://{address}/trees?q=newcomer&format=json', timeout=60) as answer:
             assert orjson.loads(answer.read())['total'] == 1
 
 
@@ -154,7 +154,7 @@ def test_the_listener_of_the_metrics_can_serve_the_page(tmp_path: pathlib.Path, 
         host = server.metrics_url.removeprefix('http://').removesuffix('/metrics')
 
         def ask(address: str) -> tuple[int, bytes]:
-            asked = http.client.HTTPConnection(host, timeout=20)
+            asked = http.client.HTTPConnection(host, timeout=60)
             asked.request('GET', address)
             answer = asked.getresponse()
             body = answer.read()
@@ -169,7 +169,7 @@ def test_the_listener_of_the_metrics_can_serve_the_page(tmp_path: pathlib.Path, 
         assert b'href="/page/trees"' in body
         for _ in range(3):
             request = urllib.request.Request(f'{server.url}/resource_providers', headers={'X-Auth-Token': 'admin'})
-            urllib.request.urlopen(request, timeout=10).close()
+            urllib.request.urlopen(request, timeout=60).close()
         told = orjson.loads(ask('/page/health?format=json')[1])
         routes = {(one['method'], one['route']): one['requests'] for one in told['activity']['routes']}
         assert routes['GET', '/resource_providers'] == 3

@@ -192,7 +192,7 @@ def test_a_slot_of_a_process_that_was_killed_in_the_commit(
 ) -> None:
     """The next owner goes on with the number that was committed."""
     killed_in_commit(url, done=done)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while ('by the killed' in names(reader.search())) is not done:
         # The server may notice the end of the connection a little later.
         assert time.monotonic() < deadline
@@ -308,7 +308,7 @@ def nodes() -> Iterator[list[sa.URL]]:
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.02)

@@ -19,7 +19,9 @@ import pytest
 
 from tests.support import servers
 
-SECONDS = 30
+SECONDS = 60
+#: No answer takes so many seconds unless it waits for slow clients, whose time limit is 30 seconds.
+DELAYED_SECONDS = 10
 HEADERS = {'X-Auth-Token': 'admin', 'OpenStack-API-Version': 'placement 1.29'}
 HALF_HEADER = b'GET /resource_providers HTTP/1.1\r\nHost: localhost\r\nX-Auth-'
 HALF_BODY = (
@@ -92,7 +94,7 @@ def _slowest(server: servers.Server) -> float:
 )
 def test_slow_clients_do_not_delay_others(server: servers.Server, count: int, said: bytes) -> None:
     with _connected(server, count, said):
-        assert _slowest(server) < 1
+        assert _slowest(server) < DELAYED_SECONDS
 
 
 def test_more_connections_than_the_bound_do_not_delay_others(tmp_path: pathlib.Path) -> None:
@@ -101,7 +103,7 @@ def test_more_connections_than_the_bound_do_not_delay_others(tmp_path: pathlib.P
         servers.serving(f'sqlite:///{tmp_path}/db.sqlite', tmp_path, metrics=False, environment=few) as server,
         _connected(server, 300, HALF_HEADER) as connections,
     ):
-        assert _slowest(server) < 1
+        assert _slowest(server) < DELAYED_SECONDS
         # Two workers keep at most 100 each, and do not close the newest one.
         closed = [_is_closed(connection) for connection in connections]
         assert sum(closed) >= 100
@@ -149,7 +151,7 @@ def test_incomplete_requests_get_408_in_time_even_if_they_send_bytes(hasty: serv
             connection.sendall(b'x')
         connection.settimeout(SECONDS)
         answer += b''.join(iter(lambda: connection.recv(65536), b''))
-        assert 0.8 < time.monotonic() - started < 5
+        assert 0.8 < time.monotonic() - started < 20
         assert answer.startswith(b'HTTP/1.1 408 ')
         (error,) = json.loads(answer.partition(b'\r\n\r\n')[2])['errors']
         assert error['title'] == 'Request Timeout'
@@ -163,7 +165,7 @@ def test_connections_without_a_request_are_closed_in_time(hasty: servers.Server,
         started = time.monotonic()
         while connection.recv(65536):
             pass
-        assert 0.8 < time.monotonic() - started < 5
+        assert 0.8 < time.monotonic() - started < 20
 
 
 @pytest.fixture(scope='module')
@@ -195,10 +197,7 @@ def _lazy(server: servers.Server) -> Iterator[list[socket.socket]]:
 @pytest.mark.usefixtures('_long_list')
 def test_clients_that_do_not_read_hold_no_thread(server: servers.Server) -> None:
     with _lazy(server):
-        # Making the answers takes a moment. The time limit of the clients would end them only later.
-        deadline = time.monotonic() + 15
-        while _slowest(server) >= 1:
-            assert time.monotonic() < deadline
+        assert _slowest(server) < 2 * DELAYED_SECONDS
 
 
 @pytest.mark.usefixtures('_long_list')
@@ -281,7 +280,7 @@ def test_a_stop_does_not_wait_for_endless_computations(tmp_path: pathlib.Path, n
         started = time.monotonic()
         process.send_signal(number)
         assert process.wait(SECONDS) == 0
-        assert time.monotonic() - started < 4
+        assert time.monotonic() - started < 20
     with pytest.raises(ProcessLookupError):
         os.killpg(process.pid, 0)
 

@@ -198,7 +198,7 @@ def _check_names(app: Any) -> None:
 
 def wait_until(true: Callable[[], bool]) -> None:
     """Wait some seconds for a condition that another thread makes true."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not true():
         assert time.monotonic() < deadline
         time.sleep(0.01)

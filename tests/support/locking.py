@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,8 +13,16 @@ import webob
 
 from tests.support.http_client import ask
 
-#: Seconds in which a request is done that waits for no lock; one that is not done by then waits for a lock.
-MOMENT = 0.7
+#: A request that is neither done nor waits for a lock of the database after so many seconds waits for something else.
+MAX_SECONDS = 1.5
+#: The number of sessions that wait for a lock in the database of the connection.
+WAITING = {
+    'postgresql': 'SELECT count(*) FROM pg_stat_activity'
+    " WHERE datname = current_database() AND wait_event_type = 'Lock'",
+    'mysql': 'SELECT count(*) FROM information_schema.processlist AS session'
+    ' LEFT JOIN information_schema.innodb_trx AS trx ON trx.trx_mysql_thread_id = session.id'
+    " WHERE session.db = database() AND (trx.trx_state = 'LOCK WAIT' OR session.state LIKE 'Waiting%%')",
+}
 
 Answer = concurrent.futures.Future[webob.Response]
 
@@ -38,8 +47,11 @@ class Service:
 
     def begin(self, method: str, path: str, body: Any = None, version: str = '1.29') -> Answer:
         """Send a request, and wait until it is done or waits for a lock."""
+        waiting = self._waiting()
         answer = self._pool.submit(self.call, method, path, body, version)
-        concurrent.futures.wait([answer], MOMENT)
+        deadline = time.monotonic() + MAX_SECONDS
+        while not answer.done() and self._waiting() <= waiting and time.monotonic() < deadline:
+            concurrent.futures.wait([answer], 0.05)
         return answer
 
     def begin_blocked(self, method: str, path: str, body: Any = None, version: str = '1.29') -> Answer:
@@ -66,6 +78,9 @@ class Service:
     def dialect(self) -> str:
         """What SQLAlchemy calls the kind of database."""
         return self._engine.dialect.name
+
+    def _waiting(self) -> int:
+        return self.scalar(WAITING[self.dialect]) if self.dialect in WAITING else 0
 
     def scalar(self, query: str) -> Any:
         """The first value that a query returns."""

@@ -22,7 +22,7 @@ _FAMILIES = 4
 _MEMBERS = 2
 _TOTAL = 1000
 #: The largest number of seconds that it runs.
-_PATIENCE = 60
+_MAX_SECONDS = 60
 _OWNER = {'project_id': 'names', 'user_id': 'names'}
 
 
@@ -57,7 +57,7 @@ def run(racing: Callers, seconds: float) -> Outcome:
 
     def is_over() -> bool:
         passed = time.monotonic() - started
-        return passed > _PATIENCE or (passed > seconds and not _total(callers).idle())
+        return passed > _MAX_SECONDS or (passed > seconds and not _total(callers).idle())
 
     def act(client: Client, number: int) -> None:
         while not is_over():

@@ -17,7 +17,7 @@ import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 
 START_SECONDS = 60
-STOP_SECONDS = 20
+STOP_SECONDS = 60
 #: Environment of a server that serves every microversion.
 ALL_MICROVERSIONS = {'OS_PLACEMENT__MAX_MICROVERSION': '1.39'}
 
@@ -169,7 +169,7 @@ def _command_line(pid: int) -> str:
 
 def _answers(url: str) -> bool:
     try:
-        with urllib.request.urlopen(url, timeout=5) as answer:
+        with urllib.request.urlopen(url, timeout=30) as answer:
             return bool(answer.status == 200)
     except (OSError, urllib.error.URLError):
         return False
