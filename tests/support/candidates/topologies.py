@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
@@ -17,6 +18,8 @@ from placement.candidates.requirements import compile_request
 from placement.candidates.search_units import Candidate, SearchUnit, SharingIndex
 from tests.support.candidates.oracle import RP, SHARES, Body, Group, Query, record
 
+Test = TypeVar('Test', bound=Callable[..., Any])
+
 CLASSES = ['VCPU', 'MEMORY_MB', 'DISK_GB']
 TRAITS = ['HW_CPU_X86_AVX2', 'CUSTOM_RED']
 AGGREGATES = ['north', 'south', 'east']
@@ -25,14 +28,15 @@ AGGREGATES = ['north', 'south', 'east']
 MINORS = (10, 17, 21, 22, 24, 25, 28, 29, 29, 29)
 
 
-def thorough(examples: int) -> settings:
-    """Settings for a test that tries ``examples`` worlds; a quarter of them unless Hypothesis' profile is thorough."""
+def thorough(examples: int) -> Callable[[Test], Test]:
+    """Mark a test that tries ``examples`` worlds; an eighth of them unless Hypothesis' profile is thorough."""
     everything = settings.get_current_profile_name() == 'thorough'
-    return settings(
-        max_examples=examples if everything else examples // 4,
+    chosen = settings(
+        max_examples=examples if everything else max(examples // 8, 10),
         deadline=None,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
     )
+    return lambda test: pytest.mark.thorough(chosen(test))
 
 
 class Rows:
