@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import os
 import pathlib
 import unittest
 from collections import Counter
@@ -23,9 +22,6 @@ from tests.support import error_details
 
 ROOT = pathlib.Path(__file__).parents[2] / 'gabbits'
 HOST = 'placement.example.com'
-
-# The token of the suites, as ``noauth2`` knows the administrator.
-os.environ['PLACEMENT_TOKEN'] = 'admin'
 
 #: The YAML loader of gabbi, or its counterpart in C, which is ten times as fast.
 _LOADER = getattr(yaml, 'CSafeLoader', yaml.SafeLoader)
