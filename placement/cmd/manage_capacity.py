@@ -16,15 +16,15 @@ from placement.cmd import output
 from placement.cmd.command import CommandParser
 from placement.db.api import Database
 from placement.reports import capacity
-from placement.reports.fit_estimate import FitEstimate, Size, how_many
+from placement.reports.fit_estimate import FitEstimate, Size, estimate_fit
 from placement.web import query, validation
 
 _DESCRIPTION = """\
-Show for each resource class the capacity, how much of it is used and how much is free, the largest piece (the most that
-one request can get from one provider), and how many providers are full (no request can get anything from them). Reads
+Show for each resource class the capacity, how much of it is used and how much is free, the largest amount
+that one allocation can have (max allocatable), and how many providers are full (no allocation fits). Reads
 one state of the database, changes nothing."""
 _EPILOG = (
-    'Example: placement-manage capacity --more VCPU:4,MEMORY_MB:8192 --trait HW_CPU_X86_AVX2.'
+    'Example: placement-manage capacity --fit VCPU:4,MEMORY_MB:8192 --trait HW_CPU_X86_AVX2.'
     ' Exit code: 0, or 127 when a name does not exist or the command failed.'
 )
 
@@ -37,7 +37,7 @@ class BadRequest(exception.PlacementError):
 
 def add_command(program: CommandParser) -> None:
     """Add ``capacity`` to the parser of ``placement-manage``."""
-    summary = 'how full the cloud is, and how many more consumers of a size fit'
+    summary = 'the capacity and usage of all inventories, and how many more consumers of a size fit'
     parser = program.add_command('capacity', summary, _DESCRIPTION, _EPILOG, run=_run)
     parser.add_argument('--aggregate', metavar='UUID', help='only trees with a provider in this aggregate')
     parser.add_argument(
@@ -55,7 +55,7 @@ def add_command(program: CommandParser) -> None:
         help='only trees whose root has this trait, or with ! before the name does not have it; may be repeated',
     )
     parser.add_argument(
-        '--more',
+        '--fit',
         metavar='SIZE',
         help='count how many more consumers of this size fit: CLASS:AMOUNT,CLASS:AMOUNT; --trait, --aggregate'
         ' and --root-trait apply like required, member_of and root_required in a request',
@@ -75,15 +75,15 @@ def _run(args: argparse.Namespace, _conf: cfg.ConfigOpts, db: Database) -> int:
         more = None
         if size is not None:
             with output.waiting('Counting ...'):
-                more = how_many(state, size, _SEARCHES)
+                more = estimate_fit(state, size, _SEARCHES)
     except (query.BadQuery, exception.NotFound) as error:
         raise BadRequest(reason=' '.join(str(error).split())) from error
     if args.format == 'json':
         output.print_json(
-            {**dataclasses.asdict(summary), 'how_many_more': None if more is None else dataclasses.asdict(more)}
+            {**dataclasses.asdict(summary), 'fit_estimate': None if more is None else dataclasses.asdict(more)}
         )
     else:
-        _print(summary, args.more, more)
+        _print(summary, args.fit, more)
     return 0
 
 
@@ -94,9 +94,9 @@ def _scope_and_size(args: argparse.Namespace) -> tuple[capacity.Scope, Size | No
     aggregate = None if args.aggregate is None else validation.canonical_uuid(args.aggregate)
     roots = query.parse_traits(','.join(args.root_trait)) if args.root_trait else query.TraitFilter()
     scope = capacity.Scope(aggregate, frozenset(args.trait), roots.required, roots.forbidden)
-    if args.more is None:
+    if args.fit is None:
         return scope, None
-    return scope, Size(query.parse_resources(args.more), scope.traits, aggregate, roots.required, roots.forbidden)
+    return scope, Size(query.parse_resources(args.fit), scope.traits, aggregate, roots.required, roots.forbidden)
 
 
 def _print(summary: capacity.Summary, size: str | None, more: FitEstimate | None) -> None:
@@ -110,17 +110,17 @@ def _print(summary: capacity.Summary, size: str | None, more: FitEstimate | None
 
 def _table(summary: capacity.Summary) -> Table:
     table = Table('Class')
-    for heading in ('Capacity', 'Used', '', 'Free', 'Largest piece', 'Providers', 'Full'):
+    for heading in ('Capacity', 'Used', '', 'Free', 'Max allocatable', 'Providers', 'Full'):
         table.add_column(heading, justify='right')
     for one in summary.classes:
         share = capacity.Filling(one.capacity, one.used).share
-        figures = (one.free, one.largest_free, one.providers, one.full)
+        figures = (one.free, one.max_allocatable, one.providers, one.full)
         used = f'{min(int(share * 100), 9999)}%'
         table.add_row(one.resource_class, str(one.capacity), str(one.used), used, *map(str, figures))
     return table
 
 
 def _sentence(size: str, more: FitEstimate, console: Console) -> str:
-    least = '' if more.complete else 'At least '
-    most = '' if more.fit == more.at_most else f'; no order of placing fits more than {more.at_most}'
-    return f'{least}{more.fit} more of {output.printable(size, console)} fit{most}'
+    at_least = '' if more.complete else 'At least '
+    upper_bound = '' if more.fit == more.upper_bound else f' (upper bound: {more.upper_bound})'
+    return f'{at_least}{more.fit} more of {output.printable(size, console)} fit{upper_bound}'

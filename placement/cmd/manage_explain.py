@@ -26,8 +26,8 @@ from placement.reports.rules import in_short
 
 _DESCRIPTION = """\
 Run a search for allocation candidates and print in one sentence why it finds nothing, or what it finds. Then show how
-many providers and trees each part of the request leaves, in the order in which the parts are applied; how many
-candidates there would be without each part; and which providers fail to meet only one part. Changes nothing."""
+many providers and trees remain after each rule, in the order in which the rules are applied; how many candidates there
+would be without each rule; and which providers only one rule excludes. Changes nothing."""
 _EPILOG = (
     "Example: placement-manage explain 'resources=VCPU:4,MEMORY_MB:8192&required=HW_CPU_X86_AVX2&limit=10'."
     ' Exit code: 0, also when nothing is found; 127 when the query is not valid or the database does not answer.'
@@ -75,20 +75,22 @@ def _run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
 def _print(result: Explanation, conf: cfg.ConfigOpts) -> None:
     console = output.console()
     _print_line(console, result.sentence)
-    for obstacle in result.obstacles:
-        for note in obstacle.notes:
+    for blocker in result.blockers:
+        for note in blocker.notes:
             _print_line(console, f'Note: {note}.')
     console.print(_stages(result, console))
     cut = '' if result.limit is None else f' (limit={result.limit})'
     _print_line(console, f'Candidates: {result.candidates}{cut}')
-    if result.bounds:
-        _print_line(console, f'Stopped at [placement] {search_limits.describe(result.bounds, conf.placement)}')
+    if result.limits_reached:
+        _print_line(
+            console, f'Limit reached: [placement] {search_limits.describe(result.limits_reached, conf.placement)}'
+        )
     for line in _combination_failures(result):
         _print_line(console, line)
     if result.what_ifs:
         console.print(_what_ifs(result, console))
-    for near in result.nearest:
-        _print_line(console, f'Close: {near.name} ({near.uuid}) {near.lacks}.')
+    for near in result.near_misses:
+        _print_line(console, f'Near miss: {near.name} ({near.uuid}) {near.missing}.')
 
 
 def _print_line(console: Console, text: str) -> None:
@@ -98,17 +100,17 @@ def _print_line(console: Console, text: str) -> None:
 def _combination_failures(result: Explanation) -> Iterator[str]:
     for one in result.combination_failures:
         for tree in one.examples:
-            yield f'Not together: {tree.name} ({tree.uuid}), one of {one.trees} trees where {tree.detail}'
+            yield f'Conflict: {tree.name} ({tree.uuid}), one of {one.trees} trees where {tree.detail}'
 
 
 def _stages(result: Explanation, console: Console) -> Table:
     table = Table()
     rules = [_text(_rule(stage), console) for stage in result.stages]
     _add_rule_column(table, 'Rule', rules)
-    for heading in ('Providers', 'Trees left', 'Have the class, but'):
+    for heading in ('Providers', 'Trees left', 'Rejected inventories'):
         table.add_column(heading, overflow='fold')
     for rule, stage in zip(rules, result.stages, strict=True):
-        table.add_row(rule, str(stage.providers), str(stage.trees), _refusals(stage))
+        table.add_row(rule, str(stage.providers), str(stage.trees), _rejections(stage))
     return table
 
 
@@ -128,8 +130,8 @@ def _rule(stage: Stage) -> str:
     return f'{stage.rule}{in_short(stage.suffixes)} {stage.subject}{serving}'
 
 
-def _refusals(stage: Stage) -> Text:
-    return Text('\n'.join(f'{count}: {reason.value}' for reason, count in stage.refused.items()))
+def _rejections(stage: Stage) -> Text:
+    return Text('\n'.join(f'{count}: {reason.value}' for reason, count in stage.rejected.items()))
 
 
 def _what_ifs(result: Explanation, console: Console) -> Table:
@@ -139,6 +141,6 @@ def _what_ifs(result: Explanation, console: Console) -> Table:
     table.add_column('Candidates', overflow='fold')
     for rule, one in zip(rules, result.what_ifs, strict=True):
         table.add_row(rule, str(one))
-    if result.left_out:
-        table.add_row(f'{result.left_out} more', 'not tried')
+    if result.rules_not_tried:
+        table.add_row(f'{result.rules_not_tried} more', 'not tried')
     return table

@@ -20,8 +20,8 @@ DEFAULT_BIND = '127.0.0.1:8779'
 
 _DESCRIPTION = """\
 Serve a web page that shows how full the cloud is, the provider trees and their consumers, why a search finds nothing,
-and what an audit finds. It changes nothing. There is no authentication, so without --expose only this machine can reach
-it."""
+and what an audit finds. It changes nothing. There is no authentication, so only this machine can reach it
+unless --allow-remote is given."""
 _EPILOG = 'It runs until Ctrl-C. Exit code: 0, or 127 when it cannot start; standard error says why.'
 
 
@@ -39,7 +39,7 @@ def add_command(program: CommandParser) -> None:
         '--bind', metavar='HOST:PORT', default=DEFAULT_BIND, help='where to listen (default: %(default)s)'
     )
     parser.add_argument(
-        '--expose',
+        '--allow-remote',
         action='store_true',
         help='allow an address that other machines can reach, and requests under any host name: whoever can reach it'
         ' sees everything, without a password',
@@ -59,9 +59,10 @@ def _run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
     from placement.page.sources import Sources, log_file
 
     host, port = _address(args.bind)
-    if not args.expose and not hosts.is_loopback(host):
+    if not args.allow_remote and not hosts.is_loopback(host):
         raise CannotServe(
-            reason=f'Other machines reach {host}, and the page asks for no password. Say --expose if that is meant.'
+            reason=f'Other machines can reach {host}, and the page has no authentication.'
+            ' Pass --allow-remote to serve it there.'
         )
     # waitress warns whenever a request waits for a thread.
     logging.getLogger('waitress.queue').setLevel(logging.ERROR)
@@ -69,7 +70,7 @@ def _run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
     with output.waiting('Reading the resource providers ...'):
         provider_cache.current()
     sources = Sources(conf, db, provider_cache, log=args.log or log_file(conf))
-    application = Page(sources, None if args.expose else hosts.names(host))
+    application = Page(sources, None if args.allow_remote else hosts.names(host))
     try:
         server = waitress.create_server(application, host=host, port=port, ident='', threads=4)
     except OSError as error:

@@ -65,7 +65,7 @@ def _log(query: str, found: AllocationCandidates, context: RequestContext) -> No
     suppressed = context.empty_searches.count(query)
     if suppressed is not None:
         diagnosis = search_limits.for_diagnosis(options)
-        reason = funnel.account_of_empty(found.snapshot, found.request, diagnosis, found.limits_reached)
+        reason = funnel.explain_empty(found.snapshot, found.request, diagnosis, found.limits_reached)
         more = f' ({suppressed} more since the last such line)' if suppressed else ''
         LOG.info('No allocation candidates for %s: %s%s', request_log.quote(query), reason, more)
 

@@ -8,7 +8,7 @@ from placement.page.parameters import Parameters
 from placement.page.rendering import Pages, View
 from placement.page.sources import Sources
 from placement.reports import capacity
-from placement.reports.fit_estimate import Size, how_many
+from placement.reports.fit_estimate import Size, estimate_fit
 
 #: Aggregates of the heat map on one page.
 _AGGREGATES = 25
@@ -26,14 +26,14 @@ def view(sources: Sources, parameters: Parameters) -> View:
     answer: dict[str, Any] | None = None
     if resources is not None:
         size = Size(resources, scope.traits, scope.aggregate, scope.root_required, scope.root_forbidden)
-        answer = {'size': size, 'count': how_many(state, size, _SEARCHES)}
+        answer = {'size': size, 'estimate': estimate_fit(state, size, _SEARCHES)}
     data = {
         'scope': scope,
         'providers': summary.providers,
         'trees': summary.trees,
         'classes': summary.classes,
         'heat_map': {'classes': heat.classes, 'rows': heat.rows, **pages.data()},
-        'how_many_more': answer,
+        'fit_estimate': answer,
     }
     return View('overview.html', 'Overview', data, {'pages': pages, 'fullest': _fullest(summary)})
 

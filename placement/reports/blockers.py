@@ -1,4 +1,4 @@
-"""Why one rule of a request for candidates leaves nothing, judged by the providers that meet its other rules."""
+"""Explains why a rule blocks a request for candidates, by the providers that satisfy all its other rules."""
 
 from __future__ import annotations
 
@@ -45,69 +45,69 @@ _NAMED, _TRIED = 3, 8
 
 @dataclass(frozen=True)
 class Shortfall:
-    """Providers that meet the other rules and have inventory of the class, but cannot give the amount ``asked``.
+    """Providers that satisfy the other rules and have inventory of the class, but cannot allocate the amount.
 
     ``kind`` is the reason: ``max_unit``, ``min_unit`` or ``step_size`` (``value`` is that of all these ``providers``,
-    or the least of theirs, with the greatest in ``upto``), ``too_small`` (``value`` is their largest capacity),
-    ``full`` (``value`` is the most that any of them has left), or ``room``: they can give the amount, but not also what
-    other parts of the request need from them.
+    or the smallest of theirs, with the largest in ``max_value``), ``total_capacity`` (``value`` is their largest
+    capacity), ``free_capacity`` (``value`` is the most that any of them has free), or ``combined``: they can allocate
+    the amount, but not in addition to what other parts of the request need from them.
     """
 
     kind: str
     value: int
-    asked: int
+    requested: int
     providers: int
-    upto: int | None = None
+    max_value: int | None = None
 
     def __str__(self) -> str:
         count = _providers(self.providers)
-        if self.kind == 'too_small':
-            return f'too small ever ({self.value} at most, asked {self.asked}): {count}'
-        if self.kind == 'full':
-            return f'full now ({max(self.value, 0)} left at most, asked {self.asked}): {count}'
-        if self.kind == 'room':
-            return f'room, but not beside the rest of the request: {count}'
-        upto = '' if self.upto is None else f' to {self.upto}'
-        return f'{self.kind} is {self.value}{upto}, asked {self.asked}: {count}'
+        if self.kind == 'total_capacity':
+            return f'total capacity below {self.requested} (max {self.value}): {count}'
+        if self.kind == 'free_capacity':
+            return f'free capacity below {self.requested} (max {max(self.value, 0)}): {count}'
+        if self.kind == 'combined':
+            return f'sufficient, but not together with the rest of the request: {count}'
+        values = f'{self.value}' if self.max_value is None else f'{self.value} to {self.max_value}'
+        return f'{self.kind} is {values}, requested {self.requested}: {count}'
 
 
 @dataclass(frozen=True)
 class NearMiss:
-    """A provider, or the root of a tree, that nearly gives a candidate. ``lacks`` says in words what is missing.
+    """A provider, or the root of a tree, that would be in a candidate but for what ``missing`` describes.
 
-    If that is room, ``resource_class``, the amount ``wanted`` and the amount ``left`` are set, and there would be a
-    candidate if the difference became free. Otherwise there would be one without the rules that ``lacks`` names.
+    If that is capacity, ``resource_class`` and the amounts ``requested`` and ``free`` are set, and there would be a
+    candidate if the difference became free. Otherwise there would be one without the rules that ``missing`` names.
     """
 
     name: str
     uuid: str
-    lacks: str
+    missing: str
     resource_class: str | None = None
-    wanted: int | None = None
-    left: int | None = None
+    requested: int | None = None
+    free: int | None = None
 
 
 @dataclass(frozen=True)
 class Blocker:
-    """Why a single rule leaves nothing. ``cause`` is a clause of a sentence; ``notes`` are further sentences.
+    """Why nothing satisfies a rule. ``cause`` is a clause of a sentence; ``notes`` are further sentences.
 
-    ``trees`` counts the trees that can serve each other part of the request, each part considered alone.
+    ``trees`` counts the trees that can satisfy each other part of the request, each part considered alone.
     """
 
     rule: Rule
     cause: str
     trees: int
-    lacks: Sequence[Shortfall] = ()
-    nearest: Sequence[NearMiss] = ()
+    shortfalls: Sequence[Shortfall] = ()
+    near_misses: Sequence[NearMiss] = ()
     notes: Sequence[str] = ()
 
     def as_data(self) -> dict[str, Any]:
-        """The obstacle in JSON types, without ``nearest``."""
+        """The blocker in JSON types, without ``near_misses``."""
         return {
             'rule': str(self.rule),
             'cause': self.cause,
             'trees': self.trees,
-            'lacks': [asdict(lack) for lack in self.lacks],
+            'shortfalls': [asdict(one) for one in self.shortfalls],
             'notes': list(self.notes),
         }
 
@@ -117,8 +117,8 @@ def display_name(record: Provider) -> str:
     return record.name or record.uuid
 
 
-def obstacle(state: Snapshot, request: CandidateRequest, rule: Rule, limits: SearchLimits) -> Blocker:
-    """Find out why one rule leaves nothing, among the providers and trees that meet all other rules of ``request``.
+def find_blocker(state: Snapshot, request: CandidateRequest, rule: Rule, limits: SearchLimits) -> Blocker:
+    """Return why no provider or tree that satisfies all other rules of ``request`` satisfies ``rule``, too.
 
     :param rule: one for which ``about_one_provider`` is true.
     :param limits: the limits for the searches that try providers.
@@ -138,9 +138,14 @@ def _cause_of_roots(state: Snapshot, request: CandidateRequest, rule: Rule, rest
     if absent:
         return absent
     admitted = rest.at_anchors(request).count
-    trees = f'{rest.count} trees that meet the rest' if rest.count != 1 else 'the one tree that meets the rest'
+    trees = (
+        f'{rest.count} trees that satisfy the other rules'
+        if rest.count != 1
+        else 'the one tree that satisfies the other rules'
+    )
     if admitted:
-        return f'of the {trees.removeprefix("the ")}, {admitted} meet {rule}, but not beside the rest of the request'
+        of = trees.removeprefix('the ')
+        return f'of the {of}, {admitted} satisfy {rule}, but not together with the rest of the request'
     each = trees if rest.count == 1 else f'each of the {trees}'
     return f'the root of {each} {"has the forbidden trait" if rule.forbids else "lacks the trait"} {rule.names[0]}'
 
@@ -154,7 +159,8 @@ def _cause_of_names(state: Snapshot, request: CandidateRequest, rule: Rule, rest
     meeting = _count(_meeting(state, request, rule, rest, eligible))
     count = _count(eligible)
     if meeting:
-        return f'of the {_could_serve(rule, count)}, {meeting} meet {rule}, but not beside the rest of the request'
+        of = _could_serve(rule, count)
+        return f'of the {of}, {meeting} satisfy {rule}, but not together with the rest of the request'
     if rule.kind is Kind.FORBIDDEN:
         return f'the {_could_serve(rule, count)} {"has" if count == 1 else "have"} the forbidden trait {rule.subject}'
     if rule.forbids:
@@ -170,13 +176,13 @@ def _cause_of_names(state: Snapshot, request: CandidateRequest, rule: Rule, rest
 
 
 def _could_serve(rule: Rule, count: int) -> str:
-    return f'{_providers(count)} that could otherwise serve {_served(rule)}'
+    return f'{_providers(count)} that satisf{"ies" if count == 1 else "y"} the other rules of {_served(rule)}'
 
 
 def _none(rule: Rule, count: int, each: str) -> str:
-    """The clause that ``each``, such as ``lacks the trait A``, is true of every provider that could serve a group."""
+    """Return the clause that ``each``, such as ``lacks the trait A``, applies to every eligible provider."""
     return (
-        f'the one that could otherwise serve {_served(rule)} {each}'
+        f'the one provider that satisfies the other rules of {_served(rule)} {each}'
         if count == 1
         else (f'each of the {_could_serve(rule, count)} {each}')
     )
@@ -212,7 +218,7 @@ def _absent_everywhere(state: Snapshot, rule: Rule) -> str:
     if rule.forbids:
         return ''
     if rule.kind is Kind.IN_TREE:
-        return '' if state.find_provider(rule.subject) else f'there is no provider {rule.subject}, whose tree is wanted'
+        return '' if state.find_provider(rule.subject) else f'the provider {rule.subject} of in_tree does not exist'
     member_of = rule.kind is Kind.MEMBER_OF
     columns = (block.aggregates if member_of else block.traits for block in state.partitions)
     if not all(names.isdisjoint(rule.names) for column in columns for names in _present(column)):
@@ -228,7 +234,7 @@ def _traits(rule: Rule) -> str:
 
 def _aggregates(rule: Rule) -> str:
     wanted = rule.names
-    return f'aggregate {wanted[0]}' if len(wanted) == 1 else f'any of the {len(wanted)} aggregates wanted'
+    return f'aggregate {wanted[0]}' if len(wanted) == 1 else f'any of the {len(wanted)} requested aggregates'
 
 
 def _present(sets: DictionaryColumn) -> Iterator[frozenset[str]]:
@@ -239,7 +245,7 @@ def _present(sets: DictionaryColumn) -> Iterator[frozenset[str]]:
 class _Rest:
     """The trees with own or sharing providers for every part of a request without one rule.
 
-    :param rest: the request without the rule; None if nothing else is asked for, and then these are all trees.
+    :param rest: the request without the rule; None if nothing else is requested, and then these are all trees.
     """
 
     def __init__(self, state: Snapshot, rest: CandidateRequest | None, request: CandidateRequest) -> None:
@@ -317,42 +323,45 @@ def _of_resources(state: Snapshot, request: CandidateRequest, rule: Rule, rest: 
     by_block = rest.eligible(requirements)
     eligible = {id(block): flags for block, flags in zip(state.partitions, by_block, strict=True)}
     entries = [(block, stock, eligible[id(block)][stock.positions]) for block, stock in stocks]
-    lacks = list(_lacks(entries, amount))
+    shortfalls = list(_shortfalls(entries, amount))
     absent = list(_absent(state, request, rule))
-    others = 'that meets the rest ' if rest.asks else ''
-    if lacks:
-        cause = _no_room(rule, others, lacks)
+    others = 'that satisfies the other rules ' if rest.asks else ''
+    if shortfalls:
+        cause = _insufficient(rule, others, shortfalls)
     elif not any(flags.any() for flags in by_block):
         # No provider meets the other rules of the group, so all inventories of the class in these trees are counted.
-        lacks = list(_lacks([(block, stock, rest.rows(block)[stock.positions]) for block, stock in stocks], amount))
-        cause = '; '.join(absent) or f'no provider meets all that {_served(rule)} asks for besides {rule.subject}'
-        if lacks and lacks[0].kind != 'room':
-            cause = f'{cause}; and {_no_room(rule, "", lacks)}'
+        shortfalls = list(
+            _shortfalls([(block, stock, rest.rows(block)[stock.positions]) for block, stock in stocks], amount)
+        )
+        cause = '; '.join(absent) or f'no provider satisfies the other rules of {_served(rule)}'
+        if shortfalls and shortfalls[0].kind != 'combined':
+            cause = f'{cause}; and {_insufficient(rule, "", shortfalls)}'
         absent = []
     else:
         cause = _none_has(name, rule, rest, requirements[0], _count(by_block))
-    crowded = any(lack.kind == 'room' for lack in lacks)
-    notes = [*([] if crowded else _notes(state, name, amount, requirements, rest)), *absent]
-    nearest = list(_nearest(state, request, name, amount, entries, limits))
-    return Blocker(rule, cause, rest.count, lacks, nearest, notes)
+    conflicting = any(one.kind == 'combined' for one in shortfalls)
+    notes = [*([] if conflicting else _notes(state, name, amount, requirements, rest)), *absent]
+    near_misses = list(_near_misses(state, request, name, amount, entries, limits))
+    return Blocker(rule, cause, rest.count, shortfalls, near_misses, notes)
 
 
-def _no_room(rule: Rule, others: str, lacks: Sequence[Shortfall]) -> str:
-    counts = '; '.join(map(str, lacks))
-    if lacks[0].kind == 'room':
-        alone = _providers(lacks[0].providers)
-        return f'{alone} {others}would have room for {rule.subject} alone, but not beside the rest of the request'
-    return f'no provider {others}has room for {rule.subject}: {counts}'
+def _insufficient(rule: Rule, others: str, shortfalls: Sequence[Shortfall]) -> str:
+    if shortfalls[0].kind == 'combined':
+        alone = _providers(shortfalls[0].providers)
+        if others:
+            others = f'that satisf{"ies" if shortfalls[0].providers == 1 else "y"} the other rules '
+        return f'{alone} {others}can allocate {rule.subject} alone, but not together with the rest of the request'
+    return f'no provider {others}can allocate {rule.subject}: {"; ".join(map(str, shortfalls))}'
 
 
 def _none_has(name: str, rule: Rule, rest: _Rest, part: Requirement, eligible: int) -> str:
     """The clause that no provider that could serve a group has inventory of the class, although others have."""
     if part.use_same_provider:
-        return _none(rule, eligible, f'has no {name} itself')
+        return _none(rule, eligible, f'has no inventory of {name} itself')
     do = 'does' if rest.count == 1 else 'do'
     limited = len(part.conditions) > len(part.resources)
-    trees = f'no tree that meets the rest ({rest.count} {do}) has {name}, or is reached by a provider that shares it'
-    return f'{trees}, as far as its aggregates and traits allow' if limited else trees
+    trees = f'no tree that satisfies the other rules ({rest.count} {do}) has {name} or can use a sharing provider of it'
+    return f'{trees} under the rules about aggregates, traits and trees' if limited else trees
 
 
 def _absent(state: Snapshot, request: CandidateRequest, rule: Rule) -> Iterator[str]:
@@ -384,31 +393,31 @@ _Entry = tuple[Partition, InventoryColumns, Flags]
 
 
 def _full(stock: InventoryColumns, amount: int) -> Flags:
-    """Which inventories have no room for ``amount`` now, but would have room if nothing of them were used."""
+    """Return which inventories cannot allocate ``amount`` now, but could if nothing of them was used."""
     full: Flags = stock.violations(amount)[Reason.NO_CAPACITY] & (amount <= stock.capacity_limit)
     return full
 
 
-def _lacks(entries: Sequence[_Entry], amount: int) -> Iterator[Shortfall]:
-    """Count the inventories without room for an amount, by the first reason that applies to each."""
-    refused = [stock.violations(amount) for _, stock, _ in entries]
+def _shortfalls(entries: Sequence[_Entry], amount: int) -> Iterator[Shortfall]:
+    """Count the inventories that cannot allocate an amount, by the first reason that applies to each."""
+    rejected = [stock.violations(amount) for _, stock, _ in entries]
 
     def values(column: str, reason: Reason) -> Integers:
-        pairs = zip(entries, refused, strict=True)
+        pairs = zip(entries, rejected, strict=True)
         return np.concatenate([getattr(stock, column)[flags & by[reason]] for (_, stock, flags), by in pairs])
 
     eligible = sum(int(flags.sum()) for _, _, flags in entries)
-    found = [lack for kind, reason in _UNITS.items() for lack in _by_value(kind, values(kind, reason), amount)]
+    found = [one for kind, reason in _UNITS.items() for one in _by_value(kind, values(kind, reason), amount)]
     ceiling = values('capacity_limit', Reason.NO_CAPACITY)
     left = ceiling - values('used', Reason.NO_CAPACITY)
     small = ceiling < amount
     if small.any():
-        found.append(Shortfall('too_small', int(ceiling[small].max()), amount, int(small.sum())))
+        found.append(Shortfall('total_capacity', int(ceiling[small].max()), amount, int(small.sum())))
     if not small.all():
-        found.append(Shortfall('full', int(left[~small].max()), amount, int((~small).sum())))
-    room = eligible - sum(lack.providers for lack in found)
+        found.append(Shortfall('free_capacity', int(left[~small].max()), amount, int((~small).sum())))
+    room = eligible - sum(one.providers for one in found)
     if room:
-        yield Shortfall('room', amount, amount, room)
+        yield Shortfall('combined', amount, amount, room)
     yield from found
 
 
@@ -416,14 +425,14 @@ def _by_value(kind: str, values: Integers, amount: int) -> list[Shortfall]:
     """One entry for each value if there are few, else one with the range."""
     units, counts = np.unique(values, return_counts=True)
     if len(units) > _VALUES:
-        return [Shortfall(kind, int(units[0]), amount, len(values), upto=int(units[-1]))]
+        return [Shortfall(kind, int(units[0]), amount, len(values), max_value=int(units[-1]))]
     return [Shortfall(kind, int(unit), amount, int(count)) for unit, count in zip(units, counts, strict=True)]
 
 
-def _nearest(
+def _near_misses(
     state: Snapshot, request: CandidateRequest, name: str, amount: int, entries: Sequence[_Entry], limits: SearchLimits
 ) -> Iterator[NearMiss]:
-    """The full providers that lack least room, if there would be a candidate with so much room."""
+    """Yield the providers with the least missing capacity for which there would be a candidate with it."""
     short = []
     for block, stock, flags in entries:
         for entry in np.flatnonzero(flags & _full(stock, amount)).tolist():
@@ -438,8 +447,8 @@ def _nearest(
         if _would_do(_freed(state, block, row, name, lack), request, limits):
             named += 1
             record = block.providers[row]
-            lacks = f'has {max(left, 0)} of {name} left, {lack} less than the {amount} asked for'
-            yield NearMiss(display_name(record), record.uuid, lacks, name, amount, left)
+            missing = f'has {max(left, 0)} {name} free, {lack} less than the {amount} requested'
+            yield NearMiss(display_name(record), record.uuid, missing, name, amount, left)
 
 
 def _freed(state: Snapshot, block: Partition, row: int, name: str, units: int) -> Snapshot:
@@ -456,7 +465,7 @@ def _would_do(state: Snapshot, request: CandidateRequest, limits: SearchLimits) 
 
 
 def _notes(state: Snapshot, name: str, amount: int, requirements: Sequence[Requirement], rest: _Rest) -> Iterator[str]:
-    """Sentences about providers that have room but cannot be used by the trees, and only for want of one thing.
+    """Yield sentences about providers with enough capacity that these trees cannot use, for one reason only.
 
     ``unmarked`` are in an aggregate with these trees but lack the trait for sharing; ``stranded`` have the trait but
     are in no aggregate with the trees.
@@ -474,19 +483,14 @@ def _notes(state: Snapshot, name: str, amount: int, requirements: Sequence[Requi
                 bare = (_without_resources(part, name) for part in requirements)
                 if any(part.rejection(provider, None) is None for part in bare):
                     found.append(display_name(block.providers[row]))
-    common = 'in common with the trees that meet the rest'
+    common = 'an aggregate in common with the trees that satisfy the other rules'
     if unmarked:
-        yield (
-            f'{_named(unmarked)} room for {name}:{amount} and an aggregate {common}, but not the trait {SHARING_TRAIT}:'
-            ' nothing is shared without it'
-        )
+        yield (f'{_named(unmarked)} could provide {name}:{amount} with the trait {SHARING_TRAIT} (and has {common})')
     if stranded:
-        yield f'{_named(stranded)} room for {name}:{amount} and the trait {SHARING_TRAIT}, but no aggregate {common}'
+        yield (f'{_named(stranded)} could provide {name}:{amount} with {common} (and has the trait {SHARING_TRAIT})')
 
 
 def _named(names: Sequence[str]) -> str:
-    """The first few names and the number of the others, with the verb."""
-    shown = ', '.join(names[:_NAMED])
-    if len(names) > _NAMED:
-        return f'{shown} and {len(names) - _NAMED} more have'
-    return f'{shown} {"has" if len(names) == 1 else "have"}'
+    """Return the first few names and the number of the others."""
+    more = f' and {len(names) - _NAMED} more' if len(names) > _NAMED else ''
+    return ', '.join(names[:_NAMED]) + more

@@ -55,9 +55,8 @@ class Scope:
 class ClassFigures:
     """The sums over the inventories of one resource class.
 
-    ``free`` is the sum of what each inventory has left; one that is over-committed counts as 0. ``largest_free`` is the
-    largest amount that one allocation can take of one inventory. ``full`` counts the providers from which no allocation
-    can take anything.
+    ``free`` is the sum of the free capacity of each inventory; an over-committed one counts as 0. ``max_allocatable``
+    is the largest amount that one allocation can have. ``full`` counts the providers on which no allocation fits.
     """
 
     resource_class: str
@@ -65,7 +64,7 @@ class ClassFigures:
     capacity: int
     used: int
     free: int
-    largest_free: int
+    max_allocatable: int
     full: int
 
 
@@ -124,13 +123,13 @@ class _BlockSums:
 
     def __init__(self, stock: InventoryColumns, within: Flags) -> None:
         capacity, used = _bounded(stock.capacity_limit[within]), _bounded(stock.used[within])
-        pieces = _pieces(stock)[within]
+        amounts = _max_allocatable(stock)[within]
         self.providers = len(capacity)
         self.capacity = int(capacity.sum())
         self.used = int(used.sum())
         self.free = int(np.maximum(capacity - used, 0).sum())
-        self.largest = int(pieces.max())
-        self.full = int((pieces == 0).sum())
+        self.largest = int(amounts.max())
+        self.full = int((amounts == 0).sum())
 
 
 def _figures(name: str, parts: Sequence[_BlockSums]) -> ClassFigures:
@@ -140,12 +139,12 @@ def _figures(name: str, parts: Sequence[_BlockSums]) -> ClassFigures:
         capacity=sum(one.capacity for one in parts),
         used=sum(one.used for one in parts),
         free=sum(one.free for one in parts),
-        largest_free=max(one.largest for one in parts),
+        max_allocatable=max(one.largest for one in parts),
         full=sum(one.full for one in parts),
     )
 
 
-def _pieces(stock: InventoryColumns) -> Integers:
+def _max_allocatable(stock: InventoryColumns) -> Integers:
     """The largest amount that one allocation can take of each inventory, by ``placement.capacity``; 0 if none fits."""
     return _bounded(stock.max_allocatable)
 

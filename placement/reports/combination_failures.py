@@ -125,7 +125,7 @@ def _too_few(variables: Sequence[Variable]) -> str:
             groups = sorted(named, key=lambda suffix: (len(suffix), suffix))
             names = ', '.join(f'{named[group]}{group}' for group in groups[:4])
             more = f' and {len(groups) - 4} more' if len(groups) > 4 else ''
-            have = f'{len(wide)} provider{" does" if len(wide) == 1 else "s do"}'
+            have = f'{len(wide)} provider{" is" if len(wide) == 1 else "s are"} eligible'
             return f'{names}{more} need {len(within)} different providers, and only {have}'
     return ''
 
@@ -137,5 +137,5 @@ def _too_little(variables: Sequence[Variable], providers: Sequence[Provider]) ->
         positions = {position for slot in asking for position in slot.domain}
         left = sum(providers[position].inventories[name].headroom for position in positions)
         if len(asking) > 1 and wanted > left:
-            return f'{wanted} of {name} asked for in all, {left} left with those that would do'
+            return f'{wanted} {name} requested in total, {left} free on the eligible providers'
     return ''

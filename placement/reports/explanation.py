@@ -14,7 +14,7 @@ from placement.candidates.request import CandidateRequest
 from placement.candidates.search import search
 from placement.candidates.search_units import Candidate
 from placement.candidates.selection import select
-from placement.reports.blockers import Blocker, NearMiss, display_name, obstacle
+from placement.reports.blockers import Blocker, NearMiss, display_name, find_blocker
 from placement.reports.combination_failures import CombinationFailure, combination_failures
 from placement.reports.funnel import Stage, stages
 from placement.reports.rules import Kind, Rule, rules, without
@@ -26,7 +26,9 @@ _MOST_CANDIDATES = 5000
 #: Most trees that are named for each rule.
 _NAMED = 3
 
-_GIVEN_UP = 'The search stopped at a bound before it found anything, so there may be candidates. As far as it came: '
+_GIVEN_UP = (
+    'The search reached a limit before it found a candidate, so candidates may exist. In the part that was searched: '
+)
 
 
 @dataclass(frozen=True)
@@ -63,23 +65,23 @@ class _TrialBudgets:
 class WhatIf:
     """The number of candidates that a search without one rule of the request finds.
 
-    ``candidates`` is None when the request would be empty without the rule. With ``bounded`` there may be more.
+    ``candidates`` is None when the request would be empty without the rule. With ``lower_bound`` there may be more.
     """
 
     rule: Rule
     candidates: int | None
-    bounded: bool = False
+    lower_bound: bool = False
 
     def __str__(self) -> str:
         if self.candidates is None:
-            return 'nothing else is asked for'
-        if self.bounded and not self.candidates:
-            return 'not known: the search was given up'
-        return f'{"at least " if self.bounded else ""}{self.candidates}'
+            return 'nothing else is requested'
+        if self.lower_bound and not self.candidates:
+            return 'unknown: the search reached a limit'
+        return f'{"at least " if self.lower_bound else ""}{self.candidates}'
 
     def as_data(self) -> dict[str, Any]:
         """It in JSON types."""
-        return {**self.rule.as_data(), 'candidates': self.candidates, 'at_least': self.bounded}
+        return {**self.rule.as_data(), 'candidates': self.candidates, 'lower_bound': self.lower_bound}
 
 
 @dataclass(frozen=True)
@@ -87,27 +89,26 @@ class Explanation:
     """The explanation of one request.
 
     ``sentence`` is a summary. ``candidates`` is the number of candidates that the search finds, up to the ``limit`` of
-    the request and the ``bounds`` at which it stopped. ``stages`` say what each rule leaves, applied one after the
-    other. ``what_ifs`` are the searches without one rule, in the order of the request; ``left_out`` is how many further
-    rules were not tried.
+    the request and the ``limits_reached``. ``stages`` count what remains after each rule, applied one after the other.
+    ``what_ifs`` are the searches without one rule, in the order of the request; ``rules_not_tried`` counts the others.
 
-    The rest is for requests that find nothing. Without the rules in ``blamed`` something would be found; that is a
-    single rule if there is one. ``obstacles`` say why rules leave nothing, and ``combination_failures`` why groups that
-    can be served alone cannot be served together. ``nearest`` names providers and trees that would give a candidate
-    without one rule, or without those in ``blamed``, or with a little more room.
+    The rest is for requests that find nothing. Without the rules in ``blocking_rules`` there would be candidates; that
+    is a single rule if there is one. ``blockers`` explain these rules, and ``combination_failures`` why groups that can
+    be placed alone cannot be placed together. ``near_misses`` names providers and trees that would give a candidate
+    without one rule, or without those in ``blocking_rules``, or with a little more capacity.
     """
 
     sentence: str
     candidates: int
     limit: int | None
-    bounds: frozenset[Limit]
+    limits_reached: frozenset[Limit]
     stages: Sequence[Stage]
     what_ifs: Sequence[WhatIf] = ()
-    left_out: int = 0
-    blamed: Sequence[Rule] = ()
-    obstacles: Sequence[Blocker] = ()
+    rules_not_tried: int = 0
+    blocking_rules: Sequence[Rule] = ()
+    blockers: Sequence[Blocker] = ()
     combination_failures: Sequence[CombinationFailure] = ()
-    nearest: Sequence[NearMiss] = ()
+    near_misses: Sequence[NearMiss] = ()
 
     def as_data(self) -> dict[str, Any]:
         """The explanation in JSON types."""
@@ -115,14 +116,14 @@ class Explanation:
             'sentence': self.sentence,
             'candidates': self.candidates,
             'limit': self.limit,
-            'stopped_at': [bound.value for bound in Limit if bound in self.bounds],
+            'limits_reached': [bound.value for bound in Limit if bound in self.limits_reached],
             'stages': [stage.as_data() for stage in self.stages],
             'what_if': [one.as_data() for one in self.what_ifs],
-            'rules_not_tried': self.left_out,
-            'blamed': [str(rule) for rule in self.blamed],
-            'obstacles': [one.as_data() for one in self.obstacles],
-            'together': [one.as_data() for one in self.combination_failures],
-            'nearest': [asdict(one) for one in self.nearest],
+            'rules_not_tried': self.rules_not_tried,
+            'blocking_rules': [str(rule) for rule in self.blocking_rules],
+            'blockers': [one.as_data() for one in self.blockers],
+            'conflicting_groups': [one.as_data() for one in self.combination_failures],
+            'near_misses': [asdict(one) for one in self.near_misses],
         }
 
 
@@ -154,7 +155,7 @@ def explain(state: Snapshot, request: CandidateRequest, options: Options) -> Exp
 def _found(found: int, request: CandidateRequest, bounds: frozenset[Limit]) -> str:
     count = f'There {"is 1 candidate" if found == 1 else f"are {found} candidates"}'
     if bounds:
-        return f'{count}, and there may be more: the search stopped at a bound.'
+        return f'{count}, and there may be more: the search reached a limit.'
     return f'{count}, as many as the limit allows.' if found == request.limit else f'{count}.'
 
 
@@ -172,7 +173,7 @@ class _Trial:
 
     def trees(self) -> list[NearMiss]:
         """The first trees that have candidates without the rule."""
-        return _trees(self.found, f'would do without {self.rule}')
+        return _trees(self.found, f'would be a candidate without {self.rule}')
 
 
 def _candidates(state: Snapshot, request: CandidateRequest, budgets: _TrialBudgets) -> tuple[list[Candidate], bool]:
@@ -183,19 +184,21 @@ def _candidates(state: Snapshot, request: CandidateRequest, budgets: _TrialBudge
     return found, bool(limits.reached)
 
 
-def _trees(found: Sequence[Candidate], lacks: str) -> list[NearMiss]:
+def _trees(found: Sequence[Candidate], missing: str) -> list[NearMiss]:
     roots = (
         one.search_unit.partition.providers[one.search_unit.first]
         for one in found
         if isinstance(one.search_unit, TreeSearchUnit)
     )
-    named = {root.uuid: NearMiss(display_name(root), root.uuid, lacks) for root in itertools.islice(roots, 20 * _NAMED)}
+    named = {
+        root.uuid: NearMiss(display_name(root), root.uuid, missing) for root in itertools.islice(roots, 20 * _NAMED)
+    }
     return list(named.values())[:_NAMED]
 
 
 # When nothing is found ------------------------------------------------------------------------------------------
 
-#: The rules that are blamed first when each part of the request can be served alone, in this order.
+#: The rules that are blocking first when each part of the request can be served alone, in this order.
 _BETWEEN_GROUPS = {Kind.GROUP_POLICY: 0, Kind.SAME_SUBTREE: 1, Kind.MICROVERSION: 2, Kind.GROUP: 3}
 
 
@@ -204,7 +207,7 @@ def _empty(
 ) -> Explanation:
     """Complete ``draft``, the explanation of a request that finds nothing."""
     emptying = _emptying_rule(draft.stages, [trial.rule for trial in trials])
-    each_served = draft.stages[-1].trees > 0 and draft.left_out == 0
+    each_served = draft.stages[-1].trees > 0 and draft.rules_not_tried == 0
     helping = [trial for trial in trials if trial.found]
     # First the rule after which ``stages`` have no tree left, then those without which most candidates are found.
     helping.sort(key=lambda one: (one.rule != emptying, not one.rule.about_one_provider, -len(one.found)))
@@ -213,16 +216,16 @@ def _empty(
         draft = replace(draft, combination_failures=combination_failures(state, request, budgets.next()))
     if not helping:
         return _several(state, request, budgets, draft)
-    blamed = helping[0].rule
+    blocking = helping[0].rule
     single = [one.rule for one in helping[: 1 if each_served else _NAMED] if one.rule.about_one_provider]
-    obstacles = [obstacle(state, request, rule, budgets.next()) for rule in single]
-    nearest = [one for each in obstacles for one in each.nearest]
+    blockers = [find_blocker(state, request, rule, budgets.next()) for rule in single]
+    near_misses = [one for each in blockers for one in each.near_misses]
     for trial in helping[:_NAMED]:
-        # Trees that lack a class or an amount are not named, unless the obstacle names them.
-        if trial.rule.kind is not Kind.RESOURCES and (trial.rule == blamed or trial.rule.about_one_provider):
-            nearest += trial.trees()
-    sentence = _sentence(draft, blamed, obstacles, each_served)
-    return replace(draft, sentence=sentence, blamed=[blamed], obstacles=obstacles, nearest=nearest)
+        # Trees that lack a class or an amount are not named, unless the blocker names them.
+        if trial.rule.kind is not Kind.RESOURCES and (trial.rule == blocking or trial.rule.about_one_provider):
+            near_misses += trial.trees()
+    sentence = _sentence(draft, blocking, blockers, each_served)
+    return replace(draft, sentence=sentence, blocking_rules=[blocking], blockers=blockers, near_misses=near_misses)
 
 
 def _emptying_rule(counted: Sequence[Stage], parts: Sequence[Rule]) -> Rule | None:
@@ -240,23 +243,23 @@ def _key(rule: Rule) -> tuple[str, str, str]:
     return rule.kind.value, rule.suffix, rule.subject
 
 
-def _sentence(draft: Explanation, blamed: Rule, obstacles: Sequence[Blocker], each_served: bool) -> str:
+def _sentence(draft: Explanation, blocking: Rule, blockers: Sequence[Blocker], each_served: bool) -> str:
     if each_served:
-        return f'{_not_together(draft.combination_failures)}; there would be candidates without {blamed}.'
-    if obstacles and obstacles[0].rule == blamed:
-        return _capitalized(f'{obstacles[0].cause}.')
-    if blamed.kind is Kind.MICROVERSION:
-        return 'The parts would have to come from several providers of one tree, which 1.29 and later allow.'
-    if blamed.kind is Kind.SAME_SUBTREE:
+        return f'{_not_together(draft.combination_failures)}; there would be candidates without {blocking}.'
+    if blockers and blockers[0].rule == blocking:
+        return _capitalized(f'{blockers[0].cause}.')
+    if blocking.kind is Kind.MICROVERSION:
+        return 'The resources would come from several providers of one tree, which needs microversion 1.29 or later.'
+    if blocking.kind is Kind.SAME_SUBTREE:
         return (
-            f'In no tree is a provider for one of the groups {blamed.subject} at or above providers for the others;'
-            f' there would be candidates without {blamed}.'
+            f'No tree has a provider for one of the groups {blocking.subject} at or above providers for the others;'
+            f' there would be candidates without {blocking}.'
         )
-    return f'No tree has, or is reached by, a provider for all that {blamed} asks for; the rest can be served.'
+    return f'No tree has or can use a provider that satisfies {blocking}; the other rules can be satisfied.'
 
 
 def _not_together(failures: Sequence[CombinationFailure]) -> str:
-    sentence = 'Each part of the request can be served, but not all of them together'
+    sentence = 'Each part of the request can be satisfied, but not all parts together'
     if not failures:
         return sentence
     first, example = failures[0], failures[0].examples[0]
@@ -273,43 +276,47 @@ def _capitalized(text: str) -> str:
 
 def _several(state: Snapshot, request: CandidateRequest, budgets: _TrialBudgets, draft: Explanation) -> Explanation:
     """Complete ``draft`` with several rules of which all must be left out before anything is found."""
-    blamed, found = _blamed_together(state, request, budgets)
-    obstacles = [
-        obstacle(state, _without_all(request, [one for one in blamed if one != rule]) or request, rule, budgets.next())
-        for rule in blamed
+    blocking, found = _blocking_together(state, request, budgets)
+    blockers = [
+        find_blocker(
+            state, _without_all(request, [one for one in blocking if one != rule]) or request, rule, budgets.next()
+        )
+        for rule in blocking
         if rule.about_one_provider
     ]
-    nearest = [one for each in obstacles for one in each.nearest] if len(blamed) == 1 else []
-    if len(blamed) > 1:
-        nearest = _trees(found, f'would do without {_all_of(blamed)}')
-    if not blamed:
-        sentence = 'Nothing was found, nor could it be found out within the bounds of a search which part is to blame.'
-    elif not obstacles:
-        sentence = f'{_not_together(draft.combination_failures)}; there would be candidates without {_all_of(blamed)}.'
-    elif len(blamed) == 1:
-        sentence = _capitalized(f'{obstacles[0].cause}.')
+    near_misses = [one for each in blockers for one in each.near_misses] if len(blocking) == 1 else []
+    if len(blocking) > 1:
+        near_misses = _trees(found, f'would be a candidate without {_all_of(blocking)}')
+    if not blocking:
+        sentence = 'No candidate was found, and the limits of the search were reached before the blocking rule was.'
+    elif not blockers:
+        sentence = (
+            f'{_not_together(draft.combination_failures)}; there would be candidates without {_all_of(blocking)}.'
+        )
+    elif len(blocking) == 1:
+        sentence = _capitalized(f'{blockers[0].cause}.')
     else:
-        cause_of = {one.rule: one.cause for one in obstacles}
-        causes = '; and '.join(cause_of.get(rule, str(rule)) for rule in blamed[:_NAMED])
-        more = '; and others' if len(blamed) > _NAMED else ''
-        sentence = f'{len(blamed)} parts of the request stand in the way: {causes}{more}.'
-    return replace(draft, sentence=sentence, blamed=blamed, obstacles=obstacles, nearest=nearest)
+        cause_of = {one.rule: one.cause for one in blockers}
+        causes = '; and '.join(cause_of.get(rule, str(rule)) for rule in blocking[:_NAMED])
+        more = '; and others' if len(blocking) > _NAMED else ''
+        sentence = f'{len(blocking)} rules block the request together: {causes}{more}.'
+    return replace(draft, sentence=sentence, blocking_rules=blocking, blockers=blockers, near_misses=near_misses)
 
 
-def _all_of(blamed: Sequence[Rule]) -> str:
-    if all(rule.kind is Kind.GROUP for rule in blamed):
-        return f'{len(blamed)} of the groups'
-    return ' and without '.join(map(str, blamed))
+def _all_of(blocking: Sequence[Rule]) -> str:
+    if all(rule.kind is Kind.GROUP for rule in blocking):
+        return f'{len(blocking)} of the groups'
+    return ' and without '.join(map(str, blocking))
 
 
-def _blamed_together(
+def _blocking_together(
     state: Snapshot, request: CandidateRequest, budgets: _TrialBudgets
 ) -> tuple[list[Rule], Sequence[Candidate]]:
     """Leave out one rule after the other until something is found, then put back those that make no difference.
 
     :returns: the rules left out, and the candidates found without them; no rules when nothing was found.
     """
-    blamed: list[Rule] = []
+    blocking: list[Rule] = []
     rest = request
     for _ in range(_MOST_TOGETHER):
         parts = list(itertools.islice(rules(rest), _MOST_RULES))
@@ -317,14 +324,14 @@ def _blamed_together(
         rule = _emptying_rule(counted, parts) or next(
             (one for one in reversed(parts) if not one.about_one_provider), parts[0]
         )
-        blamed.append(rule)
+        blocking.append(rule)
         left = without(rest, rule)
         if left is None:
-            return blamed, []
+            return blocking, []
         rest = left
         found, _bounded = _candidates(state, rest, budgets)
         if found:
-            return _minimal(state, request, budgets, blamed, found)
+            return _minimal(state, request, budgets, blocking, found)
     return [], []
 
 
@@ -332,11 +339,11 @@ def _minimal(
     state: Snapshot,
     request: CandidateRequest,
     budgets: _TrialBudgets,
-    blamed: Sequence[Rule],
+    blocking: Sequence[Rule],
     found: Sequence[Candidate],
 ) -> tuple[list[Rule], Sequence[Candidate]]:
     """Put a rule back into the request if something is still found with it; return the others."""
-    kept = list(blamed)
+    kept = list(blocking)
     while True:
         before = len(kept)
         for rule in list(kept):

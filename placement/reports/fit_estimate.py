@@ -50,23 +50,23 @@ class Size:
 
 @dataclass(frozen=True)
 class FitEstimate:
-    """``fit`` consumers were placed on a copy; ``at_most`` is an upper bound for any order of placing them.
+    """``fit`` consumers were placed on a copy; ``upper_bound`` is an upper bound for any order of placing them.
 
     ``complete`` is False when the limit of searches ended the count before the cloud was full.
     """
 
     fit: int
-    at_most: int
+    upper_bound: int
     complete: bool
 
 
-def how_many(state: Snapshot, size: Size, most_searches: int) -> FitEstimate:
+def estimate_fit(state: Snapshot, size: Size, max_searches: int) -> FitEstimate:
     """Count how many more consumers of ``size`` fit.
 
     For a tree without sharing providers, in which the required traits rule out no placement, the count is a division.
     Other trees are filled with one placement after the other.
 
-    :param most_searches: most searches for a placement; then the count ends.
+    :param max_searches: most searches for a placement; then the count ends.
     :raises ResourceClassNotFound: a class of ``size`` does not exist.
     :raises TraitNotFound: a trait of ``size`` does not exist.
     """
@@ -75,12 +75,12 @@ def how_many(state: Snapshot, size: Size, most_searches: int) -> FitEstimate:
     matching = Prefilter(state, request, with_keys=False)
     counts = {id(partition): _Counts(matching, partition, size.required) for partition in state.partitions}
     exact = sum(one.exact for one in counts.values())
-    at_most = sum(one.without_sharing for one in counts.values())
+    upper_bound = sum(one.without_sharing for one in counts.values())
     with_sharing = np.sum([one.with_sharing for one in counts.values()], axis=0) if counts else np.zeros(1)
-    at_most += int(with_sharing.min())
-    if at_most == exact:
-        return FitEstimate(exact, at_most, complete=True)
-    copy = _Copy(matching.compiled, most_searches)
+    upper_bound += int(with_sharing.min())
+    if upper_bound == exact:
+        return FitEstimate(exact, upper_bound, complete=True)
+    copy = _Copy(matching.compiled, max_searches)
     fit = exact
     for search_unit in matching.search_units():
         if not (
@@ -88,8 +88,8 @@ def how_many(state: Snapshot, size: Size, most_searches: int) -> FitEstimate:
         ):
             fit += copy.fill(search_unit)
         if copy.searches == 0:
-            return FitEstimate(fit, at_most, complete=fit == at_most)
-    return FitEstimate(fit, at_most, complete=True)
+            return FitEstimate(fit, upper_bound, complete=fit == upper_bound)
+    return FitEstimate(fit, upper_bound, complete=True)
 
 
 class _Counts:

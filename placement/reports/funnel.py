@@ -46,7 +46,7 @@ class Stage:
     providers of this stage are for, if ``subject`` does not name it, or ``the root`` if the aggregates of roots count.
     ``providers`` counts the providers that pass the rules of this group so far (for ``same_subtree`` those that could
     be the topmost, otherwise the roots for a rule of no group), ``trees`` the trees that can satisfy all rules so far,
-    with their own or with sharing providers. For ``resources``, ``refused`` counts the inventories of the class that
+    with their own or with sharing providers. For ``resources``, ``rejected`` counts the inventories of the class that
     have no room for the amount, by reason.
     """
 
@@ -55,16 +55,16 @@ class Stage:
     subject: str
     providers: int
     trees: int
-    refused: Mapping[Reason, int] = field(default_factory=dict)
+    rejected: Mapping[Reason, int] = field(default_factory=dict)
     serving: str = ''
 
     def __str__(self) -> str:
         """The stage as a part of a log line."""
-        refused = ''.join(f', {n} {reason.name.lower()}' for reason, n in self.refused.items())
+        rejected = ''.join(f', {n} {reason.name.lower()}' for reason, n in self.rejected.items())
         subject = self.subject if len(self.subject) <= _MAX_SUBJECT else f'{self.subject[:_MAX_SUBJECT]}...'
         serving = f' (for {self.serving})' if self.serving else ''
         rule = f'{self.rule}{in_short(self.suffixes)} {subject}{serving}'
-        return f'{rule}: {self.trees} trees, {self.providers} providers{refused}'
+        return f'{rule}: {self.trees} trees, {self.providers} providers{rejected}'
 
     def as_data(self) -> dict[str, Any]:
         """The stage in JSON types; ``groups`` are suffixes, of which that of the unnumbered group is empty."""
@@ -75,13 +75,11 @@ class Stage:
             'serving': self.serving,
             'providers': self.providers,
             'trees': self.trees,
-            'refused': {reason.name.lower(): count for reason, count in self.refused.items()},
+            'rejected': {reason.name.lower(): count for reason, count in self.rejected.items()},
         }
 
 
-def account_of_empty(
-    state: Snapshot, request: CandidateRequest, limits: SearchLimits, bounds: Collection[Limit]
-) -> str:
+def explain_empty(state: Snapshot, request: CandidateRequest, limits: SearchLimits, bounds: Collection[Limit]) -> str:
     """Explain in one line, for the log, why a search found nothing.
 
     That takes much less time than ``explanation.explain``, as no search with a changed request is made.
@@ -94,13 +92,13 @@ def account_of_empty(
     parts = list(map(str, counted))
     if counted and counted[-1].trees:
         parts += map(_combination_failure, combination_failures(state, request, limits))
-    parts += [f'stopped at a bound: {bound.value}' for bound in Limit if bound in bounds]
+    parts += [f'limit reached: {bound.value}' for bound in Limit if bound in bounds]
     return '; '.join(parts)
 
 
 def _combination_failure(failure: CombinationFailure) -> str:
     example = failure.examples[0]
-    return f'not together in {failure.trees} trees: {failure.reason.value} ({example.name}: {example.detail})'
+    return f'conflicting groups in {failure.trees} trees: {failure.reason.value} ({example.name}: {example.detail})'
 
 
 def stages(state: Snapshot, matching: Prefilter) -> list[Stage]:
@@ -189,9 +187,9 @@ def _stages(state: Snapshot, matching: Prefilter) -> Iterator[Stage]:
         for rule in _rules(part, in_tree[part.group]):
             takes = [rule.part.matches(block) for block in state.partitions]
             flags = left.after(takes, functools.partial(_any_takes, rule.part))
-            refused = _refused(state, *rule.resource) if rule.resource else {}
+            rejected = _rejected(state, *rule.resource) if rule.resource else {}
             serving = '' if part.use_same_provider or rule.resource else part.resources[0][0]
-            yield Stage(suffixes, rule.rule, rule.subject, _count(takes), _count(flags), refused, serving)
+            yield Stage(suffixes, rule.rule, rule.subject, _count(takes), _count(flags), rejected, serving)
         left.keep(flags)
     for condition in matching.compiled.collective:
         takes = [condition.matches(block) for block in state.partitions]
@@ -265,7 +263,7 @@ def _count(flags: Iterable[Flags]) -> int:
     return sum(int(some.sum()) for some in flags)
 
 
-def _refused(state: Snapshot, name: str, amount: int) -> dict[Reason, int]:
+def _rejected(state: Snapshot, name: str, amount: int) -> dict[Reason, int]:
     """Count the inventories of a class that have no room for an amount, by the first reason that applies to each."""
     counted: Counter[Reason] = Counter()
     for _block, stock in state.inventory_columns(name):

@@ -42,13 +42,13 @@ def test_an_explanation_counts_the_providers_that_each_rule_leaves(app: Any, con
         ('forbidden', 'CUSTOM_GREEN', 0, 0),
         ('member_of', 'x', 0, 0),
     ]
-    assert told.stages[0].refused == {Reason.NO_CAPACITY: 1}
-    assert told.stages[1].refused == {Reason.WRONG_STEP: 1}
+    assert told.stages[0].rejected == {Reason.NO_CAPACITY: 1}
+    assert told.stages[1].rejected == {Reason.WRONG_STEP: 1}
     assert told.candidates == 0
-    assert [(one.name, one.lacks) for one in told.nearest] == [
-        ('host2', 'would do without forbidden1 CUSTOM_GREEN and without member_of1 x')
+    assert [(one.name, one.missing) for one in told.near_misses] == [
+        ('host2', 'would be a candidate without forbidden1 CUSTOM_GREEN and without member_of1 x')
     ]
-    assert list(map(str, told.blamed)) == ['forbidden1 CUSTOM_GREEN', 'member_of1 x']
+    assert list(map(str, told.blocking_rules)) == ['forbidden1 CUSTOM_GREEN', 'member_of1 x']
 
 
 def test_groups_that_do_not_fit_together(app: Any, context: RequestContext) -> None:
@@ -57,8 +57,8 @@ def test_groups_that_do_not_fit_together(app: Any, context: RequestContext) -> N
     told = _explained(context, *groups, policy='isolate')
     assert [one.trees for one in told.stages] == [2, 2]
     assert [(one.reason, one.trees) for one in told.combination_failures] == [(Reason.TOO_FEW_PROVIDERS, 2)]
-    assert [str(one) for one in told.blamed] == ['group_policy=isolate']
-    assert 'resources1, resources2 need 2 different providers, and only 1 provider does' in told.sentence
+    assert [str(one) for one in told.blocking_rules] == ['group_policy=isolate']
+    assert 'resources1, resources2 need 2 different providers, and only 1 provider is eligible' in told.sentence
     assert _explained(context, *groups, policy='none').candidates == 2
 
 
@@ -83,7 +83,7 @@ def test_a_request_of_thousands_of_rules_is_bounded(app: Any, context: RequestCo
         told = _explained(context, *groups, policy='isolate')
     assert told.candidates == 0
     assert (len(told.stages), len(told.what_ifs)) == (50, 50)
-    assert told.left_out > 900
+    assert told.rules_not_tried > 900
     assert len(told.sentence) < 1000
 
 
@@ -118,7 +118,7 @@ def test_searches_without_a_rule_count_fewer_candidates_when_there_are_many_rule
         demand(app, 'PUT', f'/traits/{name}')
     told = _asked(context, f'resources=VCPU:1&required={",".join("!" + name for name in forbidden)}')
     assert told.candidates == 120
-    assert {str(one) for one in told.what_ifs} == {'nothing else is asked for', 'at least 100'}
+    assert {str(one) for one in told.what_ifs} == {'nothing else is requested', 'at least 100'}
 
 
 def test_groups_are_compared_only_when_every_rule_was_counted(app: Any, context: RequestContext) -> None:
@@ -133,7 +133,7 @@ def test_groups_are_compared_only_when_every_rule_was_counted(app: Any, context:
 
     assert [one.reason for one in isolated(*traits[:5]).combination_failures] == [Reason.TOO_FEW_PROVIDERS]
     told = isolated(*traits)
-    assert told.left_out > 0
+    assert told.rules_not_tried > 0
     assert told.combination_failures == ()
 
 
@@ -149,7 +149,7 @@ def test_rules_without_which_most_is_found_come_first(app: Any, context: Request
     )
     told = _asked(context, 'resources1=VCPU:1&required1=CUSTOM_A,CUSTOM_B,CUSTOM_C')
     # The first leaves nothing when the rules are applied in their order.
-    assert [str(one.rule) for one in told.obstacles] == [
+    assert [str(one.rule) for one in told.blockers] == [
         'required1 CUSTOM_C',
         'required1 CUSTOM_B',
         'required1 CUSTOM_A',
@@ -181,16 +181,17 @@ def test_an_amount_that_breaks_the_units_of_every_host(app: Any, context: Reques
     Stored(app, [*hosts, rp('large', VCPU={'total': 256, 'max_unit': 256, 'used': 100})])
     told = _asked(context, 'resources=VCPU:200')
     assert told.sentence == (
-        'No provider has room for VCPU:200: max_unit is 32, asked 200: 96 providers; full now (156 left at most,'
-        ' asked 200): 1 provider.'
+        'No provider can allocate VCPU:200: max_unit is 32, requested 200: 96 providers; free capacity below'
+        ' 200 (max 156): 1 provider.'
     )
-    assert [one.name for one in told.nearest] == ['large']
+    assert [one.name for one in told.near_misses] == ['large']
 
 
 def test_an_amount_and_a_trait_that_no_provider_has(app: Any, context: RequestContext) -> None:
     Stored(app, [rp('host', VCPU={'total': 8, 'max_unit': 4})])
     assert _asked(context, f'resources1=VCPU:6&required1={AVX2}').sentence == (
-        f'No provider has the trait {AVX2}; and no provider has room for VCPU:6: max_unit is 4, asked 6: 1 provider.'
+        f'No provider has the trait {AVX2}; and no provider can allocate VCPU:6: max_unit is 4, requested 6:'
+        ' 1 provider.'
     )
     assert _asked(context, f'resources1=VCPU:4&required1={AVX2}').sentence == f'No provider has the trait {AVX2}.'
 
@@ -209,21 +210,17 @@ def test_a_disk_that_is_not_shared_and_one_in_no_aggregate(app: Any, context: Re
     query = f'resources1=VCPU:1&required1={AVX2}&resources=DISK_GB:100'
     told = _asked(context, query)
     assert told.sentence == (
-        'No tree that meets the rest (2 do) has DISK_GB, or is reached by a provider that shares it.'
+        'No tree that satisfies the other rules (2 do) has DISK_GB or can use a sharing provider of it.'
     )
-    unmarked, stranded = told.obstacles[0].notes
-    assert unmarked == (
-        'plain has room for DISK_GB:100 and an aggregate in common with the trees that meet the rest, but not the'
-        ' trait MISC_SHARES_VIA_AGGREGATE: nothing is shared without it'
-    )
-    assert stranded == (
-        'far has room for DISK_GB:100 and the trait MISC_SHARES_VIA_AGGREGATE, but no aggregate in common with the'
-        ' trees that meet the rest'
-    )
-    assert told.nearest == []
+    unmarked, stranded = told.blockers[0].notes
+    common = 'an aggregate in common with the trees that satisfy the other rules'
+    assert unmarked == (f'plain could provide DISK_GB:100 with the trait MISC_SHARES_VIA_AGGREGATE (and has {common})')
+    assert stranded == f'far could provide DISK_GB:100 with {common} (and has the trait MISC_SHARES_VIA_AGGREGATE)'
+    assert told.near_misses == []
     Stored(app, [*hosts, small])
     assert _asked(context, query).sentence == (
-        'No provider that meets the rest has room for DISK_GB:100: too small ever (10 at most, asked 100): 1 provider.'
+        'No provider that satisfies the other rules can allocate DISK_GB:100: total capacity below 100 (max 10):'
+        ' 1 provider.'
     )
 
 
@@ -231,8 +228,8 @@ def test_only_hosts_with_the_trait_are_named(app: Any, context: RequestContext) 
     full = {'total': 8, 'used': 8}
     Stored(app, [rp('with', traits=[AVX2], VCPU=full), rp('without', VCPU={'total': 8, 'used': 7})])
     told = _asked(context, f'resources1=VCPU:2&required1={AVX2}')
-    assert [one.name for one in told.nearest] == ['with']
-    assert told.sentence.endswith('full now (0 left at most, asked 2): 1 provider.')
+    assert [one.name for one in told.near_misses] == ['with']
+    assert told.sentence.endswith('free capacity below 2 (max 0): 1 provider.')
 
 
 def test_an_explanation_of_a_search_that_exceeds_its_steps_says_so(app: Any, context: RequestContext) -> None:
@@ -241,10 +238,10 @@ def test_an_explanation_of_a_search_that_exceeds_its_steps_says_so(app: Any, con
     request = candidate_query.parse(query_string(query), (1, 29))
     told = explain(context.provider_cache.current(), request, Options(SearchLimits(max_tree_steps=1000)))
     assert told.candidates == 0
-    assert told.bounds == {Limit.TREE_STEPS}
-    assert told.sentence.startswith('The search stopped at a bound before it found anything')
-    assert {str(one) for one in told.what_ifs} == {'not known: the search was given up'}
-    assert told.blamed == []
+    assert told.limits_reached == {Limit.TREE_STEPS}
+    assert told.sentence.startswith('The search reached a limit before it found a candidate')
+    assert {str(one) for one in told.what_ifs} == {'unknown: the search reached a limit'}
+    assert told.blocking_rules == []
 
 
 def test_nothing_is_stored(app: Any, context: RequestContext) -> None:
@@ -290,18 +287,20 @@ def test_each_trait_of_the_root_is_a_rule(app: Any, context: RequestContext) -> 
         ('resources VCPU:8', None),
     ]
     assert told.sentence == f'No provider has the trait {AVX2}.'
-    assert [(one.name, one.lacks) for one in told.nearest] == [('host1', f'would do without root_required {AVX2}')]
+    assert [(one.name, one.missing) for one in told.near_misses] == [
+        ('host1', f'would be a candidate without root_required {AVX2}')
+    ]
 
 
 def test_roots_without_or_with_a_trait_of_root_required(app: Any, context: RequestContext) -> None:
     told = _ported(app, context, 'resources=VCPU:8&root_required=CUSTOM_NET1')
-    assert told.sentence == 'The root of each of the 2 trees that meet the rest lacks the trait CUSTOM_NET1.'
+    assert told.sentence == 'The root of each of the 2 trees that satisfy the other rules lacks the trait CUSTOM_NET1.'
     Stored(app, [one for one in _ports() if one.name.startswith('host2')])
     told = _asked(context, 'resources=VCPU:8&root_required=CUSTOM_NET1', 39)
-    assert told.sentence == 'The root of the one tree that meets the rest lacks the trait CUSTOM_NET1.'
+    assert told.sentence == 'The root of the one tree that satisfies the other rules lacks the trait CUSTOM_NET1.'
     told = _asked(context, 'resources=VCPU:8&root_required=!COMPUTE_STATUS_DISABLED', 39)
     assert told.sentence == (
-        'The root of the one tree that meets the rest has the forbidden trait COMPUTE_STATUS_DISABLED.'
+        'The root of the one tree that satisfies the other rules has the forbidden trait COMPUTE_STATUS_DISABLED.'
     )
 
 
@@ -312,12 +311,12 @@ def test_in_tree_is_a_rule(app: Any, context: RequestContext) -> None:
     assert [(str(one.rule), one.candidates) for one in told.what_ifs][-1] == (f'in_tree_P {uuid_of("host1-card1")}', 4)
     told = _ported(app, context, f'{query}nobody')
     assert _rows(told)[-1] == ('in_tree', uuid_of('nobody'), 0, 0)
-    assert told.sentence == f'There is no provider {uuid_of("nobody")}, whose tree is wanted.'
+    assert told.sentence == f'The provider {uuid_of("nobody")} of in_tree does not exist.'
     told = _ported(app, context, 'resources=VCPU:8&required=COMPUTE_STATUS_DISABLED&in_tree=host1')
-    assert [str(one) for one in told.blamed] == ['required COMPUTE_STATUS_DISABLED']
+    assert [str(one) for one in told.blocking_rules] == ['required COMPUTE_STATUS_DISABLED']
     told = _ported(app, context, 'resources1=VCPU:8&required1=COMPUTE_STATUS_DISABLED&in_tree1=host1')
-    assert told.obstacles[0].cause == (
-        f'the one that could otherwise serve group 1 is not in the tree of {uuid_of("host1")}'
+    assert told.blockers[0].cause == (
+        f'the one provider that satisfies the other rules of group 1 is not in the tree of {uuid_of("host1")}'
     )
 
 
@@ -331,7 +330,7 @@ def test_each_forbidden_aggregate_is_a_rule(app: Any, context: RequestContext) -
     ]
     assert [one.candidates for one in told.what_ifs] == [None, 1, 1]
     assert told.sentence == (
-        f'The 1 provider that could otherwise serve group 1 is in the forbidden aggregate {second[1:]}.'
+        f'The 1 provider that satisfies the other rules of group 1 is in the forbidden aggregate {second[1:]}.'
     )
 
 
@@ -349,12 +348,12 @@ def test_a_forbidden_aggregate_of_the_unsuffixed_group_excludes_trees(app: Any, 
         (f'in_tree {uuid_of("host1")}', 2),
     ]
     told = _ported(app, context, 'resources=SRIOV_NET_VF:1&required=CUSTOM_NET1&member_of=!az-host1')
-    assert [str(one) for one in told.blamed] == ['required CUSTOM_NET1']
+    assert [str(one) for one in told.blocking_rules] == ['required CUSTOM_NET1']
     told = _ported(app, context, 'resources=VCPU:8&required=!COMPUTE_STATUS_DISABLED&member_of=!az-host1')
-    assert [one.cause for one in told.obstacles] == [
-        'the 1 provider that could otherwise serve the request has the forbidden trait COMPUTE_STATUS_DISABLED',
+    assert [one.cause for one in told.blockers] == [
+        'the 1 provider that satisfies the other rules of the request has the forbidden trait COMPUTE_STATUS_DISABLED',
         (
-            'the 1 provider that could otherwise serve the request is, or has a root that is, in the forbidden'
+            'the 1 provider that satisfies the other rules of the request is, or has a root that is, in the forbidden'
             f' aggregate {forbidden[1:]}'
         ),
     ]
@@ -369,7 +368,8 @@ def test_each_set_of_traits_of_which_one_is_required_is_a_rule(app: Any, context
         ('forbidden', 'CUSTOM_NET2', 0, 0),
     ]
     assert told.sentence == (
-        'Each of the 4 providers that could otherwise serve group 1 has none of the traits CUSTOM_NET1, CUSTOM_NET3.'
+        'Each of the 4 providers that satisfy the other rules of group 1 has none of the traits CUSTOM_NET1,'
+        ' CUSTOM_NET3.'
     )
     told = _ported(app, context, f'resources=VCPU:1&required=in:CUSTOM_NET3,{AVX2}')
     assert told.sentence == f'No provider has any of the traits CUSTOM_NET3, {AVX2}.'
@@ -404,12 +404,14 @@ def test_providers_that_are_in_no_common_subtree(app: Any, context: RequestConte
         ('same_subtree', '_C,_P', 2),
         ('same_subtree', '_C,_D', 0),
     ]
-    assert list(map(str, told.blamed)) == ['same_subtree _C,_D']
+    assert list(map(str, told.blocking_rules)) == ['same_subtree _C,_D']
     assert told.sentence == (
-        'In no tree is a provider for one of the groups _C,_D at or above providers for the others; there would be'
+        'No tree has a provider for one of the groups _C,_D at or above providers for the others; there would be'
         ' candidates without same_subtree _C,_D.'
     )
-    assert [one.name for one in told.nearest if one.lacks == 'would do without same_subtree _C,_D'] == [
+    assert [
+        one.name for one in told.near_misses if one.missing == 'would be a candidate without same_subtree _C,_D'
+    ] == [
         'host1',
         'host2',
     ]
@@ -423,7 +425,7 @@ def test_same_subtrees_that_can_be_met_alone_but_not_together(app: Any, context:
     told = _ported(app, context, query)
     assert [one.trees for one in told.stages] == [2] * 5
     assert told.sentence == (
-        'Each part of the request can be served, but not all of them together: in the tree of host1 (and 1 more) a'
+        'Each part of the request can be satisfied, but not all parts together: in the tree of host1 (and 1 more) a'
         ' provider is not in one subtree with the providers of other groups; there would be candidates without'
         ' same_subtree _C,_P.'
     )
@@ -432,5 +434,5 @@ def test_same_subtrees_that_can_be_met_alone_but_not_together(app: Any, context:
 def test_groups_without_resources_that_need_different_providers(app: Any, context: RequestContext) -> None:
     query = 'resources_P=SRIOV_NET_VF:1&required_C=CUSTOM_NET1&required_D=CUSTOM_NET1&same_subtree=_P,_C,_D'
     told = _ported(app, context, f'{query}&group_policy=isolate')
-    assert [str(one) for one in told.blamed] == ['group_policy=isolate']
-    assert 'group _C, group _D need 2 different providers, and only 1 provider does' in told.sentence
+    assert [str(one) for one in told.blocking_rules] == ['group_policy=isolate']
+    assert 'group _C, group _D need 2 different providers, and only 1 provider is eligible' in told.sentence

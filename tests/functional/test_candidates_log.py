@@ -69,7 +69,7 @@ def test_a_search_that_exceeds_its_steps_is_logged_once_with_a_shortened_query(
     [line] = [record for record in caplog.records if record.levelno == logging.WARNING]
     assert 'Stopped at [placement] max_search_steps_per_tree = 1000 for resources1=' in line.getMessage()
     [empty] = _logged(caplog, 'No allocation candidates')
-    assert 'stopped at a bound: tree_steps' in empty
+    assert 'limit reached: tree_steps' in empty
     assert all(len(one) < 2300 for one in _logged(caplog, 'Stopped at'))
     caplog.clear()
     conf.set_override('max_search_steps', 3000, 'placement')
@@ -105,7 +105,7 @@ def test_groups_that_do_not_fit_together_are_explained_with_a_tree(app: Any, cap
     stored = Stored(app, WORLDS['X5'])
     stored.candidates('resources1=VCPU:1&resources2=MEMORY_MB:512&group_policy=isolate')
     [line] = _logged(caplog, 'No allocation candidates')
-    assert 'not together in 2 trees: the tree has too few providers for isolated groups (' in line
+    assert 'conflicting groups in 2 trees: the tree has too few providers for isolated groups (' in line
 
 
 def test_the_same_empty_search_is_explained_once_per_interval(

@@ -27,10 +27,10 @@ def test_figures_of_each_class(nested: Snapshot) -> None:
     told = capacity.summary(nested, Scope())
     assert (told.providers, told.trees) == (21, 5)
     assert told.classes == [
-        ClassFigures('VCPU', 8, capacity=512, used=164, free=348, largest_free=64, full=1),
-        ClassFigures('MEMORY_MB', 8, capacity=520192, used=166912, free=353280, largest_free=65024, full=1),
-        ClassFigures('DISK_GB', 1, capacity=20000, used=1360, free=18640, largest_free=18640, full=0),
-        ClassFigures('SRIOV_NET_VF', 8, capacity=64, used=12, free=52, largest_free=8, full=0),
+        ClassFigures('VCPU', 8, capacity=512, used=164, free=348, max_allocatable=64, full=1),
+        ClassFigures('MEMORY_MB', 8, capacity=520192, used=166912, free=353280, max_allocatable=65024, full=1),
+        ClassFigures('DISK_GB', 1, capacity=20000, used=1360, free=18640, max_allocatable=18640, full=0),
+        ClassFigures('SRIOV_NET_VF', 8, capacity=64, used=12, free=52, max_allocatable=8, full=0),
     ]
 
 
@@ -56,7 +56,7 @@ def test_largest_amounts_follow_the_units_and_over_commitment_is_not_free(db: Da
     cloud.held = {'one': {'least': {'VCPU': 8}}, 'two': {'over': {'VCPU': 6}}}
     clouds.plant(db, cloud)
     (vcpu,) = capacity.by_class(ProviderCache(db).current(), Scope())
-    assert vcpu == ClassFigures('VCPU', 4, capacity=34, used=14, free=22, largest_free=8, full=2)
+    assert vcpu == ClassFigures('VCPU', 4, capacity=34, used=14, free=22, max_allocatable=8, full=2)
 
 
 def test_heat_map_counts_a_tree_for_every_aggregate_of_its_providers(nested: Snapshot) -> None:

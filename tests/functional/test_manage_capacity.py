@@ -27,32 +27,32 @@ def nested(db: Database) -> None:
 
 @pytest.mark.usefixtures('nested')
 def test_text_output(capsys: pytest.CaptureFixture[str]) -> None:
-    assert manage.main(['capacity', '--more', 'VCPU:4,DISK_GB:10']) == 0
+    assert manage.main(['capacity', '--fit', 'VCPU:4,DISK_GB:10']) == 0
     printed = capsys.readouterr().out
-    assert '│ VCPU         │      512 │    164 │ 32% │    348 │            64 │         8 │    1 │' in printed
+    assert '│ VCPU         │      512 │    164 │ 32% │    348 │              64 │         8 │    1 │' in printed
     assert '21 resource providers in 5 trees\n87 more of VCPU:4,DISK_GB:10 fit\n' in printed
 
 
 def test_an_empty_cloud(capsys: pytest.CaptureFixture[str]) -> None:
-    assert manage.main(['capacity', '--more', 'VCPU:4']) == 0
+    assert manage.main(['capacity', '--fit', 'VCPU:4']) == 0
     assert capsys.readouterr().out == '0 resource providers in 0 trees\n0 more of VCPU:4 fit\n'
 
 
 @pytest.mark.usefixtures('nested')
 def test_json_output(capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ['--aggregate', uuid_of('rack-a').upper(), '--trait', 'HW_NUMA_ROOT', '--more', 'VCPU:64']
+    arguments = ['--aggregate', uuid_of('rack-a').upper(), '--trait', 'HW_NUMA_ROOT', '--fit', 'VCPU:64']
     assert manage.main(['capacity', '--format', 'json', *arguments]) == 0
     told = json.loads(capsys.readouterr().out)
     assert (told['trees'], told['classes'][0]['resource_class'], told['classes'][0]['capacity']) == (2, 'VCPU', 256)
-    assert told['how_many_more'] == {'fit': 0, 'at_most': 0, 'complete': True}
+    assert told['fit_estimate'] == {'fit': 0, 'upper_bound': 0, 'complete': True}
 
 
 @pytest.mark.usefixtures('nested')
 def test_trees_are_chosen_by_traits_of_their_roots(capsys: pytest.CaptureFixture[str]) -> None:
     def told(*arguments: str) -> tuple[int, int]:
-        assert manage.main(['capacity', '--format', 'json', '--more', 'VCPU:4,DISK_GB:10', *arguments]) == 0
+        assert manage.main(['capacity', '--format', 'json', '--fit', 'VCPU:4,DISK_GB:10', *arguments]) == 0
         found = json.loads(capsys.readouterr().out)
-        return found['trees'], found['how_many_more']['fit']
+        return found['trees'], found['fit_estimate']['fit']
 
     disabled, enabled = (
         told('--root-trait', 'COMPUTE_STATUS_DISABLED'),
@@ -74,8 +74,8 @@ def test_trees_are_chosen_by_traits_of_their_roots(capsys: pytest.CaptureFixture
         (['--trait', 'CUSTOM_NOTHING'], 'No such trait(s): CUSTOM_NOTHING.'),
         (['--root-trait', '!CUSTOM_NOTHING'], 'No such trait(s): CUSTOM_NOTHING.'),
         (['--root-trait', 'in:CUSTOM_NOTHING'], "'in:' is not supported in a list of traits of a root."),
-        (['--more', 'CUSTOM_NOTHING:1'], 'No such resource class CUSTOM_NOTHING'),
-        (['--more', 'VCPU'], 'Badly formed resources parameter.'),
+        (['--fit', 'CUSTOM_NOTHING:1'], 'No such resource class CUSTOM_NOTHING'),
+        (['--fit', 'VCPU'], 'Badly formed resources parameter.'),
     ],
 )
 def test_invalid_arguments(capsys: pytest.CaptureFixture[str], arguments: list[str], told: str) -> None:

@@ -72,9 +72,9 @@ def test_the_table_counts_the_providers_that_each_part_leaves(capsys: pytest.Cap
     told = account(capsys, 'resources=VCPU:3&required=HW_CPU_X86_VMX')
     room, trait = told['stages']
     assert (room['rule'], room['subject'], room['providers'], room['trees']) == ('resources', 'VCPU:3', 1, 1)
-    assert room['refused'] == {'wrong_step': 1, 'no_capacity': 1}
+    assert room['rejected'] == {'wrong_step': 1, 'no_capacity': 1}
     assert (trait['rule'], trait['subject'], trait['trees']) == ('required', 'HW_CPU_X86_VMX', 1)
-    assert (told['candidates'], told['nearest'], told['sentence']) == (1, [], 'There is 1 candidate.')
+    assert (told['candidates'], told['near_misses'], told['sentence']) == (1, [], 'There is 1 candidate.')
 
 
 @pytest.mark.usefixtures('hosts')
@@ -82,26 +82,29 @@ def test_only_inventories_that_could_fit_are_named(capsys: pytest.CaptureFixture
     """Freeing units makes no room in an inventory that is too small or has another step."""
     told = account(capsys, 'resources=VCPU:5')
     assert told['candidates'] == 0
-    assert [(one['name'], one['wanted'], one['left']) for one in told['nearest']] == [('full', 5, 2)]
-    [obstacle] = told['obstacles']
-    assert [(one['kind'], one['value'], one['providers']) for one in obstacle['lacks']] == [
+    assert [(one['name'], one['requested'], one['free']) for one in told['near_misses']] == [('full', 5, 2)]
+    [blocker] = told['blockers']
+    assert [(one['kind'], one['value'], one['providers']) for one in blocker['shortfalls']] == [
         ('step_size', 2, 1),
-        ('too_small', 4, 1),
-        ('full', 2, 1),
+        ('total_capacity', 4, 1),
+        ('free_capacity', 2, 1),
     ]
 
 
 @pytest.mark.usefixtures('hosts')
 def test_what_if(capsys: pytest.CaptureFixture[str]) -> None:
     told = account(capsys, 'resources=VCPU:8&required=HW_CPU_X86_VMX')
-    assert [(one['text'], one['candidates'], one['at_least']) for one in told['what_if']] == [
+    assert [(one['text'], one['candidates'], one['lower_bound']) for one in told['what_if']] == [
         ('resources VCPU:8', None, False),
         ('required HW_CPU_X86_VMX', 1, False),
     ]
-    assert told['blamed'] == ['required HW_CPU_X86_VMX']
-    assert told['sentence'] == 'The one that could otherwise serve the request lacks the trait HW_CPU_X86_VMX.'
-    assert [(one['name'], one['lacks']) for one in told['nearest']] == [
-        ('stepped', 'would do without required HW_CPU_X86_VMX')
+    assert told['blocking_rules'] == ['required HW_CPU_X86_VMX']
+    assert (
+        told['sentence']
+        == 'The one provider that satisfies the other rules of the request lacks the trait HW_CPU_X86_VMX.'
+    )
+    assert [(one['name'], one['missing']) for one in told['near_misses']] == [
+        ('stepped', 'would be a candidate without required HW_CPU_X86_VMX')
     ]
 
 
@@ -112,12 +115,12 @@ def test_groups_that_fit_alone_but_not_together(capsys: pytest.CaptureFixture[st
     # Groups with the same request are counted once, and all of them are named.
     assert [(stage['trees'], stage['groups']) for stage in told['stages']] == [(3, ['1', '2'])]
     assert told['candidates'] == 0
-    assert {each['reason'] for each in told['together']} == {'too_few_providers', 'too_little_in_all'}
+    assert {each['reason'] for each in told['conflicting_groups']} == {'too_few_providers', 'too_little_in_all'}
     assert manage.main(['explain', query]) == 0
     printed = capsys.readouterr().out
     assert 'resources1,2 VCPU:2' in printed
     assert 'small (' in printed
-    assert 'resources1, resources2 need 2 different providers, and only 1 provider does' in printed
+    assert 'resources1, resources2 need 2 different providers, and only 1 provider is eligible' in printed
 
 
 @pytest.mark.usefixtures('hosts')
@@ -131,11 +134,11 @@ def test_the_limit_is_the_last_part(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_bound_that_was_reached_is_reported(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert account(capsys, 'resources=VCPU:2')['stopped_at'] == []
+    assert account(capsys, 'resources=VCPU:2')['limits_reached'] == []
     monkeypatch.setenv('OS_PLACEMENT__MAX_ALLOCATION_CANDIDATES', '1')
-    assert account(capsys, 'resources=VCPU:2')['stopped_at'] == ['candidates']
+    assert account(capsys, 'resources=VCPU:2')['limits_reached'] == ['candidates']
     assert manage.main(['explain', 'resources=VCPU:2']) == 0
-    assert 'Stopped at [placement] max_allocation_candidates = 1\n' in capsys.readouterr().out
+    assert 'Limit reached: [placement] max_allocation_candidates = 1\n' in capsys.readouterr().out
 
 
 @pytest.mark.usefixtures('hosts')
@@ -143,14 +146,14 @@ def test_text_output_is_a_sentence_and_tables(capsys: pytest.CaptureFixture[str]
     assert manage.main(['explain', '?resources=VCPU:5']) == 0
     printed = capsys.readouterr().out
     assert printed.startswith(
-        'No provider has room for VCPU:5: step_size is 2, asked 5: 1 provider; too small ever (4 at most, asked 5):'
-        ' 1 provider; full now (2 left at most, asked 5): 1 provider.\n'
+        'No provider can allocate VCPU:5: step_size is 2, requested 5: 1 provider; total capacity below 5 (max 4):'
+        ' 1 provider; free capacity below 5 (max 2): 1 provider.\n'
     )
     assert 'resources VCPU:5' in printed
     assert '2: has not enough left' in printed
     assert '1: allows only multiples of its step_size' in printed
     assert 'Candidates: 0\n' in printed
-    assert 'has 2 of VCPU left, 3 less than the 5 asked for.' in printed
+    assert 'has 2 VCPU free, 3 less than the 5 requested.' in printed
 
 
 @pytest.mark.usefixtures('hosts')

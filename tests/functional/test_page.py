@@ -92,16 +92,16 @@ def test_the_overview_has_the_figures_of_the_reports(page: Page) -> None:
         'capacity': 512,
         'used': 164,
         'free': 348,
-        'largest_free': 64,
+        'max_allocatable': 64,
         'full': 1,
     }
-    assert told['how_many_more']['count'] == {'fit': 87, 'at_most': 87, 'complete': True}
+    assert told['fit_estimate']['estimate'] == {'fit': 87, 'upper_bound': 87, 'complete': True}
     assert told['heat_map']['rows'][0]['fillings'][0] == {'capacity': 256, 'used': 152}
     shown = get(page, '/?size=VCPU:4,DISK_GB:10').text
     assert '<span class="big">87</span>' in re.sub(r'\s+<', '<', shown)
     assert '164 of 512' in shown
     enabled = json(page, '/?size=VCPU:4,DISK_GB:10&root_trait=!COMPUTE_STATUS_DISABLED')
-    assert (enabled['trees'], enabled['how_many_more']['count']['fit'] < 87) == (4, True)
+    assert (enabled['trees'], enabled['fit_estimate']['estimate']['fit'] < 87) == (4, True)
     assert json(page, '/trees?root_trait=COMPUTE_STATUS_DISABLED')['total'] == 1
 
 

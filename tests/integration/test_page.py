@@ -58,7 +58,11 @@ def _look_at_everything(page: Page) -> None:
         assert as_json.status_int == 200
         return as_json.json
 
-    assert ask('/?size=VCPU:4,DISK_GB:10')['how_many_more']['count'] == {'fit': 87, 'at_most': 87, 'complete': True}
+    assert ask('/?size=VCPU:4,DISK_GB:10')['fit_estimate']['estimate'] == {
+        'fit': 87,
+        'upper_bound': 87,
+        'complete': True,
+    }
     assert ask('/trees')['trees'][0]['name'] == 'compute-0'
     tree = ask(f'/trees/{uuid_of("compute-0")}')
     assert [one['name'] for one in tree['providers']][:2] == ['compute-0', 'compute-0-numa0']
@@ -116,7 +120,10 @@ def test_the_page_follows_what_the_service_writes(environ: dict[str, str], tmp_p
 @pytest.mark.parametrize(
     ('options', 'told'),
     [
-        (['--bind', '0.0.0.0:80'], 'Other machines reach 0.0.0.0, and the page asks for no password. Say --expose'),
+        (
+            ['--bind', '0.0.0.0:80'],
+            'Other machines reach 0.0.0.0, and the page asks for no password. Say --allow-remote',
+        ),
         (['--bind', 'db.example.org:80'], 'Other machines reach db.example.org'),
         (['--bind', '8779'], "--bind takes HOST:PORT or [IPV6]:PORT, not '8779'."),
         (['--bind', '127.0.0.1:99999'], '--bind takes HOST:PORT'),

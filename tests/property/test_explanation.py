@@ -98,7 +98,7 @@ def check(world: list[RP], query: Query) -> Explanation:
     for what_if in told.what_ifs:
         rest = dropped(query, [what_if.rule])
         possible = None if rest is None else len(oracle.entries(rest))
-        if what_if.bounded:
+        if what_if.lower_bound:
             assert possible is not None
             assert what_if.candidates is not None
             assert 100 <= what_if.candidates < possible, what_if
@@ -112,13 +112,13 @@ def check(world: list[RP], query: Query) -> Explanation:
 
 
 def check_blame(world: list[RP], query: Query, told: Explanation) -> None:
-    assert told.blamed
-    event(f'{len(told.blamed)} to blame: {told.blamed[0].kind.value}')
-    rest = dropped(query, list(told.blamed))
+    assert told.blocking_rules
+    event(f'{len(told.blocking_rules)} to blame: {told.blocking_rules[0].kind.value}')
+    rest = dropped(query, list(told.blocking_rules))
     assert rest is None or Oracle(world).candidates(rest)
-    if len(told.blamed) > 1 and rest is not None:
-        for rule in told.blamed:
-            fewer = dropped(query, [one for one in told.blamed if one is not rule])
+    if len(told.blocking_rules) > 1 and rest is not None:
+        for rule in told.blocking_rules:
+            fewer = dropped(query, [one for one in told.blocking_rules if one is not rule])
             assert fewer is not None
             assert not Oracle(world).candidates(fewer), rule
 
@@ -126,24 +126,28 @@ def check_blame(world: list[RP], query: Query, told: Explanation) -> None:
 def check_obstacles(world: list[RP], query: Query, told: Explanation) -> None:
     """No provider that meets everything else, in a tree that has candidates otherwise, meets the rule."""
     oracle = Oracle(world)
-    for obstacle in told.obstacles:
-        others = [rule for rule in told.blamed if rule != obstacle.rule] if obstacle.rule in told.blamed else []
+    for blocker in told.blockers:
+        others = (
+            [rule for rule in told.blocking_rules if rule != blocker.rule]
+            if blocker.rule in told.blocking_rules
+            else []
+        )
         base = dropped(query, others) if others else query
-        if base is None or 'not beside' in obstacle.cause:
+        if base is None or 'not together with' in blocker.cause:
             continue
-        event(f'obstacle: {obstacle.rule.kind.value}')
-        if obstacle.rule.kind is Kind.ROOT_REQUIRED:
-            roots = _with_candidates(oracle, dropped(base, [obstacle.rule]))
-            assert not any(oracle.is_anchor(root, base) for root in roots if 'root of' in obstacle.cause)
+        event(f'blocker: {blocker.rule.kind.value}')
+        if blocker.rule.kind is Kind.ROOT_REQUIRED:
+            roots = _with_candidates(oracle, dropped(base, [blocker.rule]))
+            assert not any(oracle.is_anchor(root, base) for root in roots if 'root of' in blocker.cause)
             continue
-        asked = next(group for group in base.groups if group.number in obstacle.rule.suffixes)
+        asked = next(group for group in base.groups if group.number in blocker.rule.suffixes)
         other = copy.deepcopy(asked)
-        _edit(other, obstacle.rule)
-        roots = _with_candidates(oracle, dropped(base, [obstacle.rule]))
+        _edit(other, blocker.rule)
+        roots = _with_candidates(oracle, dropped(base, [blocker.rule]))
         for root in (root for root in roots if oracle.is_anchor(root, base)):
             for name in {*oracle.tree(root), *oracle.reaching(root)}:
-                if _meets(oracle, name, root, other, obstacle.rule):
-                    assert not _meets(oracle, name, root, asked, obstacle.rule), (name, obstacle)
+                if _meets(oracle, name, root, other, blocker.rule):
+                    assert not _meets(oracle, name, root, asked, blocker.rule), (name, blocker)
 
 
 def _with_candidates(oracle: Oracle, query: Query | None) -> set[str]:
@@ -184,21 +188,23 @@ def _meets(oracle: Oracle, name: str, root: str, group: Group, rule: Rule) -> bo
 
 def check_nearest(world: list[RP], query: Query, told: Explanation) -> None:
     oracle = Oracle(world)
-    for near in told.nearest:
+    for near in told.near_misses:
         if near.resource_class is not None:
-            event('nearest: full')
-            assert near.wanted is not None
-            assert near.left is not None
+            event('near_misses: full')
+            assert near.requested is not None
+            assert near.free is not None
             changed = copy.deepcopy(world)
             record = next(rp for rp in changed if rp.name == near.name).inventory[near.resource_class]
-            assert near.left == int(oracle.capacity(near.name, near.resource_class)) - record['used'] < near.wanted
-            record['used'] -= near.wanted - near.left
+            assert near.free == int(oracle.capacity(near.name, near.resource_class)) - record['used'] < near.requested
+            record['used'] -= near.requested - near.free
             assert record['used'] >= 0
             assert Oracle(changed).candidates(query), near
         else:
-            event('nearest: tree')
-            rests = [[one.rule] for one in told.what_ifs if str(one.rule) in near.lacks] or [list(told.blamed)]
-            rests = [list(told.blamed)] if len(told.blamed) > 1 else rests
+            event('near_misses: tree')
+            rests = [[one.rule] for one in told.what_ifs if str(one.rule) in near.missing] or [
+                list(told.blocking_rules)
+            ]
+            rests = [list(told.blocking_rules)] if len(told.blocking_rules) > 1 else rests
             found: set[Body] = set()
             for rules in rests:
                 rest = dropped(query, rules)
@@ -280,7 +286,7 @@ def test_a_bound_that_was_reached_is_reported() -> None:
     query = Query([Group('', {'VCPU': 1}, {TRAITS[0]})])
     told = explain(state_of(world), request_of(query), Options(SearchLimits(), most_candidates=3))
     assert [(str(one.rule), str(one)) for one in told.what_ifs] == [
-        ('resources VCPU:1', 'nothing else is asked for'),
+        ('resources VCPU:1', 'nothing else is requested'),
         (f'required {TRAITS[0]}', 'at least 3'),
     ]
 

@@ -9,7 +9,7 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from placement.cache.snapshot import Snapshot
-from placement.reports.fit_estimate import Size, how_many
+from placement.reports.fit_estimate import Size, estimate_fit
 from tests.support.candidates.cached import NAMES, records_of
 from tests.support.candidates.oracle import RP, SHARES, Body, Group, Oracle, Query, record
 from tests.support.candidates.topologies import CLASSES, TRAITS, thorough, worlds
@@ -30,12 +30,12 @@ sizes = st.builds(
 @thorough(500)
 @given(worlds(), sizes, st.integers(0, 100))
 def test_no_placement_exceeds_the_bound_and_the_count_can_be_placed(world: list[RP], size: Size, seed: int) -> None:
-    told = how_many(Snapshot.of(NAMES, records_of(world)), size, 10_000)
+    told = estimate_fit(Snapshot.of(NAMES, records_of(world)), size, 10_000)
     placed = _placed(world, size, random.Random(seed))
-    event(f'placed: {min(placed, 4)}, exact: {told.fit == told.at_most}')
+    event(f'placed: {min(placed, 4)}, exact: {told.fit == told.upper_bound}')
     assert told.complete
-    assert told.fit <= told.at_most
-    assert placed <= told.at_most
+    assert told.fit <= told.upper_bound
+    assert placed <= told.upper_bound
     assert (placed == 0) == (told.fit == 0)
     if not size.required and not any(SHARES in rp.traits for rp in world) and placed < _MOST:
         # No placement affects another one, so every order gives the same number.
@@ -74,9 +74,9 @@ def test_a_count_that_stops_early_is_incomplete() -> None:
     world += [RP(f'host{n}', inventory={'VCPU': record(2)}, aggregates={'a'}) for n in range(5)]
     state = Snapshot.of(NAMES, records_of(world))
     size = Size({'VCPU': 1, 'DISK_GB': 1})
-    assert dataclasses.astuple(how_many(state, size, 100)) == (10, 10, True)
-    early = how_many(state, size, 3)
-    assert (early.fit, early.at_most, early.complete) == (4, 10, False)
+    assert dataclasses.astuple(estimate_fit(state, size, 100)) == (10, 10, True)
+    early = estimate_fit(state, size, 3)
+    assert (early.fit, early.upper_bound, early.complete) == (4, 10, False)
 
 
 def test_required_traits_restrict_the_providers_that_are_counted() -> None:
@@ -85,5 +85,5 @@ def test_required_traits_restrict_the_providers_that_are_counted() -> None:
         RP('with', 'root', {'VCPU': record(2)}, {'CUSTOM_RED'}),
         RP('without', 'root', {'VCPU': record(2)}),
     ]
-    told = how_many(Snapshot.of(NAMES, records_of(world)), Size({'VCPU': 1}, frozenset({'CUSTOM_RED'})), 100)
+    told = estimate_fit(Snapshot.of(NAMES, records_of(world)), Size({'VCPU': 1}, frozenset({'CUSTOM_RED'})), 100)
     assert dataclasses.astuple(told) == (2, 4, True)

@@ -78,7 +78,7 @@ def test_a_pasted_line_of_the_log_is_explained(chromium: Any, pages: dict[str, s
         tab.open('/why')
         tab.page.get_by_label('Query, address, or line of the log').fill(line)
         tab.page.get_by_role('button', name='Explain').click()
-        tab.page.get_by_role('heading', name='Nothing is found').wait_for()
+        tab.page.get_by_role('heading', name='No candidates').wait_for()
         assert 'resources=VCPU:999&limit=5' in tab.page.get_by_role('main').inner_text()
 
 
