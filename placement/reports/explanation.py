@@ -189,6 +189,8 @@ def _trees(found: Sequence[Candidate], missing: str) -> list[NearMiss]:
         one.search_unit.partition.providers[one.search_unit.first]
         for one in found
         if isinstance(one.search_unit, TreeSearchUnit)
+        # Its own providers may serve only groups without resources, while sharing providers supply all amounts.
+        and any(position < one.search_unit.tree_size for position, _, _ in one.assignment.amounts)
     )
     named = {
         root.uuid: NearMiss(display_name(root), root.uuid, missing) for root in itertools.islice(roots, 20 * _NAMED)
