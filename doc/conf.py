@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pathlib
 import re
+import subprocess
 
 from sphinx.application import Sphinx
 
@@ -53,6 +54,19 @@ def _add_table_of_contents(_app: Sphinx, docname: str, source: list[str]) -> Non
     source[0] += '\n```{toctree}\n:hidden:\n\n' + '\n'.join(own) + '\n```\n'
 
 
+def _leave_out_changes(_app: Sphinx, docname: str, source: list[str]) -> None:
+    """Leave out the release notes where reno cannot read them, because the history of git is not here or not whole."""
+    command = ['git', 'rev-parse', '--is-shallow-repository']
+    if docname == 'doc/changes':
+        try:
+            shallow = subprocess.run(command, check=True, cwd=_ROOT, capture_output=True, text=True).stdout.strip()
+        except (OSError, subprocess.CalledProcessError):
+            shallow = 'no repository'
+        if shallow != 'false':
+            source[0] = source[0].replace('.. release-notes::', 'This copy was built without them.')
+
+
 def setup(app: Sphinx) -> None:
     """Connect the events."""
     app.connect('source-read', _add_table_of_contents)
+    app.connect('source-read', _leave_out_changes)

@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+import yaml
 
 from placement import handler, policies
 from placement.schemas import (
@@ -264,3 +265,15 @@ def operations_table() -> str:
 
 def test_the_page_of_operations_is_made_from_their_declarations() -> None:
     assert operations_table() in (API_REF / 'operations.md').read_text()
+
+
+#: The sections that reno knows; ``reno lint`` cannot be run in a clone without the whole history.
+NOTE_SECTIONS = {'prelude', 'features', 'issues', 'upgrade', 'deprecations', 'critical', 'security', 'fixes', 'other'}
+
+
+@pytest.mark.parametrize('note', sorted((ROOT / 'releasenotes' / 'notes').iterdir()), ids=lambda note: note.name)
+def test_release_notes_have_the_sections_of_reno(note: Path) -> None:
+    assert re.fullmatch(r'[a-z0-9-]+-[0-9a-f]{16}\.yaml', note.name), 'made with: reno new SHORT-NAME'
+    sections = yaml.safe_load(note.read_text())
+    assert set(sections) <= NOTE_SECTIONS
+    assert all(isinstance(entry, str) for name in sections if name != 'prelude' for entry in sections[name])
