@@ -1,4 +1,4 @@
-"""The view Health: the state of the mirror, the findings of an audit, and the recent activity of the service."""
+"""The view Health: the state of the cache, the findings of an audit, and the recent activity of the service."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _ROUTES, _CONNECTIONS = 15, 50
 
 
 def view(sources: Sources, parameters: Parameters) -> View:
-    """Show the state of the mirror and of the service, and, with the parameter ``audit``, the findings of an audit."""
+    """Show the state of the cache and of the service, and, with the parameter ``audit``, the findings of an audit."""
     wanted = parameters.choice('audit', ('none', 'all', *checks.CHECKS))
     state = sources.provider_cache.current()
     changed = database_health.seconds_since_change(sources.db)
     activity = sources.recent.activity() if sources.recent else None
     data = {
-        'mirror': {'providers': state.provider_count, 'seconds_since_change': changed, **_checked(activity)},
+        'cache': {'providers': state.provider_count, 'seconds_since_change': changed, **_checked(activity)},
         'audit': None if wanted == 'none' else _audit(sources, wanted),
         'activity': _activity(activity) if activity else None,
         'connections': _connections(sources.db),
@@ -37,7 +37,7 @@ def view(sources: Sources, parameters: Parameters) -> View:
 
 
 def _checked(activity: Activity | None) -> dict[str, Any]:
-    """How long ago a process of the service compared its mirror with the database; None when that is not known."""
+    """How long ago a process of the service compared its cache with the database; None when that is not known."""
     checked = activity.cache_checked if activity else None
     return {'service_checked_seconds_ago': max(time.time() - checked, 0.0) if checked else None}
 

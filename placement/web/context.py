@@ -25,7 +25,7 @@ class RequestContext(context.RequestContext):
     :param conf: the application's configuration.
     :param db: the application's database.
     :param enforcer: the application's policy; None makes one from ``conf`` when it is first needed.
-    :param provider_cache: the application's mirror of the database; None makes one from ``db`` when it is first needed.
+    :param provider_cache: the application's cache; None creates one from ``db`` when it is first needed.
     :param empty_searches: which empty searches the application has logged; None makes an empty record.
     :param identity: arguments of ``oslo_context.context.RequestContext``: ``user_id``, ``project_id``, ``roles``, ...
     """

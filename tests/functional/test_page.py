@@ -355,7 +355,7 @@ def test_a_database_without_our_tables(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ('address', 'most'), [('/', 1), ('/trees', 1), ('/why?query=resources%3DVCPU:1', 1), ('/health', 2)]
 )
-def test_views_of_the_mirror_take_one_or_two_statements(page: Page, queries: Counter, address: str, most: int) -> None:
+def test_views_of_the_cache_take_one_or_two_statements(page: Page, queries: Counter, address: str, most: int) -> None:
     get(page, address)
     with queries(at_most=most):
         get(page, address)

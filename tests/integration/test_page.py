@@ -73,7 +73,7 @@ def _look_at_everything(page: Page) -> None:
     health = ask('/health?audit=all')
     assert {one['found'] for one in health['audit']} == {0}
     # The time zones of the clock of the database and of the column of the log are the same.
-    assert 0 <= health['mirror']['seconds_since_change'] < 300
+    assert 0 <= health['cache']['seconds_since_change'] < 300
 
 
 @pytest.fixture
@@ -180,7 +180,7 @@ def test_the_listener_of_the_metrics_can_serve_the_page(tmp_path: pathlib.Path, 
         told = orjson.loads(ask('/page/health?format=json')[1])
         routes = {(one['method'], one['route']): one['requests'] for one in told['activity']['routes']}
         assert routes['GET', '/resource_providers'] == 3
-        assert told['mirror']['service_checked_seconds_ago'] < 60
+        assert told['cache']['service_checked_seconds_ago'] < 60
         assert b'Nine of ten within' in ask('/page/health')[1]
         assert ask('/pages')[0] == 404
         assert ask('/metrics')[0] == 200
