@@ -165,7 +165,7 @@ def test_a_silent_process_with_many_slots_takes_one_new(
             with other._writer() as tx:
                 logs.append(tx, slot)
     retried: list[str] = []
-    monkeypatch.setattr(db.metrics, 'retried', retried.append)
+    monkeypatch.setattr(db.metrics, 'transaction_retried', retried.append)
     db.write(lambda tx: logs.move(tx, providers))
     assert retried == ['SlotTaken']
 
@@ -222,7 +222,7 @@ def test_a_conflict_in_the_entry_uses_the_number_again(
     }
     hasty = logs.opened(url.update_query_dict(patience[server]))
     retried: list[str] = []
-    monkeypatch.setattr(hasty.metrics, 'retried', retried.append)
+    monkeypatch.setattr(hasty.metrics, 'transaction_retried', retried.append)
     before = newest(hasty)
     hasty.write(lambda tx: logs.move(tx, providers))
     (slot,) = newest(hasty).keys() - before.keys()

@@ -198,7 +198,7 @@ def test_nodes_that_write_different_providers_do_not_collide(
             claims(dbs[0], provider.uuid, 1)()
             jobs.append(claims(dbs[number % 3], provider.uuid, 100))
         for db in dbs:
-            monkeypatch.setattr(db.metrics, 'retried', retried.append)
+            monkeypatch.setattr(db.metrics, 'transaction_retried', retried.append)
         with concurrent.futures.ThreadPoolExecutor(len(jobs)) as pool:
             for done in [pool.submit(job) for job in jobs]:
                 done.result()

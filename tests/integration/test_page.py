@@ -122,9 +122,9 @@ def test_the_page_follows_what_the_service_writes(environ: dict[str, str], tmp_p
     [
         (
             ['--bind', '0.0.0.0:80'],
-            'Other machines reach 0.0.0.0, and the page asks for no password. Say --allow-remote',
+            'Other machines can reach 0.0.0.0, and the page has no authentication. Pass --allow-remote',
         ),
-        (['--bind', 'db.example.org:80'], 'Other machines reach db.example.org'),
+        (['--bind', 'db.example.org:80'], 'Other machines can reach db.example.org'),
         (['--bind', '8779'], "--bind takes HOST:PORT or [IPV6]:PORT, not '8779'."),
         (['--bind', '127.0.0.1:99999'], '--bind takes HOST:PORT'),
     ],
