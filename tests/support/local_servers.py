@@ -79,8 +79,12 @@ class PrivateServer(abc.ABC):
     def crash(self) -> None:
         """End it at once; connections break, nothing is flushed."""
         assert self._process is not None
-        self._process.send_signal(self.crash_signal)
-        self._process.wait()
+        # A server that has only just been started may lose the signal.
+        for signal_ in (*[self.crash_signal] * 5, signal.SIGKILL):
+            self._process.send_signal(signal_)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(10)
+                return
 
     def end(self) -> None:
         """End it if it runs, also when it is frozen."""
