@@ -68,7 +68,8 @@ def measure(setting: Setting, cloud: Cloud, empty: Costs, begin: Callable[[str],
     :param empty: the costs of a service on an empty database.
     :param begin: called with the name of each line before it is measured; returns whether the line is wanted.
     """
-    with service.placement(setting.url, 1, setting.directory) as served:
+    # What a search has to read is measured, so nothing else may read it before.
+    with service.placement(setting.url, 1, setting.directory, OS_PLACEMENT__CACHE_REFRESH_INTERVAL='0') as served:
         own = _of(served, setting, cloud)
         if begin('memory'):
             yield _memory(cloud, 'after searches with a limit', own.searched - empty.searched)
@@ -134,10 +135,7 @@ def _refresh(served: service.Service, other: service.Service, setting: Setting, 
         unchanged = statistics.median(milliseconds() for _ in range(20))
         samples = []
         for number in range(repeat):
-            for request in _claims(cloud, f'{changes} {number}', changes, transactions):
-                response = claiming.send(request.encode(setting.microversion))
-                if response.status != 204:
-                    raise RuntimeError(f'a claim was answered with {response.status}: {bytes(response.body).decode()}')
+            claim_elsewhere(claiming, setting, cloud, f'{changes} {number}', changes, transactions)
             samples.append(milliseconds() - unchanged)
         title = f'refresh of a process after {made} elsewhere'
         yield result(cloud, 'refresh', 'ms', samples, title=title, target=target)
@@ -145,15 +143,29 @@ def _refresh(served: service.Service, other: service.Service, setting: Setting, 
     claiming.close()
 
 
+def claim_elsewhere(
+    claiming: client.Connection, setting: Setting, cloud: Cloud, name: str, count: int, transactions: int
+) -> None:
+    """Claim on so many hosts.
+
+    :param name: makes the consumers distinct.
+    :raises RuntimeError: a claim was not accepted.
+    """
+    for request in _claims(cloud, name, count, transactions):
+        response = claiming.send(request.encode(setting.microversion))
+        if response.status != 204:
+            raise RuntimeError(f'a claim was answered with {response.status}: {bytes(response.body).decode()}')
+
+
 def _claims(cloud: Cloud, name: str, count: int, transactions: int) -> Iterator[Request]:
     """Claims, each on a host of its own."""
     each = count // transactions
     for first in range(0, count, each):
-        held = {}
+        claims = {}
         for number in range(first, first + each):
             body = orjson.loads(lines.claim('', lines.host(cloud, number)).body)
-            held[lines.consumer('refresh', name, number)] = body
-        yield Request('POST', '/allocations', orjson.dumps(held).decode())
+            claims[lines.consumer('refresh', name, number)] = body
+        yield Request('POST', '/allocations', orjson.dumps(claims).decode())
 
 
 def result(

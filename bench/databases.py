@@ -172,7 +172,7 @@ def driver_of(url: str) -> tuple[str, dict[str, Any]]:
         return 'sqlite3', {'database': parsed.database}
     _, arguments = dialect.create_connect_args(parsed)
     plain = {name: value for name, value in arguments.items() if isinstance(value, (str, int, float))}
-    return dialect.driver, plain
+    return dialect.import_dbapi().__name__, plain
 
 
 #: The tables of the change log, and those of earlier releases, which can be measured too.

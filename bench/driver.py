@@ -26,7 +26,7 @@ class Driver:
             self._cursor.execute('PRAGMA busy_timeout = 30000')
 
     def _set_autocommit(self) -> None:
-        if self._module == 'pymysql':
+        if self._module in {'pymysql', 'MySQLdb'}:
             self._connection.autocommit(True)
         elif self._module == 'psycopg':
             self._connection.autocommit = True

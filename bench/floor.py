@@ -33,7 +33,7 @@ class _Nothing:
 class Application:
     """Answers with stored bytes."""
 
-    db = _Nothing()
+    db = provider_cache = background_refresh = _Nothing()
 
     def __init__(self, directory: pathlib.Path) -> None:
         self._directory = directory

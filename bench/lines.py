@@ -170,15 +170,15 @@ READS = [*SEARCHES, *LATER_SEARCHES, *SMALL_READS]
 
 def claim(consumer: str, *provider_uuids: str, generation: int | None = None, method: str = 'PUT') -> Request:
     """Claim ``AMOUNTS`` of each provider for a consumer by PUT; a POST does the same work."""
-    held = {
+    body = {
         'allocations': {uuid_: {'resources': AMOUNTS} for uuid_ in provider_uuids},
         'project_id': 'project',
         'user_id': 'user',
         'consumer_generation': generation,
     }
     if method == 'POST':
-        return Request('POST', '/allocations', _json({consumer: held}))
-    return Request('PUT', f'/allocations/{consumer}', _json(held))
+        return Request('POST', '/allocations', _json({consumer: body}))
+    return Request('PUT', f'/allocations/{consumer}', _json(body))
 
 
 def release(consumer: str) -> Request:
@@ -273,15 +273,15 @@ def _reshapes(_cloud: Cloud, count: int, round_: str) -> Script:
             parent = {'parent_provider_uuid': host} if number else {}
             setup.append(Request('POST', '/resource_providers', _json(body | parent)))
         setup.append(_put_inventories(host, 10_000))
-        held = [consumer('reshape', round_, caller, number) for number in range(_CONSUMERS)]
-        setup += [claim(name, host) for name in held]
+        consumers = [consumer('reshape', round_, caller, number) for number in range(_CONSUMERS)]
+        setup += [claim(name, host) for name in consumers]
         # The generations: the host's inventories and claims came before. A reshape adds 2 to a provider that keeps
         # inventory and 1 to one that loses all; and 1 to one that receives allocations.
         generations = dict.fromkeys(cells, 0) | {host: 1 + _CONSUMERS}
         requests = []
         for turn in range(max(1, count // 4)):
             down = turn % 2 == 0
-            requests.append(_reshape(host, cells, held, generations, turn + 1, down=down))
+            requests.append(_reshape(host, cells, consumers, generations, turn + 1, down=down))
             generations[host] += 3
             for cell in cells:
                 generations[cell] += 3 if down else 1
@@ -290,7 +290,7 @@ def _reshapes(_cloud: Cloud, count: int, round_: str) -> Script:
 
 
 def _reshape(
-    host: str, cells: list[str], held: list[str], generations: dict[str, int], generation: int, *, down: bool
+    host: str, cells: list[str], consumers: list[str], generations: dict[str, int], generation: int, *, down: bool
 ) -> Request:
     """Move inventory and allocations of all classes but the disk from the host to its cells, or back."""
     everything = {name: {'total': 100_000} for name in AMOUNTS}
@@ -299,7 +299,7 @@ def _reshape(
     after = {host: disk if down else everything} | {cell: moving if down else {} for cell in cells}
     amounts = {name: AMOUNTS[name] for name in moving}
     allocations = {}
-    for number, name in enumerate(held):
+    for number, name in enumerate(consumers):
         of_host = {'DISK_GB': AMOUNTS['DISK_GB']} | ({} if down else amounts)
         parts = {host: {'resources': of_host}}
         if down:
@@ -351,6 +351,7 @@ OTHERS = {
     'log-size': 'the change log after all of the above',
     'slots': 'candidates, limit=10, with 5, 500, 2,000 slots of the change log',
     'slots-claiming': 'the same with 5, 500 slots while 4 callers claim, against 5',
+    'background-refresh': 'the first search of a process that nobody asked, 2.5 s after 10,000 claims elsewhere',
     'processes': '8 processes of one host: time until all are ready, against one; memory of all (PSS)',
     'each-candidate': 'each candidate beyond the tenth of limit=1000, within the process',
     'idle-connections': 'candidates, limit=10, with 2,000 idle connections to the process, against none',

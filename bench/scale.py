@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 
 from bench import callers, client, databases, lines, probe, service
 from bench.client import Request
-from bench.costs import NO_LOG, Setting, result
+from bench.costs import NO_LOG, Setting, claim_elsewhere, result
 from bench.results import Result
 from bench.shapes import Cloud
 
@@ -24,6 +24,8 @@ _PROCESSES, _SEARCHES = 8, 1000
 #: Of the first ``_PROCESSES``, right after their start on 100,000 hosts.
 _MEMORY_TARGET_MB = 600.0
 _IDLE_CONNECTIONS = 2000
+#: The default interval of the refresh in the background is one second.
+_CLAIMS_ELSEWHERE, _BACKGROUND_SECONDS = 10_000, 2.5
 #: Requests before a measurement.
 _WARM_UP = 20
 
@@ -63,6 +65,27 @@ def _slots_claiming(setting: Setting, cloud: Cloud) -> Iterator[Result]:
             few = few or statistics.median(samples)
 
 
+def _background_refresh(setting: Setting, cloud: Cloud) -> Iterator[Result]:
+    """Measure the first search of a process that nobody asked while others claimed."""
+    count = min(cloud.size, _CLAIMS_ELSEWHERE)
+    search = _request('limit-10', cloud).encode(setting.microversion)
+    with (
+        service.placement(setting.url, 1, setting.directory) as served,
+        service.placement(setting.url, 1, setting.directory) as other,
+    ):
+        unchanged = statistics.median(_search(served, setting, cloud, 2 * setting.repeat))
+        searching, claiming = client.Connection(served.port), client.Connection(other.port)
+        samples = []
+        for turn in range(2):
+            claim_elsewhere(claiming, setting, cloud, f'background {turn}', count, min(count, 100))
+            time.sleep(_BACKGROUND_SECONDS)
+            samples.append(searching.send(search).seconds * 1000)
+        searching.close()
+        claiming.close()
+    title = f'first search {_BACKGROUND_SECONDS:g} s after {count:,} claims elsewhere'
+    yield result(cloud, 'background-refresh', 'ms', samples, title=title, floor=unchanged, target=20.0)
+
+
 def _processes(setting: Setting, cloud: Cloud) -> Iterator[Result]:
     """Measure start and memory of several processes of one host."""
     name, work = 'processes', f'{_PROCESSES} processes'
@@ -88,9 +111,9 @@ def _each_candidate(setting: Setting, cloud: Cloud) -> Iterator[Result]:
     application = probe.Probe(setting.url, setting.microversion)
 
     def microseconds(request: Request) -> float:
-        started = time.perf_counter()
+        started = time.thread_time()
         application.send(request)
-        return (time.perf_counter() - started) * 1e6
+        return (time.thread_time() - started) * 1e6
 
     def function_calls(request: Request) -> int:
         profile = cProfile.Profile()
@@ -166,6 +189,7 @@ def _search(served: service.Service, setting: Setting, cloud: Cloud, count: int)
 LINES: dict[str, Callable[[Setting, Cloud], Iterator[Result]]] = {
     'slots': _slots,
     'slots-claiming': _slots_claiming,
+    'background-refresh': _background_refresh,
     'processes': _processes,
     'each-candidate': _each_candidate,
     'idle-connections': _idle_connections,

@@ -96,7 +96,7 @@ def _wait_for_threads(server: servers.Server, processes: int) -> None:
     """Return when so many workers have the threads that process requests, which each starts when it is ready."""
     deadline = time.monotonic() + _START_SECONDS
     while True:
-        threads = [_threads(pid) for pid in server.workers()]
+        threads = [servers.threads(pid) for pid in server.workers()]
         if len(threads) >= processes and min(threads) > _THREADS:
             return
         if server.process.poll() is not None:
@@ -107,14 +107,6 @@ def _wait_for_threads(server: servers.Server, processes: int) -> None:
                 f'{ready} of {processes} processes are ready after {_START_SECONDS} s:\n{server.tail()}'
             )
         time.sleep(0.05)
-
-
-def _threads(pid: int) -> int:
-    try:
-        return len(list(pathlib.Path(f'/proc/{pid}/task').iterdir()))
-    except OSError:
-        # It has ended meanwhile.
-        return 0
 
 
 @contextlib.contextmanager
@@ -148,8 +140,9 @@ def floor(responses: pathlib.Path, workers: int, directory: pathlib.Path) -> Ite
 
 
 def _kill(server: servers.Server) -> None:
-    # Its database is dropped too.
-    os.killpg(server.process.pid, signal.SIGKILL)
+    # Its database is dropped too. A server that has ended by itself is reported by those who wait for it.
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(server.process.pid, signal.SIGKILL)
     server.process.wait()
 
 

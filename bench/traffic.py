@@ -119,13 +119,13 @@ class CountingProxy(tcp_proxy.Proxy):
         self._responses: defaultdict[socket.socket, _Responses] = defaultdict(parser)
         self._bytes = 0
 
-    def forward(self, said: bytes, source: socket.socket, target: socket.socket) -> None:
+    def forward(self, data: bytes, source: socket.socket, target: socket.socket) -> None:
         """Send on what ``source`` said."""
         # First counted: whoever has received a response finds it in the counts.
-        self._bytes += len(said)
+        self._bytes += len(data)
         if source not in self._services:
-            self._responses[source].feed(said)
-        super().forward(said, source, target)
+            self._responses[source].feed(data)
+        super().forward(data, source, target)
 
     @property
     def connections(self) -> int:

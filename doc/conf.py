@@ -1,6 +1,6 @@
 """How Sphinx makes the documentation site and the man pages of what is in doc/ and api-ref/: ``tox -e docs``.
 
-The Markdown is written to be read on a forge as well, so it holds no directives. The tables of links in the two
+The Markdown is written to be read on a forge as well, so it has no directives. The tables of links in the two
 ``index.md`` are the table of contents.
 """
 
@@ -38,7 +38,7 @@ html_title = 'placement'
 man_pages = [
     ('doc/man/placement-api', 'placement-api', 'serve the Placement API', '', 8),
     ('doc/man/placement-manage', 'placement-manage', 'manage the database and inspect the cloud', '', 8),
-    ('doc/man/placement-status', 'placement-status', 'check whether an upgrade can go on', '', 8),
+    ('doc/man/placement-status', 'placement-status', 'check whether an upgrade can continue', '', 8),
 ]
 
 

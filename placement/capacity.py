@@ -55,7 +55,7 @@ def capacity(inventory: HasCapacity) -> int:
 
 
 def satisfies_unit_constraints(inventory: HasUnits, smallest: Any, largest: Any, divisor: Any) -> Any:
-    """Return whether all of some amounts are at least ``min_unit``, at most ``max_unit``, and multiples of the step.
+    """Return whether amounts are all at least ``min_unit``, at most ``max_unit``, and multiples of the step.
 
     :param smallest: the smallest of the amounts.
     :param largest: the largest of the amounts.

@@ -15,7 +15,8 @@ from webob import exc
 
 from placement import conf as configuration
 from placement import exception, handler
-from placement.cache.refresh import ProviderCache
+from placement.cache.background_refresh import BackgroundRefresh
+from placement.cache.refresh import CacheVersion, ProviderCache
 from placement.candidates.limits import Limit
 from placement.db.api import Database
 from placement.web import (
@@ -43,31 +44,36 @@ class Application:
     :param entry: the outermost middleware.
     :param db: the database; ``db.dispose()`` closes its connections.
     :param provider_cache: answers searches.
+    :param refresh_interval: of ``background_refresh``, which a process that serves may start.
     """
 
-    def __init__(self, entry: WSGIApplication, db: Database, provider_cache: ProviderCache) -> None:
+    def __init__(
+        self, entry: WSGIApplication, db: Database, provider_cache: ProviderCache, refresh_interval: float
+    ) -> None:
         self._entry = entry
         self.db = db
         self.provider_cache = provider_cache
+        self.background_refresh = BackgroundRefresh(provider_cache, refresh_interval)
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         """Process a request."""
         return self._entry(environ, start_response)
 
 
-def loadapp(conf: cfg.ConfigOpts) -> Application:
+def loadapp(conf: cfg.ConfigOpts, cache_version: CacheVersion | None = None) -> Application:
     """Build an application. Several with different configurations can live in one process.
 
     :param conf: made by ``placement.conf.load``.
+    :param cache_version: the provider cache of the process from which this one was forked.
     :raises ConfigurationInvalid: the configuration or the policy file is invalid, or [placement_database]
         sync_on_startup is set and the schema cannot be brought up to date.
     :raises DatabaseUnavailable: sync_on_startup is set and the database cannot be reached.
     """
-    if ignored := configuration.ignored(conf):
-        configuration.warn_once(LOG, f'Options that this service does not have are ignored: {", ".join(ignored)}.')
+    for ignored in configuration.ignored(conf):
+        configuration.warn_once(LOG, f'This service does not have the option {ignored}')
     db = Database(conf)
     enforcer = policy.Enforcer(conf)
-    provider_cache = ProviderCache(db)
+    provider_cache = ProviderCache(db, version=cache_version)
     declarations = handler.declarations(conf.placement.max_microversion)
     operations = [(path, method) for path, methods in declarations.items() for method in methods]
     db.metrics.initialize(operations, [limit.value for limit in Limit])
@@ -78,13 +84,16 @@ def loadapp(conf: cfg.ConfigOpts) -> Application:
     if conf.placement_database.sync_on_startup:
         _sync(db)
     provider_cache.load()
-    return Application(application, db, provider_cache)
+    return Application(application, db, provider_cache, conf.placement.cache_refresh_interval)
 
 
 def _sync(db: Database) -> None:
     try:
         db.sync()
-    except (sa.exc.SQLAlchemyError, db_exc.DBError) as error:
+    except Exception as error:
+        db.dispose()
+        if not isinstance(error, (sa.exc.SQLAlchemyError, db_exc.DBError)):
+            raise
         reason = str(error.__cause__ or error).splitlines()[0]
         raise exception.ConfigurationInvalid(reason=f'The database cannot be used: {reason}') from error
 
@@ -92,7 +101,7 @@ def _sync(db: Database) -> None:
 def _pipeline(
     conf: cfg.ConfigOpts, db: Database, enforcer: policy.Enforcer, provider_cache: ProviderCache
 ) -> list[Middleware]:
-    """The middleware that a request passes before it is dispatched, outermost first.
+    """Return the middleware that a request passes before it is dispatched, outermost first.
 
     The order decides which of several errors is reported (api-ref/rules.md#the-order-of-checks).
     """

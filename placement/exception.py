@@ -13,7 +13,7 @@ from typing import Any
 class PlacementError(Exception):
     """Base of all expected failures. ``data`` has the values named in ``template``; each is also an attribute."""
 
-    template = 'The request could not be carried out.'
+    template = 'The request failed.'
 
     def __init__(self, **data: Any) -> None:
         self.data = data
@@ -92,7 +92,7 @@ class AllocationProviderNotFound(NotFound):
 
 
 class Invalid(PlacementError):
-    """The request asks for something that is never allowed, whatever is stored."""
+    """The request is not allowed, whatever is stored."""
 
 
 class ParentProviderIsSelf(Invalid):
@@ -213,7 +213,7 @@ class ConcurrentUpdate(Conflict):
 
 
 class ConcurrentProviderUpdate(ConcurrentUpdate):
-    """Another transaction moved the provider's generation first, or conflicts went on until no retry was left."""
+    """Another transaction incremented the provider's generation first, or all retries failed because of conflicts."""
 
     template = 'Another thread concurrently updated the resource provider data. Please retry your update'
 

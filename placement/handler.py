@@ -126,7 +126,8 @@ class PlacementHandler:
         self._declarations = declarations
         self._mapper = routes.Mapper(controller_scan=None, explicit=True)
         for path in declarations:
-            self._mapper.connect(None, _greedy(path), route=path)
+            # By default a variable does not match a newline at the end.
+            self._mapper.connect(None, path.replace('}', ':[^/]+}'), route=path)
         self._mapper.create_regs([])
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
@@ -156,13 +157,8 @@ class PlacementHandler:
         return methods[environ['REQUEST_METHOD']]
 
 
-def _greedy(path: str) -> str:
-    """Make each variable match everything up to the next slash; by default it does not match a newline at the end."""
-    return path.replace('}', ':[^/]+}')
-
-
 def _decoded_path(environ: Mapping[str, Any]) -> str:
-    """The path below the mount prefix, as text.
+    """Return the path below the mount prefix, as text.
 
     :raises HTTPNotFound: the path has an encoded slash, which is indistinguishable from a separator once decoded.
     """

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import microversion_parse
 
 from placement import handler, schemas
+from placement.schemas import responses as response_schemas
 from placement.web import microversion
 from placement.web.operation import Described, Operation, Produces, RequiresPolicy
 
@@ -25,11 +27,47 @@ _FAILURES = {
     409: 'The resource is in use, or was changed concurrently.',
     413: 'The body is too long.',
     415: 'The body has a media type that the operation does not read.',
-    503: 'The database or the identity service is unavailable; try again.',
+    503: 'The database or the identity service is unavailable; retry later.',
 }
 _VARIABLES: dict[str, schemas.Schema] = {
     'uuid': {'type': 'string', 'format': 'uuid'},
     'consumer_uuid': {'type': 'string', 'format': 'uuid'},
+}
+_TEXT: schemas.Schema = {'type': 'string', 'minLength': 1}
+_MICROVERSION: Document = {
+    'name': microversion.HEADER,
+    'in': 'header',
+    'required': True,
+    'schema': {'$ref': '#/components/schemas/Microversion'},
+}
+#: Operation ids that differ from the name of the handler. Generators make the names of functions of them.
+_OPERATION_IDS = {
+    'home': 'list_versions',
+    'put_trait': 'create_trait',
+    'get_inventories': 'list_resource_provider_inventories',
+    'create_inventory': 'create_resource_provider_inventory',
+    'set_inventories': 'replace_resource_provider_inventories',
+    'delete_inventories': 'delete_resource_provider_inventories',
+    'get_inventory': 'get_resource_provider_inventory',
+    'update_inventory': 'update_resource_provider_inventory',
+    'delete_inventory': 'delete_resource_provider_inventory',
+    'list_usages': 'list_resource_provider_usages',
+    'get_total_usages': 'list_usages',
+    'get_aggregates': 'list_resource_provider_aggregates',
+    'set_aggregates': 'replace_resource_provider_aggregates',
+    'list_for_resource_provider': 'list_resource_provider_allocations',
+    'list_traits_for_resource_provider': 'list_resource_provider_traits',
+    'update_traits_for_resource_provider': 'replace_resource_provider_traits',
+    'delete_traits_for_resource_provider': 'delete_resource_provider_traits',
+    'list_for_consumer': 'list_consumer_allocations',
+    'set_allocations_for_consumer': 'replace_consumer_allocations',
+    'delete_allocations': 'delete_consumer_allocations',
+}
+#: Schemas that are parts of several others, by the name under which the document has them.
+_PARTS: dict[str, Described] = {
+    'Links': response_schemas.LINKS,
+    'ResourceClass': response_schemas.RESOURCE_CLASS,
+    'ResourceProvider': response_schemas.PROVIDER,
 }
 
 
@@ -39,6 +77,15 @@ def document(version: microversion_parse.Version) -> Document:
     :param version: one of ``microversion.VERSIONS``, parsed.
     """
     paths = {path: dict(_operations(path, version)) for path in handler.ROUTE_DECLARATIONS}
+    named: dict[str, schemas.Schema] = {
+        'Error': _error(version),
+        'Microversion': {'type': 'string', 'enum': [f'placement {version}']},
+    }
+    for operations in paths.values():
+        for operation in operations.values():
+            _name_schemas(operation, named)
+    parts = {name: schema for name, part in _PARTS.items() if (schema := _for_version(part, version)) is not None}
+    named |= parts
     return {
         'openapi': '3.1.0',
         'jsonSchemaDialect': _DIALECT,
@@ -48,18 +95,22 @@ def document(version: microversion_parse.Version) -> Document:
             'description': f'The Placement API at microversion {version}. Rules: api-ref/.',
             'license': {'name': 'Apache 2.0', 'identifier': 'Apache-2.0'},
         },
+        'tags': [{'name': tag} for tag in sorted({_tag(path) for path, operations in paths.items() if operations})],
         'paths': {path: operations for path, operations in paths.items() if operations},
         'components': {
             'securitySchemes': {'token': {'type': 'apiKey', 'in': 'header', 'name': 'X-Auth-Token'}},
-            'parameters': {'Microversion': _microversion(version)},
-            'schemas': {'Error': _error(version)},
+            'parameters': {'Microversion': _MICROVERSION},
+            'schemas': {
+                name: _referring(schema, {part: parts[part] for part in parts if part != name})
+                for name, schema in named.items()
+            },
             'responses': {f'Failure{status}': _failure(text) for status, text in _FAILURES.items()},
         },
     }
 
 
 def _operations(path: str, version: microversion_parse.Version) -> Iterator[tuple[str, Document]]:
-    """The method, in lower case, and the description of each operation of a path that exists in ``version``."""
+    """Yield the method, in lower case, and the description of each operation of a path that exists in ``version``."""
     for method, declared in handler.ROUTE_DECLARATIONS[path].items():
         for operation in declared.operations:
             if operation.window.includes(version):
@@ -70,11 +121,15 @@ def _operation(path: str, method: str, operation: Operation, version: microversi
     protected = any(isinstance(check, RequiresPolicy) for check in operation.checks)
     failures = _failures(path, method, operation)
     description: Document = {
-        'operationId': operation.handler.__name__,
+        'operationId': _OPERATION_IDS.get(operation.handler.__name__, operation.handler.__name__),
+        'tags': [_tag(path)],
         'summary': (operation.handler.__doc__ or '').partition('\n')[0],
         'parameters': [
             {'$ref': '#/components/parameters/Microversion'},
-            *_variables(path),
+            *(
+                {'name': name, 'in': 'path', 'required': True, 'schema': _VARIABLES.get(name, _TEXT)}
+                for name in re.findall('{(.+?)}', path)
+            ),
             *_query(operation, version),
         ],
         'responses': {
@@ -90,16 +145,35 @@ def _operation(path: str, method: str, operation: Operation, version: microversi
     return description
 
 
-def _variables(path: str) -> Iterator[Document]:
-    for part in path.split('/'):
-        if part.startswith('{'):
-            name = part.strip('{}')
-            schema = _VARIABLES.get(name, {'type': 'string', 'minLength': 1})
-            yield {'name': name, 'in': 'path', 'required': True, 'schema': schema}
+def _tag(path: str) -> str:
+    """Return the kind of resource that a path is about: its last part that is no variable."""
+    return next((part for part in reversed(path.split('/')) if part and part[0] != '{'), 'versions')
+
+
+def _name_schemas(operation: Document, named: dict[str, schemas.Schema]) -> None:
+    """Move the schemas of the bodies of an operation to ``named``, and refer to them there."""
+    name = ''.join(word.capitalize() for word in operation['operationId'].split('_'))
+    bodies = {f'{name}Request': operation.get('requestBody', {})}
+    bodies |= {f'{name}Response': body for status, body in operation['responses'].items() if status < '300'}
+    for of_body, body in bodies.items():
+        for media_type in body.get('content', {}).values():
+            if schema := media_type['schema']:
+                named[of_body] = schema
+                media_type['schema'] = {'$ref': f'#/components/schemas/{of_body}'}
+
+
+def _referring(value: Any, parts: Mapping[str, Any]) -> Any:
+    """Return ``value`` with references in place of the schemas that are equal to one of ``parts``."""
+    for name, part in parts.items():
+        if value == part:
+            return {'$ref': f'#/components/schemas/{name}'}
+    if isinstance(value, dict):
+        return {key: _referring(member, parts) for key, member in value.items()}
+    return [_referring(item, parts) for item in value] if isinstance(value, list) else value
 
 
 def _query(operation: Operation, version: microversion_parse.Version) -> Iterator[Document]:
-    """The query parameters; those whose names are given by patterns are described as the members of one object."""
+    """Yield the query parameters; those whose names are patterns are described as the members of one object."""
     schema = _for_version(operation.query, version)
     if schema is None:
         return
@@ -110,7 +184,7 @@ def _query(operation: Operation, version: microversion_parse.Version) -> Iterato
 
 
 def _responses(operation: Operation, version: microversion_parse.Version) -> Iterable[tuple[int, Described]]:
-    """Status and body schema of each successful response."""
+    """Return status and body schema of each successful response."""
     responses = operation.responses
     if isinstance(responses, tuple):
         responses = next(of_window for since, of_window in responses if version >= since)
@@ -118,13 +192,13 @@ def _responses(operation: Operation, version: microversion_parse.Version) -> Ite
 
 
 def _failures(path: str, method: str, operation: Operation) -> Iterator[int]:
-    """The statuses with which an operation may fail."""
+    """Yield the statuses with which an operation may fail."""
     yield 400
     if any(isinstance(check, RequiresPolicy) for check in operation.checks):
         yield from (401, 403)
     if '{' in path:
         yield 404
-    # Any request may ask for a microversion that is not served.
+    # Any request may name a microversion that is not served.
     yield 406
     if method != 'GET':
         yield from (409, 413)
@@ -147,7 +221,7 @@ def _failure(text: str) -> Document:
 
 
 def _error(version: microversion_parse.Version) -> schemas.Schema:
-    """The schema of the error document of api-ref/errors.md."""
+    """Return the schema of the error document of api-ref/errors.md."""
     text = {'type': 'string'}
     members: dict[str, Any] = {'status': {'type': 'integer'}, 'title': text, 'detail': text, 'request_id': text}
     if version >= (1, 23):
@@ -160,13 +234,8 @@ def _error(version: microversion_parse.Version) -> schemas.Schema:
     return {'type': 'object', 'properties': {'errors': errors}, 'required': ['errors'], 'additionalProperties': False}
 
 
-def _microversion(version: microversion_parse.Version) -> Document:
-    schema = {'type': 'string', 'enum': [f'placement {version}']}
-    return {'name': microversion.HEADER, 'in': 'header', 'required': True, 'schema': schema}
-
-
 def _for_version(described: Described, version: microversion_parse.Version) -> schemas.Schema | None:
-    """The schema that applies at a microversion, without Python's regular expressions; None when there is no body."""
+    """Return the schema of a microversion, without Python's regular expressions; None when there is no body."""
     schema = schemas.for_version(described, version) if isinstance(described, tuple) else described
     return None if schema is None else _portable(schema)
 

@@ -35,21 +35,30 @@ def pytest_xdist_auto_num_workers() -> int:
     return min(max(os.cpu_count() or 2, 2), 4)
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Group tests that share a server, a database or earlier requests: with ``--dist loadgroup`` one process runs them.
+
+    xdist reads the groups in ``pytest_collection_modifyitems``.
+    """
+    assert isinstance(item, pytest.Function)
+    if any(each[-1].scope == 'module' for each in item._fixtureinfo.name2fixturedefs.values()):
+        values = item.callspec.params if hasattr(item, 'callspec') else {}
+        parts = [getattr(values[name], 'name', '') for name in ('suite', 'setting') if name in values]
+        item.add_marker(pytest.mark.xdist_group('-'.join([item.path.stem, *parts])))
+
+
 # After the hooks in directories of tests that need programs, which mark them.
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect tests that need what was not requested.
-
-    Tests that share a server, a database or earlier requests run in one process; needs ``--dist loadgroup``.
-    """
+    """Deselect tests that need what was not requested."""
     opt_in.deselect_unrequested(config, items)
-    for item in items:
-        assert isinstance(item, pytest.Function)
-        shared = [one for one in item._fixtureinfo.name2fixturedefs.values() if one[-1].scope == 'module']
-        values = item.callspec.params if hasattr(item, 'callspec') else {}
-        if shared:
-            parts = [getattr(values[name], 'name', '') for name in ('suite', 'setting') if name in values]
-            item.add_marker(pytest.mark.xdist_group('-'.join([item.path.stem, *parts])))
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Fail a test whose group xdist has not put behind its name, because it would run the group in any process."""
+    grouped = item.get_closest_marker('xdist_group') and getattr(item.config.option, 'loadgroup', False)
+    if grouped and '@' not in item.nodeid.rpartition(']')[2]:
+        pytest.fail(f'pytest-xdist does not group tests with pytest {pytest.__version__}')
 
 
 @pytest.fixture(scope='session', autouse=True)
@@ -61,9 +70,9 @@ def watch() -> Iterator[log_watch.Watch]:
 
 
 @pytest.fixture(autouse=True)
-def _nothing_forgotten(watch: log_watch.Watch) -> Iterator[None]:
+def _nothing_unrecorded(watch: log_watch.Watch) -> Iterator[None]:
     """Fail the test if a write did not note a provider that it changed."""
     yield
-    forgotten = watch.forgotten.copy()
-    watch.forgotten.clear()
-    assert not forgotten, '\n'.join(forgotten)
+    unrecorded = watch.unrecorded.copy()
+    watch.unrecorded.clear()
+    assert not unrecorded, '\n'.join(unrecorded)

@@ -58,11 +58,14 @@ wsrep_node_address=127.0.0.1:{group_port}
 wsrep_slave_threads=2
 wsrep_sst_method=rsync
 wsrep_sst_receive_address=127.0.0.1:{sst_port}
-# Time-outs are for one machine: a dead node is out after some two seconds.
 wsrep_provider_options="gmcast.listen_addr=tcp://127.0.0.1:{group_port};ist.recv_addr=127.0.0.1:{ist_port};\
-gcache.size=64M;evs.keepalive_period=PT0.5S;evs.inactive_check_period=PT0.25S;evs.suspect_timeout=PT2S;\
-evs.inactive_timeout=PT6S;evs.install_timeout=PT6S"
+gcache.size=64M;evs.keepalive_period=PT0.5S;evs.inactive_check_period=PT0.25S;evs.suspect_timeout=PT{suspect}S;\
+evs.inactive_timeout=PT{inactive}S;evs.install_timeout=PT{inactive}S"
 """
+
+
+#: All nodes are on one machine, so a silent one is dead rather than far away.
+SUSPECT_SECONDS = 2
 
 
 class GaleraError(Exception):
@@ -181,8 +184,11 @@ class Cluster:
         self._children: dict[int, subprocess.Popen[bytes]] = {}
 
     @classmethod
-    def create(cls, directory: pathlib.Path, size: int = 3) -> Cluster:
-        """Create the files of ``size`` nodes in ``directory``, which must be empty. Starts nothing."""
+    def create(cls, directory: pathlib.Path, size: int = 3, suspect_seconds: int = SUSPECT_SECONDS) -> Cluster:
+        """Create the files of ``size`` nodes in ``directory``, which must be empty. Starts nothing.
+
+        :param suspect_seconds: the cluster removes a node that has been silent for so long.
+        """
         if directory.exists() and any(directory.iterdir()):
             raise GaleraError(f'{directory} is not empty. Stop the cluster in it first, or choose another directory.')
         provider = _provider()
@@ -194,7 +200,14 @@ class Cluster:
         members = ','.join(f'127.0.0.1:{node.group_port}' for node in nodes)
         for node in nodes:
             node.home.mkdir(parents=True)
-            values = {**dataclasses.asdict(node), 'data': node.home / 'data', 'provider': provider, 'members': members}
+            values = {
+                **dataclasses.asdict(node),
+                'data': node.home / 'data',
+                'provider': provider,
+                'members': members,
+                'suspect': suspect_seconds,
+                'inactive': 3 * suspect_seconds,
+            }
             node.configuration.write_text(CONFIGURATION.format(**values))
         described = [{**dataclasses.asdict(node), 'home': str(node.home)} for node in nodes]
         (directory / STATE_FILE).write_text(json.dumps(described, indent=2))
@@ -248,7 +261,9 @@ class Cluster:
         if node.pid() is not None:
             raise GaleraError(f'Node {number} runs already.')
         if not any(other.is_ready() for other in self.nodes):
-            raise GaleraError('No node of the cluster is ready, so there is nothing to join. Stop it and start anew.')
+            raise GaleraError(
+                'No node of the cluster is ready, so there is nothing to join. Stop it and start it again.'
+            )
         self._launch(node, self._recovered_position(node))
 
     def stop(self) -> None:
@@ -342,10 +357,10 @@ def _tail(log: pathlib.Path, lines: int = 15) -> str:
 
 
 @contextlib.contextmanager
-def running(size: int = 3) -> Iterator[Cluster]:
+def running(size: int = 3, suspect_seconds: int = SUSPECT_SECONDS) -> Iterator[Cluster]:
     """A started cluster in a new temporary directory, stopped and deleted at the end."""
     directory = pathlib.Path(tempfile.mkdtemp(prefix='placement-galera-'))
-    cluster = Cluster.create(directory, size)
+    cluster = Cluster.create(directory, size, suspect_seconds)
     try:
         cluster.start(logging.getLogger(__name__).info)
         yield cluster

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Install what the tests in tests/integration/operations need besides Python: nginx, Apache, openssl, Prometheus,
+# Install what the tests in tests/integration/operations need besides Python: nginx, Apache, memcached, openssl, Prometheus,
 # buildah, mmdebstrap, the C compiler for uWSGI.
 # Does nothing where all of it is installed. Exit code 0 when it is.
 set -euo pipefail
@@ -8,7 +8,7 @@ source "$(dirname "$0")/packages.sh"
 missing() {
     local pair
     for pair in nginx:nginx apache2:apache2 openssl:openssl gcc:gcc systemd-analyze:systemd \
-        prometheus:prometheus promtool:prometheus buildah:buildah mmdebstrap:mmdebstrap; do
+        memcached:memcached prometheus:prometheus promtool:prometheus buildah:buildah mmdebstrap:mmdebstrap; do
         PATH=$PATH:/usr/sbin:/sbin command -v "${pair%%:*}" >/dev/null || echo "${pair##*:}"
     done
     [ -e /usr/lib/apache2/modules/mod_wsgi.so ] || echo libapache2-mod-wsgi-py3

@@ -8,9 +8,9 @@ import re
 
 def constraint(requirement: str) -> str:
     """``psycopg[binary]>=3.2; extra == "x"`` -> ``psycopg==3.2``; any other form is a ValueError."""
-    parts = re.fullmatch(r'([A-Za-z0-9._-]+)(?:\[[a-z,]+\])?>=([0-9.]+)(?:;.*)?', requirement)
+    parts = re.fullmatch(r'([A-Za-z0-9._-]+)(?:\[[a-z,]+\])?(?:<[0-9.]+,)?>=([0-9.]+)(?:;.*)?', requirement)
     if parts is None:
-        raise ValueError(f'{requirement} does not have the form name>=bound')
+        raise ValueError(f'{requirement} has neither the form name>=bound nor name<bound,>=bound')
     return f'{parts[1]}=={parts[2]}'
 
 

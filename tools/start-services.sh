@@ -79,6 +79,10 @@ missing_packages() {
     command -v rsync >/dev/null || echo rsync
     command -v ps >/dev/null || echo procps
     command -v lsof >/dev/null || echo lsof
+    # To build mysqlclient.
+    command -v gcc >/dev/null || echo gcc
+    command -v pkg-config >/dev/null || echo pkg-config
+    command -v mariadb_config >/dev/null || command -v mysql_config >/dev/null || echo default-libmysqlclient-dev
 }
 
 install_packages() {

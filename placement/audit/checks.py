@@ -1,7 +1,7 @@
 """The checks of an audit: each finds rows that contradict one another, with the repair where there is one.
 
-Each check is one statement, whatever the number of rows. Each repair is a transaction of its own which, by locks or
-conditions, allows for what was changed since the check. So both are safe while the service runs.
+Each check is one statement, whatever the number of rows. Each repair is a transaction of its own, with locks or
+conditions against changes since the check. So both are safe while the service runs.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Any
 import sqlalchemy as sa
 from oslo_config import cfg
 
-from placement import capacity, exception
-from placement.audit import repairs, trees
-from placement.db import tables
+from placement import capacity, exception, units
+from placement.audit import repairs
+from placement.db import roots, tables
 from placement.db.api import Database
 
 _allocations, _consumers, _inventories = tables.allocations, tables.consumers, tables.inventories
@@ -30,20 +30,22 @@ class Finding:
     """One inconsistency.
 
     ``subject`` identifies it: kind of object to uuid or name. ``detail`` says what is wrong with it. ``repair`` is for
-    ``Database.write`` and does nothing if it is right by then; None if only a person can decide what to do.
+    ``Database.write`` and does nothing if the data are consistent by then; None if an operator has to decide.
+    ``needs_action`` is false if the finding is for information only.
     """
 
     subject: Mapping[str, Any]
     detail: str
     repair: Callable[[sa.Connection], None] | None = None
     repaired: bool = False
+    needs_action: bool = True
 
 
 Check = Callable[[sa.Connection, cfg.ConfigOpts], Iterator[Finding]]
 
 
 def find(db: Database, conf: cfg.ConfigOpts, kind: str) -> list[Finding]:
-    """Make one check and return what it finds.
+    """Run one check and return its findings.
 
     :param kind: a key of ``CHECKS``.
     """
@@ -52,7 +54,7 @@ def find(db: Database, conf: cfg.ConfigOpts, kind: str) -> list[Finding]:
 
 
 def repair(db: Database, finding: Finding) -> None:
-    """Repair one finding, if it has a repair and other writers are not always in the way; then set its ``repaired``."""
+    """Repair one finding if it has a repair, and set ``repaired`` unless concurrent writes prevented every attempt."""
     if finding.repair is not None:
         with contextlib.suppress(exception.ConcurrentProviderUpdate):
             db.write(finding.repair)
@@ -64,7 +66,7 @@ def repair(db: Database, finding: Finding) -> None:
 
 def _usage_mismatch(tx: sa.Connection, _conf: cfg.ConfigOpts) -> Iterator[Finding]:
     for row in tx.execute(
-        _select_inventories(tables.HELD.label('allocated')).where(_inventories.c.used != tables.HELD)
+        _select_inventories(tables.ALLOCATED.label('allocated')).where(_inventories.c.used != tables.ALLOCATED)
     ):
         detail = f'recorded as used: {row.used}; sum of the allocations: {row.allocated}'
         yield Finding(_subject(row), detail, repairs.usage(row.id))
@@ -104,9 +106,8 @@ def _over_committed(tx: sa.Connection, _conf: cfg.ConfigOpts) -> Iterator[Findin
     inv = _inventories.c
     limit = capacity.capacity_limit(inv)
     for row in tx.execute(_select_inventories(limit.label('limit')).where(inv.used > limit, inv.used > 0)):
-        detail = (
-            f'{row.used} used of {max(int(row.limit), 0)}: raise the inventory or move consumers to other providers'
-        )
+        used = units.used_of_capacity(row.name, row.used, max(int(row.limit), 0))
+        detail = f'{used} used: raise the inventory or move consumers to other providers'
         yield Finding(_subject(row), detail)
 
 
@@ -126,12 +127,27 @@ def _unit_violation(tx: sa.Connection, _conf: cfg.ConfigOpts) -> Iterator[Findin
     )
     for row in tx.execute(query):
         rules = f'min_unit {row.min_unit}, max_unit {row.max_unit}, step_size {row.step_size}'
-        yield Finding(_subject(row), f'allocation of {row.used} violates {rules}, which changed after the claim')
+        detail = f'allocation of {row.used} violates {rules}, which changed after the claim'
+        yield Finding(_subject(row), detail, needs_action=False)
 
 
 def _invalid_tree(tx: sa.Connection, _conf: cfg.ConfigOpts) -> Iterator[Finding]:
-    for problem in trees.problems(tx):
-        yield Finding({'resource_provider': problem.uuid}, problem.detail, problem.repair)
+    columns = _providers.c
+    query = sa.select(columns.id, columns.uuid, columns.parent_provider_id, columns.root_provider_id)
+    rows = {row.id: row for row in tx.execute(query.order_by(columns.id))}
+    parents: dict[int, int | None] = {id_: row.parent_provider_id for id_, row in rows.items()}
+    root_of = roots.of(parents)
+    for id_, row in rows.items():
+        root_id = root_of[id_]
+        if root_id == row.root_provider_id:
+            continue
+        if root_id is None:
+            detail = 'its parents form a loop: set parent_provider_id of one of them to NULL by hand'
+            yield Finding({'resource_provider': row.uuid}, detail)
+        else:
+            recorded = rows[row.root_provider_id].uuid if row.root_provider_id is not None else None
+            detail = f'its root is recorded as {recorded}, but its parents lead to {rows[root_id].uuid}'
+            yield Finding({'resource_provider': row.uuid}, detail, repairs.root(id_, root_id))
 
 
 def _orphaned_aggregate(tx: sa.Connection, _conf: cfg.ConfigOpts) -> Iterator[Finding]:
@@ -139,7 +155,7 @@ def _orphaned_aggregate(tx: sa.Connection, _conf: cfg.ConfigOpts) -> Iterator[Fi
         yield Finding({'aggregate': row.uuid}, 'an aggregate without providers', repairs.aggregate(row.id))
 
 
-#: In the order in which checks and repairs are made.
+#: In the order in which checks and repairs are run.
 CHECKS: Mapping[str, Check] = {
     'invalid_tree': _invalid_tree,
     'allocation_without_consumer': _allocation_without_consumer,

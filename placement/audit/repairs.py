@@ -26,7 +26,7 @@ def usage(inventory_id: int) -> Repair:
 
     def apply(tx: sa.Connection) -> None:
         # Each transaction that changes allocations of this inventory also updates its row. While that is locked none
-        # can be committed, so the sum of what is committed does not change.
+        # can be committed, so the sum of the committed allocations does not change.
         row = tx.execute(sa.select(_inventories).where(_inventories.c.id == inventory_id).with_for_update()).first()
         if row is None:
             return

@@ -41,7 +41,7 @@ class DictionaryColumn:
     def rearranged(self, new_positions: Integers, size: int, added: Mapping[int, NameSet]) -> DictionaryColumn:
         """Return the column of a partition in which providers were moved, added or removed.
 
-        :param new_positions: for each old position the new one, -1 if the provider was removed or read anew.
+        :param new_positions: for each old position the new one, -1 if the provider was removed or read again.
         :param size: the number of new positions.
         :param added: the sets at the new positions that no old one moves to.
         """

@@ -1,23 +1,29 @@
 """Keeps some thousand resource providers, in whole trees, as columns. A refresh replaces the changed partitions.
 
-A vector of flags or numbers has one item for each provider of a partition or one for each tree, as the docstrings say.
+A vector of flags or numbers has one item for each provider of a partition or one for each tree, as documented.
 """
 
 from __future__ import annotations
 
-import datetime as dt
 import functools
 import itertools
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from placement.cache.dictionary_column import DictionaryColumn, NameSet
-from placement.cache.inventory_columns import Entry, Flags, Integers, InventoryColumns
+from placement.cache.inventory_columns import (
+    Entry,
+    Flags,
+    Integers,
+    InventoryColumns,
+    UsageColumns,
+    find_sorted,
+)
 from placement.candidates.providers import Provider
 from placement.candidates.request import SHARING_TRAIT
 
@@ -30,22 +36,6 @@ _Bits = TypeVar('_Bits', np.uint64, np.bool_)
 _MAX_FORMS = 6
 
 
-class UsageUpdate(NamedTuple):
-    """The changes of a provider by claims: generation, ``modified`` as in ``Provider``, and ``used`` by class name."""
-
-    generation: int
-    modified: dt.datetime | None
-    used: Mapping[str, int]
-
-    def applied_to(self, provider: Provider) -> Provider:
-        """Return ``provider`` with this usage. Inventories of classes that are not in ``used`` stay as they are."""
-        inventories = {
-            name: one if self.used.get(name, one.used) == one.used else one._replace(used=self.used[name])
-            for name, one in provider.inventories.items()
-        }
-        return replace(provider, generation=self.generation, modified=self.modified, inventories=inventories)
-
-
 @dataclass(frozen=True, eq=False)
 class Partition:
     """Trees in order of their root ids.
@@ -53,7 +43,7 @@ class Partition:
     A *position* is the index of a provider in ``providers``, a *number* the index of a tree in ``roots``.
 
     ``starts`` has the position of the first provider of each tree and, at the end, the number of providers. ``roots``
-    has the root id of each tree. ``has_root`` tells for each tree whether its first provider is its root. A tree
+    has the root id of each tree. ``has_root`` says for each tree whether its first provider is its root. A tree
     without its root, which only a damaged database has, is listed but not searched. ``traits`` and ``aggregates`` have
     an item for each provider. ``inventory_columns`` is by resource class.
     """
@@ -88,6 +78,13 @@ class Partition:
     def tree_numbers(self) -> Integers:
         """For each provider the number of its tree."""
         return np.repeat(np.arange(len(self.starts) - 1), np.diff(self.starts))
+
+    @functools.cached_property
+    def _by_id(self) -> tuple[Integers, Integers]:
+        """The ids of the providers, ascending, and the position of each."""
+        ids = np.fromiter((one.id for one in self.providers), np.int64, len(self.providers))
+        order = np.argsort(ids)
+        return ids[order], order
 
     @functools.cached_property
     def by_uuid(self) -> Mapping[str, int]:
@@ -169,10 +166,8 @@ class Partition:
             flags[self.starts[number] : self.starts[number + 1]] = True
         return flags
 
-    def fragments(
-        self, form: Hashable, positions: Iterable[int], write: Callable[[Provider], bytes]
-    ) -> Iterator[bytes]:
-        """Yield what ``write`` makes of the providers at some positions; cached until the provider changes.
+    def fragments(self, form: Hashable, positions: Sequence[int], write: Callable[[Provider], bytes]) -> list[bytes]:
+        """Return what ``write`` makes of the providers at some positions; cached until the provider changes.
 
         :param form: identifies ``write`` and all that its result depends on but the provider.
         """
@@ -182,36 +177,42 @@ class Partition:
                 # ``list`` and ``pop`` with a default are safe if other threads do the same.
                 self._fragments.pop(list(self._fragments)[0], None)  # noqa: RUF015
             cached = self._fragments[form] = [None] * len(self.providers)
-        for position in positions:
-            fragment = cached[position]
-            if fragment is None:
-                fragment = cached[position] = write(self.providers[position])
-            yield fragment
+        for position in [position for position in positions if cached[position] is None]:
+            cached[position] = write(self.providers[position])
+        return [fragment for position in positions if (fragment := cached[position]) is not None]
 
     # Refreshes ----------------------------------------------------------------------------------------------
 
-    def with_usages(self, usages: Mapping[int, UsageUpdate]) -> Partition:
+    def with_usages(self, usages: UsageColumns) -> Partition:
         """Return the partition with other usage and generations, as they are after claims.
 
-        :param usages: by position.
+        :raises KeyError: a provider or an inventory is not in the partition.
         """
-        providers = list(self.providers)
-        used: defaultdict[str, dict[int, int]] = defaultdict(dict)
-        for position, usage in usages.items():
-            providers[position] = usage.applied_to(providers[position])
-            for name, one in providers[position].inventories.items():
-                used[name][position] = one.used
+        sorted_ids, order = self._by_id
+        positions = order[find_sorted(sorted_ids, usages.ids)]
         columns = dict(self.inventory_columns)
-        for name, by_position in used.items():
-            columns[name] = columns[name].with_used(by_position)
+        for name, (owners, used) in usages.used.items():
+            columns[name] = columns[name].with_used(positions[owners], used)
+        changed = positions.tolist()
+        providers = list(self.providers)
+        inventories = [providers[position].inventories for position in changed]
+        for name, (owners, used) in usages.used.items():
+            for owner, amount in zip(owners.tolist(), used.tolist(), strict=True):
+                present = inventories[owner]
+                if present[name].used != amount:
+                    inventories[owner] = {**present, name: present[name].with_used(amount)}
+        for position, generation, modified, present in zip(
+            changed, usages.generations.tolist(), usages.modified_times, inventories, strict=True
+        ):
+            providers[position] = providers[position].with_usage(generation, modified, present)
         copies: dict[Hashable, list[bytes | None]] = {}
         partition = replace(self, providers=tuple(providers), inventory_columns=columns, _fragments=copies)
-        for cached in ('tree_numbers', 'by_uuid', 'by_name', 'sharing', 'tree_aggregates', 'parents'):
+        for cached in ('_by_id', 'tree_numbers', 'by_uuid', 'by_name', 'sharing', 'tree_aggregates', 'parents'):
             if cached in self.__dict__:
                 partition.__dict__[cached] = self.__dict__[cached]
         for form, fragments in list(self._fragments.items()):
             kept = copies[form] = list(fragments)
-            for position in usages:
+            for position in changed:
                 kept[position] = None
         return partition
 

@@ -20,14 +20,16 @@ A = ``resources=VCPU:4`` and B = ``resources1=SRIOV_NET_VF:1``, and the trait T 
 from __future__ import annotations
 
 import functools
+import itertools
 import random
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.cache.inventory_columns import Flags
+from placement.cache.inventory_columns import Flags, Integers
 from placement.cache.partition import Partition, combine_by_tree
 from placement.cache.snapshot import Snapshot
 from placement.candidates.providers import Provider
@@ -40,21 +42,37 @@ BitRows = NDArray[np.uint64]
 
 
 class TreeSearchUnit(SearchUnit):
-    """A search unit with a tree: the one with ``number`` in ``partition``, from the position ``first`` on."""
+    """A search unit with trees of a partition: those with ``numbers``, whose roots are at the positions ``firsts``."""
 
-    __slots__ = ('first', 'number', 'partition')
+    __slots__ = ('_reach', 'firsts', 'numbers', 'partition')
 
-    def __init__(
-        self, partition: Partition, number: int, first: int, last: int, sharing: Providers, key: Hashable
-    ) -> None:
+    def __init__(self, reach: _Reach, numbers: list[int], firsts: list[int], tree_size: int, key: Hashable) -> None:
         # Not through ``super``, as there may be one for each of many thousand trees.
-        self.tree = partition.providers[first:last]
-        self.tree_size = last - first
-        self.sharing = sharing
+        self.partition = reach.partition
+        self.tree = self.partition.providers[firsts[0] : firsts[0] + tree_size]
+        self.tree_size = tree_size
+        self.sharing = reach.of(numbers[0])
         self.equivalence_key = key
-        self.partition = partition
-        self.number = number
-        self.first = first
+        self.numbers = numbers
+        self.firsts = firsts
+        self.count = len(numbers)
+        self._reach = reach
+
+    def __getitem__(self, trees: slice) -> TreeSearchUnit:
+        return TreeSearchUnit(
+            self._reach, self.numbers[trees], self.firsts[trees], self.tree_size, self.equivalence_key
+        )
+
+    def sharing_of_each(self) -> Sequence[Providers]:
+        return (self.sharing,) if self.count == 1 else self._reach.of_equivalent(self.numbers)
+
+    def uuids(self, positions: Sequence[int]) -> list[str]:
+        size, providers = self.tree_size, self.partition.providers
+        return [
+            (providers[first + at] if at < size else sharing[at - size]).uuid
+            for first, sharing in zip(self.firsts, self.sharing_of_each(), strict=True)
+            for at in positions
+        ]
 
 
 class Prefilter:
@@ -75,7 +93,7 @@ class Prefilter:
         self._sharing_bits: dict[int, int] = {}
         self._sharing_numbers: dict[Hashable, int] = {}
         classes = request.classes
-        # A group without resources may be served by a sharing provider that has nothing of what is asked for.
+        # A group without resources may be served by a sharing provider that has none of the requested resources.
         any_class = not all(group.resources for group in request.groups)
         #: The sharing providers that could serve a group.
         self.sharing = SharingIndex(
@@ -89,7 +107,7 @@ class Prefilter:
         """
         trees: Iterable[SearchUnit] = (unit for one in self._partitions() for unit in self._tree_units(one))
         if rng is not None:
-            trees = list(trees)
+            trees = [unit[at : at + 1] for unit in trees for at in range(unit.count)]
             rng.shuffle(trees)
         yield from trees
         yield from self._shared_only_units()
@@ -106,18 +124,23 @@ class Prefilter:
         return self._snapshot.partitions
 
     def _tree_units(self, partition: Partition) -> Iterator[TreeSearchUnit]:
+        """Yield the trees that may have a candidate. Equivalent ones that follow one another are one search unit."""
         bits = self._provider_bits(partition)
         reach = _Reach(self, partition)
-        numbers: list[int] = np.flatnonzero(self._may_have_candidate(partition, bits, reach.bits)).tolist()
-        if not numbers:
+        numbers = np.flatnonzero(self._may_have_candidate(partition, bits, reach.bits))
+        if not len(numbers):
             return
-        keys, key_size = self._provider_keys(partition, bits) if self._with_keys else (b'', 0)
-        starts = partition.starts.tolist()
-        for number in numbers:
-            first, last = starts[number], starts[number + 1]
-            sharing, sharing_number = reach.of(number)
-            key = (keys[first * key_size : last * key_size], sharing_number) if self._with_keys else None
-            yield TreeSearchUnit(partition, number, first, last, sharing, key)
+        firsts, sizes = partition.starts[numbers], np.diff(partition.starts)[numbers]
+        columns = self._key_columns(partition, bits) if self._with_keys else []
+        begins = np.ones(len(numbers), np.bool_)
+        if self._with_keys:
+            begins[1:] = ~(_equal_to_previous(columns, firsts, sizes) & reach.equal_to_previous(numbers))
+        all_numbers, all_firsts = numbers.tolist(), firsts.tolist()
+        for start, end in itertools.pairwise([*np.flatnonzero(begins).tolist(), len(numbers)]):
+            first, size, key = all_firsts[start], int(sizes[start]), None
+            if self._with_keys:
+                key = (*[one[first : first + size].tobytes() for one in columns], reach.number(all_numbers[start]))
+            yield TreeSearchUnit(reach, all_numbers[start:end], all_firsts[start:end], size, key)
 
     def _provider_bits(self, partition: Partition) -> BitRows:
         """Return for each provider the requirements that it satisfies in its own tree, and its collective traits.
@@ -136,7 +159,7 @@ class Prefilter:
         return bits
 
     def _may_have_candidate(self, partition: Partition, bits: BitRows, reached: BitRows) -> Flags:
-        """Return which trees may have a candidate: every bit has a provider, and one of the tree has a requirement's.
+        """Return which trees may have a candidate: every bit has a provider, and the tree has one for a requirement.
 
         :param bits: those of the providers.
         :param reached: those of the sharing providers that reach each tree.
@@ -154,26 +177,25 @@ class Prefilter:
             kept &= combine_by_tree(partition, (bits & alone == alone).all(axis=1))
         return kept
 
-    def _provider_keys(self, partition: Partition, bits: BitRows) -> tuple[bytes, int]:
-        """Return for each provider all that the assignments depend on, as bytes, and the number of bytes of each.
+    def _key_columns(self, partition: Partition, bits: BitRows) -> list[NDArray[Any]]:
+        """Return columns with all of each provider that the assignments depend on.
 
         These are the bits, whether it is a sharing provider, with a ``same_subtree`` its parent, and its headroom of
         each class that several requirements name.
         """
         satisfies_any = bits.any(axis=1)
         shares = partition.with_traits(lambda names: SHARING_TRAIT in names) & satisfies_any
-        columns = [bits.view(np.int64), shares[:, np.newaxis].astype(np.int64)]
+        columns: list[NDArray[Any]] = [*bits.T, shares]
         if self.compiled.request.same_subtree:
-            columns.append(partition.parents[:, np.newaxis])
+            columns.append(partition.parents)
         for name, limit in self._headroom_limits.items():
-            column = np.zeros((len(bits), 1), np.int64)
+            column = np.zeros(len(bits), np.int64)
             inventories = partition.inventory_columns.get(name)
             if inventories is not None:
-                column[inventories.positions, 0] = np.minimum(inventories.headroom, limit)
+                column[inventories.positions] = np.minimum(inventories.headroom, limit)
                 column[~satisfies_any] = 0
             columns.append(column)
-        matrix = np.concatenate(columns, axis=1)
-        return matrix.tobytes(), matrix.shape[1] * matrix.itemsize
+        return columns
 
     # Trees, for ``explain`` ---------------------------------------------------------------------------------
 
@@ -196,7 +218,7 @@ class Prefilter:
         return self._row(functools.reduce(lambda bits, one: bits | self._bits_of(one), sharing, 0))
 
     def number_of_sharing(self, sharing: Providers) -> int:
-        """Return a number for a group of sharing providers; groups on which assignments depend equally have the same.
+        """Return the number of a group of sharing providers. Groups that allow the same assignments have one number.
 
         As ``_provider_keys``, but below 1.29 it also depends on which of them are in the same tree.
         """
@@ -225,8 +247,8 @@ class Prefilter:
     def _shared_only_units(self) -> Iterator[SearchUnit]:
         """Yield the shared-only search units: none unless sharing providers alone could serve the whole request.
 
-        If not every root is accepted, these are groups of sharing providers that reach one that is: the roots of the
-        sharing providers themselves, at which candidates of a single aggregate are found otherwise, may be rejected.
+        With conditions on roots, these are groups of sharing providers that reach an accepted root, also those of a
+        single aggregate. Otherwise candidates of a single aggregate are found at the roots of the sharing providers.
         """
         shared = self.sharing.aggregates
         rejects_roots = bool(self.compiled.root.conditions)
@@ -263,35 +285,75 @@ class _Reach:
     """
 
     def __init__(self, prefilter: Prefilter, partition: Partition) -> None:
+        self.partition = partition
         self._prefilter = prefilter
-        self._partition = partition
+        self._own: frozenset[int] = frozenset()
         aggregates = prefilter.sharing.aggregates
-        self._by_code: list[tuple[Providers, int]] = []
+        self._codes: list[int] = []
         if not aggregates:
             self.bits = prefilter.bits_of_sharing(())[np.newaxis, :]
             return
         sets = partition.tree_aggregates
-        reaching = [prefilter.sharing.reaching(names & aggregates) for names in sets.values]
-        self._by_code = [(sharing, prefilter.number_of_sharing(sharing)) for sharing in reaching]
-        self._codes: list[int] = sets.codes.tolist()
-        self.bits = np.stack([prefilter.bits_of_sharing(sharing) for sharing in reaching])[sets.codes]
+        self._codes = sets.codes.tolist()
+        self._groups = [prefilter.sharing.reaching(names & aggregates) for names in sets.values]
+        self._numbers = list(map(prefilter.number_of_sharing, self._groups))
+        self.bits = np.stack(list(map(prefilter.bits_of_sharing, self._groups)))[sets.codes]
         # Trees that have sharing providers themselves, which must not be counted a second time.
-        self._own = {int(partition.tree_numbers[position]) for position in partition.sharing}
+        self._own = frozenset(partition.tree_numbers[partition.sharing].tolist())
 
-    def of(self, tree: int) -> tuple[Providers, int]:
-        """Return the sharing providers of other trees that reach a tree, and their ``number_of_sharing``."""
-        if not self._by_code:
-            return (), -1
-        sharing, number = self._by_code[self._codes[tree]]
+    def of(self, tree: int) -> Providers:
+        """Return the sharing providers of other trees that reach a tree."""
+        if not self._codes:
+            return ()
+        sharing = self._groups[self._codes[tree]]
         if tree in self._own:
-            root_id = int(self._partition.roots[tree])
+            root_id = int(self.partition.roots[tree])
             sharing = tuple(one for one in sharing if one.root_id != root_id)
-            number = self._prefilter.number_of_sharing(sharing)
-        return sharing, number
+        return sharing
+
+    def of_equivalent(self, trees: Sequence[int]) -> list[Providers]:
+        """Return the sharing providers that reach each of several equivalent trees, none of which has any itself."""
+        return [self._groups[self._codes[tree]] for tree in trees] if self._codes else [()] * len(trees)
+
+    def number(self, tree: int) -> int:
+        """Return the ``number_of_sharing`` of the sharing providers of other trees that reach a tree."""
+        if not self._codes:
+            return -1
+        if tree in self._own:
+            return self._prefilter.number_of_sharing(self.of(tree))
+        return self._numbers[self._codes[tree]]
+
+    def equal_to_previous(self, trees: Integers) -> Flags:
+        """Return for each of ``trees`` but the first whether its ``number`` is known to be that of the tree before."""
+        if not self._codes:
+            return np.ones(len(trees) - 1, np.bool_)
+        numbers = np.array(self._numbers)[self.partition.tree_aggregates.codes[trees]]
+        own = np.isin(trees, list(self._own))
+        equal: Flags = (numbers[1:] == numbers[:-1]) & ~(own[1:] | own[:-1])
+        return equal
+
+
+def _equal_to_previous(columns: Sequence[NDArray[Any]], firsts: Integers, sizes: Integers) -> Flags:
+    """Return for each of some trees but the first whether the columns of its providers equal those of the one before.
+
+    :param columns: an item for each provider.
+    :param firsts: the position of the root of each tree.
+    :param sizes: the number of providers of each tree.
+    """
+    equal: Flags = sizes[1:] == sizes[:-1]
+    varying = [column for column in columns if (column != column[0]).any()]
+    if varying and len(equal):
+        sizes = sizes[1:]
+        begins = np.cumsum(sizes) - sizes
+        offsets = np.arange(sizes.sum()) - np.repeat(begins, sizes)
+        current, previous = np.repeat(firsts[1:], sizes) + offsets, np.repeat(firsts[:-1], sizes) + offsets
+        for column in varying:
+            equal &= np.logical_and.reduceat(column[current] == column[previous], begins)
+    return equal
 
 
 def _headroom_limits(requirements: Sequence[Requirement]) -> Mapping[str, int]:
-    """Return the classes that several requirements name, with the sum of their amounts: more makes no difference."""
+    """Return the classes that several requirements name, with the sums of their amounts, which limit headroom."""
     times: Counter[str] = Counter()
     total: Counter[str] = Counter()
     for one in requirements:

@@ -56,7 +56,7 @@ class ProviderFilters:
 def filter_providers(snapshot: Snapshot, filters: ProviderFilters) -> Iterator[tuple[Partition, list[int]]]:
     """Yield each partition that has providers which pass the filters, with their positions in it, ascending.
 
-    :raises ResourceClassNotFound: a class does not exist; raised when the first item is asked for, as is the next.
+    :raises ResourceClassNotFound: a class does not exist; raised when the first item is requested, as is the next.
     :raises TraitNotFound: some traits do not exist.
     """
     requirement = filters.requirement(snapshot)

@@ -9,9 +9,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from placement import exception
-from placement.cache.inventory_columns import InventoryColumns
-from placement.cache.partition import Partition, Tree, UsageUpdate, partition_trees
+from placement.cache.inventory_columns import InventoryColumns, UsageColumns
+from placement.cache.partition import Partition, Tree, partition_trees
 from placement.candidates.providers import Provider
 
 #: About how many providers a new partition has. One that has more than twice as many is split.
@@ -46,20 +48,21 @@ class KnownNames:
 
 @dataclass(frozen=True)
 class Changes:
-    """The changes between two snapshots. Keys are provider ids, and none is in both mappings.
+    """The changes between two snapshots. No provider is in both ``providers`` and ``usages``.
 
-    ``providers`` has those that were created or changed in any way, and None for deleted ones. ``usages`` has those of
-    which only the usage changed. ``names`` is None if no name changed; it never renames a resource class.
+    ``providers`` has by id those that were created or changed in any way, and None for deleted ones. ``usages`` has
+    those of which only the usage changed, None if there are none. ``names`` is None if no name changed; it never
+    renames a resource class.
     """
 
     providers: Mapping[int, Provider | None]
-    usages: Mapping[int, UsageUpdate]
+    usages: UsageColumns | None = None
     names: KnownNames | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """Partitions in order of root ids. A snapshot never changes, so any thread may use one as long as it likes."""
+    """Partitions in order of root ids. A snapshot never changes, so any thread may use one at any time."""
 
     names: KnownNames
     partitions: tuple[Partition, ...]
@@ -74,7 +77,8 @@ class Snapshot:
         return cls(names, tuple(partition_trees(trees, size)))
 
     @functools.cached_property
-    def _first_root_ids(self) -> list[int]:
+    def first_root_ids(self) -> list[int]:
+        """The root id of the first tree of each partition."""
         return [partition.first_root_id for partition in self.partitions]
 
     @property
@@ -108,7 +112,7 @@ class Snapshot:
 
     def partition_index(self, root_id: int) -> int | None:
         """Return the index of the partition to which a tree with this root id belongs; None if there are none."""
-        return max(bisect.bisect_right(self._first_root_ids, root_id) - 1, 0) if self.partitions else None
+        return max(bisect.bisect_right(self.first_root_ids, root_id) - 1, 0) if self.partitions else None
 
     def find_tree(self, root_id: int) -> tuple[Partition, int]:
         """Return the partition of a tree and the tree's number in it.
@@ -179,11 +183,11 @@ class SnapshotBuilder:
         self._root_id_of = {provider.id: provider.root_id for provider in snapshot.providers()}
 
     def next(self, changes: Changes) -> Snapshot:
-        """Return the snapshot after ``changes``, from which the next call goes on.
+        """Return the snapshot after ``changes``, from which the next call continues.
 
-        :raises KeyError: ``changes.usages`` has a provider that is not in the snapshot.
+        :raises KeyError: ``changes.usages`` has a provider or an inventory that is not in the snapshot.
         """
-        snapshot = self._with_usages(changes.usages)
+        snapshot = self._snapshot if changes.usages is None else self._with_usages(changes.usages)
         if changes.names is not None:
             snapshot = replace(snapshot, names=changes.names)
         snapshot = _with_trees(snapshot, self._changed_trees(snapshot, changes.providers), self._size)
@@ -195,17 +199,14 @@ class SnapshotBuilder:
         self._snapshot = snapshot
         return snapshot
 
-    def _with_usages(self, usages: Mapping[int, UsageUpdate]) -> Snapshot:
-        by_partition: defaultdict[Partition, dict[int, UsageUpdate]] = defaultdict(dict)
-        for id_, usage in usages.items():
-            partition, position = self._snapshot.find_position(self._root_id_of[id_], id_)
-            by_partition[partition][position] = usage
-        if not by_partition:
-            return self._snapshot
-        partitions = (
-            one.with_usages(by_partition[one]) if one in by_partition else one for one in self._snapshot.partitions
-        )
-        return replace(self._snapshot, partitions=tuple(partitions))
+    def _with_usages(self, usages: UsageColumns) -> Snapshot:
+        snapshot = self._snapshot
+        roots = np.fromiter(map(self._root_id_of.__getitem__, usages.ids.tolist()), np.int64, len(usages.ids))
+        indexes = np.maximum(np.searchsorted(snapshot.first_root_ids, roots, 'right') - 1, 0)
+        partitions = list(snapshot.partitions)
+        for index in np.unique(indexes).tolist():
+            partitions[index] = partitions[index].with_usages(usages.select(indexes == index))
+        return replace(snapshot, partitions=tuple(partitions))
 
     def _changed_trees(self, snapshot: Snapshot, providers: Mapping[int, Provider | None]) -> dict[int, Tree]:
         """Return the trees, by root id, of which a provider is added, changed or removed; empty if none is left."""

@@ -12,7 +12,7 @@ from placement.candidates.requirements import CompiledRequest, Reason, Rejection
 from placement.candidates.search_units import Amounts, Assignment, Mappings, SearchUnit
 from placement.candidates.variables import Variable
 
-#: After so many steps without an assignment, a search pauses, and those of other equivalence classes go on.
+#: After so many steps without an assignment, a search pauses, and those of other equivalence classes continue.
 TIME_SLICE = 1000
 
 #: After so many steps without an assignment, a search spends more on pruning: it checks at each choice whether the
@@ -136,7 +136,7 @@ def backtrack(
     counter: StepCounter,
     rejections: Rejections | None = None,
 ) -> Iterator[Assignment | None]:
-    """Yield every complete assignment, those that give equal candidates once, and None after each time slice.
+    """Yield every complete assignment, one of those that give equal candidates, and None after each time slice.
 
     Not recursive, so that the number of groups is not limited by the interpreter's stack. Without mappings the
     variables of one symmetry class get providers in ascending order of position, so that exchanged ones are not found

@@ -18,7 +18,7 @@ from placement.candidates.search_units import Providers
 from placement.candidates.subtree import Domain, Subtree
 from placement.candidates.variables import Variable
 
-#: The most positions that the tests of one search unit visit. Then they end without a result.
+#: Maximum number of positions that the tests of one search unit visit. Then they end without a result.
 _MAX_POSITIONS = 50_000
 
 
@@ -42,7 +42,7 @@ class _Effort:
 
 @dataclass(frozen=True)
 class _Demand:
-    """The amount of one class that a variable asks for, and its domain."""
+    """The amount of one class that a variable requests, and its domain."""
 
     amount: int
     domain: Domain
@@ -130,12 +130,12 @@ def _find_conflict(variables: Sequence[Variable], providers: Providers, effort: 
     headrooms = [_headroom(name, demands, providers, effort) for name, demands in contested]
     for (_, demands), headroom in zip(contested, headrooms, strict=True):
         if sum(one.amount for one in demands) > sum(headroom.values()):
-            return Reason.TOO_LITTLE_IN_ALL
+            return Reason.TOO_LITTLE_CAPACITY
     if len(isolated) > 1 and not _all_served(isolated, dict.fromkeys(itertools.chain(*isolated), 1), effort):
         return Reason.TOO_FEW_PROVIDERS
     for (_, demands), headroom in zip(contested, headrooms, strict=True):
         if not _large_ones_fit(demands, headroom, effort):
-            return Reason.TOO_FEW_WITH_ROOM
+            return Reason.TOO_FEW_WITH_CAPACITY
     return None
 
 
@@ -158,7 +158,7 @@ def isolation_fails(variables: Sequence[Variable], taken: Collection[int], count
 
 
 def _contested(variables: Sequence[Variable]) -> Iterator[tuple[str, list[_Demand]]]:
-    """Yield each class that several variables name, with what these ask for, the smallest amount first."""
+    """Yield each class that several variables name, with their demands, the smallest amount first."""
     naming: defaultdict[str, list[_Demand]] = defaultdict(list)
     for variable in variables:
         for name, amount in variable.requirement.resources:

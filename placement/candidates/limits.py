@@ -10,8 +10,8 @@ import enum
 import sys
 from dataclasses import dataclass, field
 
-#: The most amounts and sets of traits that one search remembers in order not to try them again. Beyond that the search
-#: takes more steps, with the same result.
+#: Maximum number of amounts and sets of traits that one search remembers, so that they are not tried again. Beyond that
+#: the search takes more steps, with the same result.
 _MAX_REMEMBERED_ITEMS = 500_000
 
 
@@ -34,8 +34,8 @@ class SearchLimits:
 
     ``max_steps`` is for the whole request, ``max_tree_steps`` for one tree since its last candidate.
     ``max_candidates`` limits how many are found, ``max_size`` the size of an answer as ``selection.AnswerSize`` counts
-    it. ``steps_taken`` are the steps so far. ``reached`` are the limits that ended the search, if only of one tree, or
-    shortened the answer.
+    it. ``steps_taken`` are the steps so far. ``reached`` are the limits that ended the search, of one tree or of all,
+    or that truncated the response.
     """
 
     max_candidates: int = sys.maxsize

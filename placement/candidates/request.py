@@ -45,7 +45,7 @@ class RequestGroup:
 
 @dataclass(frozen=True)
 class CandidateRequest:
-    """A whole query. ``limit`` is the largest number of candidates, None for all.
+    """A whole query. ``limit`` is the maximum number of candidates, None for all.
 
     ``nested_aware`` is false below microversion 1.29, where a candidate may not use two different providers of one tree
     (api-ref/candidate-search.md#below-129). ``with_traits`` says whether the answer shows the traits of providers (from

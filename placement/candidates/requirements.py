@@ -31,27 +31,27 @@ from placement.candidates.trait_coverage import TraitBits
 
 
 class Reason(enum.Enum):
-    """The rule that a provider or a combination breaks; the value is the text that ``explain`` prints."""
+    """The rule that a provider or a combination breaks; the value says so in words."""
 
     NO_INVENTORY = 'has no inventory of the class'
-    NO_CAPACITY = 'has not enough left'
-    BELOW_MIN_UNIT = 'needs a larger amount (min_unit)'
-    ABOVE_MAX_UNIT = 'allows no amount as large (max_unit)'
+    NO_CAPACITY = 'has too little free capacity'
+    BELOW_MIN_UNIT = 'allows only larger amounts (min_unit)'
+    ABOVE_MAX_UNIT = 'allows only smaller amounts (max_unit)'
     WRONG_STEP = 'allows only multiples of its step_size'
     MISSING_TRAIT = 'lacks a required trait'
     FORBIDDEN_TRAIT = 'has a forbidden trait'
     NOT_MEMBER = 'is not in the requested aggregates'
     FORBIDDEN_AGGREGATE = 'is in a forbidden aggregate'
     NOT_IN_TREE = 'is not in the requested tree'
-    ROOT = 'has a root that is not as requested'
-    MERGED = 'has no room for the sum of several groups'
-    ISOLATED = 'already serves another numbered group'
+    ROOT = 'has a root that violates a condition on roots'
+    MERGED = 'has too little free capacity for the sum of several groups'
+    ISOLATED = 'already serves another suffixed group'
     SUBTREE = 'is not in one subtree with the providers of other groups'
     SAME_TREE = 'is a second provider of its tree (below 1.29)'
-    COLLECTIVE_TRAITS = 'no chosen provider has a required trait'
-    OTHER_TREE = 'is a sharing provider, and nothing would come from the tree itself'
-    TOO_LITTLE_IN_ALL = 'the tree has too little of the class for all groups together'
-    TOO_FEW_WITH_ROOM = 'the tree has too few providers with room for all groups'
+    COLLECTIVE_TRAITS = 'no provider of the combination has a required trait'
+    OTHER_TREE = 'is a sharing provider, and the candidate would use no provider of the tree'
+    TOO_LITTLE_CAPACITY = 'the tree has too little of the class for all groups together'
+    TOO_FEW_WITH_CAPACITY = 'the tree has too few providers with enough capacity for all groups'
     TOO_FEW_PROVIDERS = 'the tree has too few providers for isolated groups'
 
     @property
@@ -189,11 +189,12 @@ class TreeCondition:
     """The provider is in one tree; ``root_id`` is None if that does not exist.
 
     Without ``sharing`` it must also be in the tree of the search unit: in the tree of ``in_tree`` the unsuffixed group
-    uses no sharing providers of other trees.
+    uses no sharing providers of other trees. ``uuid`` is that of the provider in ``in_tree``.
     """
 
     root_id: int | None
     sharing: bool
+    uuid: str = field(compare=False)
 
     def rejection(self, provider: Provider, root: Provider | None) -> Reason | None:
         accepted = provider.root_id == self.root_id and (self.sharing or root is not None)
@@ -207,9 +208,8 @@ class TreeCondition:
 class Requirement:
     """The conditions that one provider has to satisfy, all of them.
 
-    ``group`` is the suffix of its group. It does not count when requirements are compared: those that ask for the same
-    are equal. ``use_same_provider`` is that of the group: true for a whole suffixed group, false for one class of the
-    unsuffixed group.
+    ``group`` is the suffix of its group. Requirements that differ only in it are equal. ``use_same_provider`` is that
+    of the group: true for a whole suffixed group, false for one class of the unsuffixed group.
     """
 
     group: str = field(compare=False)
@@ -308,7 +308,7 @@ def _conditions(group: RequestGroup, root_id_of: Callable[[str], int | None]) ->
         yield AggregateCondition(tuple(dict.fromkeys(group.member_of)), or_root=not group.use_same_provider)
     yield from _forbidden_aggregates(group)
     if group.in_tree is not None:
-        yield TreeCondition(root_id_of(group.in_tree), sharing=group.use_same_provider)
+        yield TreeCondition(root_id_of(group.in_tree), group.use_same_provider, group.in_tree)
 
 
 def _forbidden_aggregates(group: RequestGroup) -> Iterator[AggregateCondition]:

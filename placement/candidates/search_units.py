@@ -21,21 +21,24 @@ Mappings = tuple[tuple[int, ...], ...]
 class SearchUnit:
     """The providers of one tree, root first, and the sharing providers of other trees that reach it.
 
+    It may represent several equivalent trees that follow one another: ``count`` is their number, and ``tree`` and
+    ``sharing`` are those of the first. A slice is a search unit of some of the trees.
+
     A candidate of a search unit with a tree uses at least one provider of the tree. So there are also search units
     with an empty ``tree``, *shared-only* ones: sharing providers which together reach some root, though they are in
     different aggregates, and so may serve a request without that root's tree.
 
     A *position* is the index of a provider in the tree, followed by the sharing providers.
 
-    ``equivalence_key`` has all that the assignments depend on: search units with equal keys have the same ones. It is
-    None if it is not known. It has the number of providers of the tree and of sharing providers, and for each position
+    ``equivalence_key`` has all that the assignments depend on: trees with equal keys have the same ones. It is None if
+    it was not computed. It has the number of providers of the tree and of sharing providers, and for each position
     which requirements the provider satisfies, its headroom of every class that more than one requirement names, which
     of the traits it has that the unsuffixed group requires, and whether it is a sharing provider, be it one of the
     tree. Below 1.29 it also has which sharing providers are in the same tree, and with ``same_subtree`` which providers
     are above which.
     """
 
-    __slots__ = ('equivalence_key', 'sharing', 'tree', 'tree_size')
+    __slots__ = ('count', 'equivalence_key', 'sharing', 'tree', 'tree_size')
 
     def __init__(self, tree: Providers, sharing: Providers, equivalence_key: Hashable = None) -> None:
         self.tree = tree
@@ -43,16 +46,23 @@ class SearchUnit:
         self.equivalence_key = equivalence_key
         #: The number of providers of the tree, which is the position of the first sharing provider.
         self.tree_size = len(tree)
+        self.count = 1
+
+    def __getitem__(self, trees: slice) -> SearchUnit:
+        return self
 
     def provider(self, position: int) -> Provider:
-        """Return the provider at a position."""
+        """Return the provider at a position of the first tree."""
         size = self.tree_size
         return self.tree[position] if position < size else self.sharing[position - size]
 
-    def uuids(self, positions: Sequence[int]) -> tuple[str, ...]:
-        """Return the uuids of the providers at some positions."""
-        tree, sharing, size = self.tree, self.sharing, self.tree_size
-        return tuple([tree[at].uuid if at < size else sharing[at - size].uuid for at in positions])
+    def sharing_of_each(self) -> Sequence[Providers]:
+        """Return the sharing providers that reach each of the trees."""
+        return (self.sharing,)
+
+    def uuids(self, positions: Sequence[int]) -> list[str]:
+        """Return the uuids of the providers at some positions of the first tree, then those of the next, and so on."""
+        return [self.provider(position).uuid for position in positions]
 
 
 class Assignment:
@@ -71,14 +81,26 @@ class Assignment:
         self.sharing_only = sharing_only
 
 
-class Candidate:
-    """One result: an assignment at a search unit."""
+class Family:
+    """Candidates with the same assignment, at the equivalent trees of one search unit.
+
+    Iteration yields each candidate as a family of one, whose ``amounts`` and ``mappings`` are those of the candidate.
+    """
 
     __slots__ = ('assignment', 'search_unit')
 
     def __init__(self, search_unit: SearchUnit, assignment: Assignment) -> None:
         self.search_unit = search_unit
         self.assignment = assignment
+
+    def __len__(self) -> int:
+        return self.search_unit.count
+
+    def __iter__(self) -> Iterator[Family]:
+        return (self[at : at + 1] for at in range(len(self))) if len(self) > 1 else iter((self,))
+
+    def __getitem__(self, candidates: slice) -> Family:
+        return Family(self.search_unit[candidates], self.assignment)
 
     @property
     def amounts(self) -> Amounts:

@@ -4,60 +4,59 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Hashable, Iterable, Iterator
+import sys
+from collections.abc import Hashable, Iterator
 
 from placement.candidates.limits import Limit, SearchLimits
 from placement.candidates.request import CandidateRequest
-from placement.candidates.search_units import Candidate
-
-#: The number of candidates that are taken before their size is checked.
-_BATCH = 1000
+from placement.candidates.search_units import Family
 
 
 def select(
-    candidates: Iterator[Candidate], request: CandidateRequest, limits: SearchLimits, rng: random.Random | None = None
-) -> list[Candidate]:
-    """Return as many of ``candidates`` as ``request`` asks for: the first, or a uniform sample in random order.
+    families: Iterator[Family], request: CandidateRequest, limits: SearchLimits, rng: random.Random | None = None
+) -> list[Family]:
+    """Return candidates up to the limit of ``request``: the first of all, or a uniform sample in random order.
 
-    Their size is at most ``limits.max_size``, unless there is only one. If there are as many as the request asks for,
+    Their size is at most ``limits.max_size``, unless there is only one. If they reach the limit of the request,
     ``limits.reached`` is emptied, except for a sample, which then may not be uniform.
 
     :param rng: for a sample; None for the first ones.
     """
     if rng is not None:
-        return _sample(candidates, request, limits, rng)
-    selected = _first(candidates, request, limits)
-    if len(selected) == request.limit:
+        return _sample(families, request, limits, rng)
+    selected: list[Family] = []
+    left, size_left, entries = request.limit or sys.maxsize, limits.max_size, max_entries(request)
+    for family in families:
+        selected.append(family if len(family) <= left else family[:left])
+        left -= len(selected[-1])
+        size_left -= len(selected[-1]) * (entries + family.search_unit.tree_size)
+        if size_left < 0:
+            # The sum of the upper bounds is too large, so the exact size is needed.
+            candidates = itertools.chain.from_iterable(itertools.chain(selected, families))
+            selected = _within_size(candidates, AnswerSize(request), request, limits)
+            left = (request.limit or sys.maxsize) - len(selected)
+            break
+        if not left:
+            break
+    if not left:
         limits.reached.clear()
     return selected
 
 
-def _first(candidates: Iterator[Candidate], request: CandidateRequest, limits: SearchLimits) -> list[Candidate]:
-    selected: list[Candidate] = []
-    wanted = itertools.islice(candidates, request.limit)
-    left = limits.max_size
-    while left >= 0:
-        batch = list(itertools.islice(wanted, _BATCH))
-        if not batch:
-            return selected
-        selected += batch
-        left -= at_most(batch, request)
-    # The sum of the upper bounds is too large, so the exact size is needed.
-    return _within_size(itertools.chain(selected, wanted), AnswerSize(request), request, limits)
-
-
-def at_most(candidates: Iterable[Candidate], request: CandidateRequest) -> int:
-    """Return an upper bound of the size of an answer of ``candidates``, which is much faster than ``AnswerSize``."""
+def max_entries(request: CandidateRequest) -> int:
+    """Return an upper bound of the size of one candidate, as ``AnswerSize``, without other providers of its tree."""
     mapped = request.with_mappings
-    amounts = sum(2 * len(group.resources) + mapped * max(len(group.resources), 1) for group in request.groups)
-    return sum([amounts + candidate.search_unit.tree_size for candidate in candidates])
+    return sum(2 * len(group.resources) + mapped * max(len(group.resources), 1) for group in request.groups)
 
 
 def _within_size(
-    candidates: Iterator[Candidate], size: AnswerSize, request: CandidateRequest, limits: SearchLimits
-) -> list[Candidate]:
-    """Return the first candidates, up to the limit of the request and the size of the answer."""
-    selected: list[Candidate] = []
+    candidates: Iterator[Family], size: AnswerSize, request: CandidateRequest, limits: SearchLimits
+) -> list[Family]:
+    """Return the first candidates, up to the limit of the request and the size of the answer.
+
+    :param candidates: families of one.
+    """
+    selected: list[Family] = []
     for candidate in itertools.islice(candidates, request.limit):
         size.add(candidate)
         if size.total > limits.max_size and selected:
@@ -69,9 +68,10 @@ def _within_size(
 
 
 def _sample(
-    candidates: Iterator[Candidate], request: CandidateRequest, limits: SearchLimits, rng: random.Random
-) -> list[Candidate]:
+    families: Iterator[Family], request: CandidateRequest, limits: SearchLimits, rng: random.Random
+) -> list[Family]:
     """Sample with a reservoir: this reads all candidates, but keeps no more at a time than it returns."""
+    candidates = itertools.chain.from_iterable(families)
     size = AnswerSize(request)
     selected = _within_size(candidates, size, request, limits)
     for count, candidate in enumerate(candidates, start=len(selected) + 1):
@@ -103,21 +103,21 @@ class AnswerSize:
         self._whole_trees = request.nested_aware
         self._users: dict[Hashable, int] = {}
 
-    def add(self, candidate: Candidate) -> None:
-        """Count ``candidate``."""
+    def add(self, candidate: Family) -> None:
+        """Count ``candidate``, a family of one."""
         self._change(candidate, 1)
 
-    def remove(self, candidate: Candidate) -> None:
+    def remove(self, candidate: Family) -> None:
         """No longer count ``candidate``, which was added before."""
         self._change(candidate, -1)
 
-    def _change(self, candidate: Candidate, by: int) -> None:
+    def _change(self, candidate: Family, by: int) -> None:
         unit, amounts = candidate.search_unit, candidate.assignment.amounts
         self.total += by * (len(amounts) + sum(map(len, candidate.assignment.mappings)))
         counted = 0
         if self._whole_trees and amounts[0][0] < unit.tree_size:
             counted = unit.tree_size
-            self._use(('tree', id(unit)), counted, by)
+            self._use(('tree', unit.tree[0].id), counted, by)
         for position in {position for position, _, _ in amounts if position >= counted}:
             self._use(unit.provider(position).id, 1, by)
 

@@ -38,7 +38,7 @@ class Subtree:
         self._tops[-1] &= tops
 
     def allows(self, position: int, later: int) -> bool:
-        """Return whether there would be a top left with another variable at ``position``.
+        """Return whether a top remains if another variable is assigned ``position``.
 
         :param later: the union of the domains of the variables that are assigned after it.
         """

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from placement.candidates.limits import StepCounter
 
-#: The most combinations of sets that one call of ``Lookahead.can_provide`` tries.
+#: Maximum number of combinations of sets that one call of ``Lookahead.can_provide`` tries.
 _MAX_COMBINATIONS = 10_000
 
 

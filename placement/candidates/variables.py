@@ -26,7 +26,7 @@ _STEPS_PER_UNIT = 10
 class Variable:
     """One requirement at one search unit. Its ``domain`` are the positions of the providers that satisfy it, ascending.
 
-    Variables with equal domains share one tuple. Variables of the same ``symmetry_class`` ask for the same amounts from
+    Variables with equal domains share one tuple. Variables of the same ``symmetry_class`` request the same amounts from
     the same providers, so that exchanging their providers gives the same candidate; with mappings each is a class of
     its own. ``isolated``: no other isolated variable may have the same provider. ``collective``: its provider counts
     for the traits that the unsuffixed group requires; ``provided_traits`` has the set of these traits by position.

@@ -12,7 +12,7 @@ database, so that claims wait for one another instead of deadlocking. All locks 
 
 1. Read the consumers, their allocations, and the ids of the providers, projects, users and types of consumers that the
    request names: one statement, no lock (``current``). Compare the generations of the consumers.
-2. Custom resource classes: SELECT with a shared lock, in order of id, so that nobody renames or deletes them meanwhile
+2. Custom resource classes: SELECT with a shared lock, in order of id, so that they are not renamed or deleted meanwhile
    (``NameCache.lock_ids``). None for standard classes, whose ids the process remembers.
 3. Projects, then users, then types of consumers, that are not in the database yet: one INSERT each, in order of
    external id or name (``consumers.with_ids``). None is ever removed, so an id that step 1 found needs no lock. The
@@ -44,8 +44,8 @@ A reshape also replaces inventories (``inventory_replacement``), in these places
 * Step 5 increments the generations of all providers in one UPDATE for every 300 (``generation.increment``). For those
   of the inventories it is guarded by the generation that was sent. The batch ends here.
 * Then it locks all inventories of these providers, and of those at which the usage may change, in order of provider
-  and class. A second batch overwrites those that are kept, and inserts the new ones, before step 6, which so judges by
-  the new inventories and by those that are going to be removed.
+  and class. A second batch overwrites those that are kept, and inserts the new ones, before step 6, which therefore
+  checks against the new inventories and those still to be removed.
 * After step 7 it deletes those, if they have no usage any more.
 
 The end of the transaction
@@ -73,9 +73,8 @@ Retries
 * the database reports a conflict, also at COMMIT: deadlock, lock timeout, serialization failure, a failed certification
   on Galera (``errors.is_conflict``).
 
-When a connection turns out to be closed at the first statement, the transaction is begun once more on a new connection,
-which is not counted. Nothing else is retried: neither a wrong generation of a consumer nor a connection that breaks
-later.
+When a connection turns out to be closed at the first statement, the transaction is restarted on a new connection, which
+is not counted. Nothing else is retried: neither a wrong generation of a consumer nor a connection that breaks later.
 """
 
 from __future__ import annotations
@@ -121,7 +120,9 @@ def replace_allocations(db: Database, claims: Sequence[ConsumerClaim]) -> None:
 def reshape(
     db: Database, inventories: Sequence[NewInventories], claims: Sequence[ConsumerClaim]
 ) -> Mapping[str, Mapping[str, int]]:
-    """Replace inventories and allocations in one change that is judged by its outcome. On any failure nothing changes.
+    """Replace inventories and allocations in one change. On any failure nothing changes.
+
+    Only the resulting state has to be valid.
 
     :param inventories: one for each provider, at least one, in the order of the request.
     :param claims: at most one for each consumer, in the order of the request.
@@ -211,7 +212,7 @@ def _write(
 def _release(tx: sa.Connection, consumer_uuid: str, claim: ConsumerClaim | None = None) -> None:
     """Delete a consumer and its allocations.
 
-    :param claim: the one with empty ``allocations`` that asks for that; None for DELETE, which neither compares the
+    :param claim: the one with empty ``allocations`` that requests that; None for DELETE, which neither compares the
         generation of the consumer nor increments those of the providers.
     """
     current = _delete_consumer(tx, consumer_uuid)
@@ -282,7 +283,7 @@ def _providers_to_increment(
 ) -> set[int]:
     """Return the ids of the providers whose generation to increment.
 
-    The rule is api-ref/allocations.md#generations-that-a-write-moves.
+    The rule is api-ref/allocations.md#generations-that-a-write-increments.
     """
     cleared = {claim.consumer_uuid for claim in claims if not claim.allocations}
     return {one.inventory[0] for one in requested} | {

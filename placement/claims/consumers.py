@@ -29,7 +29,7 @@ class Attributes(NamedTuple):
 
 
 class DesiredConsumer(NamedTuple):
-    """A consumer as it is to be: ``attributes`` is None if it is to have no allocations."""
+    """The desired state of a consumer: ``attributes`` is None if it shall have no allocations."""
 
     uuid: str
     attributes: Attributes | None
@@ -158,8 +158,7 @@ def _add_updates(batch: StatementBatch, updates: Sequence[_Update]) -> None:
         values: Sequence[Any] = (*attributes, moment, row.id, row.generation)
         batch.add(_UPDATE_ONE, *values, check=expect_rows(1, retry))
         return
-    for start in range(0, len(updates), sql.MAX_ROWS_PER_STATEMENT):
-        chunk = updates[start : start + sql.MAX_ROWS_PER_STATEMENT]
+    for chunk in sql.chunks(updates, sql.MAX_ROWS_PER_STATEMENT):
         projects = _cases((row.id, attributes.project_id) for row, attributes in chunk)
         users = _cases((row.id, attributes.user_id) for row, attributes in chunk)
         types = [(row.id, attributes.consumer_type_id) for row, attributes in chunk if attributes.consumer_type_id]
@@ -183,8 +182,7 @@ def _add_deletes(batch: StatementBatch, rows: Sequence[ConsumerRow]) -> None:
     if len(rows) == 1:
         batch.add(_DELETE_ONE, rows[0].id, rows[0].generation, check=expect_rows(1, retry))
         return
-    for start in range(0, len(rows), sql.MAX_ROWS_PER_STATEMENT):
-        chunk = rows[start : start + sql.MAX_ROWS_PER_STATEMENT]
+    for chunk in sql.chunks(rows, sql.MAX_ROWS_PER_STATEMENT):
         text = sql.delete_in_id_order(batch.tx.dialect, _TABLE, _unchanged(chunk), [row.id for row in chunk])
         batch.add(text, check=expect_rows(len(chunk), retry))
 

@@ -39,7 +39,7 @@ _IN_USE: sa.Select[Any] = (
 
 
 class _JudgedInventory(NamedTuple):
-    """A new inventory by which an allocation of a reshape is judged, with its usage so far."""
+    """A new inventory against which an allocation of a reshape is checked, with its usage so far."""
 
     total: int
     reserved: int
@@ -152,7 +152,7 @@ class InventoryReplacement:
         return _read_providers(tx, self._requested) == self._providers
 
     def applied_to(self, stored: Mapping[InventoryKey, Any]) -> dict[InventoryKey, Any]:
-        """Return the inventories by which the allocations are judged: ``stored`` ones, overwritten by the new ones.
+        """Return the inventories against which allocations are checked: ``stored`` ones, overwritten by the new ones.
 
         These include the inventories that the request removes.
         """

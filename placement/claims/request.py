@@ -22,7 +22,7 @@ UNSET = Unset.UNSET
 
 @dataclasses.dataclass(frozen=True)
 class ConsumerClaim:
-    """All allocations that one consumer is to have from now on.
+    """The desired allocations of one consumer, which replace all that it has.
 
     ``consumer_uuid`` is canonical. ``project_id`` and ``user_id`` are external ids. ``allocations`` maps provider uuid
     to class name to amount (1 or more), in the order of the request; empty means that the consumer releases everything.
@@ -41,7 +41,7 @@ class ConsumerClaim:
 
 @dataclasses.dataclass(frozen=True)
 class RequestedAllocation:
-    """One allocation that a request asks for. ``inventory`` has the ids of ``provider_uuid`` and ``class_name``."""
+    """One requested allocation. ``inventory`` has the ids of ``provider_uuid`` and ``class_name``."""
 
     consumer_uuid: str
     provider_uuid: str

@@ -53,22 +53,21 @@ def deltas(old: Mapping[InventoryKey, int], new: Mapping[InventoryKey, Sequence[
 def add(batch: StatementBatch, changes: Sequence[UsageDelta], rejection: Callable[[], Exception]) -> None:
     """Add the statements that apply ``changes``, each of which the database checks unless it is a release.
 
-    The rule is api-ref/allocations.md#room-when-writing.
+    The rule is api-ref/allocations.md#the-capacity-check-of-a-write.
 
     :param changes: from ``deltas``.
     :param rejection: makes the exception to raise when not everything fits, or an inventory does not exist.
     """
     if any(amount > capacity.MAX_INT32 for change in changes for amount in change.amounts):
         raise rejection()
-    for start in range(0, len(changes), sql.MAX_ROWS_PER_STATEMENT):
-        chunk = changes[start : start + sql.MAX_ROWS_PER_STATEMENT]
+    for chunk in sql.chunks(changes, sql.MAX_ROWS_PER_STATEMENT):
         batch.add(_statement(batch.tx.dialect, chunk), check=expect_rows(len(chunk), rejection))
 
 
 def add_releases(batch: StatementBatch, changes: Sequence[UsageDelta]) -> None:
     """Add the statements that apply ``changes``, which are all releases. Inventories need not exist."""
-    for start in range(0, len(changes), sql.MAX_ROWS_PER_STATEMENT):
-        batch.add(_statement(batch.tx.dialect, changes[start : start + sql.MAX_ROWS_PER_STATEMENT]))
+    for chunk in sql.chunks(changes, sql.MAX_ROWS_PER_STATEMENT):
+        batch.add(_statement(batch.tx.dialect, chunk))
 
 
 # The statement is put together as text, from integers and a rule that is compiled once for each database. Building and
@@ -111,7 +110,7 @@ def _condition(rule: str, change: UsageDelta) -> str:
 
 @functools.lru_cache(maxsize=16)
 def _rule(dialect: sa.Dialect) -> str:
-    """Return the condition on one inventory, with the capacity rule (api-ref/capacity.md#room), for ``str.format``."""
+    """Return the condition on one inventory (api-ref/capacity.md#the-capacity-rule), for ``str.format``."""
     inv = _inventories.c
     delta = _placeholder('delta')
     rule = sa.and_(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import ipaddress
 import mmap
 import os
@@ -19,7 +20,8 @@ from oslo_config import cfg
 from oslo_log import log
 
 from placement import conf as configuration
-from placement import deploy, exception, package_conflict
+from placement import deploy, exception
+from placement.cache.refresh import CacheVersion
 from placement.cmd import command, exporter
 from placement.serving.channel import Clients
 from placement.serving.master import Master
@@ -28,7 +30,7 @@ LOG = log.getLogger(__name__)
 
 DEFAULT_BIND = '127.0.0.1:8778'
 
-#: Most connections that the kernel queues until a worker accepts them.
+#: Maximum number of connections that the kernel queues until a worker accepts them.
 BACKLOG = 2048
 
 #: Host and port of a listening socket, for IPv6 also flow and scope; None for a Unix socket.
@@ -37,14 +39,14 @@ _Address = Optional[tuple[Any, ...]]  # noqa: UP045
 _DESCRIPTION = """\
 Serves the Placement API. The configuration is placement.conf in the directory OS_PLACEMENT_CONFIG_DIR (by default
 /etc/placement), and the environment: OS_<GROUP>__<OPTION>, such as OS_PLACEMENT_DATABASE__CONNECTION.
-SIGTERM stops it after the requests in flight; SIGHUP makes it read its configuration again."""
+SIGTERM stops it after the requests in flight; SIGHUP reloads the configuration."""
 
 _DEV_LOG = '%(asctime)s %(levelname)s %(message)s'
 
 _DEV_GREETING = """\
 Placement listens on {url}
 Its data is in {database}
-There is no authentication: a token is taken for a user name, and user admin may do everything. Try:
+There is no authentication: the token is the user name, and the user admin may do everything. Try:
 
   curl -s -H 'X-Auth-Token: admin' {url}/resource_providers
 
@@ -52,7 +54,7 @@ Stop with Ctrl-C."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Serve until told to stop.
+    """Serve until a signal stops the process.
 
     :param argv: arguments; None takes those of the process.
     :returns: the exit status, 1 when the service cannot start; the reason is one line on standard error.
@@ -60,9 +62,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = _parser().parse_args(argv)
     try:
         server = _Server(arguments)
-    except (exception.PlacementError, log.LogConfigError) as error:
-        reason = error.for_operators if isinstance(error, exception.PlacementError) else error
-        print(f'placement-api: {reason}', file=sys.stderr)
+    except exception.PlacementError as error:
+        print(f'placement-api: {error.for_operators}', file=sys.stderr)
         return 1
     server.run()
     return 0
@@ -72,13 +73,13 @@ def _parser() -> command.CommandParser:
     parser = command.CommandParser(
         'placement-api', description=_DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_version()
+    parser.add_information()
     parser.add_argument(
         '--dev',
         action='store_true',
         help='run without a configuration file: data in SQLite, no authentication, reachable from this machine only',
     )
-    parser.add_argument(
+    parser.add_path(
         '--database',
         metavar='PATH',
         type=pathlib.Path,
@@ -88,21 +89,23 @@ def _parser() -> command.CommandParser:
         '--bind',
         metavar='ADDRESS',
         default=DEFAULT_BIND,
-        help='HOST:PORT, [IPV6]:PORT or unix:PATH to listen on (default: %(default)s); a socket passed on by systemd'
+        help='HOST:PORT, [IPV6]:PORT or unix:PATH to listen on (default: %(default)s); a socket passed by systemd'
         ' is used instead',
     )
     parser.add_argument(
         '--workers',
         metavar='N',
         type=_positive,
-        help='worker processes (default: 1 with --dev, else one per processor)',
+        help='worker processes (default: 1 with --dev, else [server] workers)',
     )
-    parser.add_argument('--threads', metavar='N', type=_positive, default=8, help='threads per process (default: 8)')
+    parser.add_argument(
+        '--threads', metavar='N', type=_positive, help='threads per process (default: [server] threads)'
+    )
     parser.add_argument(
         '--allow-insecure-noauth',
         action='store_true',
         help='with auth_strategy noauth2 or --dev: serve also on an address that other machines can reach, although'
-        ' anybody who can connect is administrator',
+        ' every client is then an administrator',
     )
     return parser
 
@@ -118,21 +121,22 @@ class _Server(BaseApplication):
     """gunicorn with our settings.
 
     The master process builds an application once and closes it, which checks the configuration and, with
-    sync_on_startup, brings the schema up to date. Each worker builds its own application, so that processes share no
-    database connections.
+    sync_on_startup, upgrades the schema. It keeps the application's provider cache. Each worker builds its own
+    application, so that processes share no database connections, and begins with the master's cache: the memory is
+    shared until one of them writes to it.
     """
 
     def __init__(self, arguments: argparse.Namespace) -> None:
         if arguments.database and not arguments.dev:
-            raise exception.ConfigurationInvalid(reason='--database goes with --dev only.')
+            raise exception.ConfigurationInvalid(reason='--database requires --dev.')
         if arguments.dev and (arguments.config_file or arguments.config_dir):
-            raise exception.ConfigurationInvalid(reason='--dev reads no configuration file.')
+            raise exception.ConfigurationInvalid(reason='--dev does not accept a configuration file.')
         self._arguments = arguments
         self._inherited = _inherited_sockets()
         self._addresses = [_address_of(fd) for fd in self._inherited] or _resolve(arguments.bind)
         self._conf = self._load()
-        log.setup(self._conf, 'placement')
-        if conflict := package_conflict.describe():
+        configuration.set_up_log(self._conf)
+        if conflict := configuration.package_conflict():
             LOG.warning(conflict)
         self._bind = self._url = arguments.bind
         if not self._inherited:
@@ -141,14 +145,14 @@ class _Server(BaseApplication):
         self.stopping = mmap.mmap(-1, 1)
         self._exporter = exporter.ExporterProcess() if self._conf.metrics.bind else None
         try:
-            self._check(self._conf)
+            self._cache_version = self._prepare(self._conf)
         except exception.PlacementError:
             self._on_exit()
             raise
         super().__init__(prog='placement-api')
 
     def run(self) -> None:
-        """Serve until told to stop. Exits the process."""
+        """Serve until a signal stops the process, then exit."""
         Master(self).run()
 
     def load_config(self) -> None:
@@ -160,7 +164,7 @@ class _Server(BaseApplication):
 
     def load(self) -> deploy.Application:
         """Build the application of a worker."""
-        return deploy.loadapp(self._conf)
+        return deploy.loadapp(self._conf, self._cache_version)
 
     @property
     def clients(self) -> Clients:
@@ -170,33 +174,39 @@ class _Server(BaseApplication):
 
     @property
     def max_body(self) -> int:
-        """Most bytes of a request body."""
+        """The maximum size of a request body in bytes."""
         return int(self._conf.api.max_request_body_size)
 
     def reload(self) -> None:
-        """Read the configuration again and restart the workers with it; if it is invalid, with the previous one."""
+        """Read the configuration and the cache again and restart the workers with them.
+
+        If the configuration is invalid, the previous one and its cache stay.
+        """
         try:
             conf = self._load()
-            self._check(conf)
+            self._cache_version = self._prepare(conf)
         except exception.PlacementError as error:
-            LOG.error('The configuration stays as it was: %s', error.for_operators)
+            LOG.error('The previous configuration stays in use: %s', error.for_operators)
         else:
             self._conf = conf
         super().reload()
 
     def _settings(self) -> dict[str, Any]:
         dev = self._arguments.dev
+        server = self._conf.server
         return {
             'bind': self._bind,
+            # gunicorn uses it for a Unix socket, and for nothing else.
+            'umask': 0o777 & ~int(server.socket_mode, 8),
             'worker_class': 'placement.serving.worker.WaitressWorker',
-            'workers': self._arguments.workers or (1 if dev else os.cpu_count() or 1),
-            'threads': self._arguments.threads,
+            'workers': self._arguments.workers or server.workers or (1 if dev else os.cpu_count() or 1),
+            'threads': self._arguments.threads or server.threads,
             'backlog': BACKLOG,
             'loglevel': 'warning' if dev else 'info',
             'logger_class': 'placement.serving.master.ServiceLogger',
             'proc_name': 'placement-api',
             # After that time gunicorn kills the workers that have not ended. One second is left for gunicorn itself.
-            'graceful_timeout': self._conf.server.graceful_timeout - 1,
+            'graceful_timeout': server.graceful_timeout - 1,
             'control_socket_disable': True,
             'when_ready': self._when_ready,
             'on_exit': self._on_exit,
@@ -204,15 +214,17 @@ class _Server(BaseApplication):
 
     def _load(self) -> cfg.ConfigOpts:
         if self._arguments.dev:
-            conf = configuration.load(config_files=[], overrides=self._dev_overrides())
+            conf = configuration.load(
+                command.configuration_arguments(self._arguments), config_files=[], overrides=self._dev_overrides()
+            )
         else:
-            conf = command.load_configuration(self._arguments)
+            conf = configuration.load(command.configuration_arguments(self._arguments))
         insecure = conf.api.auth_strategy == 'noauth2' and not self._arguments.allow_insecure_noauth
         if insecure and not all(map(_is_local, self._addresses)):
             raise exception.ConfigurationInvalid(
-                reason='Refusing to serve without authentication (auth_strategy noauth2) on an address that other'
-                f' machines may reach ({self._arguments.bind}). Use a loopback address, or --allow-insecure-noauth if'
-                ' you mean it.'
+                reason='Serving without authentication (auth_strategy noauth2) is not allowed on an address that other'
+                f' machines may reach ({self._arguments.bind}). Use a loopback address, or pass'
+                ' --allow-insecure-noauth.'
             )
         return conf
 
@@ -253,10 +265,24 @@ class _Server(BaseApplication):
         self._bind = f'fd://{listener.detach()}'
 
     @staticmethod
-    def _check(conf: cfg.ConfigOpts) -> None:
-        """Build an application with ``conf`` and close it. The workers need not bring the schema up to date again."""
-        deploy.loadapp(conf).db.dispose()
+    def _prepare(conf: cfg.ConfigOpts) -> CacheVersion | None:
+        """Build an application with ``conf`` and close it, and return its cache, None if it could not be loaded.
+
+        The workers need not upgrade the schema again.
+        """
+        try:
+            application = deploy.loadapp(conf)
+            application.db.dispose()
+            version = application.provider_cache.version
+            del application
+        finally:
+            # The application has reference cycles, and was frozen with its cache, which would then stay in memory. The
+            # rest is not traversed in the workers, which would copy it to each of them.
+            gc.unfreeze()
+            gc.collect()
+            gc.freeze()
         conf.set_override('sync_on_startup', False, group='placement_database')
+        return version
 
     def _on_exit(self, _arbiter: object = None) -> None:
         if self._exporter is not None:
@@ -266,12 +292,14 @@ class _Server(BaseApplication):
         if self._exporter is not None:
             self._exporter.start(command.configuration_arguments(self._arguments))
         if not self._arguments.dev:
+            address = 'sockets from systemd' if self._inherited else self._url
+            LOG.info('%s, ready on %s', configuration.describe(self._conf), address)
             return
         print(_DEV_GREETING.format(url=self._url, database=self._database()), flush=True)
 
 
 def _inherited_sockets() -> list[int]:
-    """The listening sockets from systemd or a previous gunicorn process, which gunicorn uses instead of binding."""
+    """Return the listening sockets from systemd or a previous gunicorn process, which gunicorn uses directly."""
     if os.environ.get('LISTEN_PID') == str(os.getpid()):
         return list(range(SD_LISTEN_FDS_START, SD_LISTEN_FDS_START + int(os.environ.get('LISTEN_FDS', '0'))))
     return [int(fd) for fd in os.environ.get('GUNICORN_FD', '').split(',') if fd]
@@ -284,7 +312,7 @@ def _address_of(fd: int) -> _Address:
 
 
 def _parse(bind: str) -> _Address:
-    """Host and port of an address to listen on; None for the path of a Unix socket.
+    """Return the host and port of an address to listen on; None for the path of a Unix socket.
 
     :raises ConfigurationInvalid: it is not an address.
     """
@@ -300,7 +328,7 @@ def _parse(bind: str) -> _Address:
 
 
 def _resolve(bind: str) -> list[_Address]:
-    """The addresses and ports that ``bind`` resolves to; ``[None]`` for the path of a Unix socket.
+    """Return the addresses and ports that ``bind`` resolves to; ``[None]`` for the path of a Unix socket.
 
     :raises ConfigurationInvalid: it is not an address, or the name cannot be resolved.
     """

@@ -1,4 +1,4 @@
-"""What the commands share: their options, the configuration, and how a failure ends them."""
+"""Parses options, loads the configuration and reports failures for all commands."""
 
 from __future__ import annotations
 
@@ -9,13 +9,17 @@ from collections.abc import Callable
 from importlib import metadata
 from typing import Any
 
+import shtab
 import sqlalchemy as sa
 from oslo_config import cfg
 from oslo_db import exception as db_exc
+from oslo_log import log
 from sqlalchemy import exc as sa_exc
 
 from placement import conf as placement_conf
-from placement import exception, package_conflict
+from placement import exception
+
+LOG = log.getLogger(__name__)
 
 #: The exceptions that end a command with a message of one line.
 FAILURES = (exception.PlacementError, db_exc.DBError, sa_exc.SQLAlchemyError, KeyboardInterrupt)
@@ -28,33 +32,52 @@ DEV_DATABASE = 'placement-dev.sqlite'
 class CommandParser(argparse.ArgumentParser):
     """Parses the arguments of a program or of one of its commands.
 
-    ``--config-file`` and ``--config-dir`` are accepted before and after the names of commands. A command does not set
-    them unless they are given, so that it does not overwrite what was given before its name.
+    The options of the configuration and of the log are accepted before and after the names of commands. A command does
+    not set them unless they are given, so that it does not overwrite what was given before its name.
     """
 
     def __init__(self, *args: Any, is_command: bool = False, **options: Any) -> None:
         super().__init__(*args, **options)
         default = argparse.SUPPRESS if is_command else None
-        self.add_argument(
+        self.add_path(
             '--config-file',
             metavar='FILE',
             default=default,
             help='configuration file (default: placement.conf in $OS_PLACEMENT_CONFIG_DIR or /etc/placement, if it'
             ' exists)',
         )
-        self.add_argument(
+        self.add_path(
             '--config-dir',
             metavar='DIR',
             default=default,
             help='directory whose .conf files are read after the configuration file, in the order of their names; a'
             ' later value replaces an earlier one',
         )
+        self.add_argument(
+            '-d',
+            '--debug',
+            action='store_true',
+            default=argparse.SUPPRESS if is_command else False,
+            help='log at level DEBUG, as [DEFAULT] debug does',
+        )
+        self.add_path(
+            '--log-file',
+            metavar='FILE',
+            default=default,
+            help='write the log to this file, as [DEFAULT] log_file does (default: standard error)',
+        )
         self._commands: Any = None
 
-    def add_version(self) -> None:
-        """Add ``--version``, which prints the installed release."""
+    def add_path(self, *flags: str, **options: Any) -> None:
+        """Add an option as ``add_argument`` does, whose value a shell completes as the path of a file or directory."""
+        option = self.add_argument(*flags, **options)
+        option.complete = shtab.DIRECTORY if option.metavar == 'DIR' else shtab.FILE  # type: ignore[attr-defined]
+
+    def add_information(self) -> None:
+        """Add the options of a program that only print something: ``--version`` and ``--print-completion``."""
         release = f'placement {metadata.version("placement")}'
         self.add_argument('--version', action='version', version=release, help='print the release and exit')
+        shtab.add_argument_to(self, help='print the script with which this shell completes the command line, and exit')
 
     def add_command(
         self, name: str, summary: str, description: str, epilog: str | None = None, **defaults: Any
@@ -80,17 +103,22 @@ class CommandParser(argparse.ArgumentParser):
 
 
 def configuration_arguments(args: argparse.Namespace) -> list[str]:
-    """Return the arguments for oslo.config: the configuration file and directory, if given."""
-    options = {'--config-file': args.config_file, '--config-dir': args.config_dir}
-    return [word for option, value in options.items() if value for word in (option, value)]
+    """Return the arguments for oslo.config and oslo.log that were given: those of the configuration and of the log."""
+    options = {'--config-file': args.config_file, '--config-dir': args.config_dir, '--log-file': args.log_file}
+    given = [word for option, value in options.items() if value for word in (option, value)]
+    return [*given, '--debug'] if args.debug else given
 
 
 def load_configuration(args: argparse.Namespace) -> cfg.ConfigOpts:
-    """Load the configuration that the arguments name.
+    """Load the configuration that the arguments name. If they request a log, set it up.
 
     :raises ConfigurationInvalid: a file cannot be read or a value is invalid.
     """
-    return placement_conf.load(configuration_arguments(args))
+    conf = placement_conf.load(configuration_arguments(args))
+    if args.debug or args.log_file:
+        placement_conf.set_up_log(conf)
+        LOG.debug(placement_conf.describe(conf))
+    return conf
 
 
 def run(program: str, failure_code: int, command: Callable[[], int]) -> int:
@@ -99,7 +127,7 @@ def run(program: str, failure_code: int, command: Callable[[], int]) -> int:
     If it raises one of ``FAILURES``, print the reason as one line on standard error and return ``failure_code``. Before
     it is called, a conflict with another installed package is printed as a warning.
     """
-    if conflict := package_conflict.describe():
+    if conflict := placement_conf.package_conflict():
         print(f'{program}: warning: {conflict}', file=sys.stderr)
     try:
         return command()

@@ -24,7 +24,7 @@ PROGRAM = 'placement.cmd.exporter'
 VARIABLE = 'PROMETHEUS_MULTIPROC_DIR'
 DESCRIPTION = """
 Serve /metrics (for Prometheus), /healthcheck and /healthcheck/ready on the address in [metrics] bind.
-placement-api starts this by itself. Under another WSGI server run it beside the server, with the same configuration
+placement-api starts this automatically. Under another WSGI server run it beside the server, with the same configuration
 and the same PROMETHEUS_MULTIPROC_DIR. It ends when the process that started it ends.
 """
 
@@ -62,9 +62,10 @@ def _serve(conf: cfg.ConfigOpts) -> None:
 
     database = Database(conf)
     registry = shared.registry(os.environ[VARIABLE])
-    registry.register(collectors.DatabaseCollector(database, conf.metrics))
+    provider_cache = ProviderCache(database)
+    registry.register(collectors.DatabaseCollector(database, provider_cache, conf.metrics))
     recent = SlidingWindow(shared.registry(os.environ[VARIABLE]))
-    page = _page(conf, database, recent) if conf.metrics.page else None
+    page = _page(conf, database, provider_cache, recent) if conf.metrics.page else None
     try:
         app = metrics_listener.application(database, registry, page)
         metrics_listener.serve(app, conf.metrics.bind, functools.partial(_sample, recent) if page else lambda: None)
@@ -78,15 +79,17 @@ def _sample(recent: SlidingWindow) -> None:
         recent.sample()
 
 
-def _page(conf: cfg.ConfigOpts, database: Database, recent: SlidingWindow) -> WSGIApplication:
-    """The page, under any name unless the address is of this machine alone."""
+def _page(
+    conf: cfg.ConfigOpts, database: Database, provider_cache: ProviderCache, recent: SlidingWindow
+) -> WSGIApplication:
+    """Return the page, under any host name unless only this machine can reach the address."""
     # Not at the top: it takes a tenth of the time of a start of placement-api, which imports this module, too.
     from placement.page import hosts
     from placement.page.application import Page
     from placement.page.sources import Sources, log_file
 
     host = conf.metrics.bind.rpartition(':')[0].strip('[]')
-    return Page(Sources(conf, database, ProviderCache(database), log_file(conf), recent), hosts.names(host))
+    return Page(Sources(conf, database, provider_cache, log_file(conf), recent), hosts.names(host))
 
 
 class ExporterProcess:

@@ -55,7 +55,7 @@ def _parser() -> command.CommandParser:
         ' current directory.',
     )
     parser.set_defaults(needs_schema=True, needs_database=True, has_timeout=False)
-    parser.add_version()
+    parser.add_information()
     for module in _COMMANDS:
         module.add_command(parser)
     return parser

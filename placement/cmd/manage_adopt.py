@@ -1,4 +1,4 @@
-"""``placement-manage db adopt`` and ``db leave``: take over the database of another placement service; give it back."""
+"""``placement-manage db adopt`` and ``db leave``: adopt the database of another placement service, or return it."""
 
 from __future__ import annotations
 
@@ -19,38 +19,38 @@ from placement.db.api import Database
 PROBLEMS_FOUND = 127
 
 _DESCRIPTION = """\
-Take over, in place and without losing anything, a database that another deployment of the placement service made. It
-has the same tables under other names and without the columns that this service adds. Without --yes only the plan is
-printed. When anything in the database is not as expected, or there are other connections to it, that is printed instead
-and nothing is changed. Other tables and columns are not changed. Stop the other service and make a backup first; once
-the tables are renamed it cannot write any more. db leave undoes that."""
+Convert the database of another deployment of the placement service to the schema of this one, in place and without
+loss of data. The tables are renamed, so that the other service cannot write any more, and the missing columns are
+added. Without --yes only the plan is printed. If the database has an unexpected schema or unexpected rows, or there
+are other connections to it, these problems are printed instead and nothing is changed. Tables and columns that this
+service does not know are kept. Stop the other service and make a backup first. db leave reverses the adoption."""
 _EPILOG = """\
-Exit code: 0 planned or adopted, 3 adopted and the audit that follows found something, 127 not everything is as
-expected, or the command failed. On SQLite and PostgreSQL a failure changes nothing; on MySQL and MariaDB run the
+Exit code: 0 planned or adopted, 3 adopted and the audit that follows found something, 127 there are problems or the
+command failed. On SQLite and PostgreSQL a failure changes nothing; on MySQL and MariaDB run the
 command again."""
 _LEAVE_DESCRIPTION = """\
-Give a database back to the deployment that it was taken over from: the tables get the names that the other service
-knows, and no process of this service can use them any more. Without --yes only the plan is printed. Stop this service
-first. Nothing that either service wrote is lost. To take the database over again, run db adopt."""
+Return an adopted database to the other deployment: the tables get the names that the other service uses, and no
+process of this service can use them any more. Without --yes only the plan is printed. Stop this service first. The
+data of both services are kept. To adopt the database again, run db adopt."""
 _LEAVE_EPILOG = """\
-Exit code: 0 planned or done, 127 not everything is as expected, or the command failed. On SQLite and PostgreSQL a
+Exit code: 0 planned or returned, 127 there are problems or the command failed. On SQLite and PostgreSQL a
 failure changes nothing; on MySQL and MariaDB run the command again."""
 
 
 def add_commands(group: CommandParser) -> None:
     """Add ``adopt`` and ``leave`` to the parser of ``placement-manage db``."""
-    _add(group, 'adopt', 'take over the database of another deployment', _DESCRIPTION, _EPILOG, _adopt)
-    summary = 'give a database back to the deployment that it was taken over from'
+    _add(group, 'adopt', 'adopt the database of another deployment', _DESCRIPTION, _EPILOG, _adopt)
+    summary = 'return an adopted database to the other deployment'
     _add(group, 'leave', summary, _LEAVE_DESCRIPTION, _LEAVE_EPILOG, _leave)
 
 
 def _add(group: CommandParser, name: str, summary: str, description: str, epilog: str, run: Any) -> None:
     parser = group.add_command(name, summary, description, epilog, run=run)
-    parser.add_argument('--yes', action='store_true', help='carry out the plan (default: only print it)')
+    parser.add_argument('--yes', action='store_true', help='apply the plan (default: only print it)')
     parser.add_argument(
         '--ignore-connections',
         action='store_true',
-        help='with --yes: go on although there are other connections to the database, because none of them writes',
+        help='with --yes: continue although there are other connections to the database, because none of them writes',
     )
 
 
@@ -64,7 +64,7 @@ def _adopt(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
         return _adopted_already(error, conf, db)
     if plan.problems:
         return _print_problems(plan.problems)
-    print('The database is adopted. Auditing it:')
+    print('The database was adopted. Auditing it:')
     return manage_audit.run(argparse.Namespace(repair=False, dry_run=False, format='text'), conf, db)
 
 
@@ -75,7 +75,7 @@ def _adopted_already(error: adopt.AdoptedAlready, conf: cfg.ConfigOpts, db: Data
     if wrong:
         number = count(len(wrong), 'inventory', 'inventories')
         advice = (
-            f' Of {number}, what is recorded as used is not the sum of the allocations: placement-manage audit --repair'
+            f' The recorded usage of {number} is not the sum of the allocations: run placement-manage audit --repair'
         )
     print(f'placement-manage: {error}{advice}', file=sys.stderr)
     return PROBLEMS_FOUND
@@ -87,7 +87,7 @@ def _leave(args: argparse.Namespace, _conf: cfg.ConfigOpts, db: Database) -> int
     plan = leave.apply(db.engine, _print, args.ignore_connections)
     if plan.problems:
         return _print_problems(plan.problems)
-    print('The database is given back. To take it over again: placement-manage db adopt')
+    print('The database was returned. To adopt it again: placement-manage db adopt')
     return 0
 
 
@@ -103,16 +103,16 @@ def _print_plan(plan: Plan, command: str) -> int:
         _print(step)
     for note in plan.notes:
         print(f'Note: {output.printable(note, output.console())}')
-    print(f'Nothing was changed. To carry this out: placement-manage db {command} --yes')
+    print(f'Nothing was changed. To apply this plan: placement-manage db {command} --yes')
     return 0
 
 
 def _print_problems(problems: list[str]) -> int:
-    print('Nothing was changed, because not everything is as expected:')
+    print('Nothing was changed. These problems prevent it:')
     for problem in problems:
         # Problems quote names from the database, which may have any character.
         print(f'- {output.printable(problem, output.console())}')
-    print('Correct this, or ask somebody who knows this database, and run the command again.')
+    print('Correct them and run the command again.')
     if any(problem.startswith('There is a connection') for problem in problems):
-        print('If the connections are of nothing that writes, such as a monitor, add --ignore-connections.')
+        print('If none of these connections writes (a monitor, for example), add --ignore-connections.')
     return PROBLEMS_FOUND

@@ -29,7 +29,7 @@ T = TypeVar('T')
 _DESCRIPTION = """\
 Find records in the database that contradict each other: compare usages with allocations, allocations with inventories,
 providers and consumers, roots with parents, allocations with the unit constraints. Safe while the service runs."""
-_EPILOG = 'Exit code: 0 no problems, 3 problems found, 4 all problems repaired, 127 failed.'
+_EPILOG = 'Exit code: 0 nothing has to be done, 3 problems found, 4 all problems repaired, 127 failed.'
 
 
 def add_command(program: CommandParser) -> None:
@@ -58,9 +58,10 @@ def run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
         output.print_json(_as_data(findings))
     else:
         _print_text(findings, args)
-    if not findings:
+    problems = [finding for _kind, finding in findings if finding.needs_action]
+    if not problems:
         return CLEAN
-    return REPAIRED if all(finding.repaired for _kind, finding in findings) else FOUND
+    return REPAIRED if all(finding.repaired for finding in problems) else FOUND
 
 
 def _with_progress(title: str, items: list[T]) -> Iterable[T]:
@@ -83,11 +84,13 @@ def _status(finding: checks.Finding, args: argparse.Namespace) -> str:
     """Return the status of the repair of a finding."""
     if finding.repaired:
         return 'repaired'
+    if not finding.needs_action:
+        return 'for information'
     if finding.repair is None:
         return 'requires a decision'
     if not args.repair:
         return 'to be repaired with --repair'
-    return 'would be repaired' if args.dry_run else 'not repaired, as others kept writing: run it again'
+    return 'would be repaired' if args.dry_run else 'not repaired because of concurrent writes: run it again'
 
 
 def _as_data(findings: list[tuple[str, checks.Finding]]) -> dict[str, Any]:
@@ -99,6 +102,7 @@ def _as_data(findings: list[tuple[str, checks.Finding]]) -> dict[str, Any]:
                 'detail': finding.detail,
                 'repairable': finding.repair is not None,
                 'repaired': finding.repaired,
+                'needs_action': finding.needs_action,
             }
             for kind, finding in findings
         ]

@@ -7,7 +7,6 @@ import dataclasses
 
 from oslo_config import cfg
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from placement import exception
@@ -17,15 +16,16 @@ from placement.cmd.command import CommandParser
 from placement.db.api import Database
 from placement.reports import capacity
 from placement.reports.fit_estimate import FitEstimate, Size, estimate_fit
+from placement.reports.tree_filter import TreeFilter
 from placement.web import query, validation
 
 _DESCRIPTION = """\
-Show for each resource class the capacity, how much of it is used and how much is free, the largest amount
-that one allocation can have (max allocatable), and how many providers are full (no allocation fits). Reads
-one state of the database, changes nothing."""
+Show for each resource class how much of the capacity is used and how much is free, the largest amount that one
+allocation can have (max allocatable), and on how many providers no allocation fits because they are fully allocated,
+reserved as a whole, or over-committed. Reads one state of the database, changes nothing."""
 _EPILOG = (
     'Example: placement-manage capacity --fit VCPU:4,MEMORY_MB:8192 --trait HW_CPU_X86_AVX2.'
-    ' Exit code: 0, or 127 when a name does not exist or the command failed.'
+    ' Exit code: 0; 127 when a trait or resource class does not exist or the command failed.'
 )
 
 
@@ -63,7 +63,7 @@ def add_command(program: CommandParser) -> None:
     parser.add_format()
 
 
-#: Most searches for one count. They would take minutes.
+#: Maximum number of searches for one count. They take minutes.
 _SEARCHES = 1_000_000
 
 
@@ -83,44 +83,29 @@ def _run(args: argparse.Namespace, _conf: cfg.ConfigOpts, db: Database) -> int:
             {**dataclasses.asdict(summary), 'fit_estimate': None if more is None else dataclasses.asdict(more)}
         )
     else:
-        _print(summary, args.fit, more)
+        output.print_summary(summary)
+        if more is not None:
+            console = output.console()
+            if summary.classes:
+                console.print()
+            console.print(Text(_sentence(args.fit, more, console)))
     return 0
 
 
-def _scope_and_size(args: argparse.Namespace) -> tuple[capacity.Scope, Size | None]:
+def _scope_and_size(args: argparse.Namespace) -> tuple[TreeFilter, Size | None]:
     """Read the arguments: the trees to include, and the size of a consumer if one is given."""
     if args.aggregate is not None and not validation.is_uuid(args.aggregate):
         raise BadRequest(reason=f'An aggregate is given by its uuid, which {args.aggregate!r} is not.')
     aggregate = None if args.aggregate is None else validation.canonical_uuid(args.aggregate)
     roots = query.parse_traits(','.join(args.root_trait)) if args.root_trait else query.TraitFilter()
-    scope = capacity.Scope(aggregate, frozenset(args.trait), roots.required, roots.forbidden)
+    aggregates = frozenset(() if aggregate is None else (aggregate,))
+    scope = TreeFilter(aggregates, frozenset(args.trait), roots.required, roots.forbidden)
     if args.fit is None:
         return scope, None
     return scope, Size(query.parse_resources(args.fit), scope.traits, aggregate, roots.required, roots.forbidden)
 
 
-def _print(summary: capacity.Summary, size: str | None, more: FitEstimate | None) -> None:
-    console = output.console()
-    if summary.classes:
-        console.print(_table(summary))
-    console.print(f'{summary.providers} resource providers in {summary.trees} trees')
-    if more is not None:
-        console.print(Text(_sentence(size or '', more, console)))
-
-
-def _table(summary: capacity.Summary) -> Table:
-    table = Table('Class')
-    for heading in ('Capacity', 'Used', '', 'Free', 'Max allocatable', 'Providers', 'Full'):
-        table.add_column(heading, justify='right')
-    for one in summary.classes:
-        share = capacity.Filling(one.capacity, one.used).share
-        figures = (one.free, one.max_allocatable, one.providers, one.full)
-        used = f'{min(int(share * 100), 9999)}%'
-        table.add_row(one.resource_class, str(one.capacity), str(one.used), used, *map(str, figures))
-    return table
-
-
 def _sentence(size: str, more: FitEstimate, console: Console) -> str:
     at_least = '' if more.complete else 'At least '
-    upper_bound = '' if more.fit == more.upper_bound else f' (upper bound: {more.upper_bound})'
-    return f'{at_least}{more.fit} more of {output.printable(size, console)} fit{upper_bound}'
+    upper_bound = '' if more.fit == more.upper_bound else f' (upper bound: {more.upper_bound:,})'
+    return f'{at_least}{more.fit:,} more of {output.printable(size, console)} fit{upper_bound}'

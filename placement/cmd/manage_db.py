@@ -19,20 +19,20 @@ def add_command(program: CommandParser) -> None:
         'sync',
         'create the schema or upgrade it to the newest version',
         'Create the schema or upgrade it to the newest version, and insert the standard resource classes and traits'
-        ' that are missing. Safe to run again, and by several hosts at once.',
+        ' that are missing. Safe to run again, and on several hosts at the same time.',
         run=_sync,
     )
     group.add_command(
         'version',
         'print the version of the schema',
-        'Print the version of the schema that the database has.',
+        'Print the version of the schema that the database has. Fails if it has none of this service.',
         run=_version,
     )
     stamp = group.add_command(
         'stamp',
         'declare the version of the schema without changing anything',
-        'Declare that the schema is at REVISION without changing anything else. Only for a schema that was brought'
-        ' there by hand.',
+        'Declare that the schema is at REVISION without changing anything else. Only for a schema that was changed'
+        ' by hand.',
         run=_stamp,
     )
     stamp.add_argument('revision', metavar='REVISION', help='a version, or "head" for the newest')
@@ -69,21 +69,12 @@ def _online_data_migrations(_args: argparse.Namespace, _conf: cfg.ConfigOpts, db
 
 
 def _version(_args: argparse.Namespace, _conf: cfg.ConfigOpts, db: Database) -> int:
-    print(
-        db.schema_version() or f'The database has no schema of this service yet: placement-manage {_to_make_schema(db)}'
-    )
-    return 0
-
-
-def _to_make_schema(db: Database) -> str:
-    """The command that gives a database without our schema one: ``db adopt`` if it has that of another service."""
-    try:
+    version = db.schema_version()
+    if version is None:
+        # Fails with the command that gives this database a schema.
         db.check_schema()
-    except migration.ForeignSchema:
-        return 'db adopt'
-    except migration.WrongSchema:
-        pass
-    return 'db sync'
+    print(version)
+    return 0
 
 
 def _invalidate_caches(_args: argparse.Namespace, _conf: cfg.ConfigOpts, db: Database) -> int:

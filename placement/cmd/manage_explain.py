@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from oslo_config import cfg
 from rich.console import Console
@@ -21,8 +21,6 @@ from placement.handlers import pasted_search
 from placement.objects import search_limits
 from placement.reports import explanation
 from placement.reports.explanation import Explanation
-from placement.reports.funnel import Stage
-from placement.reports.rules import in_short
 
 _DESCRIPTION = """\
 Run a search for allocation candidates and print in one sentence why it finds nothing, or what it finds. Then show how
@@ -35,7 +33,7 @@ _EPILOG = (
 
 
 #: Characters of a uuid with its comma.
-_UUID = 37
+_UUID_LENGTH = 37
 
 
 def add_command(program: CommandParser) -> None:
@@ -79,14 +77,19 @@ def _print(result: Explanation, conf: cfg.ConfigOpts) -> None:
         for note in blocker.notes:
             _print_line(console, f'Note: {note}.')
     console.print(_stages(result, console))
-    cut = '' if result.limit is None else f' (limit={result.limit})'
-    _print_line(console, f'Candidates: {result.candidates}{cut}')
+    limit = '' if result.limit is None else f' (limit={result.limit})'
+    _print_line(console, f'Candidates: {result.candidates:,}{limit}')
     if result.limits_reached:
-        _print_line(
-            console, f'Limit reached: [placement] {search_limits.describe(result.limits_reached, conf.placement)}'
-        )
-    for line in _combination_failures(result):
-        _print_line(console, line)
+        options = search_limits.describe(result.limits_reached, conf.placement)
+        _print_line(console, f'Limit reached: [placement] {options}')
+    for candidate in result.first_candidates:
+        _print_line(console, f'Candidate: {"; ".join(map(str, candidate))}')
+    if result.candidates > len(result.first_candidates):
+        _print_line(console, f'And {result.candidates - len(result.first_candidates):,} more candidates')
+    for failure in result.combination_failures:
+        for tree in failure.examples:
+            line = f'Conflict: {tree.name} ({tree.uuid}), one of {failure.trees} trees where {tree.detail}'
+            _print_line(console, line)
     if result.what_ifs:
         console.print(_what_ifs(result, console))
     for near in result.near_misses:
@@ -97,50 +100,37 @@ def _print_line(console: Console, text: str) -> None:
     console.print(Text(output.printable(text, console)))
 
 
-def _combination_failures(result: Explanation) -> Iterator[str]:
-    for one in result.combination_failures:
-        for tree in one.examples:
-            yield f'Conflict: {tree.name} ({tree.uuid}), one of {one.trees} trees where {tree.detail}'
-
-
 def _stages(result: Explanation, console: Console) -> Table:
     table = Table()
-    rules = [_text(_rule(stage), console) for stage in result.stages]
-    _add_rule_column(table, 'Rule', rules)
+    serving = [f' (for {stage.serving})' if stage.serving else '' for stage in result.stages]
+    rules = [f'{stage.rule}{suffix}' for stage, suffix in zip(result.stages, serving, strict=True)]
+    cells = _add_rule_column(table, 'Rule', rules, console)
     for heading in ('Providers', 'Trees left', 'Rejected inventories'):
         table.add_column(heading, overflow='fold')
-    for rule, stage in zip(rules, result.stages, strict=True):
-        table.add_row(rule, str(stage.providers), str(stage.trees), _rejections(stage))
+    style = None
+    for rule, stage in zip(cells, result.stages, strict=True):
+        counts = Text('\n'.join(stage.rejections))
+        table.add_row(rule, f'{stage.providers:,}', f'{stage.trees:,}', counts, style=style)
+        # The rules after the first one that leaves no tree do not matter.
+        style = style if stage.trees else 'dim'
     return table
-
-
-def _text(rule: str, console: Console) -> Text:
-    # A space after each uuid of a list of aggregates, so that a line can be broken there.
-    return Text(re.sub('([0-9a-f]{12}),', r'\1, ', output.printable(rule, console)))
-
-
-def _add_rule_column(table: Table, heading: str, rules: Sequence[Text]) -> None:
-    """Add a column that does not break uuids; longer words are folded."""
-    longest = max((len(word) for rule in rules for word in rule.plain.split()), default=0)
-    table.add_column(heading, overflow='fold', min_width=min(longest, _UUID))
-
-
-def _rule(stage: Stage) -> str:
-    serving = f' (for {stage.serving})' if stage.serving else ''
-    return f'{stage.rule}{in_short(stage.suffixes)} {stage.subject}{serving}'
-
-
-def _rejections(stage: Stage) -> Text:
-    return Text('\n'.join(f'{count}: {reason.value}' for reason, count in stage.rejected.items()))
 
 
 def _what_ifs(result: Explanation, console: Console) -> Table:
     table = Table()
-    rules = [_text(str(one.rule), console) for one in result.what_ifs]
-    _add_rule_column(table, 'Without', rules)
+    rules = _add_rule_column(table, 'Without', [str(one.rule) for one in result.what_ifs], console)
     table.add_column('Candidates', overflow='fold')
     for rule, one in zip(rules, result.what_ifs, strict=True):
         table.add_row(rule, str(one))
     if result.rules_not_tried:
         table.add_row(f'{result.rules_not_tried} more', 'not tried')
     return table
+
+
+def _add_rule_column(table: Table, heading: str, rules: Sequence[str], console: Console) -> list[Text]:
+    """Add a column that does not break uuids; longer words are folded. Return its cells."""
+    # A space after each uuid of a list of aggregates, so that a line can be broken there.
+    cells = [Text(re.sub('([0-9a-f]{12}),', r'\1, ', output.printable(rule, console))) for rule in rules]
+    longest = max((len(word) for cell in cells for word in cell.plain.split()), default=0)
+    table.add_column(heading, overflow='fold', min_width=min(longest, _UUID_LENGTH))
+    return cells

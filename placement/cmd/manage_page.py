@@ -44,7 +44,7 @@ def add_command(program: CommandParser) -> None:
         help='allow an address that other machines can reach, and requests under any host name: whoever can reach it'
         ' sees everything, without a password',
     )
-    parser.add_argument(
+    parser.add_path(
         '--log',
         metavar='FILE',
         type=pathlib.Path,
@@ -53,7 +53,7 @@ def add_command(program: CommandParser) -> None:
 
 
 def _run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
-    # Not at the top: the other commands would all wait for it to be imported.
+    # Not at the top: the import would delay all other commands.
     from placement.page import hosts
     from placement.page.application import Page
     from placement.page.sources import Sources, log_file

@@ -5,28 +5,34 @@ from __future__ import annotations
 import argparse
 import functools
 import sys
+import textwrap
 from collections.abc import Sequence
 
 from oslo_config import cfg
 from oslo_upgradecheck import upgradecheck
 
 from placement import conf as placement_conf
+from placement import exception
 from placement.audit import checks
 from placement.cmd import command
 from placement.db import migration
 from placement.db.api import Database
+from placement.web import authentication
 
 #: Exit code of a command that failed.
 FAILED = 255
+
+#: Characters of a line of the details in the table.
+_WIDTH = 100
 
 _DESCRIPTION = """\
 Check whether the database is ready for this release: the schema has its version, every provider has the root that
 follows from its parents, every allocation has a record of its consumer, every recorded usage is the sum of the
 allocations, and there are no tables of another placement service. Also check whether options are set that the service
 does not have. Changes nothing; safe while the service runs."""
-_EPILOG = 'Exit code: 0 ready, 1 ready with warnings, 2 not ready, 255 the check failed.'
+_EPILOG = 'Exit code: 0 ready, perhaps with warnings, 2 not ready, 255 the check failed.'
 
-_NOT_LOOKED_AT = upgradecheck.Result(upgradecheck.Code.WARNING, 'Not looked at, as the schema is not the right one.')
+_SKIPPED = upgradecheck.Result(upgradecheck.Code.WARNING, 'Skipped, because the schema is not that of this release.')
 
 
 class Checks(upgradecheck.UpgradeCommands):
@@ -37,11 +43,22 @@ class Checks(upgradecheck.UpgradeCommands):
         self._db = db
 
     def _configuration(self) -> upgradecheck.Result:
-        # A warning, as an ignored option may have been meant to be important, such as one for TLS to the database.
+        if self._conf.api.auth_strategy == 'keystone':
+            try:
+                authentication.check_token_cache(self._conf)
+            except exception.ConfigurationInvalid as error:
+                return upgradecheck.Result(upgradecheck.Code.FAILURE, str(error))
+        # A warning, because an ignored option may be important, such as one for TLS to the database.
         if ignored := placement_conf.ignored(self._conf):
-            details = f'Options that this service does not have are ignored: {", ".join(ignored)}'
+            details = '\n'.join(['Options that this service does not have are ignored:', *ignored])
             return upgradecheck.Result(upgradecheck.Code.WARNING, details)
         return upgradecheck.Result(upgradecheck.Code.SUCCESS)
+
+    def _get_details(self, upgrade_check_result: upgradecheck.Result) -> str | None:
+        """Wrap each line of the details by itself, for the table."""
+        lines = (upgrade_check_result.details or '').splitlines()
+        wrapped = (textwrap.fill(line, _WIDTH, subsequent_indent='  ', break_on_hyphens=False) for line in lines)
+        return '\n'.join(wrapped) or None
 
     def _schema(self) -> upgradecheck.Result:
         try:
@@ -63,7 +80,7 @@ class Checks(upgradecheck.UpgradeCommands):
 
     def _other_tables(self) -> upgradecheck.Result:
         if self._schema().code != upgradecheck.Code.SUCCESS:
-            return _NOT_LOOKED_AT
+            return _SKIPPED
         others = self._db.foreign_tables()
         if not others:
             return upgradecheck.Result(upgradecheck.Code.SUCCESS)
@@ -76,7 +93,7 @@ class Checks(upgradecheck.UpgradeCommands):
     def _audited(self, kind: str, failure: upgradecheck.Code) -> upgradecheck.Result:
         """Success when an audit finds nothing of this kind, else ``failure`` with the first finding."""
         if self._schema().code != upgradecheck.Code.SUCCESS:
-            return _NOT_LOOKED_AT
+            return _SKIPPED
         found = checks.find(self._db, self._conf, kind)
         if not found:
             return upgradecheck.Result(upgradecheck.Code.SUCCESS)
@@ -91,7 +108,7 @@ class Checks(upgradecheck.UpgradeCommands):
         ('Provider trees', _trees),
         ('Consumers', _consumers),
         ('Usages', _usages),
-        ('Tables of others', _other_tables),
+        ('Tables of another service', _other_tables),
     )
 
 
@@ -112,7 +129,7 @@ def _parser() -> command.CommandParser:
         epilog='The database is the one of [placement_database] connection in the configuration file, or of the'
         ' environment variable OS_PLACEMENT_DATABASE__CONNECTION.',
     )
-    parser.add_version()
+    parser.add_information()
     summary = 'checks before and after an upgrade'
     upgrade = parser.add_command('upgrade', summary, 'Check whether the database is ready for this release.')
     summary = 'check whether the database is ready for this release'
@@ -128,7 +145,9 @@ def _check(args: argparse.Namespace) -> int:
         db.schema_version()
         # oslo.upgradecheck parses a command line itself. It gets one made of ours, whose help is better.
         arguments = ['upgrade', 'check', *(['--json'] if args.format == 'json' else [])]
-        return int(upgradecheck.main(cfg.ConfigOpts(), 'placement', Checks(conf, db), arguments, []))
+        worst = upgradecheck.main(cfg.ConfigOpts(), 'placement', Checks(conf, db), arguments, [])
+        # Warnings do not prevent a start of the release, so the exit code lets tools continue.
+        return 0 if worst == upgradecheck.Code.WARNING else int(worst)
     finally:
         db.dispose()
 

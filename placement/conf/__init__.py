@@ -14,6 +14,7 @@ import os
 import pathlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from importlib import metadata
 from typing import Any
 
 from oslo_config import cfg
@@ -22,8 +23,8 @@ from oslo_middleware import cors, http_proxy_to_wsgi
 from oslo_policy import opts as policy_opts
 
 from placement import exception
-from placement.conf import api, metrics, placement, placement_database, server
 from placement.conf import ignored as ignored_options
+from placement.conf.options import GROUPS
 
 #: The directory of the configuration file, unless ``OS_PLACEMENT_CONFIG_DIR`` names another one.
 DEFAULT_DIRECTORY = '/etc/placement'
@@ -32,20 +33,13 @@ FILE_NAME = 'placement.conf'
 #: Name of the policy file, beside the configuration file.
 POLICY_FILE_NAME = 'placement-policy.yaml'
 
-#: The options of the service, by group.
-_GROUPS: tuple[tuple[str | cfg.OptGroup, Sequence[cfg.Opt]], ...] = (
-    (api.GROUP, api.OPTS),
-    (api.HEALTHCHECK_GROUP, api.HEALTHCHECK_OPTS),
-    (metrics.GROUP, metrics.OPTS),
-    (placement.GROUP, placement.OPTS),
-    (placement_database.GROUP, placement_database.OPTS),
-    (server.GROUP, server.OPTS),
-)
+#: The distribution of the reference service, whose Python package is also called ``placement``.
+_REFERENCE_SERVICE = 'openstack-placement'
 
 _ENFORCE_SCOPE = cfg.BoolOpt(
     'enforce_scope',
     default=False,
-    help='Whether tokens that are scoped to the system or to a domain are refused with 403. All operations are for'
+    help='Whether tokens that are scoped to the system or to a domain are rejected with 403. All operations are for'
     ' tokens of a project.',
 )
 
@@ -115,7 +109,7 @@ def load(
 
 
 def _default_files(directory: pathlib.Path, environ: Mapping[str, str]) -> list[str]:
-    """The file in the directory of the configuration, if there is one."""
+    """Return the file in the directory of the configuration, if there is one."""
     # The default directory may be missing, because all options can be set in the environment.
     if environ.get('OS_PLACEMENT_CONFIG_DIR') and not directory.is_dir():
         reason = f'OS_PLACEMENT_CONFIG_DIR names {directory}, which is not a directory.'
@@ -123,14 +117,25 @@ def _default_files(directory: pathlib.Path, environ: Mapping[str, str]) -> list[
     return [str(path) for path in [directory / FILE_NAME] if path.exists()]
 
 
+def set_up_log(conf: cfg.ConfigOpts) -> None:
+    """Configure logging as ``conf`` says.
+
+    :raises ConfigurationInvalid: the file of the log or that of [DEFAULT] log_config_append cannot be used.
+    """
+    try:
+        log.setup(conf, 'placement')
+    except (log.LogConfigError, OSError) as error:
+        raise exception.ConfigurationInvalid(reason=f'The log cannot be written: {error}') from error
+
+
 def list_opts() -> list[tuple[str | None, list[cfg.Opt]]]:
-    """Every option that the service reads, by group, for ``oslo-config-generator --namespace placement``."""
+    """Return every option that the service reads, by group, for ``oslo-config-generator --namespace placement``."""
     from keystonemiddleware import opts as keystone_opts
 
     cors_opts = copy.deepcopy(cors.OPTS)
     cfg.set_defaults(cors_opts, **_CORS_DEFAULTS)
     return [
-        *((group, list(opts)) for group, opts in _GROUPS),
+        *((group, list(opts)) for group, opts in GROUPS),
         ('cors', cors_opts),
         *_library_opts(),
         *keystone_opts.list_auth_token_opts(),
@@ -138,12 +143,30 @@ def list_opts() -> list[tuple[str | None, list[cfg.Opt]]]:
 
 
 def ignored(conf: cfg.ConfigOpts) -> list[str]:
-    """Options that are set in the files of ``conf`` or the environment but do not exist, each with where it is set.
+    """Return a line for each option that is set in the files of ``conf`` or the environment but does not exist.
 
     Options of [keystone_authtoken] are not checked, because they depend on the auth plugin.
     """
-    ours: list[tuple[str | None, list[cfg.Opt]]] = [(str(group), list(opts)) for group, opts in _GROUPS]
+    ours: list[tuple[str | None, list[cfg.Opt]]] = [(str(group), list(opts)) for group, opts in GROUPS]
     return ignored_options.find(conf, [*ours, ('cors', cors.OPTS), *_library_opts()], os.environ)
+
+
+def describe(conf: cfg.ConfigOpts) -> str:
+    """Return the installed release, and the files that ``conf`` was read from, for the log."""
+    files = ', '.join([*conf.config_file, *conf.config_dir]) or 'none, only the environment'
+    return f'placement {metadata.version("placement")}, configuration: {files}'
+
+
+def package_conflict() -> str | None:
+    """Return a sentence if openstack-placement, whose files would overwrite ours, is installed as well; else None."""
+    try:
+        version = metadata.version(_REFERENCE_SERVICE)
+    except metadata.PackageNotFoundError:
+        return None
+    return (
+        f'{_REFERENCE_SERVICE} {version} is installed as well. Both are the Python package "placement", and each'
+        ' overwrites files of the other: uninstall both, then install the one that is to run.'
+    )
 
 
 @functools.cache
@@ -153,25 +176,21 @@ def warn_once(logger: logging.LoggerAdapter[logging.Logger], text: str) -> None:
 
 
 def _library_opts() -> list[tuple[str | None, list[cfg.Opt]]]:
-    return [('oslo_middleware', list(http_proxy_to_wsgi.OPTS)), *_policy_opts(), *_log_opts()]
+    from oslo_log import _options as log_opts
+
+    return [('oslo_middleware', list(http_proxy_to_wsgi.OPTS)), *_policy_opts(), *log_opts.list_opts()]
 
 
 def _policy_opts() -> list[tuple[str | None, list[cfg.Opt]]]:
-    """The options of oslo.policy, with the one that it has no longer since version 6."""
+    """Return the options of oslo.policy, with the one that it has no longer since version 6."""
     found: list[tuple[str | None, list[cfg.Opt]]] = [(group, list(opts)) for group, opts in policy_opts.list_opts()]
     if not any(option.name == _ENFORCE_SCOPE.name for _, opts in found for option in opts):
         found.append(('oslo_policy', [_ENFORCE_SCOPE]))
     return found
 
 
-def _log_opts() -> list[tuple[str | None, list[cfg.Opt]]]:
-    from oslo_log import _options
-
-    return _options.list_opts()
-
-
 def _register(conf: cfg.ConfigOpts) -> None:
-    for option_group, opts in _GROUPS:
+    for option_group, opts in GROUPS:
         # A copy, because oslo.config stores registered options in the group, and every ConfigOpts needs its own.
         conf.register_opts(opts, group=copy.deepcopy(option_group))
     for group, opts in _policy_opts():
@@ -187,7 +206,7 @@ def _register(conf: cfg.ConfigOpts) -> None:
 
 
 def _options(conf: cfg.ConfigOpts) -> Iterator[tuple[str, str]]:
-    """Group and name of every option."""
+    """Yield group and name of every option."""
     for name in conf:
         # ``conf`` has groups and the options of DEFAULT in one namespace. Telling them apart reads the option's value.
         with _naming('DEFAULT', name, os.environ):
@@ -236,7 +255,7 @@ def _variable(group: str, name: str) -> str:
 
 
 def _from_environment(conf: cfg.ConfigOpts, environ: Mapping[str, str]) -> dict[str, dict[str, str]]:
-    """The options that ``environ`` sets, by group, with the variable names that oslo.config uses."""
+    """Return the options that ``environ`` sets, by group, with the variable names that oslo.config uses."""
     found: dict[str, dict[str, str]] = {}
     for group, name in _options(conf) if environ else ():
         variable = _variable(group, name)

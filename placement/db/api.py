@@ -1,8 +1,8 @@
 """One configured database: engine, transactions with retries, and the caches that belong to it.
 
-What a request writes is one transaction. When a concurrent transaction gets in its way, at COMMIT too, the whole
-transaction is rolled back and run again from its first read, a bounded number of times. ``placement.claims.claim``
-shows that for a claim, statement by statement.
+Each write request is one transaction. If it conflicts with a concurrent one, also at COMMIT, the whole transaction
+is rolled back and retried from its first read, a limited number of times. ``placement.claims.claim`` shows that for a
+claim, statement by statement.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from placement.observability.timing import DATABASE
 
 T = TypeVar('T')
 
-#: The delay before the first retry, and the longest one. Delays grow, and are random.
+#: The delay before the first retry, and the maximum delay. Delays grow, and are random.
 _MIN_RETRY_DELAY_SECONDS = 0.002
 _MAX_RETRY_DELAY_SECONDS = 0.25
-#: How often a change of the schema is retried while another node of a cluster changes it: about once a second.
+#: Maximum number of retries, about one a second, of a change of the schema while another node is changing it.
 _MAX_SYNC_RETRIES = 60
 
 #: The name of the pool of connections in the metrics.
 _POOL = 'database'
-#: How often a single statement that only reads is retried.
+#: Maximum number of retries of a single statement that only reads.
 _MAX_READ_RETRIES = 5
 
 
@@ -122,7 +122,7 @@ class Database:
     def fetch_all(self, statement: sa.Executable, parameters: Mapping[str, Any] | None = None) -> Sequence[sa.Row[Any]]:
         """Run one statement that only reads, in one round trip without a transaction, and return its rows.
 
-        It is retried on another connection if the connection is dead or there was a conflict.
+        It is retried on another connection if the connection is stale or there was a conflict.
 
         :param parameters: values of the statement's bind parameters, by name.
         :raises DatabaseUnavailable: the database cannot be reached.
@@ -148,7 +148,7 @@ class Database:
 
     @contextlib.contextmanager
     def reader(self) -> Iterator[sa.Connection]:
-        """A connection in a transaction that only reads, and sees one state of the database throughout.
+        """Yield a connection in a transaction that only reads, and sees one state of the database throughout.
 
         :raises DatabaseUnavailable: the database cannot be reached.
         """
@@ -157,13 +157,13 @@ class Database:
 
     @contextlib.contextmanager
     def _writer(self) -> Iterator[sa.Connection]:
-        """A connection in a transaction that may write; committed at the end, rolled back on an exception.
+        """Yield a connection in a transaction that may write; committed at the end, rolled back on an exception.
 
         The isolation level is READ COMMITTED, whatever the server's default is. That is enough, because the row counts
         of conditional UPDATE and DELETE statements decide. At the stricter levels a transaction that waited for a row
-        lock would then fail instead of going on with the row.
+        lock would then fail instead of continuing with the row.
 
-        The connection is not tested: a dead one shows at the first statement.
+        The connection is not tested: a stale one fails at the first statement.
 
         :raises DatabaseUnavailable: the database cannot be reached.
         """
@@ -188,7 +188,7 @@ class Database:
 
     @contextlib.contextmanager
     def _tested(self, begin: str) -> Iterator[sa.Connection]:
-        """A transaction whose BEGIN is sent at once. If the connection is dead, it is replaced once.
+        """Yield a transaction whose BEGIN is sent immediately. If the connection is stale, it is replaced once.
 
         :param begin: ``connections.SNAPSHOT`` or ``connections.WRITE_TESTED``.
         """
@@ -213,7 +213,7 @@ class Database:
     def write(self, work: Callable[[sa.Connection], T]) -> T:
         """Run ``work`` in a transaction, commit, and return what ``work`` returned.
 
-        Everything is written this way but the schema (``migration.locked``) and the upkeep of the change log.
+        Everything is written this way but the schema (``migration.locked``) and the maintenance of the change log.
 
         :param work: takes the connection, and records what it changes (``placement.db.change_log``). It is called
             again, in a new transaction, after a conflict with another transaction (``errors.is_conflict``), when
@@ -221,7 +221,7 @@ class Database:
             anything from one call to the next. It may raise ``RollbackAndDiagnose``.
         :raises ConcurrentProviderUpdate: there was a conflict each time, ``max_transaction_retries`` times in addition
             to the first. For ``RetryTransaction``, the error that it was given.
-        :raises CommitUnknown: COMMIT failed, and the change log could not tell whether the transaction was committed.
+        :raises CommitUnknown: COMMIT failed, and the change log does not show whether the transaction was committed.
         :raises DatabaseUnavailable: the database cannot be reached, the connection broke, or the server cancelled a
             statement. Nothing was committed, unless it is ``CommitUnknown``.
         :raises MissingLogEntry: ``work`` changed a table that searches read, and recorded nothing. Nothing is
@@ -298,7 +298,7 @@ class Database:
         """
         from placement.db import migration, seed
 
-        # The lock that keeps other processes out (``migration.locked``) holds on one node of a cluster only.
+        # The lock that keeps other processes out (``migration.locked``) is effective on one node of a cluster only.
         retrying = oslo_db_api.wrap_db_retry(
             retry_interval=0.2,
             max_retry_interval=1,
@@ -315,7 +315,7 @@ class Database:
             self.write(_insert_standards)
 
     def schema_version(self) -> str | None:
-        """The version of the schema; None if the database was not made or adopted by this service."""
+        """Return the version of the schema; None if the database was not made or adopted by this service."""
         from placement.db import migration
 
         with _translated_errors():
@@ -333,7 +333,7 @@ class Database:
             migration.check(self.engine)
 
     def foreign_tables(self) -> list[str]:
-        """The names of the tables that only a database of another Placement service has."""
+        """Return the names of the tables that only a database of another Placement service has."""
         with _translated_errors(), self.engine.connect() as connection:
             return sorted(tables.FOREIGN & set(sa.inspect(connection).get_table_names()))
 
@@ -369,7 +369,7 @@ def _ending(connection: sa.Connection, transaction: sa.RootTransaction, metrics:
     (``db.connections``). It may still be in its transaction, which the next COMMIT on it would commit; when it is
     closed, the server rolls the transaction back.
 
-    :raises CommitUnknown: COMMIT failed, and its error does not tell whether the transaction was committed.
+    :raises CommitUnknown: COMMIT failed, and its error does not say whether the transaction was committed.
     """
     try:
         yield
@@ -390,7 +390,7 @@ def _ending(connection: sa.Connection, transaction: sa.RootTransaction, metrics:
 def _translated_errors(*, conflicts: bool = False) -> Iterator[None]:
     """Raise ``DatabaseUnavailable`` for an error that means that the database is unavailable or lacks a table.
 
-    So it does when the server cancelled a statement.
+    Also if the server cancelled a statement.
 
     :param conflicts: also for a conflict with another transaction, which otherwise has the transaction retried.
     """
@@ -406,7 +406,7 @@ def _translated_errors(*, conflicts: bool = False) -> Iterator[None]:
 
 
 def _exhausted(error: Exception) -> Exception:
-    """Return what the caller sees of the conflict that was met in the last attempt of a transaction."""
+    """Return what the caller sees of the conflict in the last attempt of a transaction."""
     if isinstance(error, db_exc.RetryRequest):
         return error.inner_exc
     if errors.is_cancelled(error):

@@ -16,12 +16,13 @@ import dataclasses
 import enum
 import functools
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import sqlalchemy as sa
 
 from placement import exception
+from placement.db import sql
 
 
 class ChangeKind(enum.IntEnum):
@@ -37,6 +38,9 @@ class ChangeKind(enum.IntEnum):
     RELOAD = 4
 
 
+#: A twentieth of the time of ``ChangeKind(...)``.
+_KINDS: Mapping[int, ChangeKind] = {kind.value: kind for kind in ChangeKind}
+
 #: The ``provider_id`` of entries that are about no provider. The ids of providers begin at 1.
 NO_PROVIDER = 0
 
@@ -44,8 +48,8 @@ NO_PROVIDER = 0
 _PENDING = 'placement_pending_changes'
 
 #: The largest number of slots whose entries one statement of ``read_since`` reads.
-_MAX_SLOTS_PER_STATEMENT = 100
-#: Up to so many slots are read without reading the sums of their groups before.
+_MAX_SLOTS_PER_STATEMENT = 64
+#: Maximum number of slots that are all read, without reading the sums of their groups first.
 _MAX_UNGROUPED_SLOTS = 64
 #: ``id >> _GROUP_BITS`` is the group of a slot, of 32 slots.
 _GROUP_BITS = 5
@@ -97,7 +101,7 @@ class PendingChanges:
         self._touched.add(table)
 
     def check(self) -> None:
-        """Verify that something was recorded for each changed table. Only tests can tell whether it is right.
+        """Verify that something was recorded for each changed table. Only tests can verify that it is correct.
 
         :raises MissingLogEntry: nothing was recorded.
         """
@@ -203,8 +207,8 @@ _GROUPS = (
     f'SELECT id >> {_GROUP_BITS}, COUNT(*), SUM(sequence), SUM(token)'  # noqa: S608
     f' FROM placement_change_log_slots GROUP BY id >> {_GROUP_BITS}'
 )
-_POSITIONS = 'SELECT id, sequence, token FROM placement_change_log_slots'
-_ENTRIES = 'SELECT slot_id, sequence, token, provider_id, kind FROM placement_change_log WHERE '
+_POSITIONS = ('id', 'sequence', 'token')
+_ENTRIES = ('slot_id', 'sequence', 'token', 'provider_id', 'kind')
 
 
 class Position(NamedTuple):
@@ -231,7 +235,7 @@ class Sums(NamedTuple):
 
 
 class Relation(enum.Enum):
-    """How the version of a database compares to the one that a reader knows."""
+    """The relation of the version of a database to the one that a reader knows."""
 
     SAME = 'same'
     NEWER = 'newer'
@@ -313,30 +317,31 @@ def read_vector(tx: sa.Connection, known: VersionVector | None = None) -> Versio
     :param known: of many slots only the groups that differ are read slot by slot; None for an empty one.
     """
     if known is None or known.total.slots <= _MAX_UNGROUPED_SLOTS:
-        return VersionVector().replaced(_grouped(tx.exec_driver_sql(_POSITIONS)))
+        return VersionVector().replaced(_read_positions(tx))
     sums = {int(group): Sums.of(row) for group, *row in tx.exec_driver_sql(_GROUPS)}
     changed = known.differing_groups(sums)
     if not changed:
         return known
-    return known.replaced(_grouped(tx.exec_driver_sql(_positions_of(changed)), changed))
+    return known.replaced(_read_positions(tx, changed))
 
 
-def _positions_of(groups: Collection[int]) -> str:
+def _read_positions(tx: sa.Connection, groups: Collection[int] = ()) -> Mapping[int, Mapping[int, Position]]:
+    """Read the positions of slots, by group and slot id.
+
+    :param groups: those to read, which are empty in the result if they have no slots; by default all that have slots.
+    """
     size = 1 << _GROUP_BITS
-    ranges = (f'id BETWEEN {int(group) * size} AND {int(group) * size + size - 1}' for group in sorted(groups))
-    return f'{_POSITIONS} WHERE {" OR ".join(ranges)}'
-
-
-def _grouped(rows: Iterable[Any], groups_read: Collection[int] = ()) -> dict[int, Mapping[int, Position]]:
-    """Return the positions in the rows of ``_POSITIONS``, by group; empty ones for groups that have no slots."""
-    groups: dict[int, dict[int, Position]] = {group: {} for group in groups_read}
-    for id_, sequence, token in rows:
-        groups.setdefault(int(id_) >> _GROUP_BITS, {})[int(id_)] = Position(int(sequence), int(token))
-    return dict(groups)
+    ranges = [f'id BETWEEN {int(group) * size} AND {int(group) * size + size - 1}' for group in sorted(groups)]
+    where = f' WHERE {" OR ".join(ranges)}' if ranges else ''
+    [values] = sql.fetch_integers(tx, (_POSITIONS, f'placement_change_log_slots{where}'))
+    found: dict[int, dict[int, Position]] = {group: {} for group in groups}
+    for id_, sequence, token in zip(values[0::3], values[1::3], values[2::3], strict=True):
+        found.setdefault(id_ >> _GROUP_BITS, {})[id_] = Position(sequence, token)
+    return found
 
 
 def read_since(tx: sa.Connection, known: VersionVector, upto: VersionVector) -> dict[int, ChangeKind]:
-    """Read the entries after ``known``, up to and including ``upto``; one statement for every hundred slots.
+    """Read the entries after ``known``, up to and including ``upto``, in one statement for every 64 slots.
 
     :param tx: in the transaction that ``upto`` was read in.
     :param upto: not older than ``known``.
@@ -348,25 +353,35 @@ def read_since(tx: sa.Connection, known: VersionVector, upto: VersionVector) -> 
         (id_, old or _UNUSED, new) for id_, old, new in known.changed_slots(upto) if new is not None and new.sequence
     ]
     found: dict[int, ChangeKind] = {}
-    for start in range(0, len(changed), _MAX_SLOTS_PER_STATEMENT):
-        chunk = changed[start : start + _MAX_SLOTS_PER_STATEMENT]
+    for chunk in sql.chunks(changed, _MAX_SLOTS_PER_STATEMENT):
         tokens: dict[int, dict[int, int]] = {id_: {} for id_, *_ in chunk}
         numbers = {id_: old.sequence for id_, old, _ in chunk}
-        for slot_id, sequence, token, provider_id, kind in tx.exec_driver_sql(_ENTRIES + _between(chunk)):
+        for slot_id, sequence, token, provider_id, kind in _read_entries(tx, chunk):
             tokens[slot_id][sequence] = token
             if sequence > numbers[slot_id] and kind > found.get(provider_id, 0):
-                found[provider_id] = ChangeKind(kind)
+                found[provider_id] = _KINDS[kind]
         for slot_id, old, new in chunk:
             _verify(slot_id, old, new, tokens[slot_id])
     return found
 
 
-def _between(slots: Iterable[tuple[int, Position, Position]]) -> str:
-    """Return the condition for the entries from the known number on, inclusive, up to the newest one."""
-    return ' OR '.join(
+def _read_entries(
+    tx: sa.Connection, slots: Sequence[tuple[int, Position, Position]]
+) -> Iterator[tuple[int, int, int, int, int]]:
+    """Read the entries of some slots from the known number on, inclusive, up to the newest one.
+
+    :raises LogTruncated: there are more than the database can return at once.
+    """
+    ranges = ' OR '.join(
         f'(slot_id = {int(id_)} AND sequence BETWEEN {int(old.sequence)} AND {int(new.sequence)})'
         for id_, old, new in slots
     )
+    try:
+        [values] = sql.fetch_integers(tx, (_ENTRIES, f'placement_change_log WHERE {ranges}'))
+    except sql.TruncatedResult as error:
+        slot_id, old, _ = slots[0]
+        raise LogTruncated(slot=slot_id, sequence=old.sequence) from error
+    return zip(values[0::5], values[1::5], values[2::5], values[3::5], values[4::5], strict=True)
 
 
 def _verify(slot_id: int, old: Position, new: Position, tokens: Mapping[int, int]) -> None:

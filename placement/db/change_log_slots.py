@@ -2,9 +2,9 @@
 
 There are as many slots as transactions ever wrote at the same time, in all processes together. Rows are never deleted.
 A process takes a free slot when it needs one more, keeps it, and frees its slots when it stops; a slot whose owner has
-been silent for an hour is free, too. The clock of the database only keeps the number of slots small. What is correct is
-decided by the UPDATE of each transaction, which matches only the sequence number and token that this process knows: if
-two processes use one slot, the transaction of one of them is retried with another slot.
+been silent for an hour is free, too. The clock of the database only keeps the number of slots small. Correctness
+depends only on the UPDATE of each transaction, which matches only the sequence number and token that this process
+knows: if two processes use one slot, the transaction of one of them is retried with another slot.
 
 As no two transactions use one slot, none waits for another because of the log, and on a cluster no two nodes write the
 same row of it.
@@ -36,7 +36,7 @@ LOG = log.getLogger(__name__)
 TRIM_INTERVAL_TRANSACTIONS = 100
 KEPT_TRANSACTIONS = 5000
 
-#: How often taking a slot is retried, because another node of a cluster took the same one.
+#: Maximum number of retries of taking a slot when another node of a cluster took the same one.
 _MAX_TAKE_RETRIES = 10
 #: Seconds for which ``settle`` waits for a transaction that still locks its slot, and between two attempts.
 _SETTLE_SECONDS = 5.0
@@ -57,7 +57,7 @@ class SlotTaken(db_exc.RetryRequest):
 
 
 class CommitFailed(Exception):
-    """COMMIT failed with ``__cause__``, and it may have happened all the same: ``ChangeLogSlots.settle`` decides."""
+    """COMMIT failed with ``__cause__``, but the transaction may be committed: ``ChangeLogSlots.settle`` decides."""
 
     def __init__(self, slot: Slot) -> None:
         super().__init__()
@@ -65,7 +65,7 @@ class CommitFailed(Exception):
 
 
 class Outcome(enum.Enum):
-    """What became of a transaction whose COMMIT failed."""
+    """The outcome of a transaction whose COMMIT failed."""
 
     COMMITTED = 'committed'
     NOT_COMMITTED = 'not committed'
@@ -103,8 +103,7 @@ class Slot:
         )
         into = 'INSERT INTO placement_change_log (slot_id, sequence, token, provider_id, kind)'
         rows = [f'({key}, {int(id_)}, {int(kind)})' for id_, kind in sorted(changes.items())]
-        size = _MAX_ENTRIES_PER_STATEMENT
-        chunks = [', '.join(rows[start : start + size]) for start in range(0, len(rows), size)]
+        chunks = [', '.join(chunk) for chunk in sql.chunks(rows, _MAX_ENTRIES_PER_STATEMENT)]
         if dialect == 'postgresql':
             first = f'(VALUES {chunks.pop(0)}) AS entries'
             yield f'WITH slot AS ({increment} RETURNING id) {into} SELECT entries.* FROM slot, {first}'  # noqa: S608
@@ -128,14 +127,14 @@ class Slot:
         self.rollback()
 
     def rollback(self) -> None:
-        """Forget the transaction."""
+        """Discard the transaction."""
         self.next_token = None
         self.committing = False
 
 
 @dataclasses.dataclass(frozen=True)
 class _Owner:
-    """A process, which a random number stands for in the table, and its slots that no transaction uses."""
+    """A process, identified in the table by a random number, and its slots that no transaction uses."""
 
     number: int = dataclasses.field(default_factory=lambda: secrets.randbits(62) + 1)
     # ``pop`` and ``append`` of a list need no lock.
@@ -190,8 +189,9 @@ class ChangeLogSlots:
     def settle(self, slot: Slot) -> Outcome:
         """Find out, on another connection, whether the transaction of a failed COMMIT was committed; free its slot.
 
-        It is not committed only if it never can be any more, even if its session is still open in the server. So this
-        waits for the row lock, and writes to the slot itself: that makes a late COMMIT fail on every node of a cluster.
+        ``NOT_COMMITTED`` guarantees that it cannot be committed later, even if its session is still open in the server.
+        So this waits for the row lock, and writes to the slot itself: that makes a late COMMIT fail on every node of a
+        cluster.
 
         :param slot: from ``CommitFailed``.
         """
@@ -260,7 +260,7 @@ def _process() -> tuple[int, int]:
 def _take_free(tx: sa.Connection, owner: int) -> Slot | None:
     """Make ``owner`` the owner of a free slot; None if there is none.
 
-    :raises SlotTaken: another process was faster, on a database without SKIP LOCKED.
+    :raises SlotTaken: another process took it first, on a database without SKIP LOCKED.
     """
     hour_ago, in_an_hour = sql.utc_hours_from_now(tx.dialect, -1), sql.utc_hours_from_now(tx.dialect, 1)
     # Times beyond the next hour mean that the clock was wrong.
@@ -317,7 +317,7 @@ def _decide(tx: sa.Connection, slot: Slot) -> Outcome:
 
 
 def _outcome_of_entry(tx: sa.Connection, slot: Slot) -> Outcome:
-    """Decide by the entry that has the number of the transaction, after another process went on with the slot."""
+    """Decide by the entry that has the number of the transaction, after another process continued with the slot."""
     entry = sa.select(tables.change_log.c.token).where(
         tables.change_log.c.slot_id == slot.slot_id, tables.change_log.c.sequence == slot.sequence + 1
     )
@@ -329,11 +329,11 @@ def _outcome_of_entry(tx: sa.Connection, slot: Slot) -> Outcome:
 
 @contextlib.contextmanager
 def _ignoring_failures() -> Iterator[None]:
-    """Suppress every exception: what is done inside can be done another time. Unexpected ones are logged."""
+    """Suppress every exception, as the work in the block can be done later. Unexpected ones are logged."""
     try:
         yield
     except exception.DatabaseUnavailable:
         pass
     except Exception as error:
         if not errors.is_conflict(error):
-            LOG.warning('The upkeep of the change log failed.', exc_info=True)
+            LOG.warning('Trimming the change log or freeing its slots failed.', exc_info=True)

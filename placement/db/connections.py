@@ -25,11 +25,13 @@ BEGIN = 'placement_begin'
 AUTOCOMMIT = 'autocommit'
 #: READ COMMITTED, on SQLite with the write lock. On MySQL BEGIN is sent with the first statement.
 WRITE = 'write'
-#: The same, but BEGIN is sent at once on all databases, so that a dead connection shows.
+#: The same, but BEGIN is sent immediately on all databases, so that a stale connection is detected.
 WRITE_TESTED = 'write tested'
-#: One state of the database throughout. BEGIN is sent at once.
+#: One state of the database throughout. BEGIN is sent immediately.
 SNAPSHOT = 'snapshot'
 
+#: Key of ``Connection.info``: whether the server is a node of a Galera cluster.
+GALERA = 'placement_galera'
 #: Key of ``Connection.info``: BEGIN is pending: it is sent together with the next statement.
 _PENDING_BEGIN = 'placement_pending_begin'
 
@@ -53,7 +55,7 @@ def create_engine(url: sa.URL, options: Any) -> sa.Engine:
         poolclass=sa.QueuePool,
         isolation_level='AUTOCOMMIT',
         # ``_roll_back`` does it. A connection in autocommit is not rolled back when it is returned to the pool, which
-        # would take a round trip; nor is it tested when it is taken: its first statement shows whether it is alive.
+        # would take a round trip; nor is it tested when it is taken: its first statement shows whether it is open.
         skip_autocommit_rollback=True,
         pool_reset_on_return=None,
         pool_size=options.max_pool_size,
@@ -69,7 +71,7 @@ def create_engine(url: sa.URL, options: Any) -> sa.Engine:
     elif engine.dialect.name == 'sqlite':
         sqlite.prepare(engine, options.sqlite_busy_timeout)
     event.listen(engine, 'begin', _begin)
-    event.listen(engine, 'commit', _discard_begin)
+    event.listen(engine, 'commit', lambda connection: connection.info.pop(_PENDING_BEGIN, None))
     event.listen(engine, 'rollback', _roll_back)
     return engine
 
@@ -88,17 +90,19 @@ def _set_up_mysql(engine: sa.Engine, options: Any) -> None:
     texts = [
         'SET NAMES utf8mb4',
         'SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED',
-        "SET SESSION sql_mode = 'TRADITIONAL'",
+        f"SET SESSION sql_mode = 'TRADITIONAL', SESSION group_concat_max_len = {sql.MAX_JOINED_BYTES}",
     ]
     if options.mysql_wsrep_sync_wait is not None:
         texts.append(f'SET SESSION wsrep_sync_wait = {int(options.mysql_wsrep_sync_wait)}')
 
     @event.listens_for(engine, 'connect')
-    def set_up(dbapi_connection: Any, _record: Any) -> None:
+    def set_up(dbapi_connection: Any, record: Any) -> None:
         try:
             cursor = dbapi_connection.cursor()
             for text in texts:
                 cursor.execute(text)
+            cursor.execute("SHOW VARIABLES LIKE 'wsrep_on'")
+            record.info[GALERA] = cursor.fetchone() == ('wsrep_on', 'ON')
             cursor.close()
         except Exception as error:
             raise exception.DatabaseUnavailable from error
@@ -108,7 +112,7 @@ def _set_up_mysql(engine: sa.Engine, options: Any) -> None:
 
 
 def _begin(connection: sa.Connection) -> None:
-    """Begin a transaction. If that fails, the connection is closed, since nobody knows its state."""
+    """Begin a transaction. If that fails, the connection is closed, because its state is unknown."""
     kind: str = connection.get_execution_options().get(BEGIN, '')
     if kind == AUTOCOMMIT:
         return
@@ -128,10 +132,6 @@ def _begin(connection: sa.Connection) -> None:
         raise
 
 
-def _discard_begin(connection: sa.Connection) -> None:
-    connection.info.pop(_PENDING_BEGIN, None)
-
-
 def _roll_back(connection: sa.Connection) -> None:
     """Roll back. If that fails, the connection is closed, so that the server rolls back."""
     if connection.invalidated or connection.get_execution_options().get(BEGIN) == AUTOCOMMIT:
@@ -145,7 +145,7 @@ def _roll_back(connection: sa.Connection) -> None:
     except Exception as error:
         connection.invalidate()
         reason = str(error).partition('\n')[0]
-        LOG.warning('A connection to the database was closed, as ROLLBACK failed: %s', reason)
+        LOG.warning('A connection to the database was closed because ROLLBACK failed: %s', reason)
 
 
 def execute(cursor: Any, statement: str, parameters: Any, context: Any) -> None:

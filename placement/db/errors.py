@@ -9,7 +9,12 @@ from __future__ import annotations
 from oslo_db import exception as db_exc
 from sqlalchemy import exc as sa_exc
 
-#: Query interrupted: by KILL QUERY, or by Galera, which so aborts a transaction that conflicts with another node.
+from placement import exception
+
+#: The exceptions that a transaction raises when the database is unavailable, rejects it, or lacks our tables.
+DATABASE_ERRORS = (exception.DatabaseUnavailable, db_exc.DBError, sa_exc.SQLAlchemyError)
+
+#: Query interrupted: by KILL QUERY, or by Galera, which aborts a transaction that conflicts with another node.
 _MYSQL_INTERRUPTED = 1317
 #: The above, and the time limits of statements: ``max_statement_time`` of MariaDB, ``max_execution_time`` of MySQL.
 _MYSQL_CANCELLED = frozenset({_MYSQL_INTERRUPTED, 1969, 3024})
@@ -37,7 +42,7 @@ _POSTGRESQL_CANCELLED = frozenset({'57014', '25P03', '25P04'})
 
 
 def is_conflict(error: BaseException) -> bool:
-    """Return whether ``error`` says that a concurrent transaction was in the way, so that a retry makes sense.
+    """Return whether ``error`` says that the transaction conflicted with a concurrent one, so that a retry may succeed.
 
     A violated foreign key says so, too: each id that we write was read before, so its row was deleted since then.
     """
@@ -54,7 +59,7 @@ def is_conflict(error: BaseException) -> bool:
 
 
 def is_cancelled(error: BaseException) -> bool:
-    """Return whether the server cancelled the statement: an operator asked for that, or a time limit was exceeded.
+    """Return whether the server cancelled the statement: an operator did that, or a time limit was exceeded.
 
     On Galera it may also mean a conflict: see ``is_conflict``.
     """
@@ -75,7 +80,7 @@ def is_deadlock(error: BaseException) -> bool:
 def is_definitely_rolled_back(error: BaseException) -> bool:
     """Return whether ``error``, from any statement of a transaction or its COMMIT, says that nothing was committed.
 
-    False means that nobody knows.
+    False means that it is unknown.
     """
     cause = _driver_error(error)
     # The statement that was interrupted may be a COMMIT that succeeded.

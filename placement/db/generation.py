@@ -1,4 +1,4 @@
-"""The generation of a provider: a number that each write which changes something increments.
+"""The generation of a provider: a number that each effective write increments.
 
 A write of one provider compares it with the value that was read before (``increment_one``, ``increment_by_uuid``), a
 reshape those of several (``increment``); a claim does not (``increment_all``).
@@ -18,7 +18,7 @@ from placement.db.batch import StatementBatch, expect_rows
 
 
 class ProviderVersion(NamedTuple):
-    """A provider as it was read. A write that relies on what was read checks that the generation is still the same."""
+    """A provider as it was read. A write that relies on the read checks that the generation is still the same."""
 
     id: int
     uuid: str
@@ -39,7 +39,7 @@ def increment_one(batch: StatementBatch, provider: ProviderVersion) -> None:
 
 
 def increment_by_uuid(tx: sa.Connection, uuid: str, expected: int) -> int | None:
-    """As ``increment_one``, at once, for a provider that was not read before.
+    """Execute the UPDATE of ``increment_one`` for a provider that was not read before.
 
     :param uuid: canonical.
     :param expected: the generation that the provider must have.
@@ -95,9 +95,7 @@ def increment(batch: StatementBatch, increments: Mapping[int, Increment]) -> Non
 
     :param increments: by provider id.
     """
-    ids = sorted(increments)
-    for start in range(0, len(ids), sql.MAX_ROWS_PER_STATEMENT):
-        chunk = ids[start : start + sql.MAX_ROWS_PER_STATEMENT]
+    for chunk in sql.chunks(sorted(increments), sql.MAX_ROWS_PER_STATEMENT):
         amounts = ' '.join(f'WHEN {id_:d} THEN {increments[id_].amount:d}' for id_ in chunk)
         condition = ' OR '.join(
             f'id = {id_:d}'

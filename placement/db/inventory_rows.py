@@ -40,9 +40,7 @@ def overwrite(batch: StatementBatch, records: Mapping[int, Record], provider_id:
     :param records: by row id; if ``provider_id`` is given, by class id.
     :param provider_id: the provider of all of them. Its rows are then locked in order of class, as claims lock them.
     """
-    ids = sorted(records)
-    for start in range(0, len(ids), _MAX_ROWS_PER_UPDATE):
-        some = ids[start : start + _MAX_ROWS_PER_UPDATE]
+    for some in sql.chunks(sorted(records), _MAX_ROWS_PER_UPDATE):
         columns = zip(*(values(records[id_]) for id_ in some), strict=True)
         cases = [item for column in columns for case in zip(some, column, strict=True) for item in case]
         provider = [] if provider_id is None else [provider_id]

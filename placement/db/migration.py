@@ -35,8 +35,8 @@ class ForeignSchema(WrongSchema):
     """The tables were made by another Placement service; only ``placement-manage db adopt`` may change them."""
 
     template = (
-        'The database already holds tables that this service did not create ({tables}).'
-        ' Take it over with: placement-manage db adopt'
+        'The database already has tables that this service did not create ({tables}).'
+        ' Adopt it with: placement-manage db adopt'
     )
 
 
@@ -59,7 +59,7 @@ def sync(engine: sa.Engine) -> None:
     with locked(engine) as connection:
         present = version_on(connection)
         if present is None:
-            _refuse_foreign_tables(connection)
+            _reject_foreign_tables(connection)
             # Before the other tables: without it, tables that an interrupted attempt left would look like those of
             # another service.
             command.ensure_version(_config(connection))
@@ -72,7 +72,7 @@ def sync(engine: sa.Engine) -> None:
         except CommandError as error:
             if connection.dialect.name not in ('mysql', 'mariadb'):
                 raise
-            # No lock holds on all nodes of a Galera cluster: a process on another node upgraded the database since.
+            # No lock covers all nodes of a Galera cluster: a process on another node upgraded the database since.
             raise db_exc.RetryRequest(error) from error
 
 
@@ -91,7 +91,7 @@ def check(engine: sa.Engine) -> None:
     with engine.connect() as connection:
         present = version_on(connection)
         if present is None:
-            _refuse_foreign_tables(connection)
+            _reject_foreign_tables(connection)
     if present != head():
         raise WrongSchema(present=present or 'none', head=head())
 
@@ -111,7 +111,7 @@ def stamp(engine: sa.Engine, revision: str) -> None:
     target = _resolve(revision)
     with locked(engine) as connection:
         if version_on(connection) is None:
-            _refuse_foreign_tables(connection, theirs_only=True)
+            _reject_foreign_tables(connection, theirs_only=True)
         stamp_on(connection, target)
 
 
@@ -186,7 +186,7 @@ def version_on(connection: sa.Connection) -> str | None:
     return context.get_current_revision()
 
 
-def _refuse_foreign_tables(connection: sa.Connection, theirs_only: bool = False) -> None:
+def _reject_foreign_tables(connection: sa.Connection, theirs_only: bool = False) -> None:
     present = set(sa.inspect(connection).get_table_names())
     foreign = sorted(present & (tables.FOREIGN if theirs_only else tables.FOREIGN | set(tables.metadata.tables)))
     # A version table without a version: a process on another node of a cluster is creating the schema.

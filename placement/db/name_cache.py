@@ -1,7 +1,7 @@
 """Caches of a process that save statements: ids of standard names, and uuids of aggregates.
 
 Standard resource classes and traits are never deleted or renamed, so their ids cannot be out of date. Custom names are
-looked up each time. A cached aggregate may have been deleted; code that relies on it has to notice that.
+looked up each time. A cached aggregate may have been deleted; code that relies on it has to detect that.
 """
 
 from __future__ import annotations
@@ -52,19 +52,16 @@ class NameCache:
     def _known(self, tx: sa.Connection, names: Iterable[str]) -> dict[str, int]:
         wanted = set(names)
         if not self._standard and not all(is_custom(name) for name in wanted):
-            self._load_standard(tx)
+            columns = self._table.c
+            standard = ~columns.name.startswith(CUSTOM_PREFIX, autoescape=True)
+            found = tx.execute(sa.select(columns.name, columns.id).where(standard))
+            self._standard.update({row.name: row.id for row in found})
         known = {name: self._standard[name] for name in wanted if name in self._standard}
         # Names that cannot be stored do not exist, and some drivers reject them.
         missing = sorted(name for name in wanted - known.keys() if sql.storable(name))
         for chunk in sql.chunks(missing):
             known.update(self._look_up(tx, chunk))
         return known
-
-    def _load_standard(self, tx: sa.Connection) -> None:
-        columns = self._table.c
-        standard = ~columns.name.startswith(CUSTOM_PREFIX, autoescape=True)
-        found = tx.execute(sa.select(columns.name, columns.id).where(standard))
-        self._standard.update({row.name: row.id for row in found})
 
     def _look_up(self, tx: sa.Connection, names: Sequence[str]) -> dict[str, int]:
         columns = self._table.c

@@ -12,15 +12,15 @@ Rows = list[dict[str, object]]
 
 
 def are_complete(tx: sa.Connection) -> bool:
-    """Whether the database has all standard classes and traits."""
+    """Return whether the database has all standard classes and traits."""
     return not any(rows for _, rows in _missing(tx))
 
 
 def insert_missing(tx: sa.Connection) -> None:
     """Insert each standard class and trait that the database lacks; nothing is ever removed or renamed.
 
-    Several processes may do this at the same time: a row that exists is left alone. The caller notes the change for the
-    log (``change_log.record_names``).
+    Several processes may do this at the same time: a row that exists is left alone. The caller records the change in
+    the log (``change_log.record_names``).
     """
     for table, rows in _missing(tx):
         if rows:
@@ -30,12 +30,8 @@ def insert_missing(tx: sa.Connection) -> None:
 def _missing(tx: sa.Connection) -> list[tuple[sa.Table, Rows]]:
     classes: Rows = [{'id': id_, 'name': name} for id_, name in enumerate(os_resource_classes.STANDARDS)]
     traits: Rows = [{'name': name} for name in sorted(os_traits.get_traits())]
-    return [
-        (table, _absent(tx, table, rows))
-        for table, rows in ((tables.resource_classes, classes), (tables.traits, traits))
-    ]
-
-
-def _absent(tx: sa.Connection, table: sa.Table, rows: Rows) -> Rows:
-    present = set(tx.scalars(sa.select(table.c.name)))
-    return [row for row in rows if row['name'] not in present]
+    missing = []
+    for table, rows in ((tables.resource_classes, classes), (tables.traits, traits)):
+        present = set(tx.scalars(sa.select(table.c.name)))
+        missing.append((table, [row for row in rows if row['name'] not in present]))
+    return missing

@@ -30,9 +30,9 @@ _QUERIES['mysql'] = _QUERIES['mariadb'] = (
 
 @dataclasses.dataclass(frozen=True)
 class Session:
-    """One connection: its database account, the client's address and program, empty where the server does not tell.
+    """One connection: its database account, the client's address and program, empty where unknown.
 
-    ``own``: it has the same account as the connection that asked.
+    ``own``: it has the same account as the connection that reads this.
     """
 
     account: str

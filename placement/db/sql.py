@@ -19,20 +19,30 @@ MAX_VALUES_PER_STATEMENT = 900
 #: 1,000 conditions.
 MAX_ROWS_PER_STATEMENT = 300
 
+#: ``group_concat_max_len`` of connections to MariaDB and MySQL. The text is also limited by ``max_allowed_packet``.
+MAX_JOINED_BYTES = 2**30
+
+#: The result of ``microseconds`` for NULL.
+NO_MOMENT = -1
+
 V = TypeVar('V')
 
 
-def chunks(values: Sequence[V]) -> Iterator[Sequence[V]]:
-    """Yield ``values``, in their order, in lists that are short enough for one statement. No list if there are none."""
-    for start in range(0, len(values), MAX_VALUES_PER_STATEMENT):
-        yield values[start : start + MAX_VALUES_PER_STATEMENT]
+class TruncatedResult(RuntimeError):
+    """The database returned only the beginning of the rows that it joined."""
+
+
+def chunks(values: Sequence[V], size: int = MAX_VALUES_PER_STATEMENT) -> Iterator[Sequence[V]]:
+    """Yield ``values``, in their order, in lists of at most ``size``, one for each statement. None of them is empty."""
+    for start in range(0, len(values), size):
+        yield values[start : start + size]
 
 
 def lock_rows_in_id_order(tx: sa.Connection, table: sa.Table, which: sa.ColumnElement[bool]) -> sa.ColumnElement[bool]:
     """Return the WHERE clause of an UPDATE or DELETE that locks its rows in order of ``id``.
 
     MariaDB and MySQL find, and so lock, the rows in that order anyway. PostgreSQL promises no order, so there a
-    subquery locks them first; ``which`` is evaluated once more after that, as it may not be true any more.
+    subquery locks them first; ``which`` is evaluated again after that, as it may not be true any more.
 
     :param which: the condition on the rows of ``table``.
     """
@@ -59,7 +69,7 @@ def run(tx: sa.Connection, text: str, *values: Any, options: Mapping[str, Any] |
     """Run ``text``.
 
     :param text: has a question mark for each of ``values``, and no other question mark or percent sign.
-    :param values: integers, floats, texts, None, or moments as ``now`` and ``as_stored`` make them.
+    :param values: integers, floats, texts, None, or moments as ``now`` makes them.
     :param options: execution options.
     """
     spelled = _spelled(text, tx.dialect.paramstyle) if values else text
@@ -78,11 +88,8 @@ def placeholders(count: int) -> str:
 
 def now(tx: sa.Connection) -> Any:
     """Return the present moment in UTC, for ``created_at`` and ``updated_at``, as ``run`` takes it."""
-    return as_stored(tx, timeutils.utcnow())
-
-
-def as_stored(tx: sa.Connection, moment: dt.datetime) -> Any:
-    """Convert a moment to what ``run`` takes: on SQLite the text that SQLAlchemy would store."""
+    moment = timeutils.utcnow()
+    # On SQLite, the text that SQLAlchemy would store.
     return moment.isoformat(' ', 'microseconds') if tx.dialect.name == 'sqlite' else moment
 
 
@@ -100,17 +107,6 @@ def bulk_insert(
             _insertion(table, columns, len(chunk[0]) + 1, len(chunk)),
             [value for row in chunk for value in (*row, moment)],
         )
-
-
-def insert_one(tx: sa.Connection, table: str, columns: str, row: Sequence[Any], created_at: dt.datetime) -> int:
-    """Insert one row, and return the ``id`` that the database gave it.
-
-    :param columns: their names, joined with commas, without ``created_at``.
-    """
-    text = _insertion(table, columns, len(row) + 1, 1)
-    if tx.dialect.name == 'postgresql':
-        return int(run(tx, f'{text} RETURNING id', *row, created_at).scalar_one())
-    return int(run(tx, text, *row, as_stored(tx, created_at)).lastrowid)
 
 
 def insertion_unless_present(
@@ -147,8 +143,8 @@ def update_in_order(
 ) -> tuple[str, list[Any]]:
     """Return the text and values, for ``run``, of an UPDATE that locks several rows in a fixed order.
 
-    SQLite has one writer at a time. MySQL and MariaDB lock rows in the order in which they find them, so they are told
-    the index. PostgreSQL promises no order, so there a query locks the rows first.
+    SQLite has one writer at a time. MySQL and MariaDB lock rows in the order in which they find them, so the statement
+    names the index. PostgreSQL promises no order, so there a query locks the rows first.
 
     :param assignments: the SET clause, with a question mark for each of ``values``.
     :param rows: selects the rows to lock, with a question mark for each of ``row_values``.
@@ -218,6 +214,48 @@ SHARED_LOCKS = {
 def utc_now(dialect: sa.Dialect) -> sa.ColumnElement[dt.datetime]:
     """Return the present moment in UTC by the clock of the database."""
     return sa.literal_column(UTC_NOW[dialect.name], sa.DateTime)
+
+
+def microseconds(dialect: sa.Dialect, moment: str) -> str:
+    """Return the SQL of a moment in UTC as microseconds since 1970, and ``NO_MOMENT`` for NULL."""
+    if is_mysql(dialect):
+        number = f"TIMESTAMPDIFF(MICROSECOND, '1970-01-01', {moment})"
+    elif dialect.name == 'postgresql':
+        number = f'CAST(EXTRACT(EPOCH FROM {moment}) * 1000000 AS BIGINT)'
+    else:
+        # Without the fraction, as SQLite would round the time to milliseconds.
+        number = f"strftime('%s', substr({moment}, 1, 19)) * 1000000 + CAST(substr({moment}, 21, 6) AS INTEGER)"
+    return f'COALESCE({number}, {NO_MOMENT})'
+
+
+def fetch_integers(tx: sa.Connection, *queries: tuple[Sequence[str], str]) -> list[list[int]]:
+    """Run queries that select integers as one statement, which returns one row for each of them.
+
+    The database joins the rows of a query to one text, as a driver in Python takes 10 microseconds for each row.
+
+    :param queries: the expressions that it selects, which are never NULL, and its text after FROM.
+    :returns: the values of each query, row by row.
+    :raises TruncatedResult: a text was longer than the database allows.
+    """
+    parts = [
+        f'SELECT {number} AS number, COUNT(*), {_joined(tx.dialect, columns)} FROM {rest}'  # noqa: S608
+        for number, (columns, rest) in enumerate(queries)
+    ]
+    found: list[list[int]] = [[] for _ in queries]
+    for number, count, text in tx.exec_driver_sql(' UNION ALL '.join(parts)):
+        found[number] = list(map(int, text.split())) if count else []
+        if len(found[number]) != count * len(queries[number][0]):
+            raise TruncatedResult(f'{count} rows of {queries[number][1][:80]}')
+    return found
+
+
+def _joined(dialect: sa.Dialect, columns: Sequence[str]) -> str:
+    """Return the aggregate function that joins the columns of all rows with spaces."""
+    if dialect.name == 'sqlite':
+        row = " || ' ' || ".join(f'({column})' for column in columns)
+        return f"group_concat({row}, ' ')"
+    row = f"concat_ws(' ', {', '.join(columns)})"
+    return f"GROUP_CONCAT({row} SEPARATOR ' ')" if is_mysql(dialect) else f"string_agg({row}, ' ')"
 
 
 def utc_hours_from_now(dialect: sa.Dialect, hours: int) -> sa.ColumnElement[dt.datetime]:

@@ -5,7 +5,7 @@ those of the tables. So another Placement service does not find its tables in ou
 updating ``inventories.used`` and the change log (doc/adopt.md).
 
 ``inventories.used`` is a column that only this service has: the sum of ``allocations.used`` of that provider and class.
-A claim updates it in the transaction that writes the allocations; adoption and repairs of the audit compute it anew.
+A claim updates it in the transaction that writes the allocations; adoption and repairs of the audit compute it again.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def _table(name: str, *items: sa.schema.SchemaItem, **options: Any) -> sa.Table:
 
 
 def _with_unique_ids(name: str, *items: sa.schema.SchemaItem) -> sa.Table:
-    """A table that never uses an id again, because ids of its rows are used after the transaction that read them.
+    """Return a table that never reuses an id, because ids of its rows are used after the transaction that read them.
 
     On SQLite that takes AUTOINCREMENT; the other databases do so anyway.
     """
@@ -203,7 +203,7 @@ change_log_slots = sa.Table(
     sa.Column('sequence', sa.BigInteger, nullable=False),
     # 48 random bits, so that the sum of those of 30,000 slots fits 63 bits, as SQLite needs.
     sa.Column('token', sa.BigInteger, nullable=False),
-    # A random number that stands for a process; NULL if the slot is free.
+    # A random number that identifies a process; NULL if the slot is free.
     sa.Column('owner', sa.BigInteger, nullable=True),
     sa.Column('updated_at', sa.DateTime, nullable=False, server_default=types.UtcNow()),
     sqlite_autoincrement=True,
@@ -216,7 +216,7 @@ change_log = sa.Table(
     metadata,
     sa.Column('slot_id', sa.Integer, primary_key=True, nullable=False, autoincrement=False),
     sa.Column('sequence', sa.BigInteger, primary_key=True, nullable=False, autoincrement=False),
-    # No foreign key, because the provider may have been deleted, and 0 stands for none (change_log.NO_PROVIDER).
+    # No foreign key, because the provider may have been deleted, and 0 means none (change_log.NO_PROVIDER).
     sa.Column('provider_id', sa.Integer, primary_key=True, nullable=False, autoincrement=False),
     sa.Column('kind', sa.SmallInteger, nullable=False),
     sa.Column('token', sa.BigInteger, nullable=False),
@@ -225,7 +225,7 @@ change_log = sa.Table(
 )
 
 #: In a query of inventories: the sum of the allocations of each, which its ``used`` has to be.
-HELD = (
+ALLOCATED = (
     sa.select(sa.func.coalesce(sa.func.sum(allocations.c.used), 0))
     .where(allocations.c.resource_provider_id == inventories.c.resource_provider_id)
     .where(allocations.c.resource_class_id == inventories.c.resource_class_id)

@@ -56,26 +56,3 @@ def _now_on_postgresql(_element: UtcNow, _compiler: SQLCompiler, **_kw: Any) -> 
 def _now_on_mysql(_element: UtcNow, _compiler: SQLCompiler, **_kw: Any) -> str:
     # MySQL wants an expression that is the default of a column in parentheses.
     return '(utc_timestamp())'
-
-
-class Truncated(FunctionElement[float]):
-    """A double truncated towards zero, as a double: ``math.trunc`` in SQL."""
-
-    inherit_cache = True
-    type = sa.Double()
-
-
-@compiles(Truncated)
-def _truncated_on_sqlite(element: Truncated, compiler: SQLCompiler, **kw: Any) -> str:
-    return f'CAST(CAST({compiler.process(element.clauses, **kw)} AS INTEGER) AS REAL)'
-
-
-@compiles(Truncated, 'postgresql')
-def _truncated_on_postgresql(element: Truncated, compiler: SQLCompiler, **kw: Any) -> str:
-    return f'trunc({compiler.process(element.clauses, **kw)})'
-
-
-@compiles(Truncated, 'mysql')
-@compiles(Truncated, 'mariadb')
-def _truncated_on_mysql(element: Truncated, compiler: SQLCompiler, **kw: Any) -> str:
-    return f'truncate({compiler.process(element.clauses, **kw)}, 0)'

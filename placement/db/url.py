@@ -23,7 +23,7 @@ class _Backend(NamedTuple):
 _POSTGRESQL = _Backend(('postgresql+psycopg',), 'psycopg[binary]')
 _MYSQL = _Backend(('mysql+pymysql', 'mysql+mysqldb', 'mariadb+pymysql', 'mariadb+mysqldb'), 'PyMySQL')
 _SQLITE = _Backend(('sqlite', 'sqlite+pysqlite'), '')
-#: By the part of the URL before the plus sign. Other programs also take "postgres"; ours then says what to write.
+#: By the part of the URL before the plus sign. Other programs also accept "postgres"; our error says what to write.
 _BACKENDS = {
     'postgresql': _POSTGRESQL,
     'postgres': _POSTGRESQL,
@@ -47,7 +47,7 @@ def engine_url(options: cfg.ConfigOpts.GroupAttr) -> sa.URL:
     url = _parsed(options.connection)
     if options.connection_parameters:
         try:
-            # Strict: parse_qsl would drop what it does not understand, and TLS may depend on that.
+            # Strict: parse_qsl would drop malformed parameters, and TLS may depend on them.
             parameters = parse.parse_qsl(options.connection_parameters, strict_parsing=True, keep_blank_values=True)
         except ValueError as error:
             reason = '[placement_database] connection_parameters is not of the form NAME=VALUE&NAME=VALUE.'
@@ -128,17 +128,25 @@ def _supported(url: sa.URL) -> sa.URL:
     backend = _BACKENDS.get(url.drivername.partition('+')[0])
     if backend is None:
         raise _unusable(
-            f'{url.drivername}: is not a database that this service knows. Write sqlite:, {_POSTGRESQL.prefixes[0]}:'
+            f'{url.drivername}: is not a supported database. Write sqlite:, {_POSTGRESQL.prefixes[0]}:'
             f' or {_MYSQL.prefixes[0]}:.'
         )
     chosen = backend.prefixes[0]
     if '+' in url.drivername and url.drivername not in backend.prefixes:
         raise _unusable(f'{url.drivername}: is not supported. {_advice(backend, chosen)}')
     try:
+        for plugin in url.normalized_query.get('plugin', ()):
+            sa.dialects.plugins.load(plugin)
+    except sa_exc.NoSuchModuleError as error:
+        raise _unusable(
+            f'the SQLAlchemy plugin {plugin}, which the URL names, is not installed. Install it, or remove'
+            f' plugin={plugin}.'
+        ) from error
+    try:
         # This does not connect, but imports the driver and checks the parameters.
         sa.create_engine(url)
     except (ImportError, sa_exc.NoSuchModuleError) as error:
-        raise _unusable(f'the driver that {url.drivername}: asks for is missing. {_advice(backend, chosen)}') from error
+        raise _unusable(f'the driver of {url.drivername}: is not installed. {_advice(backend, chosen)}') from error
     except (sa_exc.ArgumentError, ValueError) as error:
         raise _unusable(error) from error
     return url

@@ -7,12 +7,11 @@ from typing import Any
 
 import webob
 
-from placement import exception, schemas
+from placement import exception, policies, schemas
 from placement.handlers.resource_provider import missing_provider_first
 from placement.objects import aggregate
 from placement.objects.provider_query import ProviderVersion
 from placement.objects.resource_provider import ResourceProvider
-from placement.policies import aggregate as policies
 from placement.schemas import aggregate as schema
 from placement.schemas import responses
 from placement.web import microversion, util
@@ -34,7 +33,9 @@ def _response(
     return util.json_response(req, body, last_modified=util.now())
 
 
-@operation(Consumes(JSON), SinceVersion('1.1'), RequiresPolicy(policies.LIST), responses={200: responses.AGGREGATES})
+@operation(
+    Consumes(JSON), SinceVersion('1.1'), RequiresPolicy(policies.AGGREGATES_LIST), responses={200: responses.AGGREGATES}
+)
 def get_aggregates(req: webob.Request, context: RequestContext) -> webob.Response:
     """Show the aggregates that a provider is in."""
     provider, aggregates = aggregate.get_with_provider(context, util.wsgi_path_item(req.environ, 'uuid'))
@@ -44,7 +45,7 @@ def get_aggregates(req: webob.Request, context: RequestContext) -> webob.Respons
 @operation(
     Produces(JSON, schema.PUT),
     SinceVersion('1.1'),
-    RequiresPolicy(policies.UPDATE),
+    RequiresPolicy(policies.AGGREGATES_UPDATE),
     failures=(
         ErrorMapping(exception.ProviderGenerationMismatch),
         ErrorMapping(exception.ConcurrentUpdate, 'Update conflict: {error}'),

@@ -8,12 +8,11 @@ from typing import Any
 import webob
 from webob import exc
 
-from placement import exception, schemas
+from placement import exception, policies, schemas
 from placement.claims.request import UNSET, ConsumerClaim
 from placement.objects.allocation import Allocation, AllocationList
 from placement.objects.consumer import Consumer
 from placement.objects.provider_query import ProviderVersion
-from placement.policies import allocation as policies
 from placement.schemas import allocation as schema
 from placement.schemas import responses
 from placement.web import microversion, util
@@ -100,7 +99,7 @@ def claims_of(context: RequestContext, entries: Mapping[str, Any]) -> list[Consu
     return list(claims.values())
 
 
-@operation(Consumes(JSON), RequiresPolicy(policies.LIST), responses={200: responses.CONSUMER_ALLOCATIONS})
+@operation(Consumes(JSON), RequiresPolicy(policies.ALLOCATIONS_LIST), responses={200: responses.CONSUMER_ALLOCATIONS})
 def list_for_consumer(req: webob.Request, context: RequestContext) -> webob.Response:
     """Show the allocations of a consumer; an unknown consumer has none."""
     uuid = util.canonical_uuid(util.wsgi_path_item(req.environ, 'consumer_uuid'))
@@ -111,7 +110,7 @@ def list_for_consumer(req: webob.Request, context: RequestContext) -> webob.Resp
 
 @operation(
     Consumes(JSON),
-    RequiresPolicy(policies.RP_LIST),
+    RequiresPolicy(policies.PROVIDER_ALLOCATIONS_LIST),
     failures=(ErrorMapping(exception.ResourceProviderNotFound, "Resource provider '{uuid}' not found: {error}"),),
     responses={200: responses.PROVIDER_ALLOCATIONS},
 )
@@ -124,7 +123,7 @@ def list_for_resource_provider(req: webob.Request, context: RequestContext) -> w
 
 @operation(
     Produces(JSON, schema.PUT),
-    RequiresPolicy(policies.UPDATE),
+    RequiresPolicy(policies.ALLOCATIONS_UPDATE),
     failures=(
         _WRONG_GENERATION,
         _CHANGED,
@@ -149,7 +148,7 @@ def set_allocations_for_consumer(req: webob.Request, context: RequestContext) ->
 @operation(
     SinceVersion('1.13'),
     Produces(JSON, schema.POST),
-    RequiresPolicy(policies.MANAGE),
+    RequiresPolicy(policies.ALLOCATIONS_MANAGE),
     failures=(
         _WRONG_GENERATION,
         _CHANGED,
@@ -165,7 +164,7 @@ def set_allocations(req: webob.Request, context: RequestContext) -> webob.Respon
 
 
 @operation(
-    RequiresPolicy(policies.DELETE),
+    RequiresPolicy(policies.ALLOCATIONS_DELETE),
     failures=(ErrorMapping(exception.AllocationsNotFound, "No allocations for consumer '{consumer_uuid}'"),),
     responses={204: None},
 )

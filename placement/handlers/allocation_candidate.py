@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Collection, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 import webob
@@ -12,13 +12,12 @@ from oslo_log import log
 from oslo_utils import timeutils
 from webob import exc
 
-from placement import exception
+from placement import exception, policies
 from placement.candidates.providers import Provider
 from placement.candidates.search_units import Assignment
 from placement.handlers import candidate_query
 from placement.objects import search_limits
 from placement.objects.allocation_candidate import AllocationCandidates
-from placement.policies import allocation_candidate as policies
 from placement.reports import funnel
 from placement.schemas import allocation_candidate as schema
 from placement.schemas import responses
@@ -33,7 +32,7 @@ LOG = log.getLogger(__name__)
 @operation(
     SinceVersion('1.10'),
     Consumes(JSON),
-    RequiresPolicy(policies.LIST),
+    RequiresPolicy(policies.CANDIDATES_LIST),
     failures=(
         UNKNOWN_CLASS_IN_QUERY,
         ErrorMapping(exception.TraitNotFound, '{error}', exc.HTTPBadRequest),
@@ -60,7 +59,7 @@ def _log(query: str, found: AllocationCandidates, context: RequestContext) -> No
     if found.limits_reached:
         limits = search_limits.describe(found.limits_reached, options)
         LOG.warning('Stopped at [placement] %s for %s', limits, request_log.quote(query))
-    if found.candidates or not LOG.isEnabledFor(log.INFO):
+    if found.families or not LOG.isEnabledFor(log.INFO):
         return
     suppressed = context.empty_searches.count(query)
     if suppressed is not None:
@@ -70,27 +69,42 @@ def _log(query: str, found: AllocationCandidates, context: RequestContext) -> No
         LOG.info('No allocation candidates for %s: %s%s', request_log.quote(query), reason, more)
 
 
-# A response may have many thousand similar entries, so it is joined from fragments of JSON. Candidates with the same
-# assignment differ only in the uuids of the providers, and the cache keeps the fragments of provider summaries.
+# A response may have many thousand similar entries, so it is joined from fragments of JSON. Candidates of one family
+# differ only in the uuids of the providers, and the cache keeps the fragments of provider summaries.
+
+
+class _Template(NamedTuple):
+    """The JSON of a family: for each candidate the ``constants``, after each the uuid of the provider at a position.
+
+    The first constant ends the candidate before and begins the next one: it is ``closing`` and ``opening``.
+    """
+
+    opening: str
+    constants: list[str]
+    closing: str
+    positions: list[int]
 
 
 def _allocation_requests(found: AllocationCandidates, as_list: bool) -> list[bytes]:
     """Encode the candidates as JSON."""
-    templates: dict[int, tuple[str, tuple[int, ...]]] = {}
-    written = []
+    templates: dict[int, _Template] = {}
+    written: list[str] = []
     suffixes = [group.suffix for group in found.request.groups]
-    for candidate in found.candidates:
-        assignment = candidate.assignment
-        template = templates.get(id(assignment))
+    for family in found.families:
+        template = templates.get(id(family.assignment))
         if template is None:
-            template = templates[id(assignment)] = _template(assignment, as_list, suffixes)
-        text, positions = template
-        written.append(text % candidate.search_unit.uuids(positions))
-    return [','.join(written).encode()]
+            template = templates[id(family.assignment)] = _template(family.assignment, as_list, suffixes)
+        uuids = family.search_unit.uuids(template.positions)
+        pieces = [''] * (2 * len(uuids))
+        pieces[::2], pieces[1::2] = template.constants * len(family), uuids
+        pieces[0] = template.opening
+        written += pieces
+        written.append(template.closing)
+    return [''.join(written)[:-1].encode()] if written else []
 
 
-def _template(assignment: Assignment, as_list: bool, suffixes: Sequence[str]) -> tuple[str, tuple[int, ...]]:
-    """Return a candidate as JSON with ``%s`` for each uuid of a provider, and the positions of these providers.
+def _template(assignment: Assignment, as_list: bool, suffixes: Sequence[str]) -> _Template:
+    """Make the template of the families with ``assignment``.
 
     :param suffixes: those of the groups, in the order of the mappings of ``assignment``.
     """
@@ -99,21 +113,23 @@ def _template(assignment: Assignment, as_list: bool, suffixes: Sequence[str]) ->
         by_position.setdefault(position, {})[name] = amount
     entries = []
     for resources in by_position.values():
-        written = _json(resources).replace('%', '%%')
         if as_list:
-            entries.append(f'{{"resource_provider":{{"uuid":"%s"}},"resources":{written}}}')
+            entries.append(f'{{"resource_provider":{{"uuid":"\0"}},"resources":{_json(resources)}}}')
         else:
-            entries.append(f'"%s":{{"resources":{written}}}')
+            entries.append(f'"\0":{{"resources":{_json(resources)}}}')
     inside = ','.join(entries)
     positions = list(by_position)
     members = [f'"allocations":{f"[{inside}]" if as_list else f"{{{inside}}}"}']
     if assignment.mappings:
-        mapped, uuid = [], '"%s"'
+        mapped, uuid = [], '"\0"'
         for suffix, some in zip(suffixes, assignment.mappings, strict=True):
             mapped.append(f'"{suffix}":[{",".join([uuid] * len(some))}]')
             positions += some
         members.append(f'"mappings":{{{",".join(mapped)}}}')
-    return f'{{{",".join(members)}}}', tuple(positions)
+    # JSON has no NUL, so it marks the places of the uuids.
+    opening, *others = f'{{{",".join(members)}}},'.split('\0')
+    closing = others.pop()
+    return _Template(opening, [closing + opening, *others], closing, positions)
 
 
 def _summaries(found: AllocationCandidates, version: Any) -> list[bytes]:
@@ -121,9 +137,10 @@ def _summaries(found: AllocationCandidates, version: Any) -> list[bytes]:
     included = None if version >= (1, 27) else found.request.classes
     form = ('summary', version >= (1, 17), version >= (1, 29), included)
     write = functools.partial(_summary, included, version)
-    return [
-        one for partition, positions in found.providers().items() for one in partition.fragments(form, positions, write)
-    ]
+    written: list[bytes] = []
+    for partition, positions in found.providers().items():
+        written += partition.fragments(form, positions, write)
+    return written
 
 
 def _summary(included: Collection[str] | None, version: Any, provider: Provider) -> bytes:

@@ -14,7 +14,7 @@ from placement.web.query import BadQuery, TraitFilter, Version
 
 _GROUP_KEY = re.compile(schema.GROUP_KEY)
 
-#: Larger limits are reduced to this, since Python refuses to convert numerals of thousands of digits.
+#: Larger limits are reduced to this, since Python does not convert numerals of thousands of digits.
 _LARGEST_LIMIT = 10**18
 
 _NO_RESOURCES_FOR_TRAITS = (
@@ -45,7 +45,7 @@ def parse(text: str, version: Version) -> CandidateRequest:
     """Read a query string.
 
     :param text: the WSGI variable QUERY_STRING, without the question mark.
-    :param version: the microversion that decides what it may hold.
+    :param version: the microversion that decides what it may contain.
     :raises BadQuery: with the text of the first check of api-ref/allocation-candidates.md that it fails.
     """
     pairs = query.pairs(text)
@@ -79,7 +79,7 @@ def parse(text: str, version: Version) -> CandidateRequest:
 
 
 def _values(pairs: Sequence[tuple[str, str]]) -> Values:
-    """The values of each key, in the order of the URL."""
+    """Return the values of each key, in the order of the URL."""
     values: dict[str, list[str]] = {}
     for key, value in pairs:
         values.setdefault(key, []).append(value)
@@ -98,7 +98,7 @@ def _check_keys(values: Values, version: Version) -> None:
 
 
 def _suffixes(values: Values) -> list[str]:
-    """The suffixes of the request groups, in the order of the URL."""
+    """Return the suffixes of the request groups, in the order of the URL."""
     keys = (_GROUP_KEY.fullmatch(key) for key in values)
     return list(dict.fromkeys(key[2] or '' for key in keys if key))
 
@@ -173,7 +173,7 @@ def _readings(
 
 
 def _check_orphans(groups: Sequence[RequestGroup], version: Version) -> None:
-    """Refuse groups that lack ``resources``, below 1.36."""
+    """Reject groups without ``resources``, below 1.36."""
     orphans = [group for group in groups if not group.resources]
     traits = ', '.join(f'required{group.suffix}' for group in orphans if group.required)
     if traits:
@@ -190,7 +190,7 @@ def _check_orphans(groups: Sequence[RequestGroup], version: Version) -> None:
 
 
 def _check_subtrees(groups: Sequence[RequestGroup], same_subtree: Sequence[frozenset[str]]) -> None:
-    """Refuse groups that lack ``resources`` unless a ``same_subtree`` names them, and suffixes without a group."""
+    """Reject groups without ``resources`` unless a ``same_subtree`` names them, and suffixes without a group."""
     if not any(group.resources for group in groups):
         raise BadQuery(_NO_RESOURCES, error_document.QUERY_MISSING_VALUE)
     named: frozenset[str] = frozenset().union(*same_subtree)
@@ -203,17 +203,14 @@ def _check_subtrees(groups: Sequence[RequestGroup], same_subtree: Sequence[froze
 
 
 def _check_conflicts(groups: Sequence[RequestGroup], version: Version) -> None:
-    """Refuse groups with a trait that is required and forbidden, or with an ``in:`` whose traits are all forbidden."""
-    conflicts = [text for group in groups for text in _conflicts(group)]
+    """Reject groups with a trait that is required and forbidden, or with an ``in:`` whose traits are all forbidden."""
+    conflicts = []
+    for group in groups:
+        impossible = [any_of for any_of in group.required_any if any_of <= group.forbidden]
+        both = filter(None, (group.required & group.forbidden, *impossible))
+        conflicts += [f'required{group.suffix}: ({", ".join(sorted(traits))})' for traits in both]
     if conflicts:
         raise BadQuery(_CONFLICTING.format(keys=', '.join(conflicts if version < (1, 30) else sorted(conflicts))))
-
-
-def _conflicts(group: RequestGroup) -> Iterator[str]:
-    impossible = [any_of for any_of in group.required_any if any_of <= group.forbidden]
-    for traits in (group.required & group.forbidden, *impossible):
-        if traits:
-            yield f'required{group.suffix}: ({", ".join(sorted(traits))})'
 
 
 def _limit(values: Values) -> int | None:

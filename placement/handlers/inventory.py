@@ -8,12 +8,11 @@ from typing import Any
 import webob
 from webob import exc
 
-from placement import exception
+from placement import exception, policies
 from placement.objects import inventory as objects
 from placement.objects.inventory import Inventory, InventoryList
 from placement.objects.provider_query import ProviderVersion
 from placement.objects.resource_provider import ResourceProvider
-from placement.policies import inventory as policies
 from placement.schemas import inventory as schema
 from placement.schemas import responses
 from placement.web import error_document, microversion, util
@@ -56,7 +55,7 @@ def _make(req: webob.Request, provider: ResourceProvider, resource_class: str, r
     return inventory
 
 
-@operation(Consumes(JSON), RequiresPolicy(policies.LIST), responses={200: responses.INVENTORIES})
+@operation(Consumes(JSON), RequiresPolicy(policies.INVENTORIES_LIST), responses={200: responses.INVENTORIES})
 def get_inventories(req: webob.Request, context: RequestContext) -> webob.Response:
     """Show all inventories of a provider."""
     provider, inventories = InventoryList.get_with_provider(context, util.wsgi_path_item(req.environ, 'uuid'))
@@ -65,7 +64,7 @@ def get_inventories(req: webob.Request, context: RequestContext) -> webob.Respon
 
 @operation(
     Produces(JSON, schema.POST_ONE),
-    RequiresPolicy(policies.CREATE),
+    RequiresPolicy(policies.INVENTORIES_CREATE),
     failures=(
         ErrorMapping(exception.Invalid, 'Unable to create inventory for resource provider {uuid}: {error}'),
         ErrorMapping(
@@ -91,7 +90,7 @@ def create_inventory(req: webob.Request, context: RequestContext) -> webob.Respo
 
 @operation(
     Produces(JSON, schema.PUT_ALL),
-    RequiresPolicy(policies.UPDATE),
+    RequiresPolicy(policies.INVENTORIES_UPDATE),
     failures=(
         ErrorMapping(exception.Invalid, 'Unable to update inventory for resource provider {uuid}: {error}'),
         ErrorMapping(
@@ -117,7 +116,7 @@ def set_inventories(req: webob.Request, context: RequestContext) -> webob.Respon
 
 @operation(
     SinceVersion('1.5', otherwise=405),
-    RequiresPolicy(policies.DELETE),
+    RequiresPolicy(policies.INVENTORIES_DELETE),
     failures=(
         ErrorMapping(exception.ConcurrentUpdate, 'Unable to delete inventory for resource provider {uuid}: {error}'),
     ),
@@ -129,7 +128,7 @@ def delete_inventories(req: webob.Request, context: RequestContext) -> webob.Res
     return util.empty_response(req, 204)
 
 
-@operation(Consumes(JSON), RequiresPolicy(policies.SHOW), responses={200: responses.INVENTORY})
+@operation(Consumes(JSON), RequiresPolicy(policies.INVENTORIES_SHOW), responses={200: responses.INVENTORY})
 def get_inventory(req: webob.Request, context: RequestContext) -> webob.Response:
     """Show the inventory of one class."""
     uuid, resource_class = (util.wsgi_path_item(req.environ, name) for name in ('uuid', 'resource_class'))
@@ -139,7 +138,7 @@ def get_inventory(req: webob.Request, context: RequestContext) -> webob.Response
 
 @operation(
     Produces(JSON, schema.PUT_ONE),
-    RequiresPolicy(policies.UPDATE),
+    RequiresPolicy(policies.INVENTORIES_UPDATE),
     failures=(
         ErrorMapping(exception.Invalid, 'Unable to update inventory for resource provider {uuid}: {error}'),
         ErrorMapping(exception.ProviderGenerationMismatch, 'resource provider generation conflict: {error}'),
@@ -158,7 +157,7 @@ def update_inventory(req: webob.Request, context: RequestContext) -> webob.Respo
 
 
 @operation(
-    RequiresPolicy(policies.DELETE),
+    RequiresPolicy(policies.INVENTORIES_DELETE),
     failures=(
         ErrorMapping(exception.ResourceClassNotFound, 'No inventory of class {resource_class} found for delete'),
         ErrorMapping(exception.InventoryNotFound, 'No inventory of class {resource_class} found for delete'),

@@ -5,11 +5,10 @@ from __future__ import annotations
 import webob
 from webob import exc
 
-from placement import exception, schemas
+from placement import exception, policies, schemas
 from placement.handlers import allocation
 from placement.objects import inventory as objects
 from placement.objects.inventory import Inventory
-from placement.policies import reshaper as policies
 from placement.schemas import reshaper as schema
 from placement.web import error_document, microversion, util
 from placement.web.context import RequestContext

@@ -7,9 +7,8 @@ from typing import Any
 import orjson
 import webob
 
-from placement import exception
+from placement import exception, policies
 from placement.objects.resource_class import ResourceClass, ResourceClassList
-from placement.policies import resource_class as policies
 from placement.schemas import resource_class as schema
 from placement.schemas import responses
 from placement.web import util
@@ -27,7 +26,10 @@ def _serialize(req: webob.Request, resource_class: ResourceClass) -> dict[str, A
 
 
 @operation(
-    SinceVersion('1.2'), Consumes(JSON), RequiresPolicy(policies.LIST), responses={200: responses.RESOURCE_CLASSES}
+    SinceVersion('1.2'),
+    Consumes(JSON),
+    RequiresPolicy(policies.CLASSES_LIST),
+    responses={200: responses.RESOURCE_CLASSES},
 )
 def list_resource_classes(req: webob.Request, context: RequestContext) -> webob.Response:
     """List all classes, the standard ones first."""
@@ -39,7 +41,7 @@ def list_resource_classes(req: webob.Request, context: RequestContext) -> webob.
 @operation(
     SinceVersion('1.2'),
     Produces(JSON, schema.CUSTOM_CLASS),
-    RequiresPolicy(policies.CREATE),
+    RequiresPolicy(policies.CLASSES_CREATE),
     failures=(
         ErrorMapping(exception.ResourceClassExists, 'Conflicting resource class already exists: {resource_class}'),
     ),
@@ -53,7 +55,10 @@ def create_resource_class(req: webob.Request, context: RequestContext) -> webob.
 
 
 @operation(
-    SinceVersion('1.2'), Consumes(JSON), RequiresPolicy(policies.SHOW), responses={200: responses.RESOURCE_CLASS}
+    SinceVersion('1.2'),
+    Consumes(JSON),
+    RequiresPolicy(policies.CLASSES_SHOW),
+    responses={200: responses.RESOURCE_CLASS},
 )
 def get_resource_class(req: webob.Request, context: RequestContext) -> webob.Response:
     """Show one class."""
@@ -64,7 +69,7 @@ def get_resource_class(req: webob.Request, context: RequestContext) -> webob.Res
 @operation(
     SinceVersion('1.2', last='1.6'),
     Produces(JSON, schema.CUSTOM_CLASS),
-    RequiresPolicy(policies.UPDATE),
+    RequiresPolicy(policies.CLASSES_UPDATE),
     responses={200: responses.RESOURCE_CLASS},
 )
 def rename_resource_class(req: webob.Request, context: RequestContext) -> webob.Response:
@@ -75,7 +80,7 @@ def rename_resource_class(req: webob.Request, context: RequestContext) -> webob.
     return util.json_response(req, _serialize(req, resource_class))
 
 
-@operation(SinceVersion('1.7'), RequiresPolicy(policies.UPDATE), responses={201: None, 204: None})
+@operation(SinceVersion('1.7'), RequiresPolicy(policies.CLASSES_UPDATE), responses={201: None, 204: None})
 def ensure_resource_class(req: webob.Request, context: RequestContext) -> webob.Response:
     """Create a custom class, or confirm that it exists."""
     name = util.wsgi_path_item(req.environ, 'name')
@@ -91,7 +96,7 @@ update_resource_class = Versions(rename_resource_class, ensure_resource_class)
 
 @operation(
     SinceVersion('1.2'),
-    RequiresPolicy(policies.DELETE),
+    RequiresPolicy(policies.CLASSES_DELETE),
     failures=(
         ErrorMapping(exception.CannotDeleteStandardResourceClass, 'Error in delete resource class: {error}'),
         ErrorMapping(exception.ResourceClassInUse, 'Error in delete resource class: {error}'),

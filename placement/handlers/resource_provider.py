@@ -11,13 +11,12 @@ import webob
 from oslo_utils import uuidutils
 from webob import exc
 
-from placement import exception, schemas
+from placement import exception, policies, schemas
 from placement.cache import provider_list
 from placement.cache.partition import Partition
 from placement.cache.provider_list import ProviderFilters
 from placement.candidates.providers import Provider
 from placement.objects import resource_provider as objects
-from placement.policies import resource_provider as policies
 from placement.schemas import resource_provider as schema
 from placement.schemas import responses
 from placement.web import error_mapping, microversion, query, util
@@ -35,21 +34,17 @@ _SUB_RESOURCES = (
 )
 
 
-def _links(req: webob.Request, uuid: str) -> list[dict[str, str]]:
-    url = util.resource_provider_url(req.environ, uuid)
+def _serialize(req: webob.Request, provider: objects.ResourceProvider | Provider) -> dict[str, Any]:
+    url = util.resource_provider_url(req.environ, provider.uuid)
     version = microversion.wanted(req)
     below = [{'rel': name, 'href': f'{url}/{name}'} for name, since in _SUB_RESOURCES if version >= since]
-    return [{'rel': 'self', 'href': url}, *below]
-
-
-def _serialize(req: webob.Request, provider: objects.ResourceProvider | Provider) -> dict[str, Any]:
     body = {
         'uuid': provider.uuid,
         'name': provider.name,
         'generation': provider.generation,
-        'links': _links(req, provider.uuid),
+        'links': [{'rel': 'self', 'href': url}, *below],
     }
-    if microversion.wanted(req) >= (1, 14):
+    if version >= (1, 14):
         body['parent_provider_uuid'] = provider.parent_provider_uuid
         body['root_provider_uuid'] = provider.root_provider_uuid
     return body
@@ -60,7 +55,7 @@ def _canonical(uuid: str | None) -> str | None:
 
 
 def _filters(req: webob.Request) -> ProviderFilters:
-    """Read the query string; what it may hold depends on the microversion."""
+    """Read the query string, as the microversion allows it."""
     version = microversion.wanted(req)
     params = util.validate_query_params(req, schemas.for_version(schema.LIST, version))
     member_of = query.parse_member_of(params.getall('member_of'), version)
@@ -81,7 +76,7 @@ def _filters(req: webob.Request) -> ProviderFilters:
 
 @operation(
     Consumes(JSON),
-    RequiresPolicy(policies.LIST),
+    RequiresPolicy(policies.PROVIDERS_LIST),
     failures=(
         UNKNOWN_CLASS_IN_QUERY,
         ErrorMapping(exception.TraitNotFound, 'Invalid trait(s) in "required" parameter: {error}', exc.HTTPBadRequest),
@@ -111,7 +106,7 @@ def _entries(req: webob.Request, listed: Iterable[tuple[Partition, Sequence[int]
 
 @operation(
     Produces(JSON, schema.POST),
-    RequiresPolicy(policies.CREATE),
+    RequiresPolicy(policies.PROVIDERS_CREATE),
     responses=(((1, 20), {200: responses.PROVIDER}), ((1, 0), {201: None})),
 )
 def create_resource_provider(req: webob.Request, context: RequestContext) -> webob.Response:
@@ -139,7 +134,7 @@ def create_resource_provider(req: webob.Request, context: RequestContext) -> web
     return response
 
 
-@operation(Consumes(JSON), RequiresPolicy(policies.SHOW), responses={200: responses.PROVIDER})
+@operation(Consumes(JSON), RequiresPolicy(policies.PROVIDERS_SHOW), responses={200: responses.PROVIDER})
 def get_resource_provider(req: webob.Request, context: RequestContext) -> webob.Response:
     """Show one provider."""
     provider = objects.ResourceProvider.get_by_uuid(context, util.wsgi_path_item(req.environ, 'uuid'))
@@ -148,7 +143,7 @@ def get_resource_provider(req: webob.Request, context: RequestContext) -> webob.
 
 @operation(
     Produces(JSON, schema.PUT),
-    RequiresPolicy(policies.UPDATE),
+    RequiresPolicy(policies.PROVIDERS_UPDATE),
     failures=(
         ErrorMapping(exception.ParentProviderNotFound, 'Unable to save resource provider {uuid}: {error}'),
         ErrorMapping(exception.Invalid, 'Unable to save resource provider {uuid}: {error}'),
@@ -175,7 +170,7 @@ def update_resource_provider(req: webob.Request, context: RequestContext) -> web
 
 
 @operation(
-    RequiresPolicy(policies.DELETE),
+    RequiresPolicy(policies.PROVIDERS_DELETE),
     failures=(ErrorMapping(exception.ResourceProviderNotFound, '{error} for delete'),),
     responses={204: None},
 )

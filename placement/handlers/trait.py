@@ -9,12 +9,11 @@ from typing import Any
 import webob
 from webob import exc
 
-from placement import exception
+from placement import exception, policies
 from placement.objects import trait
 from placement.objects.provider_query import ProviderVersion
 from placement.objects.resource_provider import ResourceProvider
 from placement.objects.trait import Trait, TraitList
-from placement.policies import trait as policies
 from placement.schemas import responses
 from placement.schemas import trait as schema
 from placement.web import util, validation
@@ -39,7 +38,10 @@ def _for_provider(
 
 
 @operation(
-    SinceVersion('1.6'), Consumes(JSON), RequiresPolicy(policies.RP_LIST), responses={200: responses.PROVIDER_TRAITS}
+    SinceVersion('1.6'),
+    Consumes(JSON),
+    RequiresPolicy(policies.PROVIDER_TRAITS_LIST),
+    responses={200: responses.PROVIDER_TRAITS},
 )
 def list_traits_for_resource_provider(req: webob.Request, context: RequestContext) -> webob.Response:
     """Show the traits of a provider."""
@@ -50,7 +52,7 @@ def list_traits_for_resource_provider(req: webob.Request, context: RequestContex
 @operation(
     SinceVersion('1.6'),
     Produces(JSON, schema.PUT_FOR_PROVIDER),
-    RequiresPolicy(policies.RP_UPDATE),
+    RequiresPolicy(policies.PROVIDER_TRAITS_UPDATE),
     failures=(ErrorMapping(exception.TraitNotFound, 'No such trait {names}', exc.HTTPBadRequest),),
     responses={200: responses.PROVIDER_TRAITS},
 )
@@ -63,9 +65,9 @@ def update_traits_for_resource_provider(req: webob.Request, context: RequestCont
     return _for_provider(req, provider, provider.set_traits(data['traits']))
 
 
-@operation(SinceVersion('1.6'), RequiresPolicy(policies.RP_DELETE), responses={204: None})
+@operation(SinceVersion('1.6'), RequiresPolicy(policies.PROVIDER_TRAITS_DELETE), responses={204: None})
 def delete_traits_for_resource_provider(req: webob.Request, context: RequestContext) -> webob.Response:
-    """Take all traits from a provider."""
+    """Remove all traits from a provider."""
     ResourceProvider.get_with(context, util.wsgi_path_item(req.environ, 'uuid'), trait.read_traits).clear_traits()
     return util.empty_response(req, 204)
 
@@ -83,16 +85,10 @@ def _name_filter(value: str) -> dict[str, Any]:
     return {'prefix': operand} if operator == 'startswith' else {}
 
 
-def _associated_filter(value: str) -> dict[str, Any]:
-    if value.lower() not in ('true', 'false'):
-        raise exc.HTTPBadRequest(f'The query parameter "associated" only accepts "true" or "false". Got: "{value}"')
-    return {'associated': value.lower() == 'true'}
-
-
 @operation(
     SinceVersion('1.6'),
     Consumes(JSON),
-    RequiresPolicy(policies.LIST),
+    RequiresPolicy(policies.TRAITS_LIST),
     query=schema.LIST,
     responses={200: responses.TRAITS},
 )
@@ -103,20 +99,23 @@ def list_traits(req: webob.Request, context: RequestContext) -> webob.Response:
     if 'name' in params:
         filters.update(_name_filter(params['name']))
     if 'associated' in params:
-        filters.update(_associated_filter(params['associated']))
+        value = params['associated']
+        if value.lower() not in ('true', 'false'):
+            raise exc.HTTPBadRequest(f'The query parameter "associated" only accepts "true" or "false". Got: "{value}"')
+        filters['associated'] = value.lower() == 'true'
     traits = TraitList.get_all(context, **filters)
     body = {'traits': [one.name for one in traits]}
     return util.json_response(req, body, last_modified=util.last_modified(traits))
 
 
-@operation(SinceVersion('1.6'), RequiresPolicy(policies.SHOW), responses={204: None})
+@operation(SinceVersion('1.6'), RequiresPolicy(policies.TRAITS_SHOW), responses={204: None})
 def get_trait(req: webob.Request, context: RequestContext) -> webob.Response:
     """Check whether a trait exists."""
     found = Trait.get_by_name(context, util.wsgi_path_item(req.environ, 'name'))
     return util.empty_response(req, 204, last_modified=found.modified)
 
 
-@operation(SinceVersion('1.6'), RequiresPolicy(policies.UPDATE), responses={201: None, 204: None})
+@operation(SinceVersion('1.6'), RequiresPolicy(policies.TRAITS_UPDATE), responses={201: None, 204: None})
 def put_trait(req: webob.Request, context: RequestContext) -> webob.Response:
     """Create a custom trait, or confirm that it exists."""
     name = util.wsgi_path_item(req.environ, 'name')
@@ -133,7 +132,7 @@ def put_trait(req: webob.Request, context: RequestContext) -> webob.Response:
     )
 
 
-@operation(SinceVersion('1.6'), RequiresPolicy(policies.DELETE), responses={204: None})
+@operation(SinceVersion('1.6'), RequiresPolicy(policies.TRAITS_DELETE), responses={204: None})
 def delete_trait(req: webob.Request, context: RequestContext) -> webob.Response:
     """Remove a custom trait that no provider has."""
     Trait.destroy(context, util.wsgi_path_item(req.environ, 'name'))

@@ -7,9 +7,8 @@ from typing import Any
 
 import webob
 
-from placement import schemas
+from placement import policies, schemas
 from placement.objects.usage import Usage, UsageGroup, UsageList
-from placement.policies import usage as policies
 from placement.schemas import responses
 from placement.schemas import usage as schema
 from placement.web import microversion, util

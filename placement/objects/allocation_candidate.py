@@ -5,9 +5,11 @@ from __future__ import annotations
 import random
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
+
+import numpy as np
 
 from placement.cache.partition import Partition
 from placement.cache.prefilter import Prefilter, TreeSearchUnit
@@ -17,7 +19,7 @@ from placement.candidates.limits import Limit
 from placement.candidates.providers import Provider
 from placement.candidates.request import CandidateRequest
 from placement.candidates.search import search
-from placement.candidates.search_units import Candidate
+from placement.candidates.search_units import Family
 from placement.candidates.selection import select
 from placement.objects import search_limits
 from placement.objects.base import Context
@@ -33,14 +35,14 @@ class SearchContext(Context, Protocol):
 
 @dataclass(frozen=True)
 class AllocationCandidates:
-    """The candidates of one request. Providers in them are given by their positions in search units.
+    """The candidates of one request, in order. Providers in them are given by their positions in search units.
 
     ``limits_reached`` are the limits of ``[placement]`` without which there might be more candidates.
     """
 
     snapshot: Snapshot
     request: CandidateRequest
-    candidates: Sequence[Candidate]
+    families: Sequence[Family]
     limits_reached: frozenset[Limit] = frozenset()
 
     @classmethod
@@ -59,7 +61,7 @@ class AllocationCandidates:
         limits = search_limits.for_search(options)
         prefilter = Prefilter(snapshot, request)
         found = select(search(prefilter.search_units(rng), prefilter.compiled, limits), request, limits, rng)
-        context.db.metrics.search_finished(len(found), time.monotonic() - started)
+        context.db.metrics.search_finished(sum(map(len, found)), time.monotonic() - started)
         for limit in limits.reached:
             context.db.metrics.search_truncated(limit.value)
         return cls(snapshot, request, found, frozenset(limits.reached))
@@ -73,21 +75,22 @@ class AllocationCandidates:
             return {partition: sorted(positions) for partition, positions in self._used().items()}
         found = {}
         for partition, numbers in self._trees().items():
-            starts = partition.starts.tolist()
-            found[partition] = [at for number in sorted(numbers) for at in range(starts[number], starts[number + 1])]
+            wanted = np.zeros(len(partition.roots), np.bool_)
+            wanted[list(numbers)] = True
+            found[partition] = np.flatnonzero(wanted[partition.tree_numbers]).tolist()
         return found
 
     def _trees(self) -> Mapping[Partition, set[int]]:
         """Return for each partition the numbers of the trees that have a provider which a candidate uses."""
         found: defaultdict[Partition, set[int]] = defaultdict(set)
         shared: set[int] = set()
-        for candidate in self.candidates:
-            unit, amounts = candidate.search_unit, candidate.assignment.amounts
+        for family in self.families:
+            unit, amounts = family.search_unit, family.assignment.amounts
             # A candidate at a tree uses at least one provider of it, but perhaps only for a group without resources.
             if isinstance(unit, TreeSearchUnit) and amounts[0][0] < unit.tree_size:
-                found[unit.partition].add(unit.number)
+                found[unit.partition].update(unit.numbers)
             if amounts[-1][0] >= unit.tree_size:
-                shared.update(one.root_id for one in _shared(candidate))
+                shared.update([one.root_id for one in _shared(family)])
         for root_id in shared:
             partition, number = self.snapshot.find_tree(root_id)
             found[partition].add(number)
@@ -97,18 +100,20 @@ class AllocationCandidates:
         """Return for each partition the positions of the providers that a candidate uses."""
         found: defaultdict[Partition, set[int]] = defaultdict(set)
         shared: set[Provider] = set()
-        for candidate in self.candidates:
-            unit, amounts = candidate.search_unit, candidate.assignment.amounts
+        for family in self.families:
+            unit, amounts = family.search_unit, family.assignment.amounts
             if isinstance(unit, TreeSearchUnit):
-                found[unit.partition].update(unit.first + at for at, _, _ in amounts if at < unit.tree_size)
-            shared.update(_shared(candidate))
+                for position in {at for at, _, _ in amounts if at < unit.tree_size}:
+                    found[unit.partition].update([first + position for first in unit.firsts])
+            shared.update(_shared(family))
         for one in shared:
             partition, position = self.snapshot.find_position(one.root_id, one.id)
             found[partition].add(position)
         return found
 
 
-def _shared(candidate: Candidate) -> Iterator[Provider]:
-    """Yield the sharing providers of other trees that a candidate uses."""
-    unit = candidate.search_unit
-    return (unit.provider(at) for at, _, _ in candidate.assignment.amounts if at >= unit.tree_size)
+def _shared(family: Family) -> list[Provider]:
+    """Return the sharing providers of other trees that candidates use, some perhaps several times."""
+    size = family.search_unit.tree_size
+    used = [at - size for at in dict.fromkeys([at for at, _, _ in family.assignment.amounts]) if at >= size]
+    return [sharing[index] for sharing in family.search_unit.sharing_of_each() for index in used]

@@ -1,7 +1,7 @@
 """The base classes of our versioned objects.
 
 A class declares its fields as annotations, which the type checker reads, too; ``PlacementObject`` makes the fields of
-oslo.versionedobjects from them. Whoever changes the fields of a class has to raise its ``VERSION``
+oslo.versionedobjects from them. A change of the fields of a class requires a higher ``VERSION``
 (``tests/unit/test_objects.py`` has the fingerprints).
 """
 
@@ -26,7 +26,7 @@ from placement.db.api import Database
 
 @contextlib.contextmanager
 def _without_messaging() -> Iterator[None]:
-    """Let oslo.versionedobjects import an empty oslo.messaging (doc/dependencies.md#a-module-that-stands-in).
+    """Let oslo.versionedobjects import an empty oslo.messaging (doc/dependencies.md#a-substitute-module).
 
     Does nothing if the process has imported the real one.
     """
@@ -147,7 +147,7 @@ class ObjectList(ovo_base.ObjectListBase[P], PlacementObject):
     def from_rows(cls: type[L], context: Context, rows: Sequence[sa.Row[Any]]) -> L:
         """Make a list with an object of each of ``rows``, all of one query."""
         made = cls(context)
-        # The setter would check each object once more.
+        # The setter would check each object again.
         made.__dict__['_obj_objects'] = cls.MEMBER.from_each(context, rows)
         return made
 

@@ -69,7 +69,7 @@ class Inventory(base.Timestamped):
         :raises ResourceProviderNotFound: no such provider.
         :raises InventoryNotFound: it has no inventory of the class, or there is no such class.
         """
-        # This reads all inventories: one statement that also tells whether the provider exists.
+        # This reads all inventories: one statement that also shows whether the provider exists.
         provider, rows = provider_query.read_with_parts(context, _WITH_PROVIDER, uuid)
         for row in rows:
             if row.resource_class == resource_class:
@@ -116,7 +116,7 @@ class InventoryList(base.ObjectList[Inventory]):
 
 
 def read_inventories(context: Context, uuid: str) -> tuple[ProviderVersion, list[sa.Row[Any]]]:
-    """Read a provider and, of each of its inventories, what a change needs: the id, the class, its id and ``used``."""
+    """Read a provider and the columns of its inventories that a change needs: id, class, class id and ``used``."""
     return provider_query.read_with_parts(context, _TO_CHANGE, uuid)
 
 
@@ -125,7 +125,7 @@ def read_inventories(context: Context, uuid: str) -> tuple[ProviderVersion, list
 # `used`, as it would lock that row before; claims that only release do not lock it.
 #
 # `present` is what `read_inventories` returned along with the generation. Every change of inventories and every claim
-# that adds to `used` increments the generation. So if the generation is still the same, `present` is still right,
+# that adds to `used` increments the generation. So if the generation is still the same, `present` is still valid,
 # except that `used` may be less by now.
 
 
@@ -266,7 +266,7 @@ class ReshapedProvider(NamedTuple):
 def reshape(context: Context, providers: Sequence[ReshapedProvider], claims: Sequence[ConsumerClaim]) -> None:
     """Replace the inventories of ``providers`` and the allocations of the consumers of ``claims``.
 
-    Only the outcome is judged (api-ref/reshaper.md#meaning). On any failure nothing changes.
+    Only the resulting state has to be valid (api-ref/reshaper.md#meaning). On any failure nothing changes.
 
     :param providers: at least one; each provider once, in the order of the request, as are ``claims``.
     :raises PlacementError: as for ``claims.claim.reshape``.

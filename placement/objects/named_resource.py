@@ -16,7 +16,7 @@ from placement.objects.base import Context
 
 N = TypeVar('N', bound='NamedResource')
 
-#: How often ``ensure`` looks for a name and tries to create it, while other clients create and delete it.
+#: Maximum number of times that ``ensure`` reads a name and tries to create it, while others create and delete it.
 _MAX_ATTEMPTS = 10
 
 
@@ -65,7 +65,7 @@ class NamedResource(base.Timestamped):
         """Read the row of ``name``, a valid custom name, and insert it if it does not exist.
 
         :returns: the object, and whether this call created it.
-        :raises ConcurrentUpdate: other clients created and deleted it all the time.
+        :raises ConcurrentUpdate: other clients created and deleted it during each attempt.
         """
         for _attempt in range(_MAX_ATTEMPTS):
             try:
@@ -101,7 +101,10 @@ class NamedResource(base.Timestamped):
             if tx.execute(cls.USES, {'sought': found.id}).first() is not None:
                 raise cls.FAILURES.in_use(name)
             # If another transaction has begun to use it since, a foreign key fails, and the next attempt finds the use.
-            cls._delete(tx, found)
+            deleted = tx.execute(cls.TABLE.delete().where(cls.TABLE.c.id == found.id, cls.TABLE.c.name == found.name))
+            if deleted.rowcount != 1:
+                # It was deleted or renamed since it was read.
+                raise db_api.RetryTransaction
             change_log.record_names(tx)
 
         context.db.write(work)
@@ -110,13 +113,3 @@ class NamedResource(base.Timestamped):
     def by_name(cls, name: str) -> sa.Select[Any]:
         """Return the query of the row of ``name``."""
         return sa.select(cls.TABLE).where(cls.TABLE.c.name == name)
-
-    @classmethod
-    def _delete(cls, tx: sa.Connection, found: NamedResource) -> None:
-        """Delete the row that was read as ``found``.
-
-        :raises RetryTransaction: it was deleted or renamed meanwhile.
-        """
-        deleted = tx.execute(cls.TABLE.delete().where(cls.TABLE.c.id == found.id, cls.TABLE.c.name == found.name))
-        if deleted.rowcount != 1:
-            raise db_api.RetryTransaction

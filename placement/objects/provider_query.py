@@ -14,7 +14,7 @@ from placement.db import sql, tables
 from placement.db.generation import ProviderVersion
 from placement.objects.base import Context
 
-# Handlers, which import nothing of ``db``, name the type of what they show.
+# ``ProviderVersion`` is for annotations in handlers, which import nothing of ``db``.
 __all__ = ['ProviderVersion', 'read_with_parts', 'statement']
 
 _providers = tables.resource_providers

@@ -37,9 +37,10 @@ def insert(
     :raises DBDuplicateEntry: the name or the uuid is taken.
     :raises RetryTransaction: the parent, or its root, was deleted or moved meanwhile.
     """
+    row = {'name': name, 'uuid': uuid, 'generation': 0, 'created_at': created_at}
     if parent_uuid is not None:
-        return _insert_child(tx, (name, uuid, 0), parent_uuid, created_at)
-    own_id = sql.insert_one(tx, _TABLE, _COLUMNS, (name, uuid, 0, None, None), created_at)
+        return _insert_child(tx, row, parent_uuid)
+    own_id = sql.new_id(tx.execute(_INSERT, row))
     change_log.record_providers(tx, [own_id])
     batch = StatementBatch(tx)
     # Does not set updated_at, as it is part of the creation.
@@ -48,16 +49,14 @@ def insert(
     return own_id, uuid
 
 
-def _insert_child(
-    tx: sa.Connection, values: tuple[str, str, int], parent_uuid: str, created_at: dt.datetime
-) -> tuple[int, str]:
+def _insert_child(tx: sa.Connection, row: dict[str, Any], parent_uuid: str) -> tuple[int, str]:
     parent = tx.execute(_PARENT, {'sought': parent_uuid}).first()
     if parent is None:
         raise exception.ParentProviderNotFound
     is_still_there = _providers.c.parent_provider_id.is_(None) | (_providers.c.root_provider_id == parent.root_id)
     with _locked(tx, {parent.id, parent.root_id}, [parent.root_id], is_still_there), _parent_may_vanish():
-        row = (*values, parent.id, parent.root_id)
-        own_id = sql.insert_one(tx, _TABLE, _COLUMNS, row, created_at)
+        links = {'parent_provider_id': parent.id, 'root_provider_id': parent.root_id}
+        own_id = sql.new_id(tx.execute(_INSERT, row | links))
         change_log.record_providers(tx, [own_id])
     return own_id, parent.root_provider_uuid
 
@@ -69,7 +68,7 @@ def rename(tx: sa.Connection, uuid: str, name: str) -> dict[str, Any]:
     :raises ResourceProviderNotFound: there is no such provider.
     :raises DBDuplicateEntry: another provider has the name.
     """
-    sql.run(tx, _RENAME, name, sql.now(tx), uuid)
+    tx.execute(_RENAME, {'sought': uuid, 'new': name})
     renamed = tx.execute(BY_UUID, {'sought': uuid}).first()
     if renamed is None:
         raise exception.ResourceProviderNotFound(uuid=uuid)
@@ -143,7 +142,7 @@ def delete(tx: sa.Connection, uuid: str) -> None:
 class _Place(NamedTuple):
     """A provider, its new parent, and the ids of the provider and all providers below it.
 
-    ``links``: what a move relies on, which is the id of each of them with those of its parent and root.
+    ``links``: the id of each of them with those of its parent and root, on which a move relies.
     """
 
     own: sa.Row[Any]
@@ -178,7 +177,7 @@ def _move(tx: sa.Connection, uuid: str, name: str, parent_uuid: str | None) -> d
     moved = subtree if root_id != own.root_id else {own.id}
     parent_id = parent and parent.id
     with _locked(tx, {own.root_id, root_id, parent_id or own.id} | moved, {own.root_id, root_id} - {own.id}):
-        # While the roots are locked, nobody can change the trees.
+        # While the roots are locked, no other transaction can change the trees.
         place = _read_place(tx, uuid, parent_uuid)
         if place.links != links:
             raise db_api.RetryTransaction
@@ -213,8 +212,8 @@ def _locked(
 
     On MySQL and MariaDB the generations of the roots are changed, and changed back at the end, because Galera
     replicates no UPDATE that changes nothing. So of two transactions on two nodes only one can be committed. Foreign
-    keys alone would not do: two moves that together make a loop may change and refer to different rows, and a row that
-    refers to another one may be committed together with a change of that one.
+    keys alone would not suffice: two moves that together make a loop may change and refer to different rows, and a row
+    that refers to another one may be committed together with a change of that one.
 
     :param root_ids: those of ``ids`` that are the roots of trees that are changed.
     :param conditions: what must be true of each of ``ids``.
@@ -234,13 +233,12 @@ def _locked(
 
 
 def _update_without_time(*conditions: sa.ColumnElement[bool]) -> sa.Update:
-    """An UPDATE of providers that leaves ``updated_at`` as it is."""
+    """Return an UPDATE of providers that leaves ``updated_at`` as it is."""
     return _providers.update().where(*conditions).values(updated_at=_providers.c.updated_at)
 
 
-_RENAME = 'UPDATE placement_resource_providers SET name = ?, updated_at = ? WHERE uuid = ?'
-_TABLE = 'placement_resource_providers'
-_COLUMNS = 'name, uuid, generation, parent_provider_id, root_provider_id'
+_INSERT = _providers.insert()
+_RENAME = _providers.update().where(_providers.c.uuid == sa.bindparam('sought')).values(name=sa.bindparam('new'))
 
 _parents = _providers.alias('parent')
 _roots = _providers.alias('root')
@@ -294,7 +292,7 @@ _PLACE = _ALL.join(_found, _found.c.id == _providers.c.id).add_columns(
 
 _PARTS = (tables.inventories, tables.resource_provider_traits, tables.resource_provider_aggregates)
 _children = _providers.alias('child')
-#: Locks the provider whose uuid is ``sought``, and tells whether it has children, allocations and other parts.
+#: Locks the provider whose uuid is ``sought``, and selects whether it has children, allocations and other parts.
 _TO_DELETE = (
     sa.select(
         _providers.c.id,

@@ -34,7 +34,7 @@ class ResourceClass(named_resource.NamedResource):
         """Insert a class with ``name``, a valid custom name.
 
         :raises ResourceClassExists: there is such a class.
-        :raises MaxRetriesExceeded: other transactions took the name or the id each time that it was tried.
+        :raises MaxRetriesExceeded: other transactions took the name or the id in each attempt.
         """
 
         def work(tx: sa.Connection) -> ResourceClass:
@@ -86,7 +86,7 @@ class ResourceClassList(base.ObjectList[ResourceClass]):
 
     @classmethod
     def get_all(cls, context: Context) -> ResourceClassList:
-        """All classes."""
+        """Read all classes."""
         return cls.from_rows(context, context.db.fetch_all(_ALL))
 
 
@@ -96,7 +96,7 @@ _ALL = sa.select(_classes).order_by(_classes.c.id)
 def _next_id(tx: sa.Connection) -> int:
     """Return an id that no class ever had, and make other transactions that create a class wait until this one ends."""
     last: int = tx.execute(sa.select(_sequence.c.last).with_for_update()).scalar_one()
-    # Larger than the recorded id only if somebody inserted rows by hand.
+    # Larger than the recorded id only if rows were inserted by hand.
     largest = tx.scalar(sa.select(sa.func.max(_classes.c.id))) or 0
     new_id = max(last, largest) + 1
     tx.execute(_sequence.update().values(last=new_id))

@@ -280,7 +280,7 @@ class ResourceProvider(base.Timestamped):
     # Inside --------------------------------------------------------------------------------------------------
 
     def _take_parts(self, read: Reader) -> Sequence[sa.Row[Any]]:
-        """Return the parts of the provider at its ``generation``: those that ``get_with`` read, once, or else read now.
+        """Return the parts of the provider at its ``generation``: once those of ``get_with``, then read again.
 
         :raises ConcurrentProviderUpdate: another write incremented the generation.
         """

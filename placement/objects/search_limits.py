@@ -21,8 +21,12 @@ def for_search(options: cfg.ConfigOpts.GroupAttr) -> SearchLimits:
 
     :param options: the group ``[placement]``.
     """
+    max_candidates = options.max_allocation_candidates
+    if max_candidates < 1:
+        # No limit of its own: a response has more entries than candidates, so the limit of its size is reached first.
+        max_candidates = options.max_allocation_candidates_size
     return SearchLimits(
-        max_candidates=options.max_allocation_candidates,
+        max_candidates=max_candidates,
         max_steps=options.max_search_steps,
         max_tree_steps=options.max_search_steps_per_tree,
         max_size=options.max_allocation_candidates_size,

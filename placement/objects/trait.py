@@ -130,7 +130,7 @@ def read_traits(context: Context, uuid: str, wanted: Sequence[str] = ()) -> tupl
 class TraitDiff:
     """The difference between the traits that a provider has and those ``wanted``.
 
-    :param rows: the rows that ``read_traits`` returned for ``wanted``. They are right as long as the generation of the
+    :param rows: the rows that ``read_traits`` returned for ``wanted``. They are valid as long as the generation of the
         provider stays the same, except for custom traits to be added, which may be deleted meanwhile.
     """
 

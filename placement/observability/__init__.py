@@ -1,4 +1,4 @@
-"""The metrics of the service: what is counted, and the registries that keep the counts."""
+"""The metrics of the service: the counted events, and the registries that keep the counts."""
 
 from __future__ import annotations
 

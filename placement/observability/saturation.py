@@ -62,8 +62,13 @@ class Saturation:
     def request_started(self) -> None:
         """Count one more busy thread, and start to update the gauges unless this process does so already."""
         self._busy_threads.add(1)
-        if not self._started:
-            self._start()
+        if self._started:
+            return
+        # Started by the first request, because a forked process does not have the threads started before the fork.
+        with self._lock:
+            if not self._started:
+                self._started = True
+                threading.Thread(target=_run, args=(weakref.ref(self),), name='saturation', daemon=True).start()
 
     def request_finished(self) -> None:
         """Count one busy thread less."""
@@ -80,13 +85,6 @@ class Saturation:
             self._connections.labels(pool, 'in_use').set(in_use)
             self._connections.labels(pool, 'open').set(in_use + connections.checkedin())
             self._connections.labels(pool, 'limit').set(limit)
-
-    def _start(self) -> None:
-        # Called by the first request, because a forked process does not have the threads started before the fork.
-        with self._lock:
-            if not self._started:
-                self._started = True
-                threading.Thread(target=_run, args=(weakref.ref(self),), name='saturation', daemon=True).start()
 
 
 def _run(reference: weakref.ref[Saturation]) -> None:

@@ -1,4 +1,4 @@
-"""The metrics of all processes that store them in one directory, and what the system reports about these processes."""
+"""The metrics of all processes that store them in one directory, and the figures of the system about these."""
 
 from __future__ import annotations
 
@@ -49,14 +49,15 @@ class Processes(Collector):
         self._directory = directory
 
     def describe(self) -> Iterable[Metric]:
-        """The families without samples."""
+        """Return the families without samples."""
         return _FAMILIES
 
     def collect(self) -> Iterable[Metric]:
-        """The families with a sample for each process."""
-        families = {family.name: _copy(family) for family in _FAMILIES}
+        """Return the families with a sample for each process."""
+        families = {family.name: Metric(family.name, family.documentation, family.type) for family in _FAMILIES}
         for pid in self._living():
-            labels = {'process': _role(pid), 'pid': str(pid)}
+            role = {os.getpid(): 'exporter', os.getppid(): 'server'}.get(pid, 'worker')
+            labels = {'process': role, 'pid': str(pid)}
             for family in ProcessCollector('placement', functools.partial(int, pid), registry=None).collect():
                 for sample in family.samples:
                     families[family.name].add_sample(sample.name, labels, sample.value)
@@ -71,10 +72,6 @@ class Processes(Collector):
                 mark_process_dead(pid, str(self._directory))  # type: ignore[no-untyped-call]
 
 
-def _copy(family: Metric) -> Metric:
-    return Metric(family.name, family.documentation, family.type)
-
-
 def _lives(pid: int) -> bool:
     try:
         os.kill(pid, 0)
@@ -83,8 +80,3 @@ def _lives(pid: int) -> bool:
     except PermissionError:
         return True
     return True
-
-
-def _role(pid: int) -> str:
-    """The label of a process: ``exporter`` is this one, ``server`` its parent; others are workers."""
-    return {os.getpid(): 'exporter', os.getppid(): 'server'}.get(pid, 'worker')

@@ -152,7 +152,7 @@ class _Difference:
                 )
 
     def _slowest_tenth(self, route: str, method: str) -> float:
-        """The upper bound of the first bucket that includes nine of ten requests, in seconds."""
+        """Return the upper bound of the first bucket that includes nine of ten requests, in seconds."""
         buckets = {
             float(dict(labels)['le']): value
             for labels, value in self._values('placement_request_duration_seconds_bucket').items()

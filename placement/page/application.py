@@ -15,7 +15,7 @@ from sqlalchemy import exc as sa_exc
 
 from placement import exception
 from placement.db.api import SchemaMissing
-from placement.page import consumer, health, overview, trees, why
+from placement.page import consumers, health, overview, trees, why
 from placement.page.hosts import LOOPBACK_NAMES
 from placement.page.parameters import BadInput, Missing, Parameters
 from placement.page.rendering import Renderer, View
@@ -42,7 +42,8 @@ _VIEWS: tuple[tuple[re.Pattern[str], Make], ...] = (
     (re.compile('/'), overview.view),
     (re.compile('/trees'), trees.list_view),
     (re.compile('/trees/(?P<uuid>[^/]+)'), trees.view),
-    (re.compile('/consumers/(?P<uuid>[^/]+)'), consumer.view),
+    (re.compile('/consumers'), consumers.list_view),
+    (re.compile('/consumers/(?P<uuid>[^/]+)'), consumers.view),
     (re.compile('/why'), why.view),
     (re.compile('/health'), health.view),
 )
@@ -53,7 +54,7 @@ class Page:
 
     :param sources: where the views get their data.
     :param hosts: the host names, as in the header ``Host`` without a port, that requests may use; None for all. Others
-        are refused, since a foreign web site could make its own name resolve to this address (DNS rebinding), and its
+        are rejected, since a foreign web site could make its own name resolve to this address (DNS rebinding), and its
         scripts could then read the page.
     """
 
@@ -64,19 +65,19 @@ class Page:
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         """Process one request."""
         request = webob.Request(environ)
-        response = self._refusal(request) or self._process(request)
+        response = self._rejection(request) or self._process(request)
         response.headers.update(_HEADERS)
         body: Iterable[bytes] = response(environ, start_response)
         return body
 
-    def _refusal(self, request: webob.Request) -> webob.Response | None:
-        """The response to a request with a host or method that is not allowed, None for other requests."""
+    def _rejection(self, request: webob.Request) -> webob.Response | None:
+        """Return the response to a request with a host or method that is not allowed, None for other requests."""
         if self._hosts is not None and _host_name(request.environ.get('HTTP_HOST', '')) not in self._hosts:
-            return _plain(421, 'This page answers only under its own name, such as localhost.')
+            return _plain(421, 'The page is available only under the name of this machine, such as localhost.')
         if request.method not in ('GET', 'HEAD'):
-            refused = _plain(405, 'This page only reads: GET and HEAD.')
-            refused.allow = ('GET', 'HEAD')
-            return refused
+            rejected = _plain(405, 'The page is read-only: it allows GET and HEAD.')
+            rejected.allow = ('GET', 'HEAD')
+            return rejected
         return None
 
     def _process(self, request: webob.Request) -> webob.Response:
@@ -87,7 +88,8 @@ class Page:
         try:
             parameters = Parameters(request.environ.get('QUERY_STRING', ''))
             renderer = Renderer(request.script_name, path, parameters.values)
-            return _response(200, self._view(path, parameters), renderer, parameters.wants_json)
+            view = self._view(path, parameters)
+            return _response(view.status, view, renderer, parameters.wants_json)
         except Exception as error:
             status, view = _failure(error)
             return _response(
@@ -118,7 +120,7 @@ def _file(path: str) -> webob.Response:
 
 
 def _host_name(host: str) -> str:
-    """The header ``Host`` without the port."""
+    """Return the header ``Host`` without the port."""
     return re.sub(r':[0-9]*$', '', host).lower()
 
 
@@ -127,13 +129,13 @@ def _plain(status: int, text: str) -> webob.Response:
 
 
 def _failure(error: Exception) -> tuple[int, View]:
-    """The status and the view for an exception."""
+    """Return the status and the view for an exception."""
     if isinstance(error, (BadInput, exception.ResourceClassNotFound, exception.TraitNotFound)):
-        return 400, _error_view('That cannot be asked', str(error))
+        return 400, _error_view('Invalid request', str(error))
     if isinstance(error, SchemaMissing):
-        return 503, _error_view('The database is not one of this service', error.for_operators)
+        return 503, _error_view('The database does not have the tables of this service', error.for_operators)
     if isinstance(error, exception.DatabaseUnavailable):
-        return 503, _error_view('The database cannot be reached', 'Nothing can be shown until it is back.')
+        return 503, _error_view('The database is unavailable', 'Reload this page when it is available again.')
     if isinstance(error, exception.NotFound):
         return 404, _error_view('Not found', str(error))
     LOG.error('The page failed', exc_info=error)

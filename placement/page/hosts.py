@@ -9,7 +9,7 @@ LOOPBACK_NAMES = frozenset({'localhost', '127.0.0.1', '[::1]'})
 
 
 def is_loopback(host: str) -> bool:
-    """Whether ``host``, a name or an address without brackets, can be reached only from this machine."""
+    """Return whether ``host``, a name or an address without brackets, can be reached only from this machine."""
     if host == 'localhost':
         return True
     try:
@@ -19,7 +19,7 @@ def is_loopback(host: str) -> bool:
 
 
 def names(host: str) -> frozenset[str] | None:
-    """The host names for a page that listens on ``host``; None, for any name, if other machines can reach it."""
+    """Return the host names for a page that listens on ``host``; None, for any name, if other machines can reach it."""
     if not is_loopback(host):
         return None
     return LOOPBACK_NAMES | {f'[{host}]' if ':' in host else host}

@@ -6,10 +6,10 @@ import urllib.parse
 from collections.abc import Mapping
 
 from placement import exception
-from placement.reports.capacity import Scope
+from placement.reports.tree_filter import InventoryState, TreeFilter
 from placement.web import query, validation
 
-#: Most characters of a query string.
+#: Maximum number of characters of a query string.
 _LONGEST = 20_000
 #: The highest page number that is allowed.
 _LAST_PAGE = 10**6
@@ -22,7 +22,7 @@ class BadInput(exception.PlacementError):
 
 
 class Missing(exception.NotFound):
-    """What a URL names does not exist."""
+    """A URL names something that does not exist."""
 
     template = '{reason}'
 
@@ -45,7 +45,7 @@ class Parameters:
         self.values: Mapping[str, str] = dict(pairs)
 
     def text(self, name: str) -> str:
-        """The value of a parameter, stripped of whitespace; empty when it is not given."""
+        """Return the value of a parameter, stripped of whitespace; empty when it is not given."""
         return self.values.get(name, '').strip()
 
     @property
@@ -54,7 +54,7 @@ class Parameters:
         return self.choice('format', ('html', 'json')) == 'json'
 
     def choice(self, name: str, known: tuple[str, ...]) -> str:
-        """The value of a parameter that must be one of ``known``; the first of these when it is not given.
+        """Return the value of a parameter that must be one of ``known``; the first of these when it is not given.
 
         :raises BadInput: the value is not one of ``known``.
         """
@@ -64,7 +64,7 @@ class Parameters:
         return value
 
     def page(self, name: str = 'page') -> int:
-        """The page number of a list, from 1.
+        """Return the page number of a list, from 1.
 
         :raises BadInput: the value is not such a number.
         """
@@ -73,10 +73,12 @@ class Parameters:
             raise BadInput(reason=f'“{name}” is a number from 1 to {_LAST_PAGE}, not “{value}”.')
         return int(value)
 
-    def scope(self) -> Scope:
-        """The trees to include, by ``aggregate`` (a uuid), ``trait`` and ``root_trait`` (names separated by commas).
+    def trees(self) -> TreeFilter:
+        """Return the filter by ``aggregate`` (a uuid), ``class``, ``q`` (a name), ``state`` and ``lacking`` (a size).
 
-        :raises BadInput: the aggregate is not a uuid, or ``root_trait`` has an empty name.
+        Also by ``trait`` and ``root_trait``, which are names separated by commas.
+
+        :raises BadInput: the aggregate is not a uuid, or a value has another form.
         """
         aggregate = self.text('aggregate')
         if aggregate and not validation.is_uuid(aggregate):
@@ -86,19 +88,28 @@ class Parameters:
             roots = query.parse_traits(value) if value else query.TraitFilter()
         except query.BadQuery as error:
             raise BadInput(reason=f'Traits of the root have the form A,!B, not “{value}”.') from error
-        uuid = validation.canonical_uuid(aggregate) if aggregate else None
-        return Scope(uuid, self.traits(), roots.required, roots.forbidden)
+        state = self.choice('state', ('any', *(one.value for one in InventoryState)))
+        return TreeFilter(
+            aggregates=frozenset({validation.canonical_uuid(aggregate)} if aggregate else ()),
+            traits=self.traits(),
+            root_required=roots.required,
+            root_forbidden=roots.forbidden,
+            classes=frozenset(filter(None, (self.text('class'),))),
+            name=self.text('q'),
+            states=frozenset() if state == 'any' else frozenset({InventoryState(state)}),
+            lacking=self.resources('lacking') or {},
+        )
 
     def traits(self) -> frozenset[str]:
-        """The names in ``trait``, which are separated by commas."""
+        """Return the names in ``trait``, which are separated by commas."""
         return frozenset(filter(None, (name.strip() for name in self.text('trait').split(','))))
 
-    def resources(self) -> dict[str, int] | None:
-        """The amounts by class in ``size``, such as ``VCPU:4,MEMORY_MB:8192``; None when it is not given.
+    def resources(self, name: str = 'size') -> dict[str, int] | None:
+        """Return the amounts by class in a parameter, such as ``VCPU:4,MEMORY_MB:8192``; None when it is not given.
 
         :raises BadInput: the value has another form.
         """
-        value = self.text('size').replace(' ', '')
+        value = self.text(name).replace(' ', '')
         if not value:
             return None
         try:

@@ -1,4 +1,4 @@
-"""Where the views get their data."""
+"""The data sources of the views."""
 
 from __future__ import annotations
 
@@ -27,5 +27,5 @@ class Sources:
 
 
 def log_file(conf: cfg.ConfigOpts) -> pathlib.Path | None:
-    """The log file of the service by its configuration, None when it logs to no file."""
+    """Return the log file of the service by its configuration, None when it logs to no file."""
     return pathlib.Path(conf.log_dir or '', conf.log_file) if conf.log_file else None

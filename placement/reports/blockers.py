@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 import heapq
 from collections.abc import Iterator, Sequence
@@ -11,64 +10,27 @@ from typing import Any
 
 import numpy as np
 
-from placement.cache.dictionary_column import DictionaryColumn
-from placement.cache.inventory_columns import Flags, Integers, InventoryColumns
-from placement.cache.partition import Partition, UsageUpdate
+from placement.cache.inventory_columns import Flags, InventoryColumns, UsageColumns
+from placement.cache.partition import Partition
 from placement.cache.prefilter import Prefilter
 from placement.cache.snapshot import Snapshot
 from placement.candidates.limits import SearchLimits
 from placement.candidates.providers import Provider
 from placement.candidates.request import SHARING_TRAIT, CandidateRequest
 from placement.candidates.requirements import (
-    Reason,
+    AggregateCondition,
     Requirement,
     ResourceCondition,
     TraitCondition,
-    compile_request,
+    TreeCondition,
 )
 from placement.candidates.search import search
-from placement.reports.rules import Kind, Rule, resource_of, rules, without
+from placement.reports.rules import Kind, Rule, rules, without
+from placement.reports.shortfalls import Shortfall, amounts, shortfalls, violations
 
-#: Most different values of max_unit, min_unit or step_size that are listed; of more only the range is given.
-_VALUES = 3
-#: The fields of an inventory for units, and the reason for which each refuses an amount.
-_UNITS = {
-    'max_unit': Reason.ABOVE_MAX_UNIT,
-    'min_unit': Reason.BELOW_MIN_UNIT,
-    'step_size': Reason.WRONG_STEP,
-}
-#: The kinds of rules of a group that name what may not exist.
-_NAMING = (Kind.REQUIRED, Kind.MEMBER_OF, Kind.IN_TREE)
-#: Most providers that are named for one rule, and most that are tried in a search.
-_NAMED, _TRIED = 3, 8
-
-
-@dataclass(frozen=True)
-class Shortfall:
-    """Providers that satisfy the other rules and have inventory of the class, but cannot allocate the amount.
-
-    ``kind`` is the reason: ``max_unit``, ``min_unit`` or ``step_size`` (``value`` is that of all these ``providers``,
-    or the smallest of theirs, with the largest in ``max_value``), ``total_capacity`` (``value`` is their largest
-    capacity), ``free_capacity`` (``value`` is the most that any of them has free), or ``combined``: they can allocate
-    the amount, but not in addition to what other parts of the request need from them.
-    """
-
-    kind: str
-    value: int
-    requested: int
-    providers: int
-    max_value: int | None = None
-
-    def __str__(self) -> str:
-        count = _providers(self.providers)
-        if self.kind == 'total_capacity':
-            return f'total capacity below {self.requested} (max {self.value}): {count}'
-        if self.kind == 'free_capacity':
-            return f'free capacity below {self.requested} (max {max(self.value, 0)}): {count}'
-        if self.kind == 'combined':
-            return f'sufficient, but not together with the rest of the request: {count}'
-        values = f'{self.value}' if self.max_value is None else f'{self.value} to {self.max_value}'
-        return f'{self.kind} is {values}, requested {self.requested}: {count}'
+#: Maximum numbers of providers that are named for one rule, and that are tried in a search.
+_MAX_NAMED, _MAX_TRIED = 3, 8
+_NOT_TOGETHER = 'but not together with the rest of the request'
 
 
 @dataclass(frozen=True)
@@ -89,7 +51,7 @@ class NearMiss:
 
 @dataclass(frozen=True)
 class Blocker:
-    """Why nothing satisfies a rule. ``cause`` is a clause of a sentence; ``notes`` are further sentences.
+    """The reason why nothing satisfies a rule. ``cause`` is a clause of a sentence; ``notes`` are further sentences.
 
     ``trees`` counts the trees that can satisfy each other part of the request, each part considered alone.
     """
@@ -102,7 +64,7 @@ class Blocker:
     notes: Sequence[str] = ()
 
     def as_data(self) -> dict[str, Any]:
-        """The blocker in JSON types, without ``near_misses``."""
+        """Return the blocker in JSON types, without ``near_misses``."""
         return {
             'rule': str(self.rule),
             'cause': self.cause,
@@ -113,384 +75,305 @@ class Blocker:
 
 
 def display_name(record: Provider) -> str:
-    """The name of a provider, or its uuid if it has no name."""
+    """Return the name of a provider, or its uuid if it has no name."""
     return record.name or record.uuid
 
 
 def find_blocker(state: Snapshot, request: CandidateRequest, rule: Rule, limits: SearchLimits) -> Blocker:
     """Return why no provider or tree that satisfies all other rules of ``request`` satisfies ``rule``, too.
 
-    :param rule: one for which ``about_one_provider`` is true.
+    :param rule: one with a ``condition``.
     :param limits: the limits for the searches that try providers.
     """
-    rest = _Rest(state, without(request, rule), request)
-    if rule.kind is Kind.RESOURCES:
-        # The conditions on roots remain, also those of a group that has no resources without the rule.
-        return _of_resources(state, request, rule, rest.at_anchors(request), limits)
-    if rule.kind is Kind.ROOT_REQUIRED:
-        return Blocker(rule, _cause_of_roots(state, request, rule, rest), rest.count)
-    return Blocker(rule, _cause_of_names(state, request, rule, rest), rest.count)
+    others = _Others(state, request, rule)
+    if isinstance(rule.condition, ResourceCondition):
+        return _blocker_of_resources(others, rule.condition, limits)
+    cause = _absence(state, rule)
+    if not cause:
+        cause = _cause_of_roots(others) if rule.kind is Kind.ROOT_REQUIRED else _cause_of_providers(others)
+    return Blocker(rule, cause, others.trees.count)
 
 
-def _cause_of_roots(state: Snapshot, request: CandidateRequest, rule: Rule, rest: _Rest) -> str:
-    """The cause for a trait of ``root_required``."""
-    absent = _absent_everywhere(state, rule)
-    if absent:
-        return absent
-    admitted = rest.at_anchors(request).count
-    trees = (
-        f'{rest.count} trees that satisfy the other rules'
-        if rest.count != 1
-        else 'the one tree that satisfies the other rules'
-    )
-    if admitted:
-        of = trees.removeprefix('the ')
-        return f'of the {of}, {admitted} satisfy {rule}, but not together with the rest of the request'
-    each = trees if rest.count == 1 else f'each of the {trees}'
-    return f'the root of {each} {"has the forbidden trait" if rule.forbids else "lacks the trait"} {rule.names[0]}'
+class _Trees:
+    """Some trees of a snapshot: for each partition a flag for each of its trees."""
+
+    def __init__(self, state: Snapshot, flags: Sequence[Flags]) -> None:
+        self._state = state
+        self.flags = flags
+        self.count = _count(flags)
+
+    @functools.cached_property
+    def aggregates(self) -> frozenset[str]:
+        """The aggregates that providers of these trees are in."""
+        found: set[str] = set()
+        for partition, flags in zip(self._state.partitions, self.flags, strict=True):
+            sets = partition.tree_aggregates
+            found = found.union(*(sets.values[code] for code in np.unique(sets.codes[flags]).tolist()))
+        return frozenset(found)
+
+    def providers(self, requirements: Sequence[Requirement]) -> list[Flags]:
+        """Return which providers of these trees, and sharing ones that reach them, satisfy one of ``requirements``."""
+        found = []
+        for partition, flags in zip(self._state.partitions, self.flags, strict=True):
+            matched = np.zeros(len(partition.providers), np.bool_)
+            for one in requirements:
+                matched |= one.matches(partition)
+            found.append(matched & flags[partition.tree_numbers])
+        numbers = {id(partition): number for number, partition in enumerate(self._state.partitions)}
+        for provider in self._state.sharing:
+            reaches = not provider.aggregates.isdisjoint(self.aggregates)
+            if reaches and any(one.rejection(provider, None) is None for one in requirements):
+                partition, position = self._state.find_position(provider.root_id, provider.id)
+                found[numbers[id(partition)]][position] = True
+        return found
 
 
-def _cause_of_names(state: Snapshot, request: CandidateRequest, rule: Rule, rest: _Rest) -> str:
-    """The cause for a rule about traits or aggregates."""
-    absent = _absent_everywhere(state, rule)
-    if absent:
-        return absent
-    eligible = rest.eligible(rest.requirements(rule))
-    meeting = _count(_meeting(state, request, rule, rest, eligible))
-    count = _count(eligible)
-    if meeting:
-        of = _could_serve(rule, count)
-        return f'of the {of}, {meeting} satisfy {rule}, but not together with the rest of the request'
-    if rule.kind is Kind.FORBIDDEN:
-        return f'the {_could_serve(rule, count)} {"has" if count == 1 else "have"} the forbidden trait {rule.subject}'
-    if rule.forbids:
-        verb = 'is' if count == 1 else 'are'
-        root = '' if rule.suffix else ', or has a root that is,' if count == 1 else ', or have roots that are,'
-        return f'the {_could_serve(rule, count)} {verb}{root} in the forbidden aggregate {rule.names[0]}'
-    if rule.kind is Kind.MEMBER_OF:
-        return _none(rule, count, f'is not in {_aggregates(rule)}')
-    if rule.kind is Kind.IN_TREE:
-        return _none(rule, count, f'is not in the tree of {rule.subject}')
-    lacks = f'lacks the trait {rule.subject}' if len(rule.names) == 1 else f'has none of {_traits(rule)}'
-    return _none(rule, count, lacks)
+class _Others:
+    """The providers and trees that satisfy all rules of a request but one.
 
+    ``trees`` are those with own or sharing providers for every other rule; all trees if there is none. ``accepted`` are
+    those of them whose roots satisfy the conditions on roots with the rule.
+    """
 
-def _could_serve(rule: Rule, count: int) -> str:
-    return f'{_providers(count)} that satisf{"ies" if count == 1 else "y"} the other rules of {_served(rule)}'
+    def __init__(self, state: Snapshot, request: CandidateRequest, rule: Rule) -> None:
+        self.state, self.request, self.rule = state, request, rule
+        rest = without(request, rule)
+        whole = Prefilter(state, request, with_keys=False)
+        prefilter = Prefilter(state, rest, with_keys=False) if rest else None
+        trees = [prefilter.satisfied(one) if prefilter else one.has_root for one in state.partitions]
+        roots = [whole.accepted_roots(one) for one in state.partitions]
+        self.trees = _Trees(state, trees)
+        self.accepted = _Trees(state, [flags & some for flags, some in zip(trees, roots, strict=True)])
+        self.compiled = whole.compiled
+        self.any = rest is not None or bool(self.compiled.root.conditions)
+        #: The requirements of the group of the rule.
+        self.requirements = [one for one in self.compiled.requirements if one.group == rule.suffix]
+        compiled = prefilter.compiled.requirements if prefilter else ()
+        #: The same without the rule. For a rule about an amount, the requirement with the amount.
+        self.remaining = [one for one in compiled if one.group == rule.suffix]
+        if isinstance(rule.condition, ResourceCondition):
+            [with_amount] = [one for one in self.requirements if rule.condition in one.conditions]
+            conditions = tuple(one for one in with_amount.conditions if one != rule.condition)
+            self.remaining = [replace(with_amount, conditions=conditions)]
 
+    @property
+    def served(self) -> str:
+        """The part of the request that the rule belongs to, in words."""
+        return f'group {self.rule.suffix}' if self.rule.suffix else 'the request'
 
-def _none(rule: Rule, count: int, each: str) -> str:
-    """Return the clause that ``each``, such as ``lacks the trait A``, applies to every eligible provider."""
-    return (
-        f'the one provider that satisfies the other rules of {_served(rule)} {each}'
-        if count == 1
-        else (f'each of the {_could_serve(rule, count)} {each}')
-    )
-
-
-def _meeting(
-    state: Snapshot, request: CandidateRequest, rule: Rule, rest: _Rest, eligible: Sequence[Flags]
-) -> Sequence[Flags]:
-    """Return which of the providers in ``eligible`` also meet ``rule``."""
-    if rule.kind is Kind.REQUIRED:
-        has = TraitCondition(frozenset(rule.names))
-        return [flags & has.matches(block) for block, flags in zip(state.partitions, eligible, strict=True)]
-    requirements = [
-        part for part in compile_request(request, state.root_id_of).requirements if part.group == rule.suffix
-    ]
-    return rest.at_anchors(request).eligible(requirements)
+    def each(self, count: int, clause: str) -> str:
+        """Return the clause that ``clause``, such as ``lacks the trait A``, is true for each of the providers."""
+        if count == 1:
+            return f'the one provider that satisfies the other rules of {self.served} {clause}'
+        return f'each of the {count} providers that satisfy the other rules of {self.served} {clause}'
 
 
 def _count(flags: Sequence[Flags]) -> int:
     return sum(int(some.sum()) for some in flags)
 
 
-def _providers(count: int) -> str:
-    return f'{count} provider{"s" if count != 1 else ""}'
+# Rules about traits, aggregates and trees ------------------------------------------------------------------------
 
 
-def _served(rule: Rule) -> str:
-    return f'group {rule.suffix}' if rule.suffix else 'the request'
+def _absence(state: Snapshot, rule: Rule) -> str:
+    """Return the clause that no provider at all has what a rule requires; empty if some have or the rule forbids it."""
+    match rule.condition:
+        case TreeCondition(root_id=None):
+            return f'the provider {rule.subject} of in_tree does not exist'
+        case TraitCondition(traits, forbidden=False) as condition:
+            absent = f'has {"the trait " if len(traits) == 1 else "any of "}{_traits(traits)}'
+        case AggregateCondition((aggregates,), forbidden=False) as condition:
+            absent = f'is in {_aggregates(aggregates)}'
+        case _:
+            return ''
+    return '' if any(condition.matches(one).any() for one in state.partitions) else f'no provider {absent}'
 
 
-def _absent_everywhere(state: Snapshot, rule: Rule) -> str:
-    """The clause that no provider at all has the trait or is in the aggregates of a rule; empty if some are."""
-    if rule.forbids:
-        return ''
-    if rule.kind is Kind.IN_TREE:
-        return '' if state.find_provider(rule.subject) else f'the provider {rule.subject} of in_tree does not exist'
-    member_of = rule.kind is Kind.MEMBER_OF
-    columns = (block.aggregates if member_of else block.traits for block in state.partitions)
-    if not all(names.isdisjoint(rule.names) for column in columns for names in _present(column)):
-        return ''
-    if member_of:
-        return f'no provider is in {_aggregates(rule)}'
-    return f'no provider has {"the trait " if len(rule.names) == 1 else "any of "}{_traits(rule)}'
+def _traits(traits: frozenset[str]) -> str:
+    return f'{"" if len(traits) == 1 else "the traits "}{", ".join(sorted(traits))}'
 
 
-def _traits(rule: Rule) -> str:
-    return rule.names[0] if len(rule.names) == 1 else f'the traits {", ".join(rule.names)}'
+def _aggregates(uuids: frozenset[str]) -> str:
+    return f'aggregate {min(uuids)}' if len(uuids) == 1 else f'any of the {len(uuids)} requested aggregates'
 
 
-def _aggregates(rule: Rule) -> str:
-    wanted = rule.names
-    return f'aggregate {wanted[0]}' if len(wanted) == 1 else f'any of the {len(wanted)} requested aggregates'
+def _cause_of_roots(others: _Others) -> str:
+    """Return the cause for a trait of ``root_required``."""
+    count, accepted = others.trees.count, others.accepted.count
+    if accepted:
+        of = f'{count} trees that satisfy' if count > 1 else 'one tree that satisfies'
+        return f'of the {of} the other rules, {accepted} satisfy {others.rule}, {_NOT_TOGETHER}'
+    trees = f'each of the {count} trees that satisfy' if count > 1 else 'the one tree that satisfies'
+    return f'the root of {trees} the other rules {_rejection(others.rule)}'
 
 
-def _present(sets: DictionaryColumn) -> Iterator[frozenset[str]]:
-    """Those of the sets that at least one provider has."""
-    return (sets.values[number] for number in np.unique(sets.codes).tolist())
+def _cause_of_providers(others: _Others) -> str:
+    """Return the cause for a rule about traits, aggregates or the tree of a provider."""
+    rule = others.rule
+    if rule.condition is None:
+        raise TypeError(rule)
+    count = _count(others.trees.providers(others.remaining))
+    # The traits that the unsuffixed group requires are in none of its requirements; for others this changes nothing.
+    whole = [replace(one, conditions=(*one.conditions, rule.condition)) for one in others.requirements]
+    satisfying = _count(others.accepted.providers(whole))
+    if satisfying:
+        of = f'{count} providers that satisfy' if count > 1 else 'one provider that satisfies'
+        return f'of the {of} the other rules of {others.served}, {satisfying} satisfy {rule}, {_NOT_TOGETHER}'
+    if not count:
+        return f'no provider satisfies the other rules of {others.served}'
+    return others.each(count, _rejection(rule))
 
 
-class _Rest:
-    """The trees with own or sharing providers for every part of a request without one rule.
-
-    :param rest: the request without the rule; None if nothing else is requested, and then these are all trees.
-    """
-
-    def __init__(self, state: Snapshot, rest: CandidateRequest | None, request: CandidateRequest) -> None:
-        self._state = state
-        self._rest = rest
-        #: Whether anything else is asked for.
-        self.asks = rest is not None
-        self._matching = Prefilter(state, rest or request, with_keys=False)
-        self.trees: list[Flags] = [
-            self._matching.satisfied(block) if rest else block.has_root for block in state.partitions
-        ]
-        self.count = sum(int(flags.sum()) for flags in self.trees)
-
-    def at_anchors(self, request: CandidateRequest) -> _Rest:
-        """Return a copy with those of the trees whose roots meet the conditions of ``request`` on roots."""
-        matching = Prefilter(self._state, request, with_keys=False)
-        found = copy.copy(self)
-        found.__dict__.pop('touched', None)
-        found.trees = [
-            flags & matching.accepted_roots(block)
-            for block, flags in zip(self._state.partitions, self.trees, strict=True)
-        ]
-        found.count = sum(int(flags.sum()) for flags in found.trees)
-        found.asks = self.asks or bool(matching.compiled.root.conditions)
-        return found
-
-    @functools.cached_property
-    def touched(self) -> frozenset[str]:
-        """The aggregates that providers of these trees are in."""
-        found: set[str] = set()
-        for block, trees in zip(self._state.partitions, self.trees, strict=True):
-            sets = block.tree_aggregates
-            for number in np.unique(sets.codes[trees]).tolist():
-                found |= sets.values[number]
-        return frozenset(found)
-
-    def rows(self, block: Partition) -> Flags:
-        """Return which providers of a block are in these trees."""
-        number = next(number for number, one in enumerate(self._state.partitions) if one is block)
-        flags: Flags = self.trees[number][block.tree_numbers]
-        return flags
-
-    def requirements(self, rule: Rule) -> list[Requirement]:
-        """The parts that a provider must satisfy to serve the group of ``rule``, without the rule itself."""
-        requirements = self._matching.compiled.requirements if self._rest else ()
-        found = [part for part in requirements if part.group == rule.suffix]
-        if rule.kind is not Kind.RESOURCES or (found and found[0].use_same_provider):
-            return found
-        return [_without_resources(part) for part in found[:1]]
-
-    def eligible(self, requirements: Sequence[Requirement]) -> list[Flags]:
-        """Return which providers satisfy any of ``parts``: of these trees, or sharing providers that they can use."""
-        found = []
-        for block, trees in zip(self._state.partitions, self.trees, strict=True):
-            flags = np.zeros(len(block.providers), np.bool_)
-            for part in requirements:
-                flags |= part.matches(block)
-            found.append(flags & trees[block.tree_numbers])
-        numbers = {id(block): number for number, block in enumerate(self._state.partitions)}
-        for provider in self._state.sharing:
-            if not provider.aggregates.isdisjoint(self.touched) and any(
-                part.rejection(provider, None) is None for part in requirements
-            ):
-                block, row = self._state.find_position(provider.root_id, provider.id)
-                found[numbers[id(block)]][row] = True
-        return found
+def _rejection(rule: Rule) -> str:
+    """Return why providers are rejected, as a predicate."""
+    match rule.condition:
+        case TraitCondition(traits, forbidden=True):
+            return f'has the forbidden trait {_traits(traits)}'
+        case TraitCondition(traits):
+            return f'lacks the trait {_traits(traits)}' if len(traits) == 1 else f'has none of {_traits(traits)}'
+        case AggregateCondition((aggregates,), forbidden=True):
+            or_root = '' if rule.suffix else ', or has a root that is,'
+            return f'is{or_root} in the forbidden {_aggregates(aggregates)}'
+        case AggregateCondition((aggregates,)):
+            return f'is not in {_aggregates(aggregates)}'
+    return f'is not in the tree of {rule.subject}'
 
 
-def _of_resources(state: Snapshot, request: CandidateRequest, rule: Rule, rest: _Rest, limits: SearchLimits) -> Blocker:
-    name, amount = resource_of(rule)
-    stocks = list(state.inventory_columns(name))
-    if not stocks:
-        return Blocker(rule, f'no provider has inventory of {name}', rest.count)
-    requirements = rest.requirements(rule) or [_bare(state, request, rule)]
-    by_block = rest.eligible(requirements)
-    eligible = {id(block): flags for block, flags in zip(state.partitions, by_block, strict=True)}
-    entries = [(block, stock, eligible[id(block)][stock.positions]) for block, stock in stocks]
-    shortfalls = list(_shortfalls(entries, amount))
-    absent = list(_absent(state, request, rule))
-    others = 'that satisfies the other rules ' if rest.asks else ''
-    if shortfalls:
-        cause = _insufficient(rule, others, shortfalls)
-    elif not any(flags.any() for flags in by_block):
-        # No provider meets the other rules of the group, so all inventories of the class in these trees are counted.
-        shortfalls = list(
-            _shortfalls([(block, stock, rest.rows(block)[stock.positions]) for block, stock in stocks], amount)
-        )
-        cause = '; '.join(absent) or f'no provider satisfies the other rules of {_served(rule)}'
-        if shortfalls and shortfalls[0].kind != 'combined':
-            cause = f'{cause}; and {_insufficient(rule, "", shortfalls)}'
-        absent = []
-    else:
-        cause = _none_has(name, rule, rest, requirements[0], _count(by_block))
-    conflicting = any(one.kind == 'combined' for one in shortfalls)
-    notes = [*([] if conflicting else _notes(state, name, amount, requirements, rest)), *absent]
-    near_misses = list(_near_misses(state, request, name, amount, entries, limits))
-    return Blocker(rule, cause, rest.count, shortfalls, near_misses, notes)
+# Rules about amounts ---------------------------------------------------------------------------------------------
 
-
-def _insufficient(rule: Rule, others: str, shortfalls: Sequence[Shortfall]) -> str:
-    if shortfalls[0].kind == 'combined':
-        alone = _providers(shortfalls[0].providers)
-        if others:
-            others = f'that satisf{"ies" if shortfalls[0].providers == 1 else "y"} the other rules '
-        return f'{alone} {others}can allocate {rule.subject} alone, but not together with the rest of the request'
-    return f'no provider {others}can allocate {rule.subject}: {"; ".join(map(str, shortfalls))}'
-
-
-def _none_has(name: str, rule: Rule, rest: _Rest, part: Requirement, eligible: int) -> str:
-    """The clause that no provider that could serve a group has inventory of the class, although others have."""
-    if part.use_same_provider:
-        return _none(rule, eligible, f'has no inventory of {name} itself')
-    do = 'does' if rest.count == 1 else 'do'
-    limited = len(part.conditions) > len(part.resources)
-    trees = f'no tree that satisfies the other rules ({rest.count} {do}) has {name} or can use a sharing provider of it'
-    return f'{trees} under the rules about aggregates, traits and trees' if limited else trees
-
-
-def _absent(state: Snapshot, request: CandidateRequest, rule: Rule) -> Iterator[str]:
-    """Clauses for traits and aggregates of the group that no provider has, if ``rule`` is for its only class."""
-    group = next(group for group in request.groups if group.suffix == rule.suffix)
-    if len(group.resources) == 1:
-        wanted = [one for one in rules(replace(request, groups=(group,))) if one.kind in _NAMING and not one.forbids]
-        yield from (clause for clause in (_absent_everywhere(state, one) for one in wanted) if clause)
-
-
-def _bare(state: Snapshot, request: CandidateRequest, rule: Rule) -> Requirement:
-    """The first part of the group of a rule, without its amounts."""
-    part = next(part for part in compile_request(request, state.root_id_of).requirements if part.group == rule.suffix)
-    return _without_resources(part)
-
-
-def _without_resources(part: Requirement, name: str | None = None) -> Requirement:
-    """Return ``part`` without its amounts, or without that of one class."""
-    kept = (
-        one
-        for one in part.conditions
-        if not isinstance(one, ResourceCondition) or name not in {None, one.resource_class}
-    )
-    return replace(part, conditions=tuple(kept))
-
-
-#: The inventories of one class in one block, and which of them are of eligible providers.
+#: The inventories of one class in one partition, and which of them are of eligible providers.
 _Entry = tuple[Partition, InventoryColumns, Flags]
 
 
-def _full(stock: InventoryColumns, amount: int) -> Flags:
-    """Return which inventories cannot allocate ``amount`` now, but could if nothing of them was used."""
-    full: Flags = stock.violations(amount)[Reason.NO_CAPACITY] & (amount <= stock.capacity_limit)
-    return full
+def _blocker_of_resources(others: _Others, condition: ResourceCondition, limits: SearchLimits) -> Blocker:
+    state, rule, trees = others.state, others.rule, others.accepted
+    name, amount = condition.resource_class, condition.amount
+    if not any(True for _ in state.inventory_columns(name)):
+        return Blocker(rule, f'no provider has inventory of {name}', trees.count)
+    eligible = trees.providers(others.remaining)
+    entries = list(_entries(state, name, eligible))
+    found = list(shortfalls(name, amount, [(columns, flags) for _, columns, flags in entries]))
+    notes = [] if any(one.kind == 'combined' for one in found) else list(_notes(others, condition))
+    absences = list(_absences(others))
+    if found:
+        cause = _insufficient(rule, 'that satisfies the other rules ' if others.any else '', found)
+    elif _count(eligible):
+        cause = _none_has(others, name, _count(eligible))
+    else:
+        # No provider satisfies the other rules of the group, so all inventories of the class in the trees are counted.
+        in_trees = [flags[one.tree_numbers] for one, flags in zip(state.partitions, trees.flags, strict=True)]
+        all_entries = [(columns, flags) for _, columns, flags in _entries(state, name, in_trees)]
+        found = list(shortfalls(name, amount, all_entries))
+        cause = '; '.join(absences) or f'no provider satisfies the other rules of {others.served}'
+        if found and found[0].kind != 'combined':
+            cause = f'{cause}; and {_insufficient(rule, "", found)}'
+        absences = []
+    near_misses = list(_near_misses(others, condition, entries, limits))
+    return Blocker(rule, cause, trees.count, found, near_misses, [*notes, *absences])
 
 
-def _shortfalls(entries: Sequence[_Entry], amount: int) -> Iterator[Shortfall]:
-    """Count the inventories that cannot allocate an amount, by the first reason that applies to each."""
-    rejected = [stock.violations(amount) for _, stock, _ in entries]
-
-    def values(column: str, reason: Reason) -> Integers:
-        pairs = zip(entries, rejected, strict=True)
-        return np.concatenate([getattr(stock, column)[flags & by[reason]] for (_, stock, flags), by in pairs])
-
-    eligible = sum(int(flags.sum()) for _, _, flags in entries)
-    found = [one for kind, reason in _UNITS.items() for one in _by_value(kind, values(kind, reason), amount)]
-    ceiling = values('capacity_limit', Reason.NO_CAPACITY)
-    left = ceiling - values('used', Reason.NO_CAPACITY)
-    small = ceiling < amount
-    if small.any():
-        found.append(Shortfall('total_capacity', int(ceiling[small].max()), amount, int(small.sum())))
-    if not small.all():
-        found.append(Shortfall('free_capacity', int(left[~small].max()), amount, int((~small).sum())))
-    room = eligible - sum(one.providers for one in found)
-    if room:
-        yield Shortfall('combined', amount, amount, room)
-    yield from found
+def _entries(state: Snapshot, name: str, providers: Sequence[Flags]) -> Iterator[_Entry]:
+    flags_of = {id(partition): flags for partition, flags in zip(state.partitions, providers, strict=True)}
+    for partition, columns in state.inventory_columns(name):
+        yield partition, columns, flags_of[id(partition)][columns.positions]
 
 
-def _by_value(kind: str, values: Integers, amount: int) -> list[Shortfall]:
-    """One entry for each value if there are few, else one with the range."""
-    units, counts = np.unique(values, return_counts=True)
-    if len(units) > _VALUES:
-        return [Shortfall(kind, int(units[0]), amount, len(values), max_value=int(units[-1]))]
-    return [Shortfall(kind, int(unit), amount, int(count)) for unit, count in zip(units, counts, strict=True)]
+def _absences(others: _Others) -> Iterator[str]:
+    """Yield the clauses that no provider has what the group requires, if the rule is about its only class."""
+    if sum(len(one.resources) for one in others.requirements) == 1:
+        for rule in rules(others.compiled):
+            if others.rule.suffix in rule.suffixes:
+                yield from filter(None, [_absence(others.state, rule)])
+
+
+def _insufficient(rule: Rule, others: str, found: Sequence[Shortfall]) -> str:
+    if found[0].kind != 'combined':
+        return f'no provider {others}can allocate {rule.subject}: {"; ".join(map(str, found))}'
+    count = found[0].providers
+    providers = f'{count} provider{"s" if count > 1 else ""}'
+    if others:
+        providers += f' that satisf{"y" if count > 1 else "ies"} the other rules'
+    return f'{providers} can allocate {rule.subject} alone, {_NOT_TOGETHER}'
+
+
+def _none_has(others: _Others, name: str, eligible: int) -> str:
+    """Return the clause that no provider that could serve a group has inventory of the class, although others have."""
+    requirement = others.requirements[0]
+    if requirement.use_same_provider:
+        return others.each(eligible, f'has no inventory of {name} itself')
+    trees = others.accepted.count
+    do = 'does' if trees == 1 else 'do'
+    limited = ' under the rules about aggregates, traits and trees' if len(requirement.conditions) > 1 else ''
+    return (
+        f'no tree that satisfies the other rules ({trees} {do}) has {name} or can use a sharing provider of it{limited}'
+    )
 
 
 def _near_misses(
-    state: Snapshot, request: CandidateRequest, name: str, amount: int, entries: Sequence[_Entry], limits: SearchLimits
+    others: _Others, condition: ResourceCondition, entries: Sequence[_Entry], limits: SearchLimits
 ) -> Iterator[NearMiss]:
     """Yield the providers with the least missing capacity for which there would be a candidate with it."""
+    name, amount = condition.resource_class, condition.amount
     short = []
-    for block, stock, flags in entries:
-        for entry in np.flatnonzero(flags & _full(stock, amount)).tolist():
-            left = int(stock.capacity_limit[entry] - stock.used[entry])
-            short.append(
-                (amount - left, block.providers[stock.positions[entry]].id, block, int(stock.positions[entry]), left)
-            )
-    named = 0
-    for lack, _, block, row, left in heapq.nsmallest(_TRIED, short, key=lambda one: one[:2]):
-        if named == _NAMED:
-            return
-        if _would_do(_freed(state, block, row, name, lack), request, limits):
-            named += 1
-            record = block.providers[row]
-            missing = f'has {max(left, 0)} {name} free, {lack} less than the {amount} requested'
-            yield NearMiss(display_name(record), record.uuid, missing, name, amount, left)
+    for partition, columns, eligible in entries:
+        for entry in np.flatnonzero(eligible & violations(columns, amount)['free_capacity']).tolist():
+            free = int(columns.capacity_limit[entry] - columns.used[entry])
+            position = int(columns.positions[entry])
+            short.append((amount - free, partition.providers[position].id, partition, position, free))
+    found = 0
+    for missing, _, partition, position, free in heapq.nsmallest(_MAX_TRIED, short, key=lambda one: one[:2]):
+        freed = Prefilter(_with_less_used(others.state, partition, position, name, missing), others.request)
+        if found < _MAX_NAMED and any(True for _ in search(freed.search_units(), freed.compiled, limits)):
+            found += 1
+            provider = partition.providers[position]
+            has, lacks, requested = amounts(name, free, missing, amount)
+            text = f'has {has} {name} free, {lacks} less than the {requested} requested'
+            yield NearMiss(display_name(provider), provider.uuid, text, name, amount, free)
 
 
-def _freed(state: Snapshot, block: Partition, row: int, name: str, units: int) -> Snapshot:
-    """Return the state in which ``units`` less of a class are used on a provider."""
-    record = block.providers[row]
-    used = record.inventories[name].used - units
-    freed = block.with_usages({row: UsageUpdate(record.generation, record.modified, {name: used})})
-    return replace(state, partitions=tuple(freed if one is block else one for one in state.partitions))
+def _with_less_used(state: Snapshot, partition: Partition, position: int, name: str, amount: int) -> Snapshot:
+    """Return the snapshot in which ``amount`` less of a class are used on a provider."""
+    provider = partition.providers[position]
+    used = provider.inventories[name].used - amount
+    usages = UsageColumns.build(
+        np.array([(provider.id, provider.generation, -1)]), np.array([(provider.id, 0, used)]), {0: name}
+    )
+    changed = partition.with_usages(usages)
+    return replace(state, partitions=tuple(changed if one is partition else one for one in state.partitions))
 
 
-def _would_do(state: Snapshot, request: CandidateRequest, limits: SearchLimits) -> bool:
-    prefilter = Prefilter(state, request)
-    return next(search(prefilter.search_units(), prefilter.compiled, limits), None) is not None
-
-
-def _notes(state: Snapshot, name: str, amount: int, requirements: Sequence[Requirement], rest: _Rest) -> Iterator[str]:
+def _notes(others: _Others, condition: ResourceCondition) -> Iterator[str]:
     """Yield sentences about providers with enough capacity that these trees cannot use, for one reason only.
 
-    ``unmarked`` are in an aggregate with these trees but lack the trait for sharing; ``stranded`` have the trait but
-    are in no aggregate with the trees.
+    They are in an aggregate with these trees but lack the trait for sharing, or they have the trait but are in no
+    aggregate with the trees.
     """
-    unmarked: list[str] = []
-    stranded: list[str] = []
-    meets = rest.touched
-    for block, trees in zip(state.partitions, rest.trees, strict=True):
-        room = block.with_capacity(name, amount) & ~trees[block.tree_numbers]
-        marked = TraitCondition(frozenset({SHARING_TRAIT})).matches(block)
-        near = block.aggregates.where(lambda names: not names.isdisjoint(meets))
-        for rows, found in ((room & near & ~marked, unmarked), (room & ~near & marked, stranded)):
-            for row in np.flatnonzero(rows).tolist():
-                provider = block.providers[row]
-                bare = (_without_resources(part, name) for part in requirements)
-                if any(part.rejection(provider, None) is None for part in bare):
-                    found.append(display_name(block.providers[row]))
+    trees = others.accepted
+    without_trait: list[str] = []
+    without_aggregate: list[str] = []
+    for partition, flags in zip(others.state.partitions, trees.flags, strict=True):
+        sufficient = condition.matches(partition) & ~flags[partition.tree_numbers]
+        shares = TraitCondition(frozenset({SHARING_TRAIT})).matches(partition)
+        reaches = partition.aggregates.where(lambda names: not names.isdisjoint(trees.aggregates))
+        for matched, names in (
+            (sufficient & reaches & ~shares, without_trait),
+            (sufficient & ~reaches & shares, without_aggregate),
+        ):
+            providers = [partition.providers[position] for position in np.flatnonzero(matched).tolist()]
+            names += [
+                display_name(provider)
+                for provider in providers
+                if any(one.rejection(provider, None) is None for one in others.remaining)
+            ]
     common = 'an aggregate in common with the trees that satisfy the other rules'
-    if unmarked:
-        yield (f'{_named(unmarked)} could provide {name}:{amount} with the trait {SHARING_TRAIT} (and has {common})')
-    if stranded:
-        yield (f'{_named(stranded)} could provide {name}:{amount} with {common} (and has the trait {SHARING_TRAIT})')
+    subject = others.rule.subject
+    if without_trait:
+        yield f'{_named(without_trait)} could provide {subject} with the trait {SHARING_TRAIT} (and has {common})'
+    if without_aggregate:
+        yield f'{_named(without_aggregate)} could provide {subject} with {common} (and has the trait {SHARING_TRAIT})'
 
 
 def _named(names: Sequence[str]) -> str:
     """Return the first few names and the number of the others."""
-    more = f' and {len(names) - _NAMED} more' if len(names) > _NAMED else ''
-    return ', '.join(names[:_NAMED]) + more
+    more = f' and {len(names) - _MAX_NAMED} more' if len(names) > _MAX_NAMED else ''
+    return ', '.join(names[:_MAX_NAMED]) + more

@@ -1,9 +1,12 @@
-"""How full the cloud is: by resource class, and by aggregate and resource class."""
+"""Sums over inventories: by resource class, by aggregate and resource class, and by tree.
+
+The commands, the page and the metrics all show these figures.
+"""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,74 +14,60 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placement.cache.inventory_columns import Flags, Integers, InventoryColumns
-from placement.cache.partition import Partition, combine_by_tree
+from placement.cache.partition import Partition
 from placement.cache.snapshot import Snapshot
-from placement.candidates.requirements import TraitCondition
+from placement.reports.tree_filter import FULL, TreeFilter, inventory_states
 
-#: Larger capacities and usages count as this, so that the sums over a block fit 64 bits.
+#: Larger capacities and usages count as this, so that the sums over a partition fit 64 bits.
 _LARGEST = 2**48
 
 
 @dataclass(frozen=True)
-class Scope:
-    """The provider trees to include: those with a provider in ``aggregate``, and for each of ``traits`` one with it.
-
-    Their roots have all traits of ``root_required`` and none of ``root_forbidden``.
-    """
-
-    aggregate: str | None = None
-    traits: frozenset[str] = frozenset()
-    root_required: frozenset[str] = frozenset()
-    root_forbidden: frozenset[str] = frozenset()
-
-    @property
-    def names(self) -> frozenset[str]:
-        """Every trait that is named."""
-        return self.traits | self.root_required | self.root_forbidden
-
-    def trees(self, block: Partition) -> Flags:
-        """Return which trees of a block are included."""
-        included = np.ones(len(block.roots), np.bool_)
-        if self.aggregate is not None:
-            included &= combine_by_tree(block, block.aggregates.where(lambda names: self.aggregate in names))
-        for name in self.traits:
-            included &= combine_by_tree(block, TraitCondition(frozenset({name})).matches(block))
-        if self.root_required or self.root_forbidden:
-            roots = block.with_traits(
-                lambda names: self.root_required <= names and self.root_forbidden.isdisjoint(names)
-            )
-            included &= roots[block.starts[:-1]]
-        return included
-
-
-@dataclass(frozen=True)
 class ClassFigures:
-    """The sums over the inventories of one resource class.
+    """The sums over the inventories of one resource class, of which a provider has at most one.
 
-    ``free`` is the sum of the free capacity of each inventory; an over-committed one counts as 0. ``max_allocatable``
-    is the largest amount that one allocation can have. ``full`` counts the providers on which no allocation fits.
+    ``capacity`` is the sum of ``(total - reserved) * allocation_ratio`` of each inventory, rounded down, and 0 where it
+    is below 0. ``free`` is the sum of the free capacity of each inventory, and ``over_committed`` the sum of the usage
+    beyond each capacity, so that ``capacity - used`` is ``free - over_committed``. ``max_allocatable`` is the largest
+    amount that one allocation can have. ``full`` counts the providers on which no allocation fits: those in the states
+    ``fully_allocated``, ``reserved`` and ``over_committed`` (``InventoryState``) together.
     """
 
     resource_class: str
     providers: int
+    total: int
+    reserved: int
     capacity: int
     used: int
     free: int
+    over_committed: int
     max_allocatable: int
     full: int
+    providers_fully_allocated: int
+    providers_reserved: int
+    providers_over_committed: int
 
 
 @dataclass(frozen=True)
 class Filling:
-    """A capacity and the part of it that is used."""
+    """A capacity and the part of it that is used, of one inventory or summed up over several.
+
+    ``over_committed`` is the sum of the usage beyond the capacity of each inventory.
+    """
 
     capacity: int
     used: int
+    over_committed: int = 0
 
     @property
     def share(self) -> float:
         """The used share of the capacity; without any capacity 1 if anything is used, else 0."""
         return self.used / self.capacity if self.capacity else float(self.used > 0)
+
+    @property
+    def free(self) -> int:
+        """The sum of the free capacity of each inventory."""
+        return self.capacity - self.used + self.over_committed
 
 
 @dataclass(frozen=True)
@@ -102,51 +91,60 @@ class HeatMap:
     rows: Sequence[AggregateRow]
 
 
-def by_class(state: Snapshot, scope: Scope) -> list[ClassFigures]:
-    """The figures of each class of which a tree in ``scope`` has inventory, in the order of the class ids.
+@dataclass(frozen=True)
+class Summary:
+    """The figures of some trees; ``classes`` are in the order of the class ids."""
 
-    :raises TraitNotFound: a trait of ``scope`` does not exist.
+    providers: int
+    trees: int
+    classes: Sequence[ClassFigures] = field(default_factory=list)
+
+
+def summary(state: Snapshot, trees: TreeFilter | None = None) -> Summary:
+    """Count the selected trees and their providers, and sum up the inventories of each class that they have.
+
+    :param trees: None for all.
+    :raises ResourceClassNotFound: a class of ``trees`` does not exist.
+    :raises TraitNotFound: a trait of ``trees`` does not exist.
     """
-    state.names.check((), scope.names)
-    parts: defaultdict[str, list[_BlockSums]] = defaultdict(list)
-    for block in state.partitions:
-        included = scope.trees(block)[block.tree_numbers]
-        for name, stock in block.inventory_columns.items():
-            within = included[stock.positions]
-            if within.any():
-                parts[name].append(_BlockSums(stock, within))
-    return [_figures(name, parts[name]) for name in sorted(parts, key=state.names.class_ids.__getitem__)]
+    sums: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    providers = count = 0
+    for partition, included in (trees or TreeFilter()).select(state):
+        count += int(included.sum())
+        within = included[partition.tree_numbers]
+        providers += int(within.sum())
+        for name, columns in partition.inventory_columns.items():
+            chosen = within[columns.positions]
+            if chosen.any():
+                _add(sums[name], columns, chosen)
+    names = sorted(sums, key=state.names.class_ids.__getitem__)
+    return Summary(providers, count, [ClassFigures(name, **sums[name]) for name in names])
 
 
-class _BlockSums:
-    """The sums over some inventories of one block."""
-
-    def __init__(self, stock: InventoryColumns, within: Flags) -> None:
-        capacity, used = _bounded(stock.capacity_limit[within]), _bounded(stock.used[within])
-        amounts = _max_allocatable(stock)[within]
-        self.providers = len(capacity)
-        self.capacity = int(capacity.sum())
-        self.used = int(used.sum())
-        self.free = int(np.maximum(capacity - used, 0).sum())
-        self.largest = int(amounts.max())
-        self.full = int((amounts == 0).sum())
-
-
-def _figures(name: str, parts: Sequence[_BlockSums]) -> ClassFigures:
-    return ClassFigures(
-        name,
-        providers=sum(one.providers for one in parts),
-        capacity=sum(one.capacity for one in parts),
-        used=sum(one.used for one in parts),
-        free=sum(one.free for one in parts),
-        max_allocatable=max(one.largest for one in parts),
-        full=sum(one.full for one in parts),
-    )
+def _add(sums: Counter[str], columns: InventoryColumns, chosen: Flags) -> None:
+    """Add some of the inventories of a partition to the figures of their class."""
+    for name in ('total', 'reserved'):
+        sums[name] += int(_bounded(getattr(columns, name)[chosen]).sum())
+    for name, values in zip(_SUMMED, _amounts(columns), strict=True):
+        sums[name] += int(values[chosen].sum())
+    sums['free'] = sums['capacity'] - sums['used'] + sums['over_committed']
+    sums['max_allocatable'] = max(sums['max_allocatable'], int(_bounded(columns.max_allocatable[chosen]).max()))
+    sums['providers'] += int(chosen.sum())
+    for inventory_state, flags in inventory_states(columns).items():
+        if inventory_state in FULL:
+            found = int(flags[chosen].sum())
+            sums['full'] += found
+            sums[f'providers_{inventory_state.value}'] += found
 
 
-def _max_allocatable(stock: InventoryColumns) -> Integers:
-    """The largest amount that one allocation can take of each inventory, by ``placement.capacity``; 0 if none fits."""
-    return _bounded(stock.max_allocatable)
+#: The names of the results of ``_amounts``.
+_SUMMED = ('capacity', 'used', 'over_committed')
+
+
+def _amounts(columns: InventoryColumns) -> tuple[Integers, Integers, Integers]:
+    """Return capacity, usage, and usage beyond the capacity, of each inventory. All reports add up these."""
+    capacity, used = _bounded(columns.capacity_limit), _bounded(columns.used)
+    return capacity, used, np.maximum(used - capacity, 0)
 
 
 def _bounded(column: Integers) -> Integers:
@@ -157,7 +155,7 @@ def heat_map(state: Snapshot, first: int = 0, count: int | None = None) -> HeatM
     """Sum up capacity and usage by aggregate and class. A tree belongs to the aggregates of all its providers.
 
     :param first: how many of the fullest aggregates to skip.
-    :param count: most rows to return; None for all.
+    :param count: maximum number of rows to return; None for all.
     """
     sums = _AggregateSums(state)
     order = np.argsort(-sums.fullest(), kind='stable')
@@ -166,23 +164,23 @@ def heat_map(state: Snapshot, first: int = 0, count: int | None = None) -> HeatM
 
 
 class _AggregateSums:
-    """Capacity and usage by aggregate and class. ``totals`` has the axes aggregate (by uuid), class, and these two."""
+    """Sums by aggregate and class. ``totals`` has the axes aggregate (by uuid), class, and amount (``_SUMMED``)."""
 
     def __init__(self, state: Snapshot) -> None:
-        sets = {names for block in state.partitions for names in block.tree_aggregates.values}
+        sets = {names for partition in state.partitions for names in partition.tree_aggregates.values}
         self.uuids = sorted(frozenset().union(*sets))
         self._numbers = {uuid: number for number, uuid in enumerate(self.uuids)}
-        names = {name for block in state.partitions for name in block.inventory_columns}
+        names = {name for partition in state.partitions for name in partition.inventory_columns}
         self.class_names = sorted(names, key=state.names.class_ids.__getitem__)
         self.trees = np.zeros(len(self.uuids), np.int64)
-        self.totals = np.zeros((len(self.uuids), len(self.class_names), 2))
-        for block in state.partitions:
-            self._add(block)
+        self.totals = np.zeros((len(self.uuids), len(self.class_names), len(_SUMMED)))
+        for partition in state.partitions:
+            self._add(partition)
 
-    def _add(self, block: Partition) -> None:
-        sets = block.tree_aggregates
+    def _add(self, partition: Partition) -> None:
+        sets = partition.tree_aggregates
         trees = np.bincount(sets.codes, minlength=len(sets.values))
-        by_set = np.stack([_by_set(block, name) for name in self.class_names], axis=1) if self.class_names else None
+        by_set = np.stack([_by_set(partition, name) for name in self.class_names], axis=1) if self.class_names else None
         for number, names in enumerate(sets.values):
             for uuid in names:
                 self.trees[self._numbers[uuid]] += trees[number]
@@ -195,55 +193,34 @@ class _AggregateSums:
         return shares(capacity, used).max(axis=1, initial=0)
 
     def row(self, number: int) -> AggregateRow:
-        """The figures of one aggregate."""
-        fillings = [Filling(int(capacity), int(used)) for capacity, used in self.totals[number].tolist()]
+        """Return the figures of one aggregate."""
+        fillings = [Filling(*map(int, amounts)) for amounts in self.totals[number].tolist()]
         present = [one if one.capacity or one.used else None for one in fillings]
         return AggregateRow(self.uuids[number], int(self.trees[number]), present)
 
 
-def _by_set(block: Partition, name: str) -> NDArray[np.float64]:
-    """Capacity and usage of one class, summed up over the trees of the block that have the same set of aggregates."""
-    size = len(block.tree_aggregates.values)
-    stock = block.inventory_columns.get(name)
-    if stock is None:
-        return np.zeros((size, 2))
-    sets = block.tree_aggregates.codes[block.tree_numbers[stock.positions]]
-    return np.stack(list(_sums(sets, stock, size)), axis=1)
+def _by_set(partition: Partition, name: str) -> NDArray[np.float64]:
+    """Return the sums over one class for each set of aggregates, of the trees of the partition that have this set."""
+    size = len(partition.tree_aggregates.values)
+    columns = partition.inventory_columns.get(name)
+    if columns is None:
+        return np.zeros((size, len(_SUMMED)))
+    sets = partition.tree_aggregates.codes[partition.tree_numbers[columns.positions]]
+    return _grouped(sets, columns, size)
 
 
-def of_trees(block: Partition, name: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Capacity and usage of one class, which the block has inventory of, for each tree of the block."""
-    stock = block.inventory_columns[name]
-    capacity, used = _sums(block.tree_numbers[stock.positions], stock, len(block.roots))
-    return capacity, used
+def of_trees(partition: Partition, name: str) -> NDArray[np.float64]:
+    """Return capacity, usage and over-commitment of one class for each tree of a partition that has inventory of it."""
+    columns = partition.inventory_columns[name]
+    return _grouped(partition.tree_numbers[columns.positions], columns, len(partition.roots))
 
 
-def _sums(numbers: NDArray[np.signedinteger[Any]], stock: InventoryColumns, size: int) -> Iterator[NDArray[np.float64]]:
-    for column in (stock.capacity_limit, stock.used):
-        summed = np.bincount(numbers, weights=_bounded(column), minlength=size)
-        yield summed.astype(np.float64)
+def _grouped(numbers: NDArray[np.signedinteger[Any]], columns: InventoryColumns, size: int) -> NDArray[np.float64]:
+    """Add up the amounts of the inventories with the same number; the rows are those numbers, from 0 to ``size``."""
+    sums = [np.bincount(numbers, weights=values, minlength=size) for values in _amounts(columns)]
+    return np.stack(sums, axis=1).astype(np.float64)
 
 
 def shares(capacity: NDArray[np.float64], used: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the used shares of some capacities, by the rule of ``Filling.share``."""
     return np.divide(used, capacity, out=(used > 0).astype(np.float64), where=capacity > 0)
-
-
-@dataclass(frozen=True)
-class Summary:
-    """The figures of the trees in a scope."""
-
-    providers: int
-    trees: int
-    classes: Sequence[ClassFigures] = field(default_factory=list)
-
-
-def summary(state: Snapshot, scope: Scope) -> Summary:
-    """Count the trees and providers in ``scope``, and sum up the inventories of each class.
-
-    :raises TraitNotFound: a trait of ``scope`` does not exist.
-    """
-    classes = by_class(state, scope)
-    included = [(block, scope.trees(block)) for block in state.partitions]
-    providers = sum(int(flags[block.tree_numbers].sum()) for block, flags in included)
-    return Summary(providers, sum(int(flags.sum()) for _, flags in included), classes)

@@ -1,8 +1,8 @@
-"""The consumers of a provider tree, and the allocations of one consumer."""
+"""The consumers of a provider tree, the allocations of one consumer, and the commonest size of consumers."""
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,7 +18,7 @@ _types = tables.consumer_types
 
 
 @dataclass(frozen=True)
-class Held:
+class ConsumerAllocation:
     """One allocation. If the provider or class does not exist any more, its name is a text with its id."""
 
     provider_uuid: str | None
@@ -39,7 +39,7 @@ class Consumer:
     user: str | None
     generation: int | None
     type: str | None
-    held: Sequence[Held] = field(default_factory=list)
+    allocations: Sequence[ConsumerAllocation] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -51,83 +51,165 @@ class ConsumerPage:
 
 
 def of_tree(db: Database, root_id: int, first: int, count: int) -> ConsumerPage:
-    """The consumers with allocations in the tree with this root, and these allocations, in four statements.
+    """Return the consumers with allocations in the tree with this root, and these allocations, in four statements.
 
     :param first: how many consumers to skip.
-    :param count: most consumers to return.
+    :param count: maximum number of consumers to return.
     """
     inside = _providers.c.root_provider_id == root_id
-    holders = (
+    consumer_ids = (
         sa.select(_allocations.c.consumer_id)
         .join(_providers, _providers.c.id == _allocations.c.resource_provider_id)
         .where(inside)
         .distinct()
     )
     with db.reader() as tx:
-        total = tx.execute(sa.select(sa.func.count()).select_from(holders.subquery())).scalar_one()
-        some = holders.order_by(_allocations.c.consumer_id).limit(count).offset(first)
+        total = tx.execute(sa.select(sa.func.count()).select_from(consumer_ids.subquery())).scalar_one()
+        some = consumer_ids.order_by(_allocations.c.consumer_id).limit(count).offset(first)
         uuids = list(tx.scalars(some))
         return ConsumerPage(total, _read(tx, uuids, inside))
 
 
+def find(db: Database, text: str, first: int, count: int) -> ConsumerPage:
+    """Return the consumers of a project or user, or else those whose uuid begins with ``text``.
+
+    At most six statements.
+
+    :param text: the id of a project or a user, or the beginning of a uuid, in any case.
+    :param first: how many consumers to skip.
+    :param count: maximum number of consumers to return.
+    """
+    if not sql.storable(text):
+        return ConsumerPage(0, [])
+    with db.reader() as tx:
+        found = _consumers.c.uuid.startswith(text.lower(), autoescape=True)
+        for names, column in ((_projects, _consumers.c.project_id), (_users, _consumers.c.user_id)):
+            id_ = tx.execute(sa.select(names.c.id).where(names.c.external_id == text)).scalar()
+            if id_ is not None:
+                found = column == id_
+                break
+        total = tx.execute(sa.select(sa.func.count()).select_from(_consumers).where(found)).scalar_one()
+        some = sa.select(_consumers.c.uuid).where(found).order_by(_consumers.c.uuid).limit(count).offset(first)
+        return ConsumerPage(total, _read(tx, list(tx.scalars(some)), sa.true()))
+
+
+@dataclass(frozen=True)
+class ProjectCount:
+    """A project, and how many consumers it has."""
+
+    project: str
+    consumers: int
+
+
+def by_project(db: Database, count: int) -> list[ProjectCount]:
+    """Return the projects with the most consumers, in one statement.
+
+    :param count: maximum number of projects to return.
+    """
+    consumers = sa.func.count()
+    query = (
+        sa.select(_projects.c.external_id, consumers)
+        .join_from(_consumers, _projects, _projects.c.id == _consumers.c.project_id)
+        .group_by(_projects.c.external_id)
+        .order_by(consumers.desc(), _projects.c.external_id)
+        .limit(count)
+    )
+    with db.reader() as tx:
+        return [ProjectCount(*row) for row in tx.execute(query)]
+
+
 def one(db: Database, uuid: str) -> Consumer | None:
-    """A consumer and all its allocations; None when there is neither a record of it nor an allocation."""
+    """Return a consumer and all its allocations; None when there is neither a record of it nor an allocation."""
     if not sql.storable(uuid):
         return None
     with db.reader() as tx:
         (found,) = _read(tx, [uuid], sa.true())
-    return found if found.held or found.generation is not None else None
+    return found if found.allocations or found.generation is not None else None
+
+
+@dataclass(frozen=True)
+class CommonSize:
+    """The size that the most consumers have: ``consumers`` of the ``examined`` ones.
+
+    ``resources`` has for each class the largest amount that such a consumer has of one provider.
+    """
+
+    resources: Mapping[str, int]
+    consumers: int
+    examined: int
+
+
+def commonest_size(db: Database, latest: int = 10_000) -> CommonSize | None:
+    """Return the commonest size among the consumers that were created last, in one statement; None without allocations.
+
+    :param latest: how many consumers to examine, so that the statement does not read all allocations of a large cloud.
+    """
+    recent = sa.select(_consumers.c.uuid).order_by(_consumers.c.id.desc()).limit(latest).subquery()
+    amounts = (
+        sa.select(_allocations.c.consumer_id, _classes.c.name, sa.func.max(_allocations.c.used))
+        .join(recent, recent.c.uuid == _allocations.c.consumer_id)
+        .join(_classes, _classes.c.id == _allocations.c.resource_class_id)
+        .group_by(_allocations.c.consumer_id, _classes.c.id, _classes.c.name)
+        .order_by(_allocations.c.consumer_id, _classes.c.id)
+    )
+    sizes: defaultdict[str, list[tuple[str, int]]] = defaultdict(list)
+    with db.reader() as tx:
+        for uuid, name, amount in tx.execute(amounts):
+            sizes[uuid].append((name, amount))
+    counted = Counter(map(tuple, sizes.values()))
+    if not counted:
+        return None
+    ((size, count),) = counted.most_common(1)
+    return CommonSize(dict(size), count, len(sizes))
 
 
 def _read(tx: sa.Connection, uuids: Sequence[str], within: sa.ColumnElement[bool]) -> list[Consumer]:
-    held: defaultdict[str, list[Held]] = defaultdict(list)
-    for row in tx.execute(_held_query().where(_allocations.c.consumer_id.in_(uuids), within)):
-        held[row.consumer_id].append(_held(row))
+    allocations: defaultdict[str, list[ConsumerAllocation]] = defaultdict(list)
+    for row in tx.execute(_SELECT_ALLOCATIONS.where(_allocations.c.consumer_id.in_(uuids), within)):
+        allocations[row.consumer_id].append(_allocation(row))
     owners: Mapping[str, Any] = {
-        row.uuid: row for row in tx.execute(_owner_query().where(_consumers.c.uuid.in_(uuids)))
+        row.uuid: row for row in tx.execute(_SELECT_OWNERS.where(_consumers.c.uuid.in_(uuids)))
     }
-    return [_consumer(uuid, owners.get(uuid), held[uuid]) for uuid in uuids]
+    return [_consumer(uuid, owners.get(uuid), allocations[uuid]) for uuid in uuids]
 
 
-def _consumer(uuid: str, row: Any, held: Sequence[Held]) -> Consumer:
+def _consumer(uuid: str, row: Any, allocations: Sequence[ConsumerAllocation]) -> Consumer:
     if row is None:
-        return Consumer(uuid, None, None, None, None, held)
-    return Consumer(uuid, row.project, row.user, row.generation, row.type, held)
+        return Consumer(uuid, None, None, None, None, allocations)
+    return Consumer(uuid, row.project, row.user, row.generation, row.type, allocations)
 
 
-def _held(row: Any) -> Held:
+def _allocation(row: Any) -> ConsumerAllocation:
     provider = row.provider or row.uuid
-    return Held(row.uuid, provider, row.resource_class or f'class number {row.resource_class_id}', row.used)
-
-
-def _held_query() -> sa.Select[Any]:
-    return (
-        sa.select(
-            _allocations.c.consumer_id,
-            _allocations.c.resource_provider_id,
-            _allocations.c.resource_class_id,
-            _allocations.c.used,
-            _providers.c.uuid,
-            _providers.c.name.label('provider'),
-            _classes.c.name.label('resource_class'),
-        )
-        .select_from(_allocations)
-        .join(_providers, _providers.c.id == _allocations.c.resource_provider_id)
-        .outerjoin(_classes, _classes.c.id == _allocations.c.resource_class_id)
-        .order_by(_providers.c.name, _allocations.c.resource_provider_id, _allocations.c.resource_class_id)
+    return ConsumerAllocation(
+        row.uuid, provider, row.resource_class or f'class number {row.resource_class_id}', row.used
     )
 
 
-def _owner_query() -> sa.Select[Any]:
-    return (
-        sa.select(
-            _consumers.c.uuid,
-            _consumers.c.generation,
-            _projects.c.external_id.label('project'),
-            _users.c.external_id.label('user'),
-            _types.c.name.label('type'),
-        )
-        .join(_projects, _projects.c.id == _consumers.c.project_id)
-        .join(_users, _users.c.id == _consumers.c.user_id)
-        .outerjoin(_types, _types.c.id == _consumers.c.consumer_type_id)
+_SELECT_ALLOCATIONS = (
+    sa.select(
+        _allocations.c.consumer_id,
+        _allocations.c.resource_provider_id,
+        _allocations.c.resource_class_id,
+        _allocations.c.used,
+        _providers.c.uuid,
+        _providers.c.name.label('provider'),
+        _classes.c.name.label('resource_class'),
     )
+    .select_from(_allocations)
+    .join(_providers, _providers.c.id == _allocations.c.resource_provider_id)
+    .outerjoin(_classes, _classes.c.id == _allocations.c.resource_class_id)
+    .order_by(_providers.c.name, _allocations.c.resource_provider_id, _allocations.c.resource_class_id)
+)
+_SELECT_OWNERS = (
+    sa.select(
+        _consumers.c.uuid,
+        _consumers.c.generation,
+        _projects.c.external_id.label('project'),
+        _users.c.external_id.label('user'),
+        _types.c.name.label('type'),
+    )
+    .join(_projects, _projects.c.id == _consumers.c.project_id)
+    .join(_users, _users.c.id == _consumers.c.user_id)
+    .outerjoin(_types, _types.c.id == _consumers.c.consumer_type_id)
+)

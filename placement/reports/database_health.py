@@ -1,4 +1,4 @@
-"""Whether the database can be used, when it was last changed, and who is connected to it."""
+"""Reports whether the database can be used, when it was last changed, and who is connected to it."""
 
 from __future__ import annotations
 
@@ -7,14 +7,10 @@ from typing import NamedTuple
 
 import sqlalchemy as sa
 from oslo_db import exception as db_exc
-from sqlalchemy import exc as sa_exc
 
 from placement import exception
-from placement.db import sessions, tables, types
+from placement.db import errors, sessions, tables, types
 from placement.db.api import Database, SchemaMissing
-
-#: The exceptions that reading raises when the database is unavailable, or does not have our tables.
-TROUBLES = (exception.DatabaseUnavailable, db_exc.DBError, sa_exc.SQLAlchemyError)
 
 
 def trouble(db: Database) -> str | None:
@@ -29,7 +25,7 @@ def trouble(db: Database) -> str | None:
         return 'The database does not have the expected tables.'
     except (exception.DatabaseUnavailable, db_exc.DBNonExistentDatabase):
         return 'The database cannot be reached.'
-    except TROUBLES:
+    except errors.DATABASE_ERRORS:
         return 'The database does not have the expected tables.'
     return None
 
@@ -44,7 +40,7 @@ def seconds_since_change(db: Database) -> float | None:
 
 
 class Connections(NamedTuple):
-    """How many connections to the database one account has from one address with one program.
+    """The number of connections to the database that one account has from one address with one program.
 
     ``own`` says whether it is the account of this service.
     """
@@ -57,7 +53,7 @@ class Connections(NamedTuple):
 
 
 def connections(db: Database) -> list[Connections] | None:
-    """The connections to the database besides this one, those of other accounts first; None on SQLite."""
+    """Return the connections to the database besides this one, those of other accounts first; None on SQLite."""
     with db.reader() as connection:
         if connection.dialect.name == 'sqlite':
             return None

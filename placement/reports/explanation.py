@@ -3,30 +3,31 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from placement.cache.prefilter import Prefilter, TreeSearchUnit
+from placement import units
+from placement.cache.prefilter import Prefilter
 from placement.cache.snapshot import Snapshot
 from placement.candidates.limits import Limit, SearchLimits
 from placement.candidates.request import CandidateRequest
 from placement.candidates.search import search
-from placement.candidates.search_units import Candidate
+from placement.candidates.search_units import Family
 from placement.candidates.selection import select
 from placement.reports.blockers import Blocker, NearMiss, display_name, find_blocker
 from placement.reports.combination_failures import CombinationFailure, combination_failures
 from placement.reports.funnel import Stage, stages
-from placement.reports.rules import Kind, Rule, rules, without
+from placement.reports.rules import Kind, Rule, rules, without, without_all
 
-#: Most rules of a request that are left out one at a time, and most rules that are left out all at once.
-_MOST_RULES, _MOST_TOGETHER = 50, 20
-#: Most candidates that all searches without a rule count in total.
-_MOST_CANDIDATES = 5000
-#: Most trees that are named for each rule.
-_NAMED = 3
+#: Maximum numbers of rules of a request that are left out one at a time, and that are left out all at once.
+_MAX_RULES, _MAX_BLOCKING_RULES = 50, 20
+#: Maximum number of candidates that all searches without a rule count in total.
+_MAX_CANDIDATES = 5000
+#: Maximum numbers of trees that are named for each rule, and of candidates that are shown.
+_MAX_NAMED, _MAX_SHOWN = 3, 10
 
-_GIVEN_UP = (
+_LIMIT_REACHED = (
     'The search reached a limit before it found a candidate, so candidates may exist. In the part that was searched: '
 )
 
@@ -36,29 +37,11 @@ class Options:
     """The limits of an explanation.
 
     ``limits`` is for the search itself. All searches without a rule may spend as many steps again in total, and each of
-    them a tenth of that. Each counts at most ``most_candidates``, and fewer when there are many rules.
+    them a tenth of that. Each counts at most ``max_candidates``, and fewer when there are many rules.
     """
 
     limits: SearchLimits = field(default_factory=SearchLimits)
-    most_candidates: int = 1000
-
-
-class _TrialBudgets:
-    """Divides the steps for the searches without a rule among them."""
-
-    def __init__(self, options: Options, trials: int) -> None:
-        self._total = options.limits
-        self._most = min(options.most_candidates, max(_MOST_CANDIDATES // max(trials, 1), 1))
-        self._budgets: list[SearchLimits] = []
-
-    def next(self) -> SearchLimits:
-        """The limits of the next search."""
-        left = self._total.max_steps - sum(one.steps_taken for one in self._budgets)
-        limits = SearchLimits(
-            self._most, max(min(left, self._total.max_steps // 10), 0), self._total.max_tree_steps // 10
-        )
-        self._budgets.append(limits)
-        return limits
+    max_candidates: int = 1000
 
 
 @dataclass(frozen=True)
@@ -77,11 +60,29 @@ class WhatIf:
             return 'nothing else is requested'
         if self.lower_bound and not self.candidates:
             return 'unknown: the search reached a limit'
-        return f'{"at least " if self.lower_bound else ""}{self.candidates}'
+        return f'{"at least " if self.lower_bound else ""}{self.candidates:,}'
 
     def as_data(self) -> dict[str, Any]:
-        """It in JSON types."""
+        """Return the search without the rule in JSON types."""
         return {**self.rule.as_data(), 'candidates': self.candidates, 'lower_bound': self.lower_bound}
+
+
+@dataclass(frozen=True)
+class Supply:
+    """One provider of a candidate, with the amounts that it supplies. ``root`` is the uuid of the root of its tree."""
+
+    name: str
+    uuid: str
+    root: str
+    resources: dict[str, int]
+
+    @property
+    def amounts(self) -> list[str]:
+        """The resources with their units."""
+        return [f'{name} {units.amount(name, amount)}' for name, amount in self.resources.items()]
+
+    def __str__(self) -> str:
+        return f'{self.name} {",".join(f"{name}:{amount}" for name, amount in self.resources.items())}'
 
 
 @dataclass(frozen=True)
@@ -89,8 +90,9 @@ class Explanation:
     """The explanation of one request.
 
     ``sentence`` is a summary. ``candidates`` is the number of candidates that the search finds, up to the ``limit`` of
-    the request and the ``limits_reached``. ``stages`` count what remains after each rule, applied one after the other.
-    ``what_ifs`` are the searches without one rule, in the order of the request; ``rules_not_tried`` counts the others.
+    the request and the ``limits_reached``, and ``first_candidates`` has the providers of the first ones. ``stages``
+    count what remains after each rule, applied one after the other. ``what_ifs`` are the searches without one rule, in
+    the order of the request; ``rules_not_tried`` counts the others.
 
     The rest is for requests that find nothing. Without the rules in ``blocking_rules`` there would be candidates; that
     is a single rule if there is one. ``blockers`` explain these rules, and ``combination_failures`` why groups that can
@@ -105,18 +107,20 @@ class Explanation:
     stages: Sequence[Stage]
     what_ifs: Sequence[WhatIf] = ()
     rules_not_tried: int = 0
+    first_candidates: Sequence[Sequence[Supply]] = ()
     blocking_rules: Sequence[Rule] = ()
     blockers: Sequence[Blocker] = ()
     combination_failures: Sequence[CombinationFailure] = ()
     near_misses: Sequence[NearMiss] = ()
 
     def as_data(self) -> dict[str, Any]:
-        """The explanation in JSON types."""
+        """Return the explanation in JSON types."""
         return {
             'sentence': self.sentence,
             'candidates': self.candidates,
+            'first_candidates': [[asdict(supply) for supply in one] for one in self.first_candidates],
             'limit': self.limit,
-            'limits_reached': [bound.value for bound in Limit if bound in self.limits_reached],
+            'limits_reached': [limit.value for limit in Limit if limit in self.limits_reached],
             'stages': [stage.as_data() for stage in self.stages],
             'what_if': [one.as_data() for one in self.what_ifs],
             'rules_not_tried': self.rules_not_tried,
@@ -136,128 +140,178 @@ def explain(state: Snapshot, request: CandidateRequest, options: Options) -> Exp
     state.names.check([name for group in request.groups for name in group.resources], request.traits)
     limits = replace(options.limits, reached=set())
     prefilter = Prefilter(state, request)
-    found = len(select(search(prefilter.search_units(), prefilter.compiled, limits), request, limits))
-    bounds = frozenset(limits.reached)
-    counted = stages(state, Prefilter(state, request, with_keys=False))
-    parts = list(rules(request))
-    budgets = _TrialBudgets(options, min(len(parts), _MOST_RULES))
-    trials = [_Trial(state, request, rule, budgets) for rule in parts[:_MOST_RULES]]
-    what_ifs = [trial.what_if for trial in trials]
-    draft = Explanation('', found, request.limit, bounds, counted, what_ifs, len(parts) - len(trials))
+    families = select(search(prefilter.search_units(), prefilter.compiled, limits), request, limits)
+    found = list(itertools.chain.from_iterable(families))
+    all_rules = list(rules(prefilter.compiled))
+    trials = _Trials(state, options, min(len(all_rules), _MAX_RULES))
+    without_one = [(rule, *trials.search(without(request, rule))) for rule in all_rules[:_MAX_RULES]]
+    result = Explanation(
+        sentence=_summary(len(found), request, limits.reached),
+        candidates=len(found),
+        limit=request.limit,
+        limits_reached=frozenset(limits.reached),
+        stages=stages(state, Prefilter(state, request, with_keys=False)),
+        what_ifs=[WhatIf(rule, None if some is None else len(some), bounded) for rule, some, bounded in without_one],
+        rules_not_tried=len(all_rules) - len(without_one),
+        first_candidates=[_supplies(one) for one in found[:_MAX_SHOWN]],
+    )
     if found:
-        return replace(draft, sentence=_found(found, request, bounds))
+        return result
     if not state.partitions:
-        return replace(draft, sentence='No resource providers are stored.')
-    result = _empty(state, request, budgets, draft, trials)
-    return replace(result, sentence=_GIVEN_UP + result.sentence) if bounds else result
+        return replace(result, sentence='No resource providers are stored.')
+    result = _explain_empty(request, trials, result, [(rule, some) for rule, some, _ in without_one if some])
+    return replace(result, sentence=_LIMIT_REACHED + result.sentence) if limits.reached else result
 
 
-def _found(found: int, request: CandidateRequest, bounds: frozenset[Limit]) -> str:
-    count = f'There {"is 1 candidate" if found == 1 else f"are {found} candidates"}'
-    if bounds:
+def _summary(found: int, request: CandidateRequest, limits_reached: set[Limit]) -> str:
+    count = f'There {"is 1 candidate" if found == 1 else f"are {found:,} candidates"}'
+    if limits_reached:
         return f'{count}, and there may be more: the search reached a limit.'
     return f'{count}, as many as the limit allows.' if found == request.limit else f'{count}.'
 
 
-class _Trial:
-    """A search without one rule."""
-
-    def __init__(self, state: Snapshot, request: CandidateRequest, rule: Rule, budgets: _TrialBudgets) -> None:
-        self.rule = rule
-        rest = without(request, rule)
-        self.found: list[Candidate] = []
-        self.what_if = WhatIf(rule, None)
-        if rest is not None:
-            self.found, bounded = _candidates(state, rest, budgets)
-            self.what_if = WhatIf(rule, len(self.found), bounded)
-
-    def trees(self) -> list[NearMiss]:
-        """The first trees that have candidates without the rule."""
-        return _trees(self.found, f'would be a candidate without {self.rule}')
+def _supplies(candidate: Family) -> list[Supply]:
+    found: dict[int, Supply] = {}
+    for position, name, amount in candidate.assignment.amounts:
+        provider = candidate.search_unit.provider(position)
+        root = provider.root_provider_uuid or provider.uuid
+        supply = found.setdefault(provider.id, Supply(display_name(provider), provider.uuid, root, {}))
+        supply.resources[name] = amount
+    return list(found.values())
 
 
-def _candidates(state: Snapshot, request: CandidateRequest, budgets: _TrialBudgets) -> tuple[list[Candidate], bool]:
-    """Return the first candidates, whatever the request's limit, and whether there may be more."""
-    limits = budgets.next()
-    prefilter = Prefilter(state, request)
-    found = list(search(prefilter.search_units(), prefilter.compiled, limits))
-    return found, bool(limits.reached)
+class _Trials:
+    """Searches for candidates of changed requests, which share the steps of one search.
+
+    :param count: how many searches without one rule are made.
+    """
+
+    def __init__(self, state: Snapshot, options: Options, count: int) -> None:
+        self.state = state
+        self._total = options.limits
+        self._max_candidates = min(options.max_candidates, max(_MAX_CANDIDATES // max(count, 1), 1))
+        self._used: list[SearchLimits] = []
+
+    def limits(self) -> SearchLimits:
+        """Return the limits of the next search."""
+        left = self._total.max_steps - sum(one.steps_taken for one in self._used)
+        steps = max(min(left, self._total.max_steps // 10), 0)
+        self._used.append(SearchLimits(self._max_candidates, steps, self._total.max_tree_steps // 10))
+        return self._used[-1]
+
+    def search(self, request: CandidateRequest | None) -> tuple[list[Family] | None, bool]:
+        """Return the first candidates, whatever the request's limit, and whether there may be more.
+
+        Without a request the candidates are None.
+        """
+        if request is None:
+            return None, False
+        limits = self.limits()
+        prefilter = Prefilter(self.state, request)
+        families = search(prefilter.search_units(), prefilter.compiled, limits)
+        found = list(itertools.chain.from_iterable(families))
+        return found, bool(limits.reached)
 
 
-def _trees(found: Sequence[Candidate], missing: str) -> list[NearMiss]:
-    roots = (
-        one.search_unit.partition.providers[one.search_unit.first]
-        for one in found
-        if isinstance(one.search_unit, TreeSearchUnit)
-        # Its own providers may serve only groups without resources, while sharing providers supply all amounts.
-        and any(position < one.search_unit.tree_size for position, _, _ in one.assignment.amounts)
-    )
-    named = {
-        root.uuid: NearMiss(display_name(root), root.uuid, missing) for root in itertools.islice(roots, 20 * _NAMED)
-    }
-    return list(named.values())[:_NAMED]
+# If nothing is found ---------------------------------------------------------------------------------------------
 
-
-# When nothing is found ------------------------------------------------------------------------------------------
+#: A rule, and the candidates that a search without it finds.
+_Trial = tuple[Rule, Sequence[Family]]
 
 #: The rules that are blocking first when each part of the request can be served alone, in this order.
 _BETWEEN_GROUPS = {Kind.GROUP_POLICY: 0, Kind.SAME_SUBTREE: 1, Kind.MICROVERSION: 2, Kind.GROUP: 3}
 
 
-def _empty(
-    state: Snapshot, request: CandidateRequest, budgets: _TrialBudgets, draft: Explanation, trials: Sequence[_Trial]
+def _explain_empty(
+    request: CandidateRequest, trials: _Trials, result: Explanation, helping: list[_Trial]
 ) -> Explanation:
-    """Complete ``draft``, the explanation of a request that finds nothing."""
-    emptying = _emptying_rule(draft.stages, [trial.rule for trial in trials])
-    each_served = draft.stages[-1].trees > 0 and draft.rules_not_tried == 0
-    helping = [trial for trial in trials if trial.found]
+    """Complete the explanation of a request that finds nothing.
+
+    :param helping: the rules without which there are candidates.
+    """
+    satisfiable = result.stages[-1].trees > 0 and result.rules_not_tried == 0
     # First the rule after which ``stages`` have no tree left, then those without which most candidates are found.
-    helping.sort(key=lambda one: (one.rule != emptying, not one.rule.about_one_provider, -len(one.found)))
-    if each_served:
-        helping.sort(key=lambda one: _BETWEEN_GROUPS.get(one.rule.kind, len(_BETWEEN_GROUPS)))
-        draft = replace(draft, combination_failures=combination_failures(state, request, budgets.next()))
-    if not helping:
-        return _several(state, request, budgets, draft)
-    blocking = helping[0].rule
-    single = [one.rule for one in helping[: 1 if each_served else _NAMED] if one.rule.about_one_provider]
-    blockers = [find_blocker(state, request, rule, budgets.next()) for rule in single]
-    near_misses = [one for each in blockers for one in each.near_misses]
-    for trial in helping[:_NAMED]:
+    emptying = _emptying_rule(result.stages)
+    helping.sort(key=lambda one: (one[0] != emptying, one[0].condition is None, -len(one[1])))
+    if satisfiable:
+        helping.sort(key=lambda one: _BETWEEN_GROUPS.get(one[0].kind, len(_BETWEEN_GROUPS)))
+        result = replace(result, combination_failures=combination_failures(trials.state, request, trials.limits()))
+    if helping:
+        blocking = [helping[0][0]]
+        explained = [(rule, request) for rule, _ in helping[: 1 if satisfiable else _MAX_NAMED]]
         # Trees that lack a class or an amount are not named, unless the blocker names them.
-        if trial.rule.kind is not Kind.RESOURCES and (trial.rule == blocking or trial.rule.about_one_provider):
-            near_misses += trial.trees()
-    sentence = _sentence(draft, blocking, blockers, each_served)
-    return replace(draft, sentence=sentence, blocking_rules=[blocking], blockers=blockers, near_misses=near_misses)
+        near_misses = [
+            near
+            for rule, found in helping[:_MAX_NAMED]
+            if rule.kind is not Kind.RESOURCES and (rule in blocking or rule.condition)
+            for near in _trees(found, [rule])
+        ]
+    else:
+        blocking, found = _blocking_together(request, trials)
+        explained = [
+            (rule, without_all(request, [one for one in blocking if one != rule]) or request) for rule in blocking
+        ]
+        near_misses = _trees(found, blocking)
+    blockers = [find_blocker(trials.state, base, rule, trials.limits()) for rule, base in explained if rule.condition]
+    if len(blocking) == 1:
+        near_misses = [near for one in blockers for near in one.near_misses] + near_misses
+    result = replace(result, blocking_rules=blocking, blockers=blockers, near_misses=near_misses)
+    return replace(result, sentence=_sentence(result, satisfiable))
 
 
-def _emptying_rule(counted: Sequence[Stage], parts: Sequence[Rule]) -> Rule | None:
-    """The rule after which no tree is left; None when some trees are left or it is not one of ``parts``."""
-    stage = next((one for one in counted if not one.trees), None)
-    if stage is None:
-        return None
-    if stage.rule == 'same provider':
-        return next((rule for rule in parts if rule.kind is Kind.MICROVERSION), None)
-    wanted = (stage.rule, stage.suffixes[0] if stage.suffixes else '', stage.subject)
-    return next((one for one in parts if _key(one) == wanted), None)
+def _emptying_rule(counted: Iterable[Stage]) -> Rule | None:
+    """Return the rule after which no tree is left; None when some trees are left."""
+    return next((stage.rule for stage in counted if not stage.trees), None)
 
 
-def _key(rule: Rule) -> tuple[str, str, str]:
-    return rule.kind.value, rule.suffix, rule.subject
+def _trees(found: Sequence[Family], rules_left_out: Sequence[Rule]) -> list[NearMiss]:
+    """Return the first trees that have candidates without some rules."""
+    roots = (
+        one.search_unit.tree[0]
+        for one in found
+        # Its own providers may serve only groups without resources, while sharing providers supply all amounts.
+        if any(position < one.search_unit.tree_size for position, _, _ in one.assignment.amounts)
+    )
+    missing = f'would be a candidate without {_joined(rules_left_out)}'
+    named = {
+        root.uuid: NearMiss(display_name(root), root.uuid, missing) for root in itertools.islice(roots, 20 * _MAX_NAMED)
+    }
+    return list(named.values())[:_MAX_NAMED]
 
 
-def _sentence(draft: Explanation, blocking: Rule, blockers: Sequence[Blocker], each_served: bool) -> str:
-    if each_served:
-        return f'{_not_together(draft.combination_failures)}; there would be candidates without {blocking}.'
-    if blockers and blockers[0].rule == blocking:
-        return _capitalized(f'{blockers[0].cause}.')
-    if blocking.kind is Kind.MICROVERSION:
+def _joined(some: Sequence[Rule]) -> str:
+    if len(some) > 1 and all(rule.kind is Kind.GROUP for rule in some):
+        return f'{len(some)} of the groups'
+    return ' and without '.join(map(str, some))
+
+
+def _sentence(result: Explanation, satisfiable: bool) -> str:
+    """Return the sentence about a request that finds nothing.
+
+    :param satisfiable: whether each part of the request can be satisfied.
+    """
+    blocking = result.blocking_rules
+    causes = {one.rule: one.cause for one in result.blockers}
+    if not blocking:
+        return 'No candidate was found, and the limits of the search were reached before the blocking rule was.'
+    if len(blocking) > 1 and causes:
+        some = '; and '.join(causes.get(rule, str(rule)) for rule in blocking[:_MAX_NAMED])
+        more = '; and others' if len(blocking) > _MAX_NAMED else ''
+        return f'{len(blocking)} rules block the request together: {some}{more}.'
+    if satisfiable or len(blocking) > 1:
+        together = _not_together(result.combination_failures)
+        return f'{together}; there would be candidates without {_joined(blocking)}.'
+    [rule] = blocking
+    if rule in causes:
+        return f'{causes[rule][0].upper()}{causes[rule][1:]}.'
+    if rule.kind is Kind.MICROVERSION:
         return 'The resources would come from several providers of one tree, which needs microversion 1.29 or later.'
-    if blocking.kind is Kind.SAME_SUBTREE:
+    if rule.kind is Kind.SAME_SUBTREE:
         return (
-            f'No tree has a provider for one of the groups {blocking.subject} at or above providers for the others;'
-            f' there would be candidates without {blocking}.'
+            f'No tree has a provider for one of the groups {rule.subject} at or above providers for the others;'
+            f' there would be candidates without {rule}.'
         )
-    return f'No tree has or can use a provider that satisfies {blocking}; the other rules can be satisfied.'
+    return f'No tree has or can use a provider that satisfies {rule}; the other rules can be satisfied.'
 
 
 def _not_together(failures: Sequence[CombinationFailure]) -> str:
@@ -269,98 +323,41 @@ def _not_together(failures: Sequence[CombinationFailure]) -> str:
     return f'{sentence}: in the tree of {example.name}{more} {example.detail}'
 
 
-def _capitalized(text: str) -> str:
-    return text[0].upper() + text[1:]
-
-
-# When no single rule is to blame ----------------------------------------------------------------------------------
-
-
-def _several(state: Snapshot, request: CandidateRequest, budgets: _TrialBudgets, draft: Explanation) -> Explanation:
-    """Complete ``draft`` with several rules of which all must be left out before anything is found."""
-    blocking, found = _blocking_together(state, request, budgets)
-    blockers = [
-        find_blocker(
-            state, _without_all(request, [one for one in blocking if one != rule]) or request, rule, budgets.next()
-        )
-        for rule in blocking
-        if rule.about_one_provider
-    ]
-    near_misses = [one for each in blockers for one in each.near_misses] if len(blocking) == 1 else []
-    if len(blocking) > 1:
-        near_misses = _trees(found, f'would be a candidate without {_all_of(blocking)}')
-    if not blocking:
-        sentence = 'No candidate was found, and the limits of the search were reached before the blocking rule was.'
-    elif not blockers:
-        sentence = (
-            f'{_not_together(draft.combination_failures)}; there would be candidates without {_all_of(blocking)}.'
-        )
-    elif len(blocking) == 1:
-        sentence = _capitalized(f'{blockers[0].cause}.')
-    else:
-        cause_of = {one.rule: one.cause for one in blockers}
-        causes = '; and '.join(cause_of.get(rule, str(rule)) for rule in blocking[:_NAMED])
-        more = '; and others' if len(blocking) > _NAMED else ''
-        sentence = f'{len(blocking)} rules block the request together: {causes}{more}.'
-    return replace(draft, sentence=sentence, blocking_rules=blocking, blockers=blockers, near_misses=near_misses)
-
-
-def _all_of(blocking: Sequence[Rule]) -> str:
-    if all(rule.kind is Kind.GROUP for rule in blocking):
-        return f'{len(blocking)} of the groups'
-    return ' and without '.join(map(str, blocking))
-
-
-def _blocking_together(
-    state: Snapshot, request: CandidateRequest, budgets: _TrialBudgets
-) -> tuple[list[Rule], Sequence[Candidate]]:
+def _blocking_together(request: CandidateRequest, trials: _Trials) -> tuple[list[Rule], Sequence[Family]]:
     """Leave out one rule after the other until something is found, then put back those that make no difference.
 
     :returns: the rules left out, and the candidates found without them; no rules when nothing was found.
     """
     blocking: list[Rule] = []
     rest = request
-    for _ in range(_MOST_TOGETHER):
-        parts = list(itertools.islice(rules(rest), _MOST_RULES))
-        counted = stages(state, Prefilter(state, rest, with_keys=False))
-        rule = _emptying_rule(counted, parts) or next(
-            (one for one in reversed(parts) if not one.about_one_provider), parts[0]
-        )
-        blocking.append(rule)
-        left = without(rest, rule)
+    for _ in range(_MAX_BLOCKING_RULES):
+        prefilter = Prefilter(trials.state, rest, with_keys=False)
+        some = list(itertools.islice(rules(prefilter.compiled), _MAX_RULES))
+        emptying = _emptying_rule(stages(trials.state, prefilter))
+        between_groups = (one for one in reversed(some) if one.condition is None)
+        blocking.append(emptying if emptying in some else next(between_groups, some[0]))
+        left = without(rest, blocking[-1])
         if left is None:
             return blocking, []
         rest = left
-        found, _bounded = _candidates(state, rest, budgets)
+        found, _ = trials.search(rest)
         if found:
-            return _minimal(state, request, budgets, blocking, found)
+            return _minimal(request, trials, blocking, found)
     return [], []
 
 
 def _minimal(
-    state: Snapshot,
-    request: CandidateRequest,
-    budgets: _TrialBudgets,
-    blocking: Sequence[Rule],
-    found: Sequence[Candidate],
-) -> tuple[list[Rule], Sequence[Candidate]]:
+    request: CandidateRequest, trials: _Trials, blocking: Sequence[Rule], found: Sequence[Family]
+) -> tuple[list[Rule], Sequence[Family]]:
     """Put a rule back into the request if something is still found with it; return the others."""
     kept = list(blocking)
     while True:
         before = len(kept)
         for rule in list(kept):
             fewer = [one for one in kept if one != rule]
-            rest = _without_all(request, fewer) if fewer else None
-            again = _candidates(state, rest, budgets)[0] if rest else []
+            again, _ = trials.search(without_all(request, fewer)) if fewer else (None, False)
             if again:
                 kept, found = fewer, again
-        # Without a group a same_subtree may be harder to meet, so a rule may be put back only after another.
+        # Without a group a same_subtree may be harder to satisfy, so a rule may be put back only after another.
         if len(kept) == before:
             return kept, found
-
-
-def _without_all(request: CandidateRequest, some: Sequence[Rule]) -> CandidateRequest | None:
-    rest: CandidateRequest | None = request
-    for rule in some:
-        rest = without(rest, rule) if rest else None
-    return rest

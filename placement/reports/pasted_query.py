@@ -22,7 +22,7 @@ class Pasted(NamedTuple):
 
 
 _NOT_IN_A_QUERY = r'[^\s"\'<>]'
-#: Where in a longer text a query string may be; the first pattern that matches counts.
+#: The places of a query string in a longer text; the first pattern that matches is used.
 _PLACES = (
     re.compile(rf'/allocation_candidates\?({_NOT_IN_A_QUERY}+)'),
     re.compile(rf'No allocation candidates for ({_NOT_IN_A_QUERY}+?):? '),
@@ -30,7 +30,7 @@ _PLACES = (
 )
 _OTHER_PATH = re.compile(r'/[a-z_]+[^\s?]*(?=\?)|(?:GET|PUT|POST|DELETE) (/\S*)|https?://\S+')
 _VERSION = re.compile(r'(?:microversion: |OpenStack-API-Version: placement )([0-9]+\.[0-9]+)', re.IGNORECASE)
-#: What the service writes after a query string that it has cut off in its log.
+#: The text that the service writes after a query string that it has cut off in its log.
 _CUT_OFF = '...'
 
 
@@ -43,7 +43,9 @@ def read(text: str) -> Pasted:
     version = _VERSION.search(text)
     query = _query(text)
     if query.endswith(_CUT_OFF):
-        raise NoQuery(reason='The log cut this query off. Ask with the whole of it: the client has it.')
+        raise NoQuery(
+            reason='The log has only the beginning of this query. Paste the whole query, for example from the client.'
+        )
     return Pasted(query, version[1] if version else None)
 
 
@@ -53,9 +55,9 @@ def _query(text: str) -> str:
         if found:
             return found[1].partition('#')[0]
     if text.rstrip('/').endswith('/allocation_candidates'):
-        raise NoQuery(reason='There is no query behind /allocation_candidates, so nothing is asked for.')
+        raise NoQuery(reason='There is no query after /allocation_candidates.')
     if _OTHER_PATH.search(text):
-        raise NoQuery(reason='This is not about candidates: there is no /allocation_candidates?... in it.')
+        raise NoQuery(reason='This is not a search for candidates: it does not contain /allocation_candidates?...')
     bare = text.removeprefix('allocation_candidates').removeprefix('?')
     if '=' not in bare or re.search(r'\s', bare):
         raise NoQuery(

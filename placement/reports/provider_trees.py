@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import os_traits
@@ -11,6 +11,9 @@ import sqlalchemy as sa
 
 from placement import capacity as capacity_rule
 from placement import exception
+from placement.cache import loader
+from placement.cache.snapshot import Snapshot
+from placement.candidates.providers import InventoryRecord, Provider
 from placement.db import sql, tables
 from placement.db.api import Database
 
@@ -24,10 +27,10 @@ class UnknownProvider(exception.NotFound):
 
 
 @dataclasses.dataclass(frozen=True)
-class Stock:
+class InventoryUsage:
     """One inventory. ``used`` is the recorded usage.
 
-    ``held`` is the sum of the allocations, which is the same unless another program has written to the database.
+    ``allocated`` is the sum of the allocations, which is the same unless another program has written to the database.
     """
 
     resource_class: str
@@ -36,7 +39,10 @@ class Stock:
     allocation_ratio: float
     capacity: int
     used: int
-    held: int
+    allocated: int
+    min_unit: int = 1
+    max_unit: int = capacity_rule.MAX_INT32
+    step_size: int = 1
 
 
 @dataclasses.dataclass
@@ -49,7 +55,7 @@ class Node:
     generation: int
     parent_id: int | None
     root_id: int | None
-    inventories: list[Stock] = dataclasses.field(default_factory=list)
+    inventories: list[InventoryUsage] = dataclasses.field(default_factory=list)
     traits: list[str] = dataclasses.field(default_factory=list)
     aggregates: list[str] = dataclasses.field(default_factory=list)
     children: list[Node] = dataclasses.field(default_factory=list)
@@ -86,30 +92,54 @@ class Tree:
 def load(db: Database, identifier: str | None = None) -> list[Tree]:
     """Read the trees, ordered by the name of the root, in one transaction.
 
-    The number of statements does not depend on what is stored.
+    The number of statements does not depend on the number of rows.
 
     :param identifier: uuid or name of a provider of which to read the tree; None for all trees.
     :raises UnknownProvider: there is no such provider.
     """
     with db.reader() as tx:
-        within: sa.ColumnElement[bool] = sa.true()
-        if identifier is not None:
-            within = _providers.c.root_provider_id == _identified(tx, identifier).root_provider_id
-        nodes = {row.id: _node(row) for row in tx.execute(sa.select(_providers).where(within))}
-        _add_details(tx, within, nodes)
-        sharing = _by_aggregate(tx.execute(_sharing_query()))
+        return _load(tx, identifier)
+
+
+def load_with_snapshot(db: Database, identifier: str | None = None) -> tuple[list[Tree], Snapshot]:
+    """Read the trees as ``load`` does, and return them also as a snapshot, for filters and sums.
+
+    Unlike the snapshot of the provider cache this one has also the providers without a recorded root, and each provider
+    is in the tree that ``load`` puts it in.
+    """
+    with db.reader() as tx:
+        trees = _load(tx, identifier)
+        names = loader.load_names(tx)
+    return trees, Snapshot.of(names, (_provider(node, tree.root) for tree in trees for node in tree.root.walk()))
+
+
+def _provider(node: Node, root: Node) -> Provider:
+    fields = InventoryRecord._fields
+    inventories = {
+        one.resource_class: InventoryRecord(*(getattr(one, name) for name in fields)) for one in node.inventories
+    }
+    sets = frozenset(node.traits), frozenset(node.aggregates)
+    return Provider(node.id, node.uuid, root.id, node.parent_id, inventories, *sets, name=node.name)
+
+
+def _load(tx: sa.Connection, identifier: str | None) -> list[Tree]:
+    within: sa.ColumnElement[bool] = sa.true()
+    if identifier is not None:
+        # By uuid, or else by name.
+        columns, uuid = _providers.c, identifier.lower()
+        wanted = sa.or_(columns.uuid == uuid, columns.name == identifier)
+        found = tx.execute(sa.select(_providers).where(wanted)).all() if sql.storable(identifier) else []
+        if not found:
+            raise UnknownProvider(identifier=identifier)
+        row = next((row for row in found if row.uuid == uuid), found[0])
+        within = columns.root_provider_id == row.root_provider_id
+    nodes = {row.id: _node(row) for row in tx.execute(sa.select(_providers).where(within))}
+    _add_details(tx, within, nodes)
+    sharing: dict[str, list[sa.Row[Any]]] = {}
+    for row in tx.execute(_SELECT_SHARING):
+        sharing.setdefault(row.aggregate, []).append(row)
     roots = sorted(_roots(nodes), key=lambda node: (node.name, node.id))
     return [Tree(root, list(_sharing_providers(root, sharing))) for root in roots]
-
-
-def _identified(tx: sa.Connection, identifier: str) -> sa.Row[Any]:
-    """The provider with this uuid, or else with this name."""
-    columns = _providers.c
-    wanted = sa.or_(columns.uuid == identifier.lower(), columns.name == identifier)
-    found = tx.execute(sa.select(_providers).where(wanted)).all() if sql.storable(identifier) else []
-    if not found:
-        raise UnknownProvider(identifier=identifier)
-    return next((row for row in found if row.uuid == identifier.lower()), found[0])
 
 
 def _node(row: sa.Row[Any]) -> Node:
@@ -118,59 +148,43 @@ def _node(row: sa.Row[Any]) -> Node:
 
 def _add_details(tx: sa.Connection, within: sa.ColumnElement[bool], nodes: Mapping[int, Node]) -> None:
     """Add inventories, traits and aggregates to their providers."""
-    for row in tx.execute(_inventory_query(within)):
-        nodes[row.resource_provider_id].inventories.append(_stock(row))
-    for provider_id, name in tx.execute(_trait_query(within)):
+    for row in tx.execute(_SELECT_INVENTORIES.where(within)):
+        capacity = max(capacity_rule.capacity(row), 0)
+        numbers = (row.total, row.reserved, row.allocation_ratio, capacity, row.used, int(row.allocated))
+        inventory = InventoryUsage(row.resource_class, *numbers, row.min_unit, row.max_unit, row.step_size)
+        nodes[row.resource_provider_id].inventories.append(inventory)
+    for provider_id, name in tx.execute(_SELECT_TRAITS.where(within)):
         nodes[provider_id].traits.append(name)
-    for provider_id, uuid in tx.execute(_aggregate_query(within)):
+    for provider_id, uuid in tx.execute(_SELECT_AGGREGATES.where(within)):
         nodes[provider_id].aggregates.append(uuid)
 
 
-def _stock(row: sa.Row[Any]) -> Stock:
-    capacity = max(capacity_rule.capacity(row), 0)
-    return Stock(row.resource_class, row.total, row.reserved, row.allocation_ratio, capacity, row.used, int(row.held))
-
-
-def _inventory_query(within: sa.ColumnElement[bool]) -> sa.Select[Any]:
-    classes = tables.resource_classes
-    return (
-        sa.select(_inventories, classes.c.name.label('resource_class'), tables.HELD.label('held'))
-        .join(_providers, _providers.c.id == _inventories.c.resource_provider_id)
-        .join(classes, classes.c.id == _inventories.c.resource_class_id)
-        .where(within)
-        .order_by(_inventories.c.resource_class_id)
-    )
-
-
-def _trait_query(within: sa.ColumnElement[bool]) -> sa.Select[Any]:
-    return (
-        sa.select(_providers.c.id, _traits.c.name)
-        .join(_provider_traits, _provider_traits.c.resource_provider_id == _providers.c.id)
-        .join(_traits, _traits.c.id == _provider_traits.c.trait_id)
-        .where(within)
-        .order_by(_traits.c.name)
-    )
-
-
-def _aggregate_query(within: sa.ColumnElement[bool]) -> sa.Select[Any]:
-    return (
-        sa.select(_providers.c.id, _aggregates.c.uuid)
-        .join(_members, _members.c.resource_provider_id == _providers.c.id)
-        .join(_aggregates, _aggregates.c.id == _members.c.aggregate_id)
-        .where(within)
-        .order_by(_aggregates.c.uuid)
-    )
-
-
-def _sharing_query() -> sa.Select[Any]:
-    return (
-        sa.select(_providers.c.id, _providers.c.uuid, _providers.c.name, _aggregates.c.uuid.label('aggregate'))
-        .join(_provider_traits, _provider_traits.c.resource_provider_id == _providers.c.id)
-        .join(_traits, _traits.c.id == _provider_traits.c.trait_id)
-        .join(_members, _members.c.resource_provider_id == _providers.c.id)
-        .join(_aggregates, _aggregates.c.id == _members.c.aggregate_id)
-        .where(_traits.c.name == os_traits.MISC_SHARES_VIA_AGGREGATE)
-    )
+_SELECT_INVENTORIES = (
+    sa.select(_inventories, tables.resource_classes.c.name.label('resource_class'), tables.ALLOCATED.label('allocated'))
+    .join(_providers, _providers.c.id == _inventories.c.resource_provider_id)
+    .join(tables.resource_classes, tables.resource_classes.c.id == _inventories.c.resource_class_id)
+    .order_by(_inventories.c.resource_class_id)
+)
+_SELECT_TRAITS = (
+    sa.select(_providers.c.id, _traits.c.name)
+    .join(_provider_traits, _provider_traits.c.resource_provider_id == _providers.c.id)
+    .join(_traits, _traits.c.id == _provider_traits.c.trait_id)
+    .order_by(_traits.c.name)
+)
+_SELECT_AGGREGATES = (
+    sa.select(_providers.c.id, _aggregates.c.uuid)
+    .join(_members, _members.c.resource_provider_id == _providers.c.id)
+    .join(_aggregates, _aggregates.c.id == _members.c.aggregate_id)
+    .order_by(_aggregates.c.uuid)
+)
+_SELECT_SHARING = (
+    sa.select(_providers.c.id, _providers.c.uuid, _providers.c.name, _aggregates.c.uuid.label('aggregate'))
+    .join(_provider_traits, _provider_traits.c.resource_provider_id == _providers.c.id)
+    .join(_traits, _traits.c.id == _provider_traits.c.trait_id)
+    .join(_members, _members.c.resource_provider_id == _providers.c.id)
+    .join(_aggregates, _aggregates.c.id == _members.c.aggregate_id)
+    .where(_traits.c.name == os_traits.MISC_SHARES_VIA_AGGREGATE)
+)
 
 
 def _roots(nodes: Mapping[int, Node]) -> Iterator[Node]:
@@ -195,7 +209,7 @@ def _roots(nodes: Mapping[int, Node]) -> Iterator[Node]:
 
 
 def _in_loop(node: Node, nodes: Mapping[int, Node]) -> Node:
-    """The first provider that is reached twice on the way up from ``node``, which leads into a loop."""
+    """Return the first provider that is reached twice on the way up from ``node``, which leads into a loop."""
     seen: set[int] = set()
     while node.parent_id is not None and node.id not in seen:
         seen.add(node.id)
@@ -208,15 +222,8 @@ def _remove_tree(root: Node, rootless: dict[int, Node]) -> None:
         rootless.pop(node.id, None)
 
 
-def _by_aggregate(rows: Iterable[sa.Row[Any]]) -> dict[str, list[sa.Row[Any]]]:
-    found: dict[str, list[sa.Row[Any]]] = {}
-    for row in rows:
-        found.setdefault(row.aggregate, []).append(row)
-    return found
-
-
 def _sharing_providers(root: Node, sharing: Mapping[str, Sequence[sa.Row[Any]]]) -> Iterator[Sharing]:
-    """The sharing providers outside of the tree that are in an aggregate of any provider in it."""
+    """Return the sharing providers outside of the tree that are in an aggregate of any provider in it."""
     own = {node.id for node in root.walk()}
     aggregates = sorted({uuid for node in root.walk() for uuid in node.aggregates})
     common: dict[tuple[str, str], list[str]] = {}

@@ -1,13 +1,26 @@
-"""The rules of a request for candidates: the parts that can be left out one at a time."""
+"""The rules of a request for candidates: the parts of its requirements that ``explain`` counts and leaves out.
+
+``compile_request`` divides a request into requirements, and these consist of conditions. A rule is a condition with
+the query parameter that it comes from, or a condition between groups, such as ``group_policy``.
+"""
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from placement.candidates.request import CandidateRequest, RequestGroup
+from placement.candidates.requirements import (
+    AggregateCondition,
+    CompiledRequest,
+    Condition,
+    Requirement,
+    ResourceCondition,
+    TraitCondition,
+    TreeCondition,
+)
 
 
 class Kind(enum.Enum):
@@ -29,114 +42,110 @@ class Kind(enum.Enum):
 class Rule:
     """One part of a request.
 
-    ``suffixes`` are those of the groups that it belongs to; groups that ask for exactly the same have their rules in
-    common. ``subject`` is the class with its amount, the trait (or ``in:`` and several), the aggregates, the uuid of
+    ``suffixes`` are those of the groups that it belongs to; groups with equal requirements have their rules in common.
+    ``subject`` is the class with its amount, the trait (or ``in:`` and several), the aggregates, the uuid of
     ``in_tree``, or the suffixes of ``same_subtree``. A ``ROOT_REQUIRED`` is one trait, and a ``MEMBER_OF`` that forbids
-    is one aggregate; what is forbidden begins with ``!`` there. A ``GROUP`` stands for one group out of ``suffixes``,
-    and its subject says if the group has no resources; a ``MICROVERSION`` stands for the rule below 1.29 that a
+    is one aggregate; what is forbidden begins with ``!`` there. A ``GROUP`` is one group out of ``suffixes``,
+    and its subject says if the group has no resources; a ``MICROVERSION`` is the rule below 1.29 that a
     candidate uses at most one provider of a tree.
+
+    ``condition`` is that on one provider, or for ``ROOT_REQUIRED`` on a root; None for a rule between groups.
     """
 
     kind: Kind
     suffixes: tuple[str, ...] = ()
     subject: str = ''
+    condition: Condition | None = field(default=None, compare=False)
 
     @property
     def suffix(self) -> str:
         """The suffix of the first group; empty for a rule of no group."""
         return self.suffixes[0] if self.suffixes else ''
 
-    @property
-    def about_one_provider(self) -> bool:
-        """Whether it is a condition on a single provider."""
-        return self.kind in _ABOUT_ONE_PROVIDER
-
-    @property
-    def forbids(self) -> bool:
-        """Whether it names a trait or an aggregate that a provider must not have, or not be in."""
-        return self.kind is Kind.FORBIDDEN or self.subject.startswith('!')
-
-    @property
-    def names(self) -> list[str]:
-        """The traits or aggregates in ``subject``."""
-        return self.subject.removeprefix('!').removeprefix('in:').split(',')
-
     def __str__(self) -> str:
+        suffixes = ','.join(
+            self.suffixes if len(self.suffixes) <= 4 else (*self.suffixes[:2], '...', self.suffixes[-1])
+        )
         if self.kind is Kind.GROUP:
-            suffixes = in_short(self.suffixes)
             name = f'group {suffixes} {self.subject}' if self.subject else f'resources{suffixes}'
             return f'one of {name}' if len(self.suffixes) > 1 else name
         if self.kind is Kind.GROUP_POLICY:
             return 'group_policy=isolate'
         if self.kind is Kind.MICROVERSION:
             return 'the rule of one provider per tree (below 1.29)'
-        return f'{self.kind.value}{in_short(self.suffixes)} {self.subject}'
+        return f'{self.kind.value}{suffixes} {self.subject}'
 
     def as_data(self) -> dict[str, Any]:
-        """The rule in JSON types; ``groups`` are suffixes, of which that of the unnumbered group is empty."""
+        """Return the rule in JSON types; ``groups`` are suffixes, of which that of the unsuffixed group is empty."""
         return {'rule': self.kind.value, 'groups': list(self.suffixes), 'subject': self.subject, 'text': str(self)}
 
 
-_ABOUT_ONE_PROVIDER = frozenset(
-    {Kind.RESOURCES, Kind.REQUIRED, Kind.FORBIDDEN, Kind.MEMBER_OF, Kind.IN_TREE, Kind.ROOT_REQUIRED}
-)
-
-
-def in_short(suffixes: Sequence[str]) -> str:
-    """Join the suffixes of groups, with ``...`` for the middle of a long list."""
-    return ','.join(suffixes if len(suffixes) <= 4 else (*suffixes[:2], '...', suffixes[-1]))
-
-
-def rules(request: CandidateRequest) -> Iterator[Rule]:
-    """Split a request into its rules, in the order in which ``account.stages`` applies them."""
-    for name in [*sorted(request.root_required), *(f'!{name}' for name in sorted(request.root_forbidden))]:
-        yield Rule(Kind.ROOT_REQUIRED, (), name)
-    equal: dict[tuple[object, ...], list[RequestGroup]] = {}
-    for group in request.groups:
-        traits = group.required, group.forbidden, group.required_any
-        places = group.member_of, group.forbidden_aggregates, group.in_tree
-        subtrees = tuple(group.suffix in suffixes for suffixes in request.same_subtree)
-        asked = group.use_same_provider, frozenset(group.resources.items()), *traits, *places, subtrees
-        equal.setdefault(asked, []).append(group)
-    for some in equal.values():
-        yield from _of_group(some[0], tuple(group.suffix for group in some))
-    for named in same_subtrees(request):
-        yield Rule(Kind.SAME_SUBTREE, (), ','.join(sorted(named)))
-    if len(request.groups) > 1:
-        for some in equal.values():
-            if some[0].use_same_provider:
-                suffixes = tuple(group.suffix for group in some)
-                yield Rule(Kind.GROUP, suffixes, '' if some[0].resources else 'without resources')
+def rules(compiled: CompiledRequest) -> Iterator[Rule]:
+    """Yield the rules of a request, each once, in the order in which ``funnel.stages`` applies them."""
+    request = compiled.request
+    conditions = [(compiled.root, ()), *compiled.suffixes.items()]
+    yield from dict.fromkeys(rule for one in conditions for rule, _ in divide(*one) if rule.condition)
+    for condition in compiled.collective:
+        yield rule_of(condition, ('',))
+    yield from subtree_rules(request)
+    equal: dict[object, list[str]] = {}
+    for one in compiled.requirements:
+        if one.use_same_provider and len(request.groups) > 1:
+            subtrees = tuple(one.group in suffixes for suffixes in request.same_subtree)
+            equal.setdefault((one, subtrees), []).append(one.group)
+    empty = {group.suffix for group in request.groups if not group.resources}
+    for suffixes in equal.values():
+        yield Rule(Kind.GROUP, tuple(suffixes), 'without resources' if suffixes[0] in empty else '')
     if request.isolate and sum(group.use_same_provider for group in request.groups) > 1:
         yield Rule(Kind.GROUP_POLICY)
     if not request.nested_aware:
         yield Rule(Kind.MICROVERSION)
 
 
-def _of_group(group: RequestGroup, suffixes: tuple[str, ...]) -> Iterator[Rule]:
-    for name, amount in group.resources.items():
-        yield Rule(Kind.RESOURCES, suffixes, f'{name}:{amount}')
-    for any_of in group.required_sets:
-        yield Rule(Kind.REQUIRED, suffixes, trait_subject(any_of))
-    for name in sorted(group.forbidden):
-        yield Rule(Kind.FORBIDDEN, suffixes, name)
-    for any_of in dict.fromkeys(group.member_of):
-        yield Rule(Kind.MEMBER_OF, suffixes, ','.join(sorted(any_of)))
-    for uuid in sorted(group.forbidden_aggregates):
-        yield Rule(Kind.MEMBER_OF, suffixes, f'!{uuid}')
-    if group.in_tree is not None:
-        yield Rule(Kind.IN_TREE, suffixes, group.in_tree)
+def divide(requirement: Requirement, suffixes: tuple[str, ...]) -> Iterator[tuple[Rule, Requirement]]:
+    """Divide a requirement into rules, each with the requirement up to it.
+
+    :param suffixes: those of the groups that have this requirement; none for the conditions on roots.
+    """
+    before: tuple[Condition, ...] = ()
+    for condition in requirement.conditions:
+        if isinstance(condition, AggregateCondition):
+            for number, one in enumerate(condition.sets, start=1):
+                up_to = replace(condition, sets=condition.sets[:number])
+                rule = rule_of(replace(condition, sets=(one,)), suffixes)
+                yield rule, replace(requirement, conditions=(*before, up_to))
+        else:
+            yield rule_of(condition, suffixes), replace(requirement, conditions=(*before, condition))
+        before = (*before, condition)
+    if not requirement.conditions and suffixes:
+        yield Rule(Kind.SAME_SUBTREE, suffixes, 'any provider'), requirement
 
 
-def trait_subject(any_of: Collection[str]) -> str:
-    """The traits of which one is required, as they are written in ``required``."""
-    return ','.join(sorted(any_of)) if len(any_of) == 1 else f'in:{",".join(sorted(any_of))}'
+def rule_of(condition: Condition, suffixes: tuple[str, ...]) -> Rule:
+    """Return the rule for a condition on one provider, or on a root if there are no ``suffixes``."""
+    match condition:
+        case ResourceCondition(name, amount):
+            return Rule(Kind.RESOURCES, suffixes, f'{name}:{amount}', condition)
+        case TraitCondition(traits, forbidden):
+            subject = ','.join(sorted(traits)) if len(traits) == 1 else f'in:{",".join(sorted(traits))}'
+            if not suffixes:
+                return Rule(Kind.ROOT_REQUIRED, (), f'!{subject}' if forbidden else subject, condition)
+            return Rule(Kind.FORBIDDEN if forbidden else Kind.REQUIRED, suffixes, subject, condition)
+        case AggregateCondition((aggregates,), forbidden):
+            subject = f'{"!" if forbidden else ""}{",".join(sorted(aggregates))}'
+            # The aggregates that the unsuffixed group forbids also exclude the roots that are in them.
+            return Rule(Kind.MEMBER_OF, suffixes or ('',), subject, condition)
+        case TreeCondition(uuid=uuid):
+            return Rule(Kind.IN_TREE, suffixes, uuid, condition)
+    raise TypeError(condition)
 
 
-def same_subtrees(request: CandidateRequest) -> list[frozenset[str]]:
-    """Return those occurrences of ``same_subtree`` that name a group which the request still has."""
+def subtree_rules(request: CandidateRequest) -> Iterator[Rule]:
+    """Yield a rule for each occurrence of ``same_subtree`` that names a group which remains in the request."""
     suffixes = {group.suffix for group in request.groups}
-    return [one for one in request.same_subtree if not suffixes.isdisjoint(one)]
+    for one in request.same_subtree:
+        if not suffixes.isdisjoint(one):
+            yield Rule(Kind.SAME_SUBTREE, (), ','.join(sorted(one)))
 
 
 def without(request: CandidateRequest, rule: Rule) -> CandidateRequest | None:
@@ -145,11 +154,10 @@ def without(request: CandidateRequest, rule: Rule) -> CandidateRequest | None:
     A group that loses all its resources is removed with all its rules. A ``same_subtree`` that names a removed group is
     a condition on its other groups. Without a ``same_subtree``, its groups without resources remain.
     """
-    if rule.kind is Kind.ROOT_REQUIRED:
-        gone = set(rule.names)
-        if rule.forbids:
-            return replace(request, root_forbidden=request.root_forbidden - gone)
-        return replace(request, root_required=request.root_required - gone)
+    if rule.kind is Kind.ROOT_REQUIRED and isinstance(rule.condition, TraitCondition):
+        if rule.condition.forbidden:
+            return replace(request, root_forbidden=request.root_forbidden - rule.condition.traits)
+        return replace(request, root_required=request.root_required - rule.condition.traits)
     if rule.kind is Kind.SAME_SUBTREE:
         left = tuple(one for one in request.same_subtree if ','.join(sorted(one)) != rule.subject)
         return replace(request, same_subtree=left)
@@ -157,34 +165,34 @@ def without(request: CandidateRequest, rule: Rule) -> CandidateRequest | None:
         return replace(request, group_policy='none')
     if rule.kind is Kind.MICROVERSION:
         return replace(request, nested_aware=True)
-    if rule.kind is Kind.GROUP:
-        groups = [group for group in request.groups if group.suffix != rule.suffixes[-1]]
-    else:
-        groups = [_reduced(group, rule) if group.suffix in rule.suffixes else group for group in request.groups]
+    groups: Sequence[RequestGroup] = [group for group in request.groups if group.suffix != rule.suffixes[-1]]
+    if rule.condition is not None:
+        groups = [_reduced(one, rule.condition) if one.suffix in rule.suffixes else one for one in request.groups]
     without_resources = {group.suffix for group in request.groups if not group.resources}
     groups = [group for group in groups if group.resources or group.suffix in without_resources]
     return replace(request, groups=tuple(groups)) if any(group.resources for group in groups) else None
 
 
-def _reduced(group: RequestGroup, rule: Rule) -> RequestGroup:
-    subject = rule.subject
-    if rule.kind is Kind.RESOURCES:
-        name, _ = resource_of(rule)
-        return replace(group, resources={key: amount for key, amount in group.resources.items() if key != name})
-    if rule.kind is Kind.IN_TREE:
-        return replace(group, in_tree=None)
-    if rule.kind is Kind.REQUIRED:
-        any_of = frozenset(rule.names)
-        required = group.required - any_of if len(any_of) == 1 else group.required
-        return replace(group, required=required, required_any=group.required_any - {any_of})
-    if rule.kind is Kind.FORBIDDEN:
-        return replace(group, forbidden=group.forbidden - {subject})
-    if rule.forbids:
-        return replace(group, forbidden_aggregates=group.forbidden_aggregates.difference(rule.names))
-    return replace(group, member_of=tuple(one for one in group.member_of if ','.join(sorted(one)) != subject))
+def _reduced(group: RequestGroup, condition: Condition) -> RequestGroup:
+    """Return the group without a condition."""
+    match condition:
+        case ResourceCondition(name):
+            return replace(group, resources={key: amount for key, amount in group.resources.items() if key != name})
+        case TraitCondition(traits, forbidden=True):
+            return replace(group, forbidden=group.forbidden - traits)
+        case TraitCondition(traits):
+            required = group.required - traits if len(traits) == 1 else group.required
+            return replace(group, required=required, required_any=group.required_any - {traits})
+        case AggregateCondition((aggregates,), forbidden=True):
+            return replace(group, forbidden_aggregates=group.forbidden_aggregates - aggregates)
+        case AggregateCondition((aggregates,)):
+            return replace(group, member_of=tuple(one for one in group.member_of if one != aggregates))
+    return replace(group, in_tree=None)
 
 
-def resource_of(rule: Rule) -> tuple[str, int]:
-    """Return the class and the amount of a rule of the kind ``RESOURCES``."""
-    name, _, amount = rule.subject.rpartition(':')
-    return name, int(amount)
+def without_all(request: CandidateRequest, some: Sequence[Rule]) -> CandidateRequest | None:
+    """Return the request without several rules; None when no group with resources would be left."""
+    rest: CandidateRequest | None = request
+    for rule in some:
+        rest = without(rest, rule) if rest else None
+    return rest

@@ -1,44 +1,43 @@
-"""The searches that found nothing lately, read from the log of the service and grouped by what they asked for."""
+"""The latest searches without candidates, read from the log of the service and grouped by their parameters."""
 
 from __future__ import annotations
 
-import contextlib
 import os
 import pathlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from urllib import parse
 
 from placement.reports import pasted_query
 
 #: Bytes that are read at the end of a log.
-_TAIL = 4 * 1024 * 1024
+_MAX_BYTES = 4 * 1024 * 1024
 _MARKER = 'No allocation candidates for '
-#: The number of further equal searches that a line stands for.
+#: The number of omitted equal searches that a line reports.
 _MORE = re.compile(r'\(([0-9]{1,9}) more since the last such line\)$')
 _TIME = re.compile(r'[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}:[0-9]{2}')
 
 
 @dataclass
-class EmptyShape:
+class EmptyPattern:
     """The searches for the same classes and traits; amounts and aggregates may differ.
 
-    ``latest`` is the query string of the last one, and ``at`` the time in its log line.
+    ``latest_query`` is the query string of the last one, and ``latest_at`` the time in its log line.
     """
 
-    shape: str
+    pattern: str
     count: int = 0
-    latest: str = ''
-    at: str | None = None
+    latest_query: str = ''
+    latest_at: str | None = None
 
 
 @dataclass(frozen=True)
 class SearchesInLog:
-    """The searches at the end of a log, the most frequent first. ``whole`` says whether all of the log was read."""
+    """The searches at the end of a log, the most frequent first; ``complete`` says whether all of it was read."""
 
-    shapes: Sequence[EmptyShape] = field(default_factory=list)
-    whole: bool = True
+    patterns: Sequence[EmptyPattern] = field(default_factory=list)
+    complete: bool = True
 
 
 def recent(log: pathlib.Path) -> SearchesInLog:
@@ -48,29 +47,25 @@ def recent(log: pathlib.Path) -> SearchesInLog:
     """
     with log.open('rb') as file:
         size = file.seek(0, os.SEEK_END)
-        start = file.seek(max(size - _TAIL, 0))
-        lines = file.read(_TAIL).decode('utf-8', 'replace').splitlines()
-    found: dict[str, EmptyShape] = {}
+        start = file.seek(max(size - _MAX_BYTES, 0))
+        lines = file.read(_MAX_BYTES).decode('utf-8', 'replace').splitlines()
+    found: dict[str, EmptyPattern] = {}
     # If the beginning of the log was skipped, the first line is incomplete.
-    for query, line in _queries(lines[1:] if start else lines):
-        shape = shape_of(query)
-        one = found.setdefault(shape, EmptyShape(shape))
-        more, at = _MORE.search(line), _TIME.search(line)
+    for line in lines[1:] if start else lines:
+        try:
+            query = pasted_query.read(line[line.index(_MARKER) :]).query
+        except (ValueError, pasted_query.NoQuery):
+            continue
+        pattern = pattern_of(query)
+        one = found.setdefault(pattern, EmptyPattern(pattern))
+        more, at = _MORE.search(line.rstrip()), _TIME.search(line)
         one.count += 1 + (int(more[1]) if more else 0)
-        one.latest, one.at = query, at[0] if at else None
-    return SearchesInLog(sorted(found.values(), key=lambda one: -one.count), whole=start == 0)
+        one.latest_query, one.latest_at = query, at[0] if at else None
+    return SearchesInLog(sorted(found.values(), key=lambda one: -one.count), complete=start == 0)
 
 
-def _queries(lines: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """The query strings of empty searches, each with its line."""
-    for line in lines:
-        if _MARKER in line:
-            with contextlib.suppress(pasted_query.NoQuery):
-                yield pasted_query.read(line[line.index(_MARKER) :]).query, line.rstrip()
-
-
-def shape_of(query: str) -> str:
-    """Return what a query string asks for, without amounts, the uuids of aggregates and providers, and the limit."""
+def pattern_of(query: str) -> str:
+    """Return a query string in a normal form, without amounts, the uuids of aggregates and providers, and the limit."""
     parts = []
     for key, value in parse.parse_qsl(query):
         if key.startswith('resources'):

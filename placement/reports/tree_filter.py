@@ -1,84 +1,138 @@
-"""Conditions by which provider trees are selected, and the sums over the inventories of trees."""
+"""Conditions by which provider trees are selected from a snapshot, and the states of inventories that they refer to."""
 
 from __future__ import annotations
 
+import enum
 import fnmatch
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
-from placement.reports.provider_trees import Node, Stock, Tree
+import numpy as np
+
+from placement.cache.inventory_columns import Flags, Integers, InventoryColumns
+from placement.cache.partition import Partition, combine_by_tree
+from placement.cache.snapshot import Snapshot
+from placement.candidates.providers import Provider
+from placement.candidates.requirements import AggregateCondition, TraitCondition
+
+
+class InventoryState(enum.Enum):
+    """Whether an inventory can allocate anything, and if not, why. Each inventory is in one state."""
+
+    AVAILABLE = 'available'
+    #: Less is free than the smallest allocation takes.
+    FULLY_ALLOCATED = 'fully_allocated'
+    #: The capacity is 0, usually because the total is reserved, and nothing is used.
+    RESERVED = 'reserved'
+    #: More is used than the capacity.
+    OVER_COMMITTED = 'over_committed'
+
+
+#: The states in which no allocation fits.
+FULL = frozenset(InventoryState) - {InventoryState.AVAILABLE}
+
+
+def inventory_states(columns: InventoryColumns) -> dict[InventoryState, Flags]:
+    """Return for each state which inventories are in it."""
+    capacity = np.maximum(columns.capacity_limit, 0)
+    over_committed = columns.used > capacity
+    reserved = (capacity == 0) & ~over_committed
+    fully_allocated = (columns.max_allocatable == 0) & ~over_committed & ~reserved
+    return {
+        InventoryState.AVAILABLE: ~(over_committed | reserved | fully_allocated),
+        InventoryState.FULLY_ALLOCATED: fully_allocated,
+        InventoryState.RESERVED: reserved,
+        InventoryState.OVER_COMMITTED: over_committed,
+    }
 
 
 @dataclass(frozen=True)
 class TreeFilter:
-    """Conditions on a tree. Each must be met by a provider of the tree; these may be different providers.
+    """Conditions on a tree. Each has to be satisfied by a provider of the tree; these may be different providers.
 
-    ``name`` is a part of the name, or a pattern with ``*`` and ``?``. The tree must have all of ``traits``,
-    ``aggregates`` and ``classes``. With ``full`` it must have an inventory, of one of ``classes`` if given, that is
-    used up.
+    ``name`` is a part of a name or a pattern with ``*`` and ``?``, in any case, or the beginning of a uuid. The tree
+    has all of ``aggregates`` (uuids), ``traits`` and ``classes``. Its root has all traits of ``root_required`` and none
+    of ``root_forbidden``. If ``states`` are given, it has an inventory (of one of ``classes``, if given) in one of
+    them.
+
+    ``lacking`` has amounts by class: the tree supplies all these classes, except those that sharing providers supply,
+    but no provider in it can allocate the amount of one of them. An inventory without any capacity supplies nothing.
     """
 
-    name: str | None = None
-    traits: Collection[str] = ()
-    aggregates: Collection[str] = ()
-    classes: Collection[str] = ()
-    full: bool = False
+    aggregates: frozenset[str] = frozenset()
+    traits: frozenset[str] = frozenset()
+    root_required: frozenset[str] = frozenset()
+    root_forbidden: frozenset[str] = frozenset()
+    classes: frozenset[str] = frozenset()
+    name: str = ''
+    states: frozenset[InventoryState] = frozenset()
+    lacking: Mapping[str, int] = field(default_factory=dict)
 
-    def __bool__(self) -> bool:
-        return self != TreeFilter()
+    def select(self, state: Snapshot) -> Iterator[tuple[Partition, Flags]]:
+        """Yield each partition with a flag for each of its trees.
 
-    def allows(self, tree: Tree) -> bool:
-        """Whether a tree meets the conditions."""
-        nodes = list(tree.root.walk())
-        return (
-            (self.name is None or any(self._has_name(node) for node in nodes))
-            and {name for node in nodes for name in node.traits}.issuperset(self.traits)
-            and {uuid for node in nodes for uuid in node.aggregates}.issuperset(map(str.lower, self.aggregates))
-            and {stock.resource_class for node in nodes for stock in node.inventories}.issuperset(self.classes)
-            and (not self.full or any(self._is_full(stock) for node in nodes for stock in node.inventories))
-        )
+        :raises ResourceClassNotFound: a class of the conditions does not exist.
+        :raises TraitNotFound: a trait of the conditions does not exist.
+        """
+        state.names.check({*self.classes, *self.lacking}, self.traits | self.root_required | self.root_forbidden)
+        shared = {name for provider in state.sharing for name in provider.inventories} if self.lacking else set()
+        for partition in state.partitions:
+            included = np.ones(len(partition.roots), np.bool_)
+            for condition in self._conditions(partition):
+                included &= combine_by_tree(partition, condition)
+            if self.root_required or self.root_forbidden:
+                roots = partition.with_traits(
+                    lambda names: self.root_required <= names and self.root_forbidden.isdisjoint(names)
+                )
+                included &= roots[partition.starts[:-1]]
+            if self.lacking:
+                included &= self._trees_lacking_capacity(partition, shared)
+            yield partition, included
 
-    def _has_name(self, node: Node) -> bool:
-        wanted = (self.name or '').lower()
-        pattern = wanted if set('*?[') & set(wanted) else f'*{wanted}*'
-        return fnmatch.fnmatchcase(node.name.lower(), pattern)
+    def _conditions(self, partition: Partition) -> Iterator[Flags]:
+        """Yield for each condition on any provider of a tree which providers satisfy it."""
+        if self.name:
+            named = map(name_matcher(self.name), partition.providers)
+            yield np.fromiter(named, np.bool_, len(partition.providers))
+        for uuid in self.aggregates:
+            yield AggregateCondition((frozenset({uuid}),)).matches(partition)
+        for name in self.traits:
+            yield TraitCondition(frozenset({name})).matches(partition)
+        columns = partition.inventory_columns
+        for name in self.classes:
+            yield _flags(partition, [columns[name].positions] if name in columns else [])
+        if self.states:
+            names = [name for name in self.classes or columns if name in columns]
+            states = {name: inventory_states(columns[name]) for name in names}
+            in_any = {name: np.logical_or.reduce([states[name][state] for state in self.states]) for name in names}
+            yield _flags(partition, [columns[name].positions[in_any[name]] for name in names])
 
-    def _is_full(self, stock: Stock) -> bool:
-        return stock.used >= stock.capacity and (not self.classes or stock.resource_class in self.classes)
+    def _trees_lacking_capacity(self, partition: Partition, shared: set[str]) -> Flags:
+        supplies = np.ones(len(partition.roots), np.bool_)
+        lacks = np.zeros(len(partition.roots), np.bool_)
+        for name, amount in self.lacking.items():
+            columns = partition.inventory_columns.get(name)
+            positions = [] if columns is None else [columns.positions[columns.capacity_limit > 0]]
+            has = combine_by_tree(partition, _flags(partition, positions))
+            lacks |= has & ~combine_by_tree(partition, partition.with_capacity(name, amount))
+            if name not in shared:
+                supplies &= has
+        return supplies & lacks
 
 
-@dataclass
-class ClassSum:
-    """The sums over the inventories of one resource class; ``full`` is how many of them are used up."""
-
-    resource_class: str
-    inventories: int = 0
-    capacity: int = 0
-    used: int = 0
-    full: int = 0
+def name_matcher(text: str) -> Callable[[Provider], bool]:
+    """Return a test whether ``text`` is a part or pattern of the name of a provider, or the beginning of its uuid."""
+    part = text.casefold()
+    if set('*?[') & set(part):
+        matches_pattern = re.compile(fnmatch.translate(part)).match
+        return lambda provider: matches_pattern((provider.name or '').casefold()) is not None
+    return lambda provider: part in (provider.name or '').casefold() or provider.uuid.startswith(part)
 
 
-@dataclass(frozen=True)
-class Summary:
-    """The sums over some trees; ``classes`` are in order of name."""
-
-    trees: int
-    providers: int
-    classes: list[ClassSum]
-
-
-def summary(trees: Iterable[Tree]) -> Summary:
-    """Sum up ``trees``."""
-    count = providers = 0
-    sums: dict[str, ClassSum] = {}
-    for tree in trees:
-        count += 1
-        for node in tree.root.walk():
-            providers += 1
-            for stock in node.inventories:
-                one = sums.setdefault(stock.resource_class, ClassSum(stock.resource_class))
-                one.inventories += 1
-                one.capacity += stock.capacity
-                one.used += stock.used
-                one.full += stock.used >= stock.capacity
-    return Summary(count, providers, [sums[name] for name in sorted(sums)])
+def _flags(partition: Partition, positions: Sequence[Integers]) -> Flags:
+    """Return for each provider whether it is at one of some positions."""
+    flags = np.zeros(len(partition.providers), np.bool_)
+    for some in positions:
+        flags[some] = True
+    return flags

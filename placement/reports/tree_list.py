@@ -1,19 +1,20 @@
-"""A list of provider trees, in pages: those that match a search."""
+"""A list of provider trees, in pages: those that a filter selects."""
 
 from __future__ import annotations
 
 import enum
-from collections import Counter
-from collections.abc import Iterator, Sequence
+import functools
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from placement.cache.inventory_columns import Flags
-from placement.cache.partition import Partition, combine_by_tree
+from placement.cache.partition import Partition
 from placement.cache.snapshot import Snapshot
-from placement.reports.capacity import Filling, Scope, of_trees, shares
+from placement.reports.capacity import Filling, of_trees, shares
+from placement.reports.tree_filter import TreeFilter, name_matcher
 
 
 class Order(enum.Enum):
@@ -25,7 +26,7 @@ class Order(enum.Enum):
 
 @dataclass(frozen=True)
 class ClassFilling:
-    """How full one resource class is in one tree, summed up over its providers."""
+    """The usage and capacity of one resource class in one tree, summed up over its providers."""
 
     resource_class: str
     filling: Filling
@@ -33,7 +34,7 @@ class ClassFilling:
 
 @dataclass(frozen=True)
 class TreeRow:
-    """One tree, with name and uuid of its root. ``found`` names the provider that matches, if it is not the root."""
+    """One tree, with name and uuid of its root. ``found`` names the provider that matched, if not the root."""
 
     uuid: str
     name: str
@@ -44,7 +45,7 @@ class TreeRow:
 
 @dataclass(frozen=True)
 class TreePage:
-    """Some of the trees that match a search; ``trees`` is the number of all."""
+    """Some of the selected trees; ``trees`` is the number of all."""
 
     trees: int
     rows: Sequence[TreeRow] = field(default_factory=list)
@@ -52,90 +53,69 @@ class TreePage:
 
 def listing(
     state: Snapshot,
-    text: str = '',
-    scope: Scope | None = None,
+    trees: TreeFilter | None = None,
     order: Order = Order.FULLEST,
     first: int = 0,
-    count: int = 25,
+    count: int | None = 25,
+    resource_class: str | None = None,
 ) -> TreePage:
-    """List the trees in ``scope`` that have a provider that matches ``text``.
+    """List the selected trees.
 
-    :param text: a part of a provider's name, in any case, or the beginning of its uuid; empty for all trees.
+    :param trees: None for all.
     :param order: ``FULLEST`` sorts by the used share of the fullest class of a tree.
     :param first: how many trees to skip.
-    :param count: most trees to return.
-    :raises TraitNotFound: a trait of ``scope`` does not exist.
+    :param count: maximum number of trees to return; None for all.
+    :param resource_class: let ``FULLEST`` sort by the used share of this class; trees without it come last.
+    :raises ResourceClassNotFound: a class of ``trees`` does not exist.
+    :raises TraitNotFound: a trait of ``trees`` does not exist.
     """
-    scope = scope or Scope()
-    state.names.check((), scope.names)
-    found = [_Matches(block, text, scope) for block in state.partitions]
-    places = [(block, number) for block in found for number in block.numbers]
+    trees = trees or TreeFilter()
+    found = [_Selected(partition, included) for partition, included in trees.select(state)]
+    places = [(one, number) for one in found for number in one.numbers]
     if order is Order.NAME:
         places.sort(key=lambda place: place[0].name(place[1]))
     else:
-        fullest = np.concatenate([block.fullest() for block in found]) if found else np.zeros(0)
-        places = [places[at] for at in np.argsort(-fullest, kind='stable')[first : first + count].tolist()]
-        first = 0
-    return TreePage(
-        sum(len(block.numbers) for block in found),
-        [block.row(state, number) for block, number in places[first : first + count]],
-    )
+        fullest = np.concatenate([one.fullest(resource_class) for one in found]) if found else np.zeros(0)
+        places = [places[at] for at in np.argsort(-fullest, kind='stable').tolist()]
+    rows = [
+        one.row(state, number, trees.name) for one, number in places[first : None if count is None else first + count]
+    ]
+    return TreePage(len(places), rows)
 
 
-class _Matches:
-    """The trees of one block that match a search; ``numbers`` are their positions in the block."""
+class _Selected:
+    """The selected trees of one partition; ``numbers`` are theirs in the partition."""
 
-    def __init__(self, block: Partition, text: str, scope: Scope) -> None:
-        self._block = block
-        included = scope.trees(block)
-        self._matching = None
-        if text:
-            self._matching = _matching(block, text)
-            included &= combine_by_tree(block, self._matching)
+    def __init__(self, partition: Partition, included: Flags) -> None:
+        self._partition = partition
         self.numbers: list[int] = np.flatnonzero(included).tolist()
 
     def name(self, number: int) -> str:
-        root = self._block.providers[self._block.starts[number]]
+        root = self._partition.providers[self._partition.starts[number]]
         return root.name or root.uuid
 
-    def fullest(self) -> NDArray[np.float64]:
-        """For each of these trees the used share of its fullest class."""
-        fullest = np.zeros(len(self._block.roots))
-        for resource_class in self._block.inventory_columns:
-            np.maximum(fullest, shares(*of_trees(self._block, resource_class)), out=fullest)
+    @functools.cached_property
+    def _sums(self) -> Mapping[str, NDArray[np.float64]]:
+        """The sums over each class, by tree."""
+        return {name: of_trees(self._partition, name) for name in self._partition.inventory_columns}
+
+    def fullest(self, resource_class: str | None) -> NDArray[np.float64]:
+        """For each of these trees the used share of its fullest class, or of one class, and -1 if it lacks that."""
+        fullest = np.full(len(self._partition.roots), -1.0)
+        for name, sums in self._sums.items():
+            if resource_class in (None, name):
+                present = np.zeros(len(fullest), np.bool_)
+                columns = self._partition.inventory_columns[name]
+                present[self._partition.tree_numbers[columns.positions]] = True
+                fullest = np.where(present, np.maximum(fullest, shares(sums[:, 0], sums[:, 1])), fullest)
         return fullest[self.numbers]
 
-    def row(self, state: Snapshot, number: int) -> TreeRow:
-        block = self._block
-        tree = block.tree(number)
+    def row(self, state: Snapshot, number: int, text: str) -> TreeRow:
+        """Return one tree. ``found`` is its first provider that matches ``text``, if there is one."""
+        tree = self._partition.tree(number)
         root = tree[0]
-        return TreeRow(
-            root.uuid, self.name(number), len(tree), list(_fillings(state, block, number)), self._other(number)
-        )
-
-    def _other(self, number: int) -> str | None:
-        """The name of the first provider of a tree that matches the text; None if that is the root."""
-        if self._matching is None:
-            return None
-        first, last = self._block.starts[number : number + 2].tolist()
-        row = first + int(np.argmax(self._matching[first:last]))
-        one = self._block.providers[row]
-        return None if row == first else one.name or one.uuid
-
-
-def _matching(block: Partition, text: str) -> Flags:
-    """Which providers have a name that contains the text, or a uuid that begins with it."""
-    part = text.casefold()
-    matching = (part in (one.name or '').casefold() or one.uuid.startswith(part) for one in block.providers)
-    return np.fromiter(matching, np.bool_, len(block.providers))
-
-
-def _fillings(state: Snapshot, block: Partition, number: int) -> Iterator[ClassFilling]:
-    capacity: Counter[str] = Counter()
-    used: Counter[str] = Counter()
-    for record in block.tree(number):
-        for name, inventory in record.inventories.items():
-            capacity[name] += max(inventory.capacity, 0)
-            used[name] += inventory.used
-    names = sorted(capacity, key=state.names.class_ids.__getitem__)
-    return (ClassFilling(name, Filling(capacity[name], used[name])) for name in names)
+        names = sorted({name for one in tree for name in one.inventories}, key=state.names.class_ids.__getitem__)
+        classes = [ClassFilling(name, Filling(*map(int, self._sums[name][number].tolist()))) for name in names]
+        found = next(filter(name_matcher(text), tree), root) if text else root
+        other = None if found is root else found.name or found.uuid
+        return TreeRow(root.uuid, self.name(number), len(tree), classes, other)

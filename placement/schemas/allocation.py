@@ -91,17 +91,17 @@ PUT_1_38: Schema = {
     'required': [*PUT_1_34['required'], 'consumer_type'],
 }
 
-#: What PUT takes, and what POST takes for each consumer. The two differ below 1.28.
+#: The body of PUT, and that of POST for each consumer. The two differ below 1.28.
 CONSUMER: Windows = (((1, 38), PUT_1_38), ((1, 34), PUT_1_34), ((1, 28), PUT_1_28))
 
 PUT: Windows = (*CONSUMER, ((1, 12), PUT_1_12), ((1, 8), PUT_1_8), ((1, 0), PUT_1_0))
 
 
-def by_consumer(entry: Schema, at_least: int = 1) -> Schema:
-    """The schema of an object from consumer uuid to ``entry``, with ``at_least`` so many consumers."""
+def by_consumer(entry: Schema, min_consumers: int = 1) -> Schema:
+    """Return the schema of an object from consumer uuid to ``entry``, with at least ``min_consumers`` of them."""
     return {
         'type': 'object',
-        'minProperties': at_least,
+        'minProperties': min_consumers,
         'patternProperties': {common.UUID_KEY_PATTERN: entry},
         'additionalProperties': False,
     }

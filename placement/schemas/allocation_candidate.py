@@ -15,7 +15,7 @@ GROUP_POLICY = rf'^({"|".join(_POLICIES)})\Z'
 # A key of a request group: the parameter, and the suffix of the group.
 _GROUP_KEY_1_25 = r'^(resources|required|member_of)([1-9][0-9]*)?\Z'
 _GROUP_KEY_1_31 = r'^(resources|required|member_of|in_tree)([1-9][0-9]*)?\Z'
-#: The keys of request groups at all microversions, and a few more: the schemas refuse those.
+#: The keys of request groups at all microversions, and a few more: the schemas reject those.
 GROUP_KEY = r'^(resources|required|member_of|in_tree)([1-9][0-9]*|[a-zA-Z0-9_-]{1,64})?\Z'
 _GROUP_KEY_1_33 = r'^(resources|required|member_of|in_tree)([a-zA-Z0-9_-]{1,64})?\Z'
 
@@ -39,7 +39,7 @@ GET_1_21: Schema = {**GET_1_17, 'properties': {**GET_1_17['properties'], 'member
 
 
 def _by_pattern(group_key: str, *others: str) -> Schema:
-    """A query string with keys of groups, since 1.25. ``others`` are keys without suffix that later versions added."""
+    """Return the schema of a query string with keys of groups, since 1.25. ``others`` are later keys without suffix."""
     return {
         'type': 'object',
         'additionalProperties': False,

@@ -14,8 +14,8 @@ def _integer(minimum: int) -> Schema:
     return {'type': 'integer', 'minimum': minimum, 'maximum': capacity.MAX_INT32}
 
 
-# A negative ratio passes, since the handler refuses it after the check of the generation. Only ratios beyond the limits
-# of the type are refused here.
+# A negative ratio passes, since the handler rejects it after the check of the generation. Only ratios beyond the limits
+# of the type are rejected here.
 _RECORD_PROPERTIES: Schema = {
     'total': _integer(1),
     'reserved': _integer(0),

@@ -27,7 +27,7 @@ _INVENTORIES: Schema = {
 def _with_consumers(entry: Schema) -> Schema:
     return {
         'type': 'object',
-        'properties': {'inventories': _INVENTORIES, 'allocations': allocation.by_consumer(entry, at_least=0)},
+        'properties': {'inventories': _INVENTORIES, 'allocations': allocation.by_consumer(entry, min_consumers=0)},
         'required': ['inventories', 'allocations'],
         'additionalProperties': False,
     }

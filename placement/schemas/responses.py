@@ -6,7 +6,7 @@ from placement.schemas import Schema, Windows, common
 
 _TEXT: Schema = {'type': 'string'}
 _NUMBER: Schema = {'type': 'integer'}
-_LINKS: Schema = {
+LINKS: Schema = {
     'type': 'array',
     'items': {
         'type': 'object',
@@ -18,7 +18,7 @@ _LINKS: Schema = {
 
 
 def _object(**members: Schema) -> Schema:
-    """An object with exactly these members."""
+    """Return the schema of an object with exactly these members."""
     return {'type': 'object', 'properties': members, 'required': list(members), 'additionalProperties': False}
 
 
@@ -36,19 +36,19 @@ _OWNED: Schema = {'project_id': _TEXT, 'user_id': _TEXT}
 # The version document -----------------------------------------------------------------------------------------
 
 VERSIONS = _object(
-    versions=_list_of(_object(id=_TEXT, max_version=_TEXT, min_version=_TEXT, status=_TEXT, links=_LINKS))
+    versions=_list_of(_object(id=_TEXT, max_version=_TEXT, min_version=_TEXT, status=_TEXT, links=LINKS))
 )
 
 # Resource classes and traits ------------------------------------------------------------------------------------
 
-RESOURCE_CLASS = _object(name=_TEXT, links=_LINKS)
+RESOURCE_CLASS = _object(name=_TEXT, links=LINKS)
 RESOURCE_CLASSES = _object(resource_classes=_list_of(RESOURCE_CLASS))
 TRAITS = _object(traits=_list_of(_TEXT))
 PROVIDER_TRAITS = _object(traits=_list_of(_TEXT), resource_provider_generation=_NUMBER)
 
 # Resource providers ---------------------------------------------------------------------------------------------
 
-_PROVIDER: Schema = {'uuid': common.UUID, 'name': _TEXT, 'generation': _NUMBER, 'links': _LINKS}
+_PROVIDER: Schema = {'uuid': common.UUID, 'name': _TEXT, 'generation': _NUMBER, 'links': LINKS}
 _TREE: Schema = {'parent_provider_uuid': common.UUID_OR_NULL, 'root_provider_uuid': common.UUID}
 
 PROVIDER_1_14 = _object(**_PROVIDER, **_TREE)

@@ -2,5 +2,5 @@
 
 gunicorn starts and stops the processes for the API. In each, waitress reads the requests, and passes a request to a
 thread only when all of it has arrived. ``worker`` has the process, ``channel`` a connection with its limits and
-timeouts. ``metrics_listener`` serves the metrics; ``collectors`` and ``background_query`` read some from the database.
+timeouts. ``metrics_listener`` serves the metrics; ``collectors`` reads some from the database.
 """

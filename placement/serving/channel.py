@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import re
 import socket
 import time
@@ -15,8 +16,10 @@ from oslo_middleware import request_id
 from waitress import task, utilities
 from waitress.channel import HTTPChannel
 from waitress.parser import HTTPRequestParser, ParsingError, TransferEncodingNotImplemented
+from waitress.server import BaseWSGIServer
 from webob import exc
 
+from placement.serving.socket_map import SocketMap
 from placement.web import body_limits, request_log, wsgi
 
 LOG = log.getLogger(__name__)
@@ -61,7 +64,7 @@ class _Parser(HTTPRequestParser):
         :raises ParsingError: they are malformed.
         """
         line, end, headers = header_plus.partition(b'\r\n')
-        # curl sends what was typed, which is not always ASCII, and waitress accepts nothing else.
+        # curl sends a URL as it was typed, which is not always ASCII, and waitress accepts only ASCII.
         line = _NOT_ASCII.sub(lambda byte: b'%%%02X' % ord(byte[0]), line)
         try:
             super().parse_header(line + end + headers)
@@ -145,16 +148,22 @@ class Clients:
     :param request_read_timeout: seconds in which a request must arrive completely, and seconds after which a connection
         is closed whose client receives nothing of a response.
     :param keepalive_timeout: seconds that a connection may be idle after a response.
-    :param sockets: the map of file descriptors that waitress polls: connections, listeners and others.
+    :param sockets: the map of file descriptors that waitress uses: connections, listeners and others.
     """
 
     max_connections: int
     request_read_timeout: float
     keepalive_timeout: float
-    sockets: dict[int, Any] = dataclasses.field(default_factory=dict)
+    sockets: SocketMap = dataclasses.field(default_factory=SocketMap)
     #: When the process began to stop, as ``time.monotonic``; 0 before that.
     stopped: float = 0.0
     _evicted: int = 0
+
+    def accept_from(self, server: BaseWSGIServer) -> None:
+        """Let a server of waitress make its connections ``Channel``, which are kept within the limits."""
+        server.channel_class = functools.partial(Channel, self)
+        # waitress would wake the loop after each response.
+        server.pull_trigger = lambda: None
 
     @property
     def channels(self) -> list[Channel]:
@@ -174,22 +183,23 @@ class Clients:
         return sorted((each for each in self.channels if not each.requests), key=lambda channel: channel.since)
 
     def _evict(self, channel: Channel) -> None:
-        channel.close_now()
+        channel.close()
         self._evicted += 1
 
     def reap(self) -> None:
         """Close the connections that have timed out, and some with unsent responses if these need too much memory."""
-        unsent = sum(channel.total_outbufs_len for channel in self.channels)
-        for channel in self._waiting():
+        channels = self.channels
+        unsent = sum(channel.total_outbufs_len for channel in channels)
+        for channel in self._waiting() if unsent > _MAX_PROCESS_UNSENT_BYTES else ():
             if unsent > _MAX_PROCESS_UNSENT_BYTES and channel.total_outbufs_len:
                 unsent -= channel.total_outbufs_len
                 self._evict(channel)
         if self._evicted:
             LOG.warning('Closed %d idle or slow connections because a limit was reached', self._evicted)
             self._evicted = 0
-        for channel in self.channels:
+        for channel in channels:
             # A connection with a complete request waits for this process and not for its client.
-            if not channel.requests:
+            if channel.connected and not channel.requests:
                 channel.close_if_timed_out()
 
 
@@ -209,7 +219,7 @@ class Channel(HTTPChannel):
     def __init__(self, clients: Clients, *args: Any, **kwargs: Any) -> None:
         self.clients = clients
         clients.evict_idle()
-        #: Since when the connection waits: when the client connected, began a request, or a response to it was begun.
+        #: Start of the current wait: the time when the client connected or began a request, or a response began.
         self.since = time.monotonic()
         #: Whether an error response was sent to a request that could not be read.
         self.error_sent = False
@@ -234,7 +244,23 @@ class Channel(HTTPChannel):
                 # The error occurs again when the rest is sent, and is handled there.
                 with contextlib.suppress(OSError):
                     sent = self.send(data, do_close=False)
-        return sent + super().write_soon(memoryview(data)[sent:] if sent else data)
+        buffered = super().write_soon(memoryview(data)[sent:] if sent else data)
+        if buffered:
+            self._wake_loop()
+        return sent + buffered
+
+    def service(self) -> None:
+        """Process the first of the requests, in a thread."""
+        super().service()
+        self._wake_loop()
+
+    def _wake_loop(self) -> None:
+        """Wake the loop if the work of this thread requires it, and let it check this connection.
+
+        A listener that accepts nothing does so because all threads were busy, and this one soon is not.
+        """
+        if self.connected and (self.clients.sockets.is_outdated(self) or not self.server.accepting):
+            self.server.trigger.pull_trigger(functools.partial(self.clients.sockets.update, self))
 
     def handle_read(self) -> None:
         """Receive data from the client."""
@@ -243,16 +269,16 @@ class Channel(HTTPChannel):
         except BlockingIOError:
             return
         except OSError:
-            self.close_now()
+            self.close()
             return
         if data and not self._draining:
             if self.request is None:
                 self.since = time.monotonic()
             self.received(data)
         elif not data and self.request is not None:
-            self._send_error(self.request, utilities.BadRequest('The request ended before it was whole.'))
+            self._send_error(self.request, utilities.BadRequest('The request ended before it was complete.'))
         elif not data:
-            self.close_now()
+            self.close()
 
     def _send_error(self, part: _Parser, error: utilities.Error) -> None:
         """Send an error response to a request of which only a part has arrived."""
@@ -275,8 +301,10 @@ class Channel(HTTPChannel):
         with contextlib.suppress(OSError):
             self.socket.shutdown(socket.SHUT_WR)
 
-    def close_now(self) -> None:
-        """Close the connection now."""
+    def close(self) -> None:
+        """Close the connection now, and the temporary files of received and of unsent data."""
+        if self.request is not None:
+            self.request.close()
         super().handle_close()
 
     def close_if_timed_out(self) -> None:
@@ -289,7 +317,7 @@ class Channel(HTTPChannel):
             timed_out = waited > _DRAIN_SECONDS
         elif self.request is not None:
             if waited > self.clients.request_read_timeout:
-                self._send_error(self.request, _Timeout('The request did not come whole in time.'))
+                self._send_error(self.request, _Timeout('The request did not arrive completely in time.'))
             return
         elif self.clients.stopped:
             timed_out = time.monotonic() - max(self.clients.stopped, self.since) > _IDLE_SECONDS_AT_STOP
@@ -298,4 +326,4 @@ class Channel(HTTPChannel):
                 self.clients.keepalive_timeout if self._responded else self.clients.request_read_timeout
             )
         if timed_out:
-            self.close_now()
+            self.close()

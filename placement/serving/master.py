@@ -9,13 +9,16 @@ from gunicorn import glogging
 from gunicorn.arbiter import Arbiter
 from gunicorn.config import Config
 
+#: The signals with which the master stops a worker.
+WORKER_STOP_SIGNALS = frozenset({signal.SIGTERM, signal.SIGQUIT, signal.SIGINT})
+
 
 class Master(Arbiter):
-    """gunicorn's master, which tells its workers when the service stops, and stops also during a reload.
+    """gunicorn's master, which informs its workers when the service stops, and stops also during a reload.
 
     Its gunicorn application (``cmd.api``) has an attribute ``stopping``, a byte of memory shared with the workers. The
-    byte becomes 1 before SIGTERM reaches them if their listening sockets are the last ones, so that nobody else accepts
-    the connections that wait there.
+    byte becomes 1 before SIGTERM reaches them if their listening sockets are the last ones, so that no other process
+    accepts the connections that wait there.
     """
 
     _reloading = False
@@ -27,6 +30,17 @@ class Master(Arbiter):
             self._terminated = True
         super().signal(sig, frame)
 
+    def spawn_worker(self) -> int:
+        """Start a worker, in which the signals that end it are blocked until it handles them itself.
+
+        Until then it has the handlers of the master, which would only queue the signal.
+        """
+        signal.pthread_sigmask(signal.SIG_BLOCK, WORKER_STOP_SIGNALS)
+        try:
+            return int(super().spawn_worker())
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, WORKER_STOP_SIGNALS)
+
     def reload(self) -> None:
         """Replace the workers, and wait until the old ones have ended."""
         self._reloading = True
@@ -36,7 +50,7 @@ class Master(Arbiter):
             self._reloading = False
 
     def reap_workers(self) -> None:
-        """Collect workers that have ended. Waiting for them in a reload ends when the service is told to stop."""
+        """Collect workers that have ended. Waiting for them in a reload ends when a signal stops the service."""
         super().reap_workers()
         if self._reloading and self._terminated:
             # As gunicorn does when it takes SIGTERM from its queue, which it does not while it reloads.

@@ -22,7 +22,7 @@ PAGE_PATH = '/page'
 
 
 def application(db: Database, registry: CollectorRegistry, page: WSGIApplication | None = None) -> WSGIApplication:
-    """The listener's WSGI application: ``/metrics``, ``/healthcheck``, ``/healthcheck/ready``; 404 for anything else.
+    """Return the application for ``/metrics``, ``/healthcheck`` and ``/healthcheck/ready``; 404 for anything else.
 
     :param registry: what ``/metrics`` shows.
     :param page: served below ``/page``, when it is given.

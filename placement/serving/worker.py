@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import functools
+import ctypes
 import logging
 import os
 import resource
 import select
+import signal
 import sys
+import threading
 import time
 
 import waitress
@@ -16,7 +18,7 @@ from oslo_log import log
 from waitress import wasyncore
 from waitress.server import BaseWSGIServer
 
-from placement.serving.channel import Channel
+from placement.serving.master import WORKER_STOP_SIGNALS
 
 LOG = log.getLogger(__name__)
 
@@ -29,12 +31,14 @@ _MAX_BODY_MEMORY_BYTES, _MAX_RESPONSE_MEMORY_BYTES = 64 * 1024, 16 * 1024 * 1024
 _BODY_SIZE_FACTOR = 8
 #: File descriptors that a process needs besides those for clients, and file descriptors for each client.
 _OTHER_FILE_DESCRIPTORS, _CLIENT_FILE_DESCRIPTORS = 512, 2
-#: How long before gunicorn would kill a stopping worker it ends by itself.
+#: A stopping worker ends this long before gunicorn would kill it.
 _STOP_MARGIN_SECONDS = 1.0
-#: How long a worker whose threads are all busy accepts no connections, so that other workers get them.
+#: Pause in which a worker whose threads are all busy accepts no connections, so that other workers get them.
 _ACCEPT_PAUSE_SECONDS = 0.1
 #: The switch interval of the interpreter (``sys.setswitchinterval``).
 _SWITCH_INTERVAL_SECONDS = 0.0005
+#: ``M_ARENA_MAX`` of glibc: the parameter of ``mallopt`` that limits the number of arenas.
+_MALLOC_ARENA_MAX = -8
 #: The maximum wait for sockets in the main loop, and the time between two checks of timeouts.
 _LOOP_INTERVAL_SECONDS = 1.0
 
@@ -46,11 +50,39 @@ class WaitressWorker(Worker):
     ``stopping`` (``master.Master``).
     """
 
+    def init_signals(self) -> None:
+        """Handle signals, also those that were sent since this process was started."""
+        super().init_signals()
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, WORKER_STOP_SIGNALS)
+
+    def load_wsgi(self) -> None:
+        """Build the application.
+
+        gunicorn kills a worker that does not notify it for 30 seconds. To load the cache may take longer, if that of
+        the master is too old to be refreshed, or was not loaded.
+        """
+        # One arena of malloc for all threads: each of several would keep the memory of the longest response that its
+        # threads have made. The threads hardly ever allocate at the same time. Other C libraries have no ``mallopt``.
+        if mallopt := getattr(ctypes.CDLL(None), 'mallopt', None):
+            mallopt(_MALLOC_ARENA_MAX, 1)
+        loaded = threading.Event()
+
+        def notify() -> None:
+            while not loaded.wait(_LOOP_INTERVAL_SECONDS):
+                self.notify()
+
+        threading.Thread(target=notify, name='notify', daemon=True).start()
+        try:
+            super().load_wsgi()
+        finally:
+            loaded.set()
+
     def run(self) -> None:
         """Serve until the service stops, then finish the requests in flight, within ``graceful_timeout``."""
         self._clients = clients = self.app.clients
         clients.max_connections = _raise_file_limit(clients.max_connections)
         self._start()
+        self.wsgi.background_refresh.start()
         while self.alive and self.ppid == os.getppid():
             self._run_once()
         deadline = time.monotonic() + max(
@@ -63,9 +95,10 @@ class WaitressWorker(Worker):
         if count := sum(len(channel.requests) for channel in clients.channels):
             LOG.warning('Stopped before %d requests were answered: graceful_timeout is over', count)
             self.log.info('Worker exiting (pid: %s)', self.pid)
-            # A normal exit would let the threads go on while the interpreter is being finalized.
+            # A normal exit would let the threads run while the interpreter is being finalized.
             os._exit(0)
-        wasyncore.close_all(clients.sockets)
+        clients.sockets.close()
+        self.wsgi.background_refresh.stop()
         self.wsgi.db.dispose()
 
     def _start(self) -> None:
@@ -102,16 +135,16 @@ class WaitressWorker(Worker):
         self._metrics.set_threads(self.cfg.threads)
         self._servers = [each for each in clients.sockets.values() if isinstance(each, BaseWSGIServer)]
         for each in self._servers:
-            each.channel_class = functools.partial(Channel, clients)
+            clients.accept_from(each)
         self._paused = False
         self._checked_at = 0.0
 
     def _stop_listening(self) -> None:
-        """Close the listening sockets of this process; the last process that has them accepts who has connected first.
+        """Close the listening sockets of this process. The last one first accepts the waiting connections.
 
-        When all processes have closed them, clients are refused and proxies choose another server at once. In a reload
-        the new workers have them too and accept who has connected; in a restart it is the next service, if systemd
-        keeps the sockets.
+        When all processes have closed them, connections fail and proxies immediately choose another server. In a reload
+        the new workers have them, too, and accept the waiting connections; in a restart the next service does, if
+        systemd keeps the sockets.
         """
         for server in self._servers:
             if self.app.stopping[0]:
@@ -134,10 +167,11 @@ class WaitressWorker(Worker):
         self._paused = busy and not self._paused
         for server in self._servers:
             server.accepting = not self._paused and not self._clients.stopped
+            self._clients.sockets.update(server)
         wait = _LOOP_INTERVAL_SECONDS
         if busy:
             wait = _ACCEPT_PAUSE_SECONDS if self._paused else 0.0
-        wasyncore.loop(wait, use_poll=True, map=self._clients.sockets, count=1)
+        self._clients.sockets.run_once(wait)
         now = time.monotonic()
         if now - self._checked_at >= _LOOP_INTERVAL_SECONDS:
             self._checked_at = now

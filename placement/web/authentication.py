@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
+import time
+import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -28,18 +31,47 @@ IDENTITY = 'placement.identity'
 _GROUP = 'keystone_authtoken'
 
 _UNAUTHORIZED = 'Authentication required'
-_UNAVAILABLE = 'The identity service cannot be asked at the moment.'
+_UNAVAILABLE = 'The identity service is not available at the moment.'
 #: Seconds after which a client may retry when Keystone is unavailable.
 _RETRY_AFTER = '5'
 
 
 def is_root(environ: dict[str, Any]) -> bool:
-    """Whether the path is ``/``, or empty below a mount prefix; the version document there needs no authentication."""
+    """Return whether the path is ``/``, or empty below a mount prefix: the version document needs no authentication."""
     return environ.get('PATH_INFO', '') in ('', '/')
 
 
+def check_token_cache(conf: cfg.ConfigOpts) -> None:
+    """Make sure that the packages are installed that share validated tokens over memcached.
+
+    keystonemiddleware imports them when it validates a token, so without them every request would be answered with 503.
+
+    :raises ConfigurationInvalid: [keystone_authtoken] memcached_servers needs a package that is not installed.
+    """
+    from keystonemiddleware import opts as keystone_opts
+
+    for group, options in keystone_opts.list_auth_token_opts():
+        conf.register_opts(options, group=group)
+    section = conf[_GROUP]
+    if not section.memcached_servers:
+        return
+    binary = section.memcache_sasl_enabled or section.memcache_tls_enabled
+    needed = {'bmemcached': 'python-binary-memcached'} if binary else {'memcache': 'python-memcached'}
+    if section.memcache_security_strategy == 'ENCRYPT':
+        needed['cryptography'] = 'cryptography'
+    try:
+        for module in needed:
+            importlib.import_module(module)
+    except ImportError as error:
+        missing = needed[module]
+        reason = f'[{_GROUP}] memcached_servers is set, but needs a package that is missing: pip install {missing}'
+        raise exception.ConfigurationInvalid(reason=reason) from error
+    # oslo.cache imports eventlet, if it is installed, to find out whether it is in use.
+    warnings.filterwarnings('ignore', r'\s*Eventlet is deprecated')
+
+
 class _Authentication:
-    """Base of both strategies: needs no token for the root path, and answers and logs requests that are refused."""
+    """Base of both strategies: needs no token for the root path, and answers and logs rejected requests."""
 
     def __init__(self, application: WSGIApplication) -> None:
         self._application = application
@@ -49,6 +81,7 @@ class _Authentication:
         # known have the id of this request and not of the one before.
         context.RequestContext(request_id=environ[request_id.ENV_REQUEST_ID])
         environ.pop(IDENTITY, None)
+        environ[request_log.STARTED_KEY] = time.perf_counter()
         if not is_root(environ):
             try:
                 environ[IDENTITY] = self._identify(environ)
@@ -59,7 +92,7 @@ class _Authentication:
     def _identify(self, environ: dict[str, Any]) -> dict[str, Any]:
         """Return the identity of the caller.
 
-        :raises HTTPError: the caller is not authenticated, or Keystone cannot tell.
+        :raises HTTPError: the caller is not authenticated, or Keystone is unavailable.
         """
         raise NotImplementedError
 
@@ -122,15 +155,19 @@ class KeystoneAuth(_Authentication):
             raise exception.ConfigurationInvalid(reason=f'[keystone_authtoken] cannot be used: {reason}') from error
         except Exception as error:  # The libraries involved have no common base exception.
             raise exception.ConfigurationInvalid(reason=f'[keystone_authtoken] cannot be used: {error}') from error
+        check_token_cache(conf)
 
     def _identify(self, environ: dict[str, Any]) -> dict[str, Any]:
+        started = time.perf_counter()
         try:
             with self._metrics.phase(KEYSTONE):
                 response = webob.Request(environ).get_response(self._validate)
-        except Exception as error:  # Whatever failed while Keystone was asked is not the caller's fault.
+        except Exception as error:  # Whatever failed in the request to Keystone is not the caller's fault.
             LOG.error('The token could not be validated: %s: %s', type(error).__name__, ' '.join(str(error).split()))
-            LOG.debug('The traceback of that failure', exc_info=True)
+            LOG.debug('Traceback of the failed validation', exc_info=True)
             raise exc.HTTPServiceUnavailable(_UNAVAILABLE, {'Retry-After': _RETRY_AFTER}) from error
+        finally:
+            environ[request_log.KEYSTONE_SECONDS_KEY] = time.perf_counter() - started
         if response.status_code >= exc.HTTPInternalServerError.code:
             raise exc.HTTPServiceUnavailable(_UNAVAILABLE, {'Retry-After': _RETRY_AFTER})
         headers = [(name, value) for name, value in response.headerlist if name.lower() == 'www-authenticate']

@@ -16,9 +16,9 @@ CONTENT_LENGTH = re.compile(r'[0-9]{1,18}')
 
 
 class BodyHeaders:
-    """WSGI middleware that refuses invalid headers about the body, and bodies that are too long.
+    """WSGI middleware that rejects invalid headers about the body, and bodies that are too long.
 
-    :param max_size: most bytes that a body may have. At most one byte more is read.
+    :param max_size: maximum size of a body in bytes. At most one byte more is read.
     """
 
     def __init__(self, application: WSGIApplication, max_size: int) -> None:
@@ -77,7 +77,7 @@ class _Bounded:
     def _count(self, read: Callable[[int], bytes], wanted: int) -> bytes:
         try:
             data = read(wanted)
-        except Exception as error:  # Each WSGI server has its own for malformed chunks and lost connections.
+        except Exception as error:  # Each WSGI server has its own for malformed chunks and broken connections.
             raise exc.HTTPBadRequest('The request body could not be read.') from error
         self._left -= len(data)
         if self._left < 0:
@@ -88,7 +88,7 @@ class _Bounded:
 def transfer_encoding_error(value: str | None) -> exc.HTTPError | None:
     """Return the error for a ``Transfer-Encoding`` header; None when there is no such header or it is ``chunked``.
 
-    Other codings, such as ``gzip, chunked``, are refused because nothing here decodes them.
+    Other codings, such as ``gzip, chunked``, are rejected because nothing here decodes them.
     """
     if value is None or value.strip(' \t').lower() == 'chunked':
         return None

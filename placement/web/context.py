@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -12,11 +14,42 @@ from oslo_middleware import request_id
 from placement import exception
 from placement.cache.refresh import ProviderCache
 from placement.db.api import Database
-from placement.reports.empty_searches import EmptySearches
 from placement.web import authentication, policy
 from placement.web.wsgi import WSGIApplication
 
 ENVIRON_KEY = 'placement.context'
+#: Seconds between two lines of the log about the same empty search.
+LOG_INTERVAL_SECONDS = 60.0
+#: Maximum number of queries that are remembered. When there are more, the query that was logged longest ago is removed.
+_MAX_QUERIES = 1000
+
+
+class EmptySearches:
+    """Remembers which empty searches of one process were logged, and counts those that were not."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        #: By query, oldest line first: when it was last logged, and how many searches were not logged since.
+        self._logged: dict[str, tuple[float, int]] = {}
+
+    def count(self, query: str) -> int | None:
+        """Count a search that found nothing.
+
+        :returns: None when the query was logged less than ``LOG_INTERVAL_SECONDS`` ago, so that this search shall not
+            be logged; else how many searches with this query were not logged since the last line.
+        """
+        now = time.monotonic()
+        with self._lock:
+            logged_at, suppressed = self._logged.get(query, (-LOG_INTERVAL_SECONDS, 0))
+            if now - logged_at < LOG_INTERVAL_SECONDS:
+                self._logged[query] = logged_at, suppressed + 1
+                return None
+            # Removed first, so that it becomes the last entry.
+            self._logged.pop(query, None)
+            self._logged[query] = now, 0
+            if len(self._logged) > _MAX_QUERIES:
+                del self._logged[next(iter(self._logged))]
+            return suppressed
 
 
 class RequestContext(context.RequestContext):
@@ -93,7 +126,7 @@ class ContextMiddleware:
         self._empty_searches = EmptySearches()
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        """Put the context into ``environ['placement.context']`` and go on."""
+        """Put the context into ``environ['placement.context']`` and pass the request on."""
         environ[ENVIRON_KEY] = RequestContext(
             conf=self._conf,
             db=self._db,

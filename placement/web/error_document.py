@@ -24,7 +24,7 @@ QUERY_DUPLICATE_KEY = 'placement.query.duplicate_key'
 QUERY_BAD_VALUE = 'placement.query.bad_value'
 QUERY_MISSING_VALUE = 'placement.query.missing_value'
 
-#: Most characters of a detail text that are sent. The text may quote input, which may be a megabyte long.
+#: Maximum number of characters of a detail text. The text may quote input, which may be a megabyte long.
 _MAX_DETAIL = 8192
 _SHORTENED = ' [...] '
 

@@ -1,4 +1,4 @@
-"""The catch-all inside authentication: turns exceptions that no operation handles into error documents."""
+"""Turns exceptions that no operation handles into error documents. Runs inside authentication."""
 
 from __future__ import annotations
 
@@ -54,5 +54,7 @@ def _http_error(error: Exception) -> exc.HTTPException:
         return exc.HTTPServiceUnavailable(exception.DatabaseUnavailable.template, {'Retry-After': _RETRY_AFTER})
     if isinstance(error, webob_request.DisconnectionError):
         return exc.HTTPBadRequest('The request body is shorter than its content-length header says.')
-    LOG.exception('An unexpected fault')
-    return exc.HTTPInternalServerError('The service met an unexpected fault. Its log says more, under this request id.')
+    LOG.exception('Unexpected error')
+    return exc.HTTPInternalServerError(
+        'An unexpected error occurred. The log of the service has details under this request id.'
+    )

@@ -1,4 +1,4 @@
-"""Health checks for load balancers: whether the process is alive, and whether its database can be used."""
+"""Health checks for load balancers: whether the process responds, and whether its database can be used."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from placement.web.wsgi import WSGIApplication
 
 
 class HealthCheck:
-    """WSGI middleware that answers ``path`` (is the process alive) and ``path`` + ``/ready`` (can it serve requests).
+    """WSGI middleware that answers ``path`` (process responds) and ``path`` + ``/ready`` (process can serve requests).
 
     A process is ready when it reaches the database, the schema exists, and its provider cache is loaded.
 
@@ -32,7 +32,7 @@ class HealthCheck:
         self._provider_cache = provider_cache
         self._checks: dict[str, Callable[[], str | None]] = {}
         if path:
-            self._checks = {path: _alive, f'{path}/ready': self._ready}
+            self._checks = {path: lambda: None, f'{path}/ready': self._ready}
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         check = self._checks.get(environ['PATH_INFO'])
@@ -55,7 +55,3 @@ class HealthCheck:
             self._provider_cache.load()
             return None if self._provider_cache.is_loaded else 'The provider cache cannot be loaded.'
         return problem
-
-
-def _alive() -> str | None:
-    return None

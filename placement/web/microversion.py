@@ -22,7 +22,7 @@ _WELL_FORMED = re.compile(r'-?[0-9]+\.-?[0-9]+')
 
 
 class UnacceptableVersion(exc.HTTPNotAcceptable):
-    """The request asks for a microversion that is not served; the response names the oldest and newest that are."""
+    """The request names a microversion that is not served; the response names the oldest and newest that are."""
 
     def __init__(self, detail: str, newest: str) -> None:
         super().__init__(detail)
@@ -51,7 +51,7 @@ def wanted(req: webob.Request) -> microversion_parse.Version:
 
 @functools.lru_cache(maxsize=256)
 def negotiate(header: str | None, newest: str) -> microversion_parse.Version:
-    """Return the microversion that a request asks for; without a header that is the oldest.
+    """Return the microversion that a request names; without a header that is the oldest.
 
     :param header: value of ``OpenStack-API-Version``, several joined with commas, or None.
     :param newest: the newest microversion that is served, such as ``1.29``; the result has it as ``max_version``.

@@ -38,7 +38,7 @@ class Check(Protocol):
     """One condition on a request."""
 
     def __call__(self, req: webob.Request) -> None:
-        """Return if the request meets the condition; raise the HTTP error that says it does not."""
+        """Return if the request satisfies the condition; raise the HTTP error that says it does not."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,11 +57,11 @@ class SinceVersion:
             raise exc.status_map[self.otherwise]
 
     def includes(self, version: microversion_parse.Version) -> bool:
-        """Whether the operation exists in ``version``."""
+        """Return whether the operation exists in ``version``."""
         return self._first <= version and (self._last is None or version <= self._last)
 
     def is_since(self, version: microversion_parse.Version) -> bool:
-        """Whether the operation came with ``version`` or before."""
+        """Return whether the operation came with ``version`` or before."""
         return self._first <= version
 
     @functools.cached_property

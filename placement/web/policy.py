@@ -26,7 +26,7 @@ _Signature = tuple[tuple[str, int, int, int], ...]
 
 
 class _InForce(NamedTuple):
-    """The rules in force, and, for each rule that only asks for one of some roles, these roles in lower case.
+    """The rules in force, and, for each rule that only requires one of some roles, these roles in lower case.
 
     Such rules are evaluated here, because oslo.policy is slow even for them.
     """
@@ -57,14 +57,15 @@ class Enforcer:
         return self._in_force.rules
 
     def allows(self, rule: str, target: Mapping[str, Any], credentials: Any) -> bool:
-        """Whether a rule allows the caller an operation, after a reload of the policy file if it has changed.
+        """Return whether a rule allows the caller an operation, after a reload of the policy file if it has changed.
 
         :param rule: name of a declared rule.
         :param target: attributes of the object of the operation, such as ``project_id``.
         :param credentials: an ``oslo_context`` request context.
         """
         self._reload_if_changed()
-        if rule in self._scopes and _scope(credentials) not in self._scopes[rule]:
+        scope = 'system' if credentials.system_scope else 'domain' if credentials.domain_id else 'project'
+        if rule in self._scopes and scope not in self._scopes[rule]:
             return False
         in_force = self._in_force
         roles = in_force.roles.get(rule)
@@ -84,7 +85,7 @@ class Enforcer:
                 self._in_force = self._load()
                 LOG.info('The policy file %s has changed; its rules are in force now.', self._file)
             except exception.ConfigurationInvalid as error:
-                LOG.error('%s The rules read before stay in force.', error)
+                LOG.error('%s The previous rules stay in force.', error)
 
     def _load(self) -> _InForce:
         enforcer = oslo_policy.Enforcer(self._conf, policy_file=self._file)
@@ -100,19 +101,20 @@ class Enforcer:
             raise self._invalid(' '.join(str(error).split())) from error
         # oslo.policy shall not reload the file; this class does.
         enforcer.use_conf = False
-        found = ((name, _roles_for(enforcer, name)) for name in enforcer.registered_rules)
+        # The roles, in lower case, of which a rule requires any one, if it checks nothing besides roles.
+        found = ((name, _roles_of(enforcer.rules, enforcer.rules.get(name))) for name in enforcer.registered_rules)
         return _InForce(enforcer, {name: roles for name, roles in found if roles is not None})
 
     def _check(self, enforcer: oslo_policy.Enforcer) -> None:
-        """Refuse rules of the file that are broken, and warn of those that no operation uses.
+        """Reject rules of the file that are broken, and warn of those that no operation uses.
 
         :raises ConfigurationInvalid: a rule cannot be parsed, or refers to a rule that does not exist.
         """
         referred: set[str] = set()
         for name, rule in enforcer.file_rules.items():
-            # oslo.policy replaces a check that it cannot parse by "!", which always refuses.
+            # oslo.policy replaces a check that it cannot parse by "!", which always denies.
             if '!' in str(rule.check) and '!' not in rule.check_str:
-                raise self._invalid(f'rule "{name}" cannot be understood: {rule.check_str}')
+                raise self._invalid(f'rule "{name}" cannot be parsed: {rule.check_str}')
             for other in _references(rule.check):
                 if other not in enforcer.rules:
                     hint = _hint(other, enforcer.rules)
@@ -125,7 +127,7 @@ class Enforcer:
         for name in enforcer.file_rules:
             registered = enforcer.registered_rules.get(name)
             if registered is None and name not in referred and name != self._conf.oslo_policy.policy_default_rule:
-                what = f'which no operation of this release asks for{_hint(name, enforcer.registered_rules)}'
+                what = f'which no operation of this release uses{_hint(name, enforcer.registered_rules)}'
                 configuration.warn_once(LOG, f'The policy file {self._file} sets the rule "{name}", {what}.')
             elif registered is not None and not (name in referred_in_force or name in operations):
                 configuration.warn_once(
@@ -147,12 +149,12 @@ class Enforcer:
 
 
 def get_enforcer() -> oslo_policy.Enforcer:
-    """The rules in force with the default configuration files, for ``oslopolicy-list-redundant`` and similar tools."""
+    """Return the rules in force with the default configuration, for ``oslopolicy-list-redundant`` and similar tools."""
     return Enforcer(configuration.load()).rules
 
 
 def _policy_file(conf: cfg.ConfigOpts) -> str:
-    """Absolute path of the policy file: that of [oslo_policy] when set, else that of [placement].
+    """Return the absolute path of the policy file: that of [oslo_policy] when set, else that of [placement].
 
     :raises ConfigurationInvalid: the option is set, but the file does not exist.
     """
@@ -171,7 +173,7 @@ def _policy_file(conf: cfg.ConfigOpts) -> str:
 
 
 def _references(check: Any) -> Iterator[str]:
-    """The names of the rules that a check refers to."""
+    """Yield the names of the rules that a check refers to."""
     if getattr(check, 'kind', None) == 'rule':
         yield check.match
     for part in _parts(check):
@@ -179,24 +181,19 @@ def _references(check: Any) -> Iterator[str]:
 
 
 def _parts(check: Any) -> list[Any]:
-    """The operands of an ``and``, ``or`` or ``not`` check; empty for other checks."""
+    """Return the operands of an ``and``, ``or`` or ``not`` check; empty for other checks."""
     inner = getattr(check, 'rules', None) or [getattr(check, 'rule', None)]
     return [part for part in inner if part is not None]
 
 
 def _hint(name: str, known: Iterable[str]) -> str:
-    """A suggestion of the most similar known name, as the end of a sentence; empty when none is similar."""
+    """Return a suggestion of the most similar known name, as the end of a sentence; empty when none is similar."""
     close = difflib.get_close_matches(name, list(known), n=1)
     return f' (did you mean "{close[0]}"?)' if close else ''
 
 
-def _roles_for(enforcer: oslo_policy.Enforcer, name: str) -> frozenset[str] | None:
-    """The roles, in lower case, of which a rule asks for any one; None when it checks anything besides roles."""
-    return _roles_of(enforcer.rules, enforcer.rules.get(name))
-
-
 def _roles_of(rules: Mapping[str, Any], check: Any) -> frozenset[str] | None:
-    # This ends, because files with rules that refer to themselves were refused before.
+    # This ends, because files with rules that refer to themselves were rejected before.
     while getattr(check, 'kind', None) == 'rule':
         check = rules.get(check.match)
     if isinstance(check, oslo_policy.OrCheck):
@@ -209,19 +206,12 @@ def _roles_of(rules: Mapping[str, Any], check: Any) -> frozenset[str] | None:
 
 
 def _with_directories(path: str, names: list[str]) -> Iterator[str]:
-    """``path``, and the files in the directories ``names`` beside it, which are oslo.policy's ``policy_dirs``."""
+    """Yield ``path``, and the files in the directories ``names`` beside it, which are oslo.policy's ``policy_dirs``."""
     yield path
     for name in names:
         directory = os.path.join(os.path.dirname(path), name)
         if os.path.isdir(directory):
             yield from (entry.path for entry in os.scandir(directory))
-
-
-def _scope(credentials: Any) -> str:
-    """The scope of the caller's token, in the words of ``scope_types``."""
-    if credentials.system_scope:
-        return 'system'
-    return 'domain' if credentials.domain_id else 'project'
 
 
 def _unscoped(rule: oslo_policy.RuleDefault) -> oslo_policy.RuleDefault:

@@ -166,7 +166,7 @@ def parse_member_of(values: Sequence[str], version: Version, suffix: str = '') -
 
 
 def parse_in_tree(value: str) -> str:
-    """Return the canonical uuid of a provider; blanks around it do no harm.
+    """Return the canonical uuid of a provider; blanks around it are ignored.
 
     :raises BadQuery: the value is no uuid.
     """
@@ -203,7 +203,7 @@ def _parse_amount(name: str, text: str) -> int:
     if match is None:
         raise BadQuery(f'Requested resource {name} expected positive integer amount. Got: {text}.')
     sign, digits = match[1], match[2].lstrip('0') or '0'
-    # Python refuses to convert very long numerals, so the number of digits is compared first.
+    # Python does not convert very long numerals, so the number of digits is compared first.
     amount = BEYOND_ANY_INVENTORY if len(digits) > _LONGEST_EXACT else min(int(digits), BEYOND_ANY_INVENTORY)
     if sign == '-' or amount < 1:
         raise BadQuery(f'Requested resource {name} requires amount >= 1. Got: {text}.')

@@ -9,19 +9,29 @@ from urllib import parse
 
 from oslo_log import log
 
+from placement.observability.timing import KEYSTONE
 from placement.web import microversion
 from placement.web.wsgi import WSGIApplication
 
 LOG = log.getLogger(__name__)
 
-#: Most characters of a path or query that are logged.
+#: Maximum number of characters of a path or query that are logged.
 _MAX_LENGTH = 2048
 #: Characters besides letters and digits that are logged as they are. All others, such as newlines, are percent-encoded.
 _URL_CHARACTERS = "/:@!$&'()*+,;=?%~-._"
 
 
+#: Keys of the WSGI environment. Authentication, which is in front of the log, sets when it received the request, by
+#: ``time.perf_counter``, and the seconds that the validation of the token took.
+STARTED_KEY = 'placement.started'
+KEYSTONE_SECONDS_KEY = 'placement.keystone_seconds'
+
+
 class RequestLog:
-    """WSGI middleware that logs each request at INFO after it was processed. Headers and bodies are not logged."""
+    """WSGI middleware that logs each request at INFO after it was processed. Headers and bodies are not logged.
+
+    The time includes authentication. How long it took is logged too if Keystone validated the token.
+    """
 
     def __init__(self, application: WSGIApplication) -> None:
         self._application = application
@@ -30,9 +40,11 @@ class RequestLog:
         """Pass the request on, then log it."""
         if not LOG.isEnabledFor(log.INFO):
             return self._application(environ, start_response)
-        started = time.perf_counter()
+        started = environ.get(STARTED_KEY) or time.perf_counter()
         # Made before the call, because the application may change the environment.
-        url = _url(environ)
+        path = (environ.get('SCRIPT_NAME', '') + environ.get('PATH_INFO', '')).encode('latin-1', 'replace')
+        query = environ.get('QUERY_STRING', '')
+        url = quote(parse.quote(path) + (f'?{query}' if query else ''))
         answer: dict[str, Any] = {}
 
         def start(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Any:
@@ -46,8 +58,10 @@ class RequestLog:
 
 def _log(environ: Mapping[str, Any], url: str, answer: Mapping[str, Any], seconds: float) -> None:
     length = next((value for name, value in answer['headers'] if name.lower() == 'content-length'), '-')
+    keystone = f' {KEYSTONE}: {environ[KEYSTONE_SECONDS_KEY]:.6f}' if KEYSTONE_SECONDS_KEY in environ else ''
     LOG.info(
-        '%(remote)s "%(method)s %(url)s" status: %(status)s len: %(length)s microversion: %(version)s time: %(time).6f',
+        '%(remote)s "%(method)s %(url)s" status: %(status)s len: %(length)s microversion: %(version)s time: %(time).6f'
+        '%(keystone)s',
         {
             'remote': environ.get('REMOTE_ADDR', '-'),
             'method': quote(environ['REQUEST_METHOD']),
@@ -56,14 +70,9 @@ def _log(environ: Mapping[str, Any], url: str, answer: Mapping[str, Any], second
             'length': length,
             'version': environ.get(microversion.ENVIRON_KEY, '-'),
             'time': seconds,
+            'keystone': keystone,
         },
     )
-
-
-def _url(environ: Mapping[str, Any]) -> str:
-    path = parse.quote((environ.get('SCRIPT_NAME', '') + environ.get('PATH_INFO', '')).encode('latin-1', 'replace'))
-    query = environ.get('QUERY_STRING', '')
-    return quote(f'{path}?{query}' if query else path)
 
 
 def quote(text: str) -> str:

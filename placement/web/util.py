@@ -27,7 +27,7 @@ def extract_json(body: bytes, schema: dict[str, Any]) -> Any:
     """Read a JSON body and check it (api-ref/rules.md#json-bodies).
 
     :param body: as sent.
-    :param schema: a JSON Schema; a constant, since its validator is cached for ever.
+    :param schema: a JSON Schema; a constant, since its validator is cached permanently.
     :returns: the value; integers of any size are exact.
     :raises HTTPBadRequest: it is not JSON, has a NUL character, or does not satisfy ``schema``.
     """
@@ -67,7 +67,7 @@ def validate_query_params(req: webob.Request, schema: dict[str, Any]) -> multidi
 
 
 def wsgi_path_item(environ: Mapping[str, Any], name: str) -> str:
-    """The value of a variable of the path, percent-decoded."""
+    """Return the value of a variable of the path, percent-decoded."""
     value: str = environ['wsgiorg.routing_args'][1][name]
     return value
 
@@ -142,22 +142,22 @@ def _set_cache_headers(req: webob.Request, response: webob.Response, last_modifi
 
 
 def resource_provider_url(environ: Mapping[str, Any], uuid: str) -> str:
-    """Path of a provider, mount prefix included."""
+    """Return the path of a provider, mount prefix included."""
     return _url(environ, 'resource_providers', uuid)
 
 
 def inventory_url(environ: Mapping[str, Any], uuid: str, resource_class: str) -> str:
-    """Path of one inventory of a provider, mount prefix included."""
+    """Return the path of one inventory of a provider, mount prefix included."""
     return _url(environ, 'resource_providers', uuid, 'inventories', resource_class)
 
 
 def trait_url(environ: Mapping[str, Any], name: str) -> str:
-    """Path of a trait, mount prefix included."""
+    """Return the path of a trait, mount prefix included."""
     return _url(environ, 'traits', name)
 
 
 def resource_class_url(environ: Mapping[str, Any], name: str) -> str:
-    """Path of a resource class, mount prefix included."""
+    """Return the path of a resource class, mount prefix included."""
     return _url(environ, 'resource_classes', name)
 
 

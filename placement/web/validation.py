@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 from urllib import parse
 
+import fastjsonschema
 import jsonschema
 import orjson
 from jsonschema import validators
@@ -17,7 +18,7 @@ from jsonschema import validators
 _LONG_NUMBER = re.compile(rb'([0-9]{18})[0-9]+')
 _HEX_DIGITS = re.compile(r'[0-9a-fA-F]{32}')
 
-#: Most characters of one part of a message. The message may quote input, which may be a megabyte long.
+#: Maximum number of characters of one part of a message. The message may quote input, which may be a megabyte long.
 _MAX_PART = 1024
 
 
@@ -35,7 +36,7 @@ def parse_json(body: bytes) -> Any:
     """
     if not _LONG_NUMBER.search(body):
         return orjson.loads(body)
-    # orjson is strict about syntax, but reads integers beyond 64 bits as floats, and refuses those beyond the range of
+    # orjson is strict about syntax, but reads integers beyond 64 bits as floats, and rejects those beyond the range of
     # floats. So orjson checks the syntax with long numbers shortened, and json, which is lax about syntax, reads the
     # values. Shortening does not break \u escapes, as it keeps eighteen digits and they have four.
     orjson.loads(_LONG_NUMBER.sub(rb'\1', body))
@@ -73,7 +74,7 @@ def _decode(encoded: bytes) -> str:
 
 
 def is_uuid(text: object) -> bool:
-    """Whether ``text`` is a uuid in one of its spellings (api-ref/rules.md#uuids)."""
+    """Return whether ``text`` is a uuid in one of its spellings (api-ref/rules.md#uuids)."""
     return isinstance(text, str) and _HEX_DIGITS.fullmatch(_bare(text)) is not None
 
 
@@ -99,11 +100,14 @@ def validate(data: Any, schema: dict[str, Any]) -> None:
     """Check a value.
 
     :param data: a JSON value.
-    :param schema: JSON Schema, draft 7, with the format ``uuid``; a constant, since its validator is cached for ever.
+    :param schema: JSON Schema, draft 7, with the format ``uuid``; a constant, since its validator stays cached.
     :raises ValidationError: with the text of api-ref/rules.md#json-bodies for the first violation found.
     """
+    accepts, validator = _validators.get(id(schema)) or _compile(schema)
+    if accepts(data):
+        return
     try:
-        error = next(_validator(schema).iter_errors(data), None)
+        error = next(validator.iter_errors(data), None)
     except RecursionError:
         raise ValidationError('The value is nested too deeply.') from None
     if error is not None:
@@ -111,7 +115,7 @@ def validate(data: Any, schema: dict[str, Any]) -> None:
 
 
 def reject_nul(data: Any) -> None:
-    """Refuse NUL, the one character of JSON strings that PostgreSQL cannot store, on all databases.
+    """Reject NUL, the one character of JSON strings that PostgreSQL cannot store, on all databases.
 
     :param data: a JSON value that is to be stored.
     :raises ValidationError: a string or the name of a member has a NUL.
@@ -190,12 +194,39 @@ _Validator = validators.extend(
     type_checker=jsonschema.Draft7Validator.TYPE_CHECKER.redefine('integer', _is_integer),
 )
 
-#: The validator of each schema, by ``id`` of the schema. It keeps its schema alive, so that the id is not used again.
-_validators: dict[int, Any] = {}
+#: Keywords that are no part of draft 4 or mean something else there, and uniqueItems, whose check by fastjsonschema
+#: takes minutes for numbers that were chosen to have the same hash.
+_NOT_COMPILED = re.compile(
+    r"'(uniqueItems|const|contains|propertyNames|exclusiveM\w+|if|additionalItems|dependencies|\$ref|\$id)': "
+)
+
+#: For each schema, by its ``id``: a function that returns True only for values that satisfy it, usually for all of
+#: them, and the validator that decides about the others and words the error. That one keeps its schema alive, so that
+#: the id is not used again.
+_validators: dict[int, tuple[Callable[[Any], bool], Any]] = {}
 
 
-def _validator(schema: dict[str, Any]) -> Any:
-    validator = _validators.get(id(schema))
-    if validator is None:
-        validator = _validators[id(schema)] = _Validator(schema, format_checker=_FORMATS)
-    return validator
+def _compile(schema: dict[str, Any]) -> tuple[Callable[[Any], bool], Any]:
+    """Make what ``_validators`` has for a schema."""
+    validator = _Validator(schema, format_checker=_FORMATS)
+    if _NOT_COMPILED.search(repr(schema)):
+        made: tuple[Callable[[Any], bool], Any] = (lambda _data: False, validator)
+    else:
+        # Draft 4, because there 2.0 is no integer; bare messages, because they are not used.
+        check = fastjsonschema.compile(
+            {**schema, '$schema': 'http://json-schema.org/draft-04/schema#'},
+            formats={'uuid': is_uuid},
+            use_default=False,
+            detailed_exceptions=False,
+        )
+
+        def accepts(data: Any) -> bool:
+            try:
+                check(data)
+            except fastjsonschema.JsonSchemaValueException:
+                return False
+            return True
+
+        made = accepts, validator
+    _validators[id(schema)] = made
+    return made

@@ -9,7 +9,7 @@ from oslo_config import cfg
 from oslo_log import log
 
 from placement import conf as configuration
-from placement import deploy, exception, package_conflict
+from placement import deploy, exception
 
 LOG = log.getLogger(__name__)
 
@@ -23,13 +23,14 @@ def init_application(conf: cfg.ConfigOpts | None = None) -> deploy.Application:
     try:
         if conf is None:
             conf = configuration.load()
-        log.setup(conf, 'placement')
-        if conflict := package_conflict.describe():
+        configuration.set_up_log(conf)
+        if conflict := configuration.package_conflict():
             LOG.warning(conflict)
-        return deploy.loadapp(conf)
-    except (exception.PlacementError, log.LogConfigError) as error:
-        reason = error.for_operators if isinstance(error, exception.PlacementError) else error
-        sys.exit(f'placement: {reason}')
+        application = deploy.loadapp(conf)
+        LOG.info('%s, ready', configuration.describe(conf))
+        return application
+    except exception.PlacementError as error:
+        sys.exit(f'placement: {error.for_operators}')
 
 
 application = init_application()

@@ -54,8 +54,8 @@ def test_what_is_allocated_without_an_inventory_can_be_released(app: Any, db: Da
     ask(app, 'PUT', f'/resource_providers/{other}/inventories', inventory)
     provider = sa.select(tables.resource_providers.c.id).where(tables.resource_providers.c.uuid == PROVIDER)
     with db.engine.begin() as connection:
-        lost = tables.inventories.c.resource_provider_id == provider.scalar_subquery()
-        connection.execute(tables.inventories.delete().where(lost))
+        of_provider = tables.inventories.c.resource_provider_id == provider.scalar_subquery()
+        connection.execute(tables.inventories.delete().where(of_provider))
     moved = {**claim(1, None), 'allocations': {other: {'resources': {'VCPU': 1}}}}
     answer = ask(app, 'PUT', CONSUMER, moved)
     assert answer.status_int == 204, answer.text

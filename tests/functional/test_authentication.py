@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import pathlib
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -93,26 +95,41 @@ def test_credentials_can_be_in_a_section_of_their_own(tmp_path: pathlib.Path, ke
         'project_name = service\nuser_domain_id = default\nproject_domain_id = default\n'
     )
     app = deploy.loadapp(configuration.load(environ={}, config_files=[str(file)]))
-    assert _ask(app, '/resource_providers', 'good-admin').status_code == 200
+    assert _send(app, '/resource_providers', 'good-admin').status_code == 200
     app.db.dispose()
 
 
-def _ask(app: deploy.Application, path: str, token: str | None = None, **headers: str) -> webob.Response:
+def _send(app: deploy.Application, path: str, token: str | None = None, **headers: str) -> webob.Response:
     req = webob.Request.blank(path, headers=headers)
     if token is not None:
         req.headers['X-Auth-Token'] = token
     return req.get_response(app)
 
 
+@pytest.mark.parametrize(('token', 'status'), [('good-admin', 200), ('bad', 401)])
+def test_the_logged_time_includes_keystone(
+    token: str, status: int, tmp_path: pathlib.Path, keystone_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, 'placement.web.request_log')
+    app = _application(tmp_path, keystone_url)
+    assert _send(app, '/resource_providers', token).status_code == status
+    (line,) = [record.getMessage() for record in caplog.records if record.name == 'placement.web.request_log']
+    times = re.search(rf' status: {status} .* time: ([0-9.]+) keystone: ([0-9.]+)$', line)
+    assert times, line
+    # Both need requests to Keystone, which take longer than everything else.
+    assert float(times[1]) >= float(times[2]) > 0
+    app.db.dispose()
+
+
 def test_keystone_decides_who_is_admitted(tmp_path: pathlib.Path, keystone_url: str) -> None:
     app = _application(tmp_path, keystone_url)
     for path_info in ('/', ''):
-        assert _ask(app, '/', PATH_INFO=path_info).status_code == 200
-    assert _ask(app, '/resource_providers', 'good-admin').status_code == 200
-    assert _ask(app, '/resource_providers', 'good-member').status_code == 403
-    assert _ask(app, '/resource_providers', 'good-member', **CLAIMS).status_code == 403
+        assert _send(app, '/', PATH_INFO=path_info).status_code == 200
+    assert _send(app, '/resource_providers', 'good-admin').status_code == 200
+    assert _send(app, '/resource_providers', 'good-member').status_code == 403
+    assert _send(app, '/resource_providers', 'good-member', **CLAIMS).status_code == 403
     for token in (None, 'bad', '', '\xff'):
-        response = _ask(app, '/resource_providers', token, **CLAIMS)
+        response = _send(app, '/resource_providers', token, **CLAIMS)
         assert response.status_code == 401
         assert keystone_url in response.headers['WWW-Authenticate']
         (error,) = response.json['errors']
@@ -124,7 +141,7 @@ def test_keystone_decides_who_is_admitted(tmp_path: pathlib.Path, keystone_url: 
 
 def test_a_valid_token_without_a_user_is_401(tmp_path: pathlib.Path, keystone_url: str) -> None:
     app = _application(tmp_path, keystone_url)
-    assert _ask(app, '/resource_providers', 'without-user').status_code == 401
+    assert _send(app, '/resource_providers', 'without-user').status_code == 401
     app.db.dispose()
 
 
@@ -132,10 +149,10 @@ def test_policy_can_ask_for_roles_of_the_service_token(tmp_path: pathlib.Path, k
     policy = tmp_path / 'policy.yaml'
     policy.write_text('"placement:resource_providers:list": "service_roles:auditor"\n')
     app = _application(tmp_path, keystone_url, OS_OSLO_POLICY__POLICY_FILE=str(policy))
-    assert _ask(app, '/resource_providers', 'good-member').status_code == 403
+    assert _send(app, '/resource_providers', 'good-member').status_code == 403
     for token, status in (('good-service', 200), ('other-service', 403)):
         headers = {'X-Service-Token': token}
-        assert _ask(app, '/resource_providers', 'good-member', **headers).status_code == status
+        assert _send(app, '/resource_providers', 'good-member', **headers).status_code == status
     app.db.dispose()
 
 
@@ -149,7 +166,7 @@ def test_an_identity_that_a_server_in_front_left_is_not_used(app: Any) -> None:
 
 def test_the_time_for_validating_a_token_is_counted(tmp_path: pathlib.Path, keystone_url: str) -> None:
     app = _application(tmp_path, keystone_url, OS_METRICS__BIND='127.0.0.1:1')
-    assert _ask(app, '/resource_providers', 'good-admin').status_code == 200
+    assert _send(app, '/resource_providers', 'good-admin').status_code == 200
     assert isinstance(app.db.metrics, PrometheusMetrics)
     labels = {'route': '/resource_providers', 'method': 'GET'}
     spent = [
@@ -167,8 +184,8 @@ def test_an_outage_of_keystone_is_503(tmp_path: pathlib.Path) -> None:
     with keystone() as url:
         pass
     app = _application(tmp_path, url)
-    assert _ask(app, '/').status_code == 200
-    response = _ask(app, '/resource_providers', 'good-admin')
+    assert _send(app, '/').status_code == 200
+    response = _send(app, '/resource_providers', 'good-admin')
     assert response.status_code == 503
     assert response.json['errors'][0]['title'] == 'Service Unavailable'
     assert 'Retry-After' in response.headers

@@ -9,8 +9,8 @@ from collections.abc import Callable
 import pytest
 
 from placement import exception
-from placement.serving import background_query
-from placement.serving.background_query import BackgroundQuery, refresh
+from placement.serving import collectors
+from placement.serving.collectors import BackgroundQuery, refresh
 
 
 def _counter() -> Callable[[], int]:
@@ -32,7 +32,7 @@ def test_values_are_read_again_after_the_interval(interval: float, values: list[
 def test_a_scrape_does_not_wait_for_a_slow_read_and_has_the_last_value(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(background_query, 'MAX_WAIT_SECONDS', 0.2)
+    monkeypatch.setattr(collectors, 'MAX_WAIT_SECONDS', 0.2)
     may_end, values = threading.Event(), _counter()
 
     def slow() -> int:

@@ -78,10 +78,10 @@ def test_projects_and_users(context: RequestContext, providers: list[ResourcePro
         assert (consumer.project_id, consumer.user_id) == (one.project_id, one.user_id)
 
 
-def test_refusals(context: RequestContext, providers: list[ResourceProvider]) -> None:
-    with pytest.raises(exception.AllocationCapacityExceeded) as refused:
+def test_rejections(context: RequestContext, providers: list[ResourceProvider]) -> None:
+    with pytest.raises(exception.AllocationCapacityExceeded) as rejected:
         AllocationList.replace_all(context, claims(providers, 3))
-    assert (refused.value.uuid, refused.value.resource_class) == (providers[0].uuid, CLASSES[0])
+    assert (rejected.value.uuid, rejected.value.resource_class) == (providers[0].uuid, CLASSES[0])
     unknown = str(uuid.uuid4())
     wanted = ConsumerClaim(unknown, 'p', 'u', {one: {CLASSES[0]: 1} for one in [*(p.uuid for p in providers), unknown]})
     with pytest.raises(exception.AllocationProviderNotFound, match=unknown):

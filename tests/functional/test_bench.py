@@ -30,8 +30,15 @@ _MAY_BE_UNKNOWN = {'refresh', 'log-size', 'slots', 'slots-claiming'}
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize('names', [set(lines.NAMES) - set(scale.LINES), set(scale.LINES)], ids=['work', 'scale'])
 def test_every_line_is_measured_once(
-    names: set[str], tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+    names: set[str], tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    for name, small in {
+        '_SLOTS': (5, 20),
+        '_SLOTS_CLAIMING': (5, 20),
+        '_PROCESSES': 2,
+        '_IDLE_CONNECTIONS': 100,
+    }.items():
+        monkeypatch.setattr(scale, name, small)
     chosen = [argument for name in sorted(names) for argument in ('--line', name)]
     assert command.main([*_TINY, *chosen, '--output', str(tmp_path)]) == 0
     found = json.loads((tmp_path / 'bench.json').read_text())['results']
@@ -68,8 +75,8 @@ def test_help_names_every_option() -> None:
 def test_a_missing_server_or_driver_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     nowhere = 'postgresql+psycopg://nobody@127.0.0.1:1/nothing?connect_timeout=2'
     assert command.main(['--database', 'postgresql', '--server-url', nowhere, '--nested', '1']) == 1
-    (said,) = capsys.readouterr().err.splitlines()
-    assert said.startswith('bench: ')
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith('bench: ')
 
 
 def test_one_flat_host_in_thirty_has_two_traits_and_the_aggregate() -> None:
@@ -158,8 +165,8 @@ def test_a_site_is_measured_beside_a_small_one(
 def test_a_site_whose_requests_fail_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ['--database', 'mariadb', '--site', '1x1', '--flat', '20', '--duration', '1', '--microversion', '9.9']
     assert command.main(arguments) == 1
-    (said,) = capsys.readouterr().err.splitlines()
-    assert said.startswith("bench: requests that should all succeed were answered with [{'406'")
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("bench: requests that should all succeed were answered with [{'406'")
 
 
 @pytest.mark.parametrize(

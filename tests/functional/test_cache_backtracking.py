@@ -53,7 +53,7 @@ def state(*trees: list[RP]) -> Snapshot:
 def count(of: Snapshot, query: Query) -> int:
     """The number of candidates."""
     prefilter = Prefilter(of, request_of(query))
-    return sum(1 for _ in search(prefilter.search_units(), prefilter.compiled, SearchLimits()))
+    return sum(map(len, search(prefilter.search_units(), prefilter.compiled, SearchLimits())))
 
 
 @pytest.mark.parametrize(
@@ -104,12 +104,12 @@ def shared(name: str, parent: str | None, resource_class: str, *aggregates: str)
     return RP(name, parent, {resource_class: record(100)}, {SHARES}, set(aggregates))
 
 
-def check(world: list[RP], query: Query) -> None:
+def check(topology: list[RP], query: Query) -> None:
     """Compare with the oracle, with the trees in both orders."""
     families: dict[str, list[RP]] = {}
-    for rp in world:
+    for rp in topology:
         families.setdefault(rp.parent or rp.name, []).append(rp)
-    expected = Oracle(world).candidates(query)
+    expected = Oracle(topology).candidates(query)
     assert expected
     for order in (list(families.values()), list(families.values())[::-1]):
         bodies = found(Snapshot.of(NAMES, records_of([rp for family in order for rp in family])), query)
@@ -119,37 +119,37 @@ def check(world: list[RP], query: Query) -> None:
 def test_a_tree_that_shares_and_one_that_does_not() -> None:
     """Two sharing providers that together meet the request are found from both, and are one candidate."""
     plain = RP('plain', None, {'DISK_GB': record(100)}, aggregates={'north'})
-    world = [plain, shared('one', None, 'DISK_GB', 'north')]
-    world += [shared(name, None, 'DISK_GB', 'south') for name in ('two', 'three')]
-    check(world, Query([Group('1', {'DISK_GB': 1}), Group('2', {'DISK_GB': 1})], policy='none'))
+    topology = [plain, shared('one', None, 'DISK_GB', 'north')]
+    topology += [shared(name, None, 'DISK_GB', 'south') for name in ('two', 'three')]
+    check(topology, Query([Group('1', {'DISK_GB': 1}), Group('2', {'DISK_GB': 1})], policy='none'))
 
 
 def test_sharing_providers_of_one_tree_and_of_two() -> None:
     """Below 1.29 no candidate has two providers of one tree."""
     hosts = [RP(f'host {name}', None, {'VCPU': record(8)}, aggregates={name}) for name in ('north', 'south')]
-    world = [*hosts, RP('rack', None)]
-    world += [
+    topology = [*hosts, RP('rack', None)]
+    topology += [
         shared('disk of rack', 'rack', 'DISK_GB', 'north'),
         shared('memory of rack', 'rack', 'MEMORY_MB', 'north'),
     ]
-    world += [shared('disk', None, 'DISK_GB', 'south'), shared('memory', None, 'MEMORY_MB', 'south')]
-    check(world, Query([Group('', {'VCPU': 1, 'DISK_GB': 1, 'MEMORY_MB': 1})], minor=28))
+    topology += [shared('disk', None, 'DISK_GB', 'south'), shared('memory', None, 'MEMORY_MB', 'south')]
+    check(topology, Query([Group('', {'VCPU': 1, 'DISK_GB': 1, 'MEMORY_MB': 1})], minor=28))
 
 
 def test_a_tree_with_a_sharing_provider_of_its_own() -> None:
     """Another tree of the same aggregate can use one sharing provider more."""
-    world = []
+    topology = []
     for name, aggregates in (('open', {'north'}), ('closed', set())):
-        world.append(RP(f'host {name}', None, {'VCPU': record(8)}, aggregates={'north'}))
-        world.append(shared(f'disk of {name}', f'host {name}', 'DISK_GB', *aggregates))
-    world.append(shared('disks', None, 'DISK_GB', 'north'))
-    check(world, Query([Group('', {'VCPU': 1, 'DISK_GB': 1})]))
+        topology.append(RP(f'host {name}', None, {'VCPU': record(8)}, aggregates={'north'}))
+        topology.append(shared(f'disk of {name}', f'host {name}', 'DISK_GB', *aggregates))
+    topology.append(shared('disks', None, 'DISK_GB', 'north'))
+    check(topology, Query([Group('', {'VCPU': 1, 'DISK_GB': 1})]))
 
 
 def test_a_provider_whose_root_is_no_root_is_known_and_not_searched() -> None:
     """Only a damaged database has a provider whose root has another root itself."""
     vcpu = {'VCPU': record(8)}
-    host, child, lost = records_of([RP('host', None, vcpu), RP('child', 'host'), RP('lost', None, vcpu)])
-    damaged = Snapshot.of(NAMES, [host, child, replace(lost, root_id=child.id)])
+    host, child, orphan = records_of([RP('host', None, vcpu), RP('child', 'host'), RP('lost', None, vcpu)])
+    damaged = Snapshot.of(NAMES, [host, child, replace(orphan, root_id=child.id)])
     assert found(damaged, Query([Group('', {'VCPU': 1})])) == [frozenset({('host', 'VCPU', 1)})]
-    assert damaged.find_provider(lost.uuid) is not None
+    assert damaged.find_provider(orphan.uuid) is not None

@@ -1,9 +1,10 @@
-"""How the mirror of a process follows its database, and when it is built anew."""
+"""How the provider cache is refreshed, and when it is loaded again."""
 
 from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import gc
 import logging
 import pathlib
 import re
@@ -22,6 +23,7 @@ from placement import exception
 from placement.cache import refresh
 from placement.cache.refresh import ProviderCache
 from placement.cache.snapshot import Snapshot
+from placement.candidates.providers import Provider
 from placement.db import change_log, tables
 from placement.db.api import Database
 from placement.objects.resource_class import ResourceClass
@@ -36,7 +38,7 @@ from tests.support.objects import claim, create_provider
 
 
 class Counting(ProviderCache):
-    """A mirror that counts how often it was built and brought forward, and can be made to wait before a step."""
+    """A provider cache that counts how often it was loaded and refreshed, and can be made to wait before a step."""
 
     def __init__(self, db: Database) -> None:
         super().__init__(db)
@@ -62,11 +64,22 @@ def host(context: RequestContext) -> ResourceProvider:
 
 @pytest.fixture
 def provider_cache(db: Database, host: ResourceProvider) -> Counting:
-    """The mirror of a database with one host, built."""
+    """The loaded provider cache of a database with one host."""
     made = Counting(db)
     made.current()
     assert made.builds == 1
     return made
+
+
+Reasons = Callable[[], list[str]]
+
+
+@pytest.fixture
+def reasons(caplog: pytest.LogCaptureFixture) -> Reasons:
+    """Why the cache was reloaded so far, as the log says at the default level."""
+    caplog.set_level(logging.INFO, refresh.__name__)
+    found = re.compile(r'Reloading the cache: (.*)')
+    return lambda: [match[1] for record in caplog.records if (match := found.fullmatch(record.getMessage()))]
 
 
 @pytest.fixture
@@ -90,7 +103,7 @@ def copy(db: Database, tmp_path: pathlib.Path) -> Iterator[Callable[[], Database
 def older(
     provider_cache: Counting, context: RequestContext, host: ResourceProvider, copy: Callable[[], Database]
 ) -> Database:
-    """A copy from before the host was renamed; the mirror knows its new name."""
+    """A copy from before the host was renamed; the cache knows its new name."""
     made = copy()
     rename(context, host, 'renamed')
     provider_cache.current()
@@ -98,7 +111,7 @@ def older(
 
 
 @pytest.fixture
-def short_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
     """A database that stays older for 0.2 s is taken for a restored one."""
     monkeypatch.setattr(refresh, 'STALE_READ_GRACE_SECONDS', 0.2)
 
@@ -121,7 +134,7 @@ def scratch(db: Database) -> Snapshot:
     return ProviderCache(db).current()
 
 
-# A database that is older than the mirror ----------------------------------------------------------------
+# A database that is older than the cache ----------------------------------------------------------------
 
 
 def test_the_state_of_a_lagging_node_is_not_taken(
@@ -136,7 +149,7 @@ def test_the_state_of_a_lagging_node_is_not_taken(
     assert provider_cache.builds == 1
 
 
-@pytest.mark.usefixtures('short_patience')
+@pytest.mark.usefixtures('short_grace')
 def test_a_node_that_lags_repeatedly_is_not_taken_for_a_restored_database(
     provider_cache: Counting, context: RequestContext, older: Database
 ) -> None:
@@ -150,8 +163,10 @@ def test_a_node_that_lags_repeatedly_is_not_taken_for_a_restored_database(
     assert provider_cache.builds == 1
 
 
-@pytest.mark.usefixtures('short_patience')
-def test_the_mirror_is_built_anew_when_a_database_stays_older(provider_cache: Counting, older: Database) -> None:
+@pytest.mark.usefixtures('short_grace')
+def test_the_cache_is_loaded_again_when_a_database_stays_older(
+    provider_cache: Counting, older: Database, reasons: Reasons
+) -> None:
     newest = provider_cache.current()
     provider_cache._db = older
     assert provider_cache.current() is newest
@@ -160,23 +175,26 @@ def test_the_mirror_is_built_anew_when_a_database_stays_older(provider_cache: Co
     assert provider_cache.builds == 2
     provider_cache.current()
     assert provider_cache.builds == 2
+    (reason,) = reasons()
+    assert reason.startswith('the database has been older than the cache for ')
 
 
-def test_the_mirror_is_built_anew_at_once_when_a_restored_database_was_written_to(
-    provider_cache: Counting, host: ResourceProvider, older: Database
+def test_the_cache_is_loaded_again_at_once_when_a_restored_database_was_written_to(
+    provider_cache: Counting, host: ResourceProvider, older: Database, reasons: Reasons
 ) -> None:
     rename(applications.administrator(older), host, 'renamed otherwise')
     provider_cache._db = older
     assert name_in(provider_cache.current(), host) == 'renamed otherwise'
     assert provider_cache.builds == 2
+    assert reasons() == ['the change log is partly older and partly newer than the cache']
     assert_same(provider_cache.current(), scratch(older))
 
 
 # Changes that the log does not hold ----------------------------------------------------------------------
 
 
-def test_the_mirror_is_built_anew_when_entries_of_the_log_are_missing(
-    provider_cache: Counting, context: RequestContext, host: ResourceProvider
+def test_the_cache_is_loaded_again_when_entries_of_the_log_are_missing(
+    provider_cache: Counting, context: RequestContext, host: ResourceProvider, reasons: Reasons
 ) -> None:
     for number in range(3):
         rename(context, host, f'host-{number}')
@@ -185,13 +203,14 @@ def test_the_mirror_is_built_anew_when_entries_of_the_log_are_missing(
         tx.execute(tables.change_log.delete().where(tables.change_log.c.sequence < newest))
     assert name_in(provider_cache.current(), host) == 'host-2'
     assert provider_cache.builds == 2
+    assert reasons() == ['the change log does not have all entries since the version of the cache']
     rename(context, host, 'host')
     compare(provider_cache, context.db)
-    assert provider_cache.builds == 3  # Building the mirror that it was compared with.
+    assert provider_cache.builds == 3  # Loading the cache that it was compared with.
 
 
 def test_changes_by_hand_are_seen_after_invalidate_caches(
-    provider_cache: Counting, context: RequestContext, host: ResourceProvider
+    provider_cache: Counting, context: RequestContext, host: ResourceProvider, reasons: Reasons
 ) -> None:
     with context.db.engine.begin() as tx:
         tx.execute(tables.resource_providers.update().values(name='by hand'))
@@ -200,6 +219,7 @@ def test_changes_by_hand_are_seen_after_invalidate_caches(
     assert name_in(provider_cache.current(), host) == 'by hand'
     provider_cache.current()
     assert provider_cache.builds == 2
+    assert reasons() == ['a command requested it']
 
 
 # Other processes and threads -----------------------------------------------------------------------------
@@ -220,7 +240,7 @@ def test_names_changed_by_another_process_are_followed(
     assert 'CUSTOM_OTHER' not in provider_cache.current().names.class_ids
 
 
-def test_threads_that_wait_share_one_step_of_the_mirror(
+def test_threads_that_wait_share_one_refresh_of_the_cache(
     provider_cache: Counting, context: RequestContext, host: ResourceProvider
 ) -> None:
     rename(context, host, 'renamed')
@@ -294,6 +314,14 @@ def test_a_failed_step_is_made_again_by_the_next_search(
     compare(provider_cache, context.db)
 
 
+def test_a_load_leaves_the_garbage_collector_on(db: Database) -> None:
+    with failing(db, 'placement_inventories'), pytest.raises(db_exc.DBError, match='planted'):
+        ProviderCache(db).current()
+    assert gc.isenabled()
+    ProviderCache(db).current()
+    assert gc.isenabled()
+
+
 def test_a_failure_at_commit_keeps_the_whole_new_state(
     provider_cache: Counting, context: RequestContext, host: ResourceProvider, copy: Callable[[], Database]
 ) -> None:
@@ -316,16 +344,20 @@ def test_a_failure_at_commit_keeps_the_whole_new_state(
     compare(provider_cache, context.db)
 
 
-def test_a_damaged_state_is_built_anew_at_the_next_search(
-    provider_cache: Counting, context: RequestContext, host: ResourceProvider, caplog: pytest.LogCaptureFixture
+def test_a_damaged_state_is_loaded_again_at_the_next_search(
+    provider_cache: Counting,
+    context: RequestContext,
+    host: ResourceProvider,
+    caplog: pytest.LogCaptureFixture,
+    reasons: Reasons,
 ) -> None:
-    held = provider_cache._version
-    assert held is not None
-    held.builder._root_id_of.clear()
+    loaded = provider_cache._version
+    assert loaded is not None
+    loaded.builder._root_id_of.clear()
     claim_one(context, host)
-    with caplog.at_level(logging.ERROR):
-        assert_same(provider_cache.current(), scratch(context.db))
-    assert 'could not be refreshed; reloading it' in caplog.text
+    assert_same(provider_cache.current(), scratch(context.db))
+    assert 'The cache could not be refreshed' in caplog.text
+    assert reasons() == ['the refresh failed']
     assert provider_cache.builds == 2
 
 
@@ -346,7 +378,45 @@ def test_a_check_is_one_statement_whatever_the_number_of_slots(
     assert len(seen) == 1
     assert len(context.db.fetch_all(change_log.CHECK)) == 1
     claim_one(context, host)
-    with queries(at_most=5 + (slots > 64)):
+    with queries(at_most=4 + (slots > 64)):
         provider_cache.current()
     assert provider_cache.builds == 1
     compare(provider_cache, context.db)
+
+
+@pytest.mark.parametrize('claims', [1, 40])
+def test_a_refresh_after_claims_is_four_statements(
+    provider_cache: Counting, context: RequestContext, queries: Counter, claims: int
+) -> None:
+    """Check, slots, entries of the log, usages."""
+    hosts = [create_provider(context, VCPU=8, MEMORY_MB=64, DISK_GB=8) for _ in range(claims)]
+    provider_cache.current()
+    for host in hosts:
+        claim(context, {host.uuid: {'VCPU': 1, 'MEMORY_MB': 2, 'DISK_GB': 3}})
+    with queries(at_most=4) as seen:
+        provider_cache.current()
+    assert len(seen) == 4
+    assert provider_cache.builds == 1
+    compare(provider_cache, context.db)
+
+
+def test_providers_that_a_claim_does_not_change_are_kept(
+    provider_cache: Counting, context: RequestContext, host: ResourceProvider
+) -> None:
+    """A claim neither makes new objects of other providers nor removes their cached JSON."""
+    other = create_provider(context, VCPU=8)
+    before = provider_cache.current()
+    [partition] = before.partitions
+    both = [partition.by_uuid[one.uuid] for one in (host, other)]
+    list(partition.fragments('generation', both, lambda one: b'%d' % one.generation))
+    claim_one(context, host)
+    after = provider_cache.current()
+    assert after.find_provider(other.uuid) is before.find_provider(other.uuid)
+    written: list[str] = []
+
+    def write(one: Provider) -> bytes:
+        written.append(one.uuid)
+        return b'%d' % one.generation
+
+    assert list(after.partitions[0].fragments('generation', both, write)) == [b'2', b'1']
+    assert written == [host.uuid]

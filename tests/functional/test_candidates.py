@@ -14,7 +14,7 @@ from tests.support.candidates.examples import EXAMPLES, Example
 from tests.support.candidates.oracle import RP, Oracle, Query
 from tests.support.candidates.store import Stored, check_example, check_query
 from tests.support.candidates.topologies import queries as some_queries
-from tests.support.candidates.topologies import thorough, worlds
+from tests.support.candidates.topologies import thorough, topologies
 
 MINORS = (10, 11, 12, 16, 17, 21, 22, 24, 25, 26, 27, 28, 29, 29, 29)
 
@@ -23,7 +23,7 @@ MINORS = (10, 11, 12, 16, 17, 21, 22, 24, 25, 26, 27, 28, 29, 29, 29)
 def shared_app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """One application for all tests here, since each replaces all providers."""
     path = tmp_path_factory.mktemp('candidates') / 'placement.sqlite'
-    with applications.application(path, placement={'max_microversion': '1.39'}) as made:
+    with applications.application(path, placement=applications.EVERY_MICROVERSION) as made:
         yield made
 
 
@@ -33,15 +33,15 @@ def test_worked_example(shared_app: Any, example: Example) -> None:
 
 
 @thorough(300)
-@given(worlds(), some_queries(MINORS))
-def test_the_application_answers_like_the_oracle(shared_app: Any, world: list[RP], query: Query) -> None:
-    check_query(shared_app, world, query)
+@given(topologies(), some_queries(MINORS))
+def test_the_application_answers_like_the_oracle(shared_app: Any, topology: list[RP], query: Query) -> None:
+    check_query(shared_app, topology, query)
 
 
 @thorough(60)
-@given(worlds(most=5), some_queries((12, 28, 29, 34, 36)))
-def test_every_candidate_can_be_claimed(shared_app: Any, world: list[RP], query: Query) -> None:
-    stored = Stored(shared_app, world)
+@given(topologies(most=5), some_queries((12, 28, 29, 34, 36)))
+def test_every_candidate_can_be_claimed(shared_app: Any, topology: list[RP], query: Query) -> None:
+    stored = Stored(shared_app, topology)
     for candidate in stored.candidates(query)['allocation_requests'][:20]:
         path = f'/allocations/{uuid.uuid4()}'
         body = {**candidate, 'project_id': 'project', 'user_id': 'user'}
@@ -52,10 +52,12 @@ def test_every_candidate_can_be_claimed(shared_app: Any, world: list[RP], query:
 
 
 @thorough(60)
-@given(worlds(), some_queries((28, 29)))
-def test_limited_answers_are_subsets_with_their_summaries_only(shared_app: Any, world: list[RP], query: Query) -> None:
-    stored = Stored(shared_app, world)
-    oracle = Oracle(world)
+@given(topologies(), some_queries((28, 29)))
+def test_limited_answers_are_subsets_with_their_summaries_only(
+    shared_app: Any, topology: list[RP], query: Query
+) -> None:
+    stored = Stored(shared_app, topology)
+    oracle = Oracle(topology)
     everything = oracle.candidates(query)
     for query.limit in (1, 2, 5):
         answer = stored.candidates(query)

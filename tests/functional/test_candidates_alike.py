@@ -19,7 +19,7 @@ _SHARING = 'MISC_SHARES_VIA_AGGREGATE'
 @pytest.fixture
 def conf(tmp_path: pathlib.Path) -> cfg.ConfigOpts:
     """Options of a process that serves all microversions."""
-    return applications.options(tmp_path / 'placement.sqlite', placement={'max_microversion': '1.39'})
+    return applications.options(tmp_path / 'placement.sqlite', placement=applications.EVERY_MICROVERSION)
 
 
 def sharing(app: Any, aggregate: str, parent: str | None = None, **totals: int) -> str:

@@ -34,64 +34,64 @@ def test_an_explanation_counts_the_providers_that_each_rule_leaves(app: Any, con
     group = RequestGroup(
         '1', True, {'VCPU': 4, 'MEMORY_MB': 1000}, frozenset({AVX2}), frozenset({'CUSTOM_GREEN'}), (frozenset({'x'}),)
     )
-    told = _explained(context, group)
-    assert [(one.rule, one.subject, one.providers, one.trees) for one in told.stages] == [
+    result = _explained(context, group)
+    assert _rows(result) == [
         ('resources', 'VCPU:4', 2, 2),
         ('resources', 'MEMORY_MB:1000', 1, 1),
         ('required', AVX2, 1, 1),
         ('forbidden', 'CUSTOM_GREEN', 0, 0),
         ('member_of', 'x', 0, 0),
     ]
-    assert told.stages[0].rejected == {Reason.NO_CAPACITY: 1}
-    assert told.stages[1].rejected == {Reason.WRONG_STEP: 1}
-    assert told.candidates == 0
-    assert [(one.name, one.missing) for one in told.near_misses] == [
+    assert result.stages[0].rejected == {'total_capacity': 1}
+    assert result.stages[1].rejected == {'step_size': 1}
+    assert result.candidates == 0
+    assert [(one.name, one.missing) for one in result.near_misses] == [
         ('host2', 'would be a candidate without forbidden1 CUSTOM_GREEN and without member_of1 x')
     ]
-    assert list(map(str, told.blocking_rules)) == ['forbidden1 CUSTOM_GREEN', 'member_of1 x']
+    assert list(map(str, result.blocking_rules)) == ['forbidden1 CUSTOM_GREEN', 'member_of1 x']
 
 
 def test_groups_that_do_not_fit_together(app: Any, context: RequestContext) -> None:
     Stored(app, WORLDS['X5'])
     groups = (RequestGroup('1', True, {'VCPU': 1}), RequestGroup('2', True, {'MEMORY_MB': 512}))
-    told = _explained(context, *groups, policy='isolate')
-    assert [one.trees for one in told.stages] == [2, 2]
-    assert [(one.reason, one.trees) for one in told.combination_failures] == [(Reason.TOO_FEW_PROVIDERS, 2)]
-    assert [str(one) for one in told.blocking_rules] == ['group_policy=isolate']
-    assert 'resources1, resources2 need 2 different providers, and only 1 provider is eligible' in told.sentence
+    result = _explained(context, *groups, policy='isolate')
+    assert [one.trees for one in result.stages] == [2, 2]
+    assert [(one.reason, one.trees) for one in result.combination_failures] == [(Reason.TOO_FEW_PROVIDERS, 2)]
+    assert [str(one) for one in result.blocking_rules] == ['group_policy=isolate']
+    assert 'resources1, resources2 need 2 different providers, and only 1 provider is eligible' in result.sentence
     assert _explained(context, *groups, policy='none').candidates == 2
 
 
 def test_below_1_29_the_explanation_names_the_rule_about_trees(app: Any, context: RequestContext) -> None:
     Stored(app, WORLDS['X4'])
     request = CandidateRequest((RequestGroup('', False, {'VCPU': 4, 'MEMORY_MB': 1024}),), nested_aware=False)
-    told = explain(context.provider_cache.current(), request, Options())
-    assert [(one.rule, one.trees) for one in told.stages] == [
-        ('resources', 1),
-        ('resources', 1),
-        ('same provider', 0),
+    result = explain(context.provider_cache.current(), request, Options())
+    assert [(str(one.rule), one.trees) for one in result.stages] == [
+        ('resources VCPU:4', 1),
+        ('resources MEMORY_MB:1024', 1),
+        ('the rule of one provider per tree (below 1.29)', 0),
     ]
-    assert told.candidates == 0
-    assert 'several providers of one tree' in told.sentence
+    assert result.candidates == 0
+    assert 'several providers of one tree' in result.sentence
 
 
-def test_a_request_of_thousands_of_rules_is_bounded(app: Any, context: RequestContext, queries: Counter) -> None:
+def test_a_request_of_thousands_of_rules_is_limited(app: Any, context: RequestContext, queries: Counter) -> None:
     names = [f'CUSTOM_C{number}' for number in range(1000)]
     Stored(app, [RP('host', inventory={name: record(5) for name in names})])
     groups = tuple(RequestGroup(str(n), True, dict.fromkeys(names[n::250], 6)) for n in range(1, 200))
     with queries(at_most=220):
-        told = _explained(context, *groups, policy='isolate')
-    assert told.candidates == 0
-    assert (len(told.stages), len(told.what_ifs)) == (50, 50)
-    assert told.rules_not_tried > 900
-    assert len(told.sentence) < 1000
+        result = _explained(context, *groups, policy='isolate')
+    assert result.candidates == 0
+    assert (len(result.stages), len(result.what_ifs)) == (50, 50)
+    assert result.rules_not_tried > 900
+    assert len(result.sentence) < 1000
 
 
 def test_searches_without_a_rule_share_the_steps_of_one_search(
     app: Any, context: RequestContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world, query = hard.packing(0, classes=3)
-    Stored(app, world)
+    topology, query = hard.packing(0, classes=3)
+    Stored(app, topology)
     request = candidate_query.parse(query_string(query), (1, 29))
     budgets: list[SearchLimits] = []
 
@@ -101,9 +101,9 @@ def test_searches_without_a_rule_share_the_steps_of_one_search(
 
     monkeypatch.setattr(explanation, 'search', recording)
     whole = SearchLimits(max_steps=2000)
-    told = explain(context.provider_cache.current(), request, Options(whole))
+    result = explain(context.provider_cache.current(), request, Options(whole))
     _search, *trials = budgets
-    assert len(trials) >= len(told.what_ifs) > 3
+    assert len(trials) >= len(result.what_ifs) > 3
     assert max(trial.max_steps for trial in trials) <= 200
     # A search notices only between two candidates that its steps are spent.
     assert sum(trial.steps_taken for trial in trials) < 2 * 2000
@@ -116,9 +116,9 @@ def test_searches_without_a_rule_count_fewer_candidates_when_there_are_many_rule
     forbidden = [f'CUSTOM_T{number}' for number in range(49)]
     for name in forbidden:
         demand(app, 'PUT', f'/traits/{name}')
-    told = _asked(context, f'resources=VCPU:1&required={",".join("!" + name for name in forbidden)}')
-    assert told.candidates == 120
-    assert {str(one) for one in told.what_ifs} == {'nothing else is requested', 'at least 100'}
+    result = _explain_query(context, f'resources=VCPU:1&required={",".join("!" + name for name in forbidden)}')
+    assert result.candidates == 120
+    assert {str(one) for one in result.what_ifs} == {'nothing else is requested', 'at least 100'}
 
 
 def test_groups_are_compared_only_when_every_rule_was_counted(app: Any, context: RequestContext) -> None:
@@ -132,9 +132,9 @@ def test_groups_are_compared_only_when_every_rule_was_counted(app: Any, context:
         return _explained(context, first, RequestGroup('2', True, {'VCPU': 1}), policy='isolate')
 
     assert [one.reason for one in isolated(*traits[:5]).combination_failures] == [Reason.TOO_FEW_PROVIDERS]
-    told = isolated(*traits)
-    assert told.rules_not_tried > 0
-    assert told.combination_failures == ()
+    result = isolated(*traits)
+    assert result.rules_not_tried > 0
+    assert result.combination_failures == ()
 
 
 def test_rules_without_which_most_is_found_come_first(app: Any, context: RequestContext) -> None:
@@ -147,9 +147,9 @@ def test_rules_without_which_most_is_found_come_first(app: Any, context: Request
             for number in range(amount)
         ],
     )
-    told = _asked(context, 'resources1=VCPU:1&required1=CUSTOM_A,CUSTOM_B,CUSTOM_C')
+    result = _explain_query(context, 'resources1=VCPU:1&required1=CUSTOM_A,CUSTOM_B,CUSTOM_C')
     # The first leaves nothing when the rules are applied in their order.
-    assert [str(one.rule) for one in told.blockers] == [
+    assert [str(one.rule) for one in result.blockers] == [
         'required1 CUSTOM_C',
         'required1 CUSTOM_B',
         'required1 CUSTOM_A',
@@ -159,19 +159,19 @@ def test_rules_without_which_most_is_found_come_first(app: Any, context: Request
 def test_sharing_providers_and_collective_traits(app: Any, context: RequestContext) -> None:
     Stored(app, WORLDS['X2'])
     group = RequestGroup('', False, {'VCPU': 2, 'DISK_GB': 50}, frozenset({'STORAGE_DISK_SSD'}))
-    told = _explained(context, group)
-    assert [(one.subject, one.trees) for one in told.stages] == [
+    result = _explained(context, group)
+    assert [(one.rule.subject, one.trees) for one in result.stages] == [
         ('VCPU:2', 4),
         ('DISK_GB:50', 3),
         ('STORAGE_DISK_SSD', 2),
     ]
-    assert told.candidates == 2
+    assert result.candidates == 2
 
 
 # The explanation as a sentence --------------------------------------------------------------------------------
 
 
-def _asked(context: RequestContext, query: str, minor: int = 29) -> Explanation:
+def _explain_query(context: RequestContext, query: str, minor: int = 29) -> Explanation:
     request = candidate_query.parse(query, (1, minor))
     return explain(context.provider_cache.current(), request, Options())
 
@@ -179,26 +179,28 @@ def _asked(context: RequestContext, query: str, minor: int = 29) -> Explanation:
 def test_an_amount_that_breaks_the_units_of_every_host(app: Any, context: RequestContext) -> None:
     hosts = [rp(f'host{n}', VCPU={'total': 64, 'max_unit': 32, 'used': n % 30}) for n in range(96)]
     Stored(app, [*hosts, rp('large', VCPU={'total': 256, 'max_unit': 256, 'used': 100})])
-    told = _asked(context, 'resources=VCPU:200')
-    assert told.sentence == (
+    result = _explain_query(context, 'resources=VCPU:200')
+    assert result.sentence == (
         'No provider can allocate VCPU:200: max_unit is 32, requested 200: 96 providers; free capacity below'
         ' 200 (max 156): 1 provider.'
     )
-    assert [one.name for one in told.near_misses] == ['large']
+    assert [one.name for one in result.near_misses] == ['large']
 
 
 def test_an_amount_and_a_trait_that_no_provider_has(app: Any, context: RequestContext) -> None:
     Stored(app, [rp('host', VCPU={'total': 8, 'max_unit': 4})])
-    assert _asked(context, f'resources1=VCPU:6&required1={AVX2}').sentence == (
+    assert _explain_query(context, f'resources1=VCPU:6&required1={AVX2}').sentence == (
         f'No provider has the trait {AVX2}; and no provider can allocate VCPU:6: max_unit is 4, requested 6:'
         ' 1 provider.'
     )
-    assert _asked(context, f'resources1=VCPU:4&required1={AVX2}').sentence == f'No provider has the trait {AVX2}.'
+    assert (
+        _explain_query(context, f'resources1=VCPU:4&required1={AVX2}').sentence == f'No provider has the trait {AVX2}.'
+    )
 
 
 def test_a_class_that_no_provider_has(app: Any, context: RequestContext) -> None:
     Stored(app, [rp('host', VCPU=8)])
-    assert _asked(context, 'resources=VCPU:1,VGPU:1').sentence == 'No provider has inventory of VGPU.'
+    assert _explain_query(context, 'resources=VCPU:1,VGPU:1').sentence == 'No provider has inventory of VGPU.'
 
 
 def test_a_disk_that_is_not_shared_and_one_in_no_aggregate(app: Any, context: RequestContext) -> None:
@@ -208,45 +210,50 @@ def test_a_disk_that_is_not_shared_and_one_in_no_aggregate(app: Any, context: Re
     small = rp('small', aggregates='rack', shares=True, DISK_GB=10)
     Stored(app, [*hosts, plain, far])
     query = f'resources1=VCPU:1&required1={AVX2}&resources=DISK_GB:100'
-    told = _asked(context, query)
-    assert told.sentence == (
+    result = _explain_query(context, query)
+    assert result.sentence == (
         'No tree that satisfies the other rules (2 do) has DISK_GB or can use a sharing provider of it.'
     )
-    unmarked, stranded = told.blockers[0].notes
+    without_trait, without_aggregate = result.blockers[0].notes
     common = 'an aggregate in common with the trees that satisfy the other rules'
-    assert unmarked == (f'plain could provide DISK_GB:100 with the trait MISC_SHARES_VIA_AGGREGATE (and has {common})')
-    assert stranded == f'far could provide DISK_GB:100 with {common} (and has the trait MISC_SHARES_VIA_AGGREGATE)'
-    assert told.near_misses == []
+    assert without_trait == (
+        f'plain could provide DISK_GB:100 with the trait MISC_SHARES_VIA_AGGREGATE (and has {common})'
+    )
+    assert (
+        without_aggregate
+        == f'far could provide DISK_GB:100 with {common} (and has the trait MISC_SHARES_VIA_AGGREGATE)'
+    )
+    assert result.near_misses == []
     Stored(app, [*hosts, small])
-    assert _asked(context, query).sentence == (
-        'No provider that satisfies the other rules can allocate DISK_GB:100: total capacity below 100 (max 10):'
-        ' 1 provider.'
+    assert _explain_query(context, query).sentence == (
+        'No provider that satisfies the other rules can allocate DISK_GB:100: total capacity below 100 GiB (max 10'
+        ' GiB): 1 provider.'
     )
 
 
 def test_only_hosts_with_the_trait_are_named(app: Any, context: RequestContext) -> None:
     full = {'total': 8, 'used': 8}
     Stored(app, [rp('with', traits=[AVX2], VCPU=full), rp('without', VCPU={'total': 8, 'used': 7})])
-    told = _asked(context, f'resources1=VCPU:2&required1={AVX2}')
-    assert [one.name for one in told.near_misses] == ['with']
-    assert told.sentence.endswith('free capacity below 2 (max 0): 1 provider.')
+    result = _explain_query(context, f'resources1=VCPU:2&required1={AVX2}')
+    assert [one.name for one in result.near_misses] == ['with']
+    assert result.sentence.endswith('free capacity below 2 (max 0): 1 provider.')
 
 
 def test_an_explanation_of_a_search_that_exceeds_its_steps_says_so(app: Any, context: RequestContext) -> None:
-    world, query = hard.packing(0, classes=3)
-    Stored(app, world)
+    topology, query = hard.packing(0, classes=3)
+    Stored(app, topology)
     request = candidate_query.parse(query_string(query), (1, 29))
-    told = explain(context.provider_cache.current(), request, Options(SearchLimits(max_tree_steps=1000)))
-    assert told.candidates == 0
-    assert told.limits_reached == {Limit.TREE_STEPS}
-    assert told.sentence.startswith('The search reached a limit before it found a candidate')
-    assert {str(one) for one in told.what_ifs} == {'unknown: the search reached a limit'}
-    assert told.blocking_rules == []
+    result = explain(context.provider_cache.current(), request, Options(SearchLimits(max_tree_steps=1000)))
+    assert result.candidates == 0
+    assert result.limits_reached == {Limit.TREE_STEPS}
+    assert result.sentence.startswith('The search reached a limit before it found a candidate')
+    assert {str(one) for one in result.what_ifs} == {'unknown: the search reached a limit'}
+    assert result.blocking_rules == []
 
 
 def test_nothing_is_stored(app: Any, context: RequestContext) -> None:
     Stored(app, [])
-    assert _asked(context, 'resources=VCPU:1').sentence == 'No resource providers are stored.'
+    assert _explain_query(context, 'resources=VCPU:1').sentence == 'No resource providers are stored.'
 
 
 # The parameters of 1.31 and later ------------------------------------------------------------------------------
@@ -254,106 +261,117 @@ def test_nothing_is_stored(app: Any, context: RequestContext) -> None:
 
 def _ports() -> list[RP]:
     """Two hosts, each with two network cards of one port each; host2 is disabled, and card1 of host1 is on net1."""
-    world = []
+    topology = []
     for host in ('host1', 'host2'):
         disabled = ['COMPUTE_STATUS_DISABLED'] if host == 'host2' else []
-        world.append(rp(host, aggregates=f'az-{host}', traits=disabled, VCPU=8))
+        topology.append(rp(host, aggregates=f'az-{host}', traits=disabled, VCPU=8))
         for card in ('card1', 'card2'):
-            world.append(rp(f'{host}-{card}', host, traits=['CUSTOM_NET1'] if card == 'card1' else ['CUSTOM_NET2']))
-            world.append(rp(f'{host}-{card}-port', f'{host}-{card}', SRIOV_NET_VF=4, VCPU=2))
-    return world
+            topology.append(rp(f'{host}-{card}', host, traits=['CUSTOM_NET1'] if card == 'card1' else ['CUSTOM_NET2']))
+            topology.append(rp(f'{host}-{card}-port', f'{host}-{card}', SRIOV_NET_VF=4, VCPU=2))
+    return topology
 
 
-def _ported(app: Any, context: RequestContext, query: str) -> Explanation:
+def _explain_ports(app: Any, context: RequestContext, query: str) -> Explanation:
     Stored(app, _ports())
     demand(app, 'PUT', '/traits/CUSTOM_NET3')
-    return _asked(context, with_uuids(query), 39)
+    return _explain_query(context, with_uuids(query), 39)
 
 
-def _rows(told: Explanation) -> list[tuple[str, str, int, int]]:
-    return [(one.rule, one.subject, one.providers, one.trees) for one in told.stages]
+def _rows(result: Explanation) -> list[tuple[str, str, int, int]]:
+    return [(one.rule.kind.value, one.rule.subject, one.providers, one.trees) for one in result.stages]
 
 
 def test_each_trait_of_the_root_is_a_rule(app: Any, context: RequestContext) -> None:
-    told = _ported(app, context, f'resources=VCPU:8&root_required=!COMPUTE_STATUS_DISABLED,{AVX2}')
-    assert _rows(told) == [
+    result = _explain_ports(app, context, f'resources=VCPU:8&root_required=!COMPUTE_STATUS_DISABLED,{AVX2}')
+    assert _rows(result) == [
         ('root_required', AVX2, 0, 0),
         ('root_required', '!COMPUTE_STATUS_DISABLED', 0, 0),
         ('resources', 'VCPU:8', 2, 0),
     ]
-    assert [(str(one.rule), one.candidates) for one in told.what_ifs] == [
+    assert [(str(one.rule), one.candidates) for one in result.what_ifs] == [
         (f'root_required {AVX2}', 1),
         ('root_required !COMPUTE_STATUS_DISABLED', 0),
         ('resources VCPU:8', None),
     ]
-    assert told.sentence == f'No provider has the trait {AVX2}.'
-    assert [(one.name, one.missing) for one in told.near_misses] == [
+    assert result.sentence == f'No provider has the trait {AVX2}.'
+    assert [(one.name, one.missing) for one in result.near_misses] == [
         ('host1', f'would be a candidate without root_required {AVX2}')
     ]
 
 
 def test_roots_without_or_with_a_trait_of_root_required(app: Any, context: RequestContext) -> None:
-    told = _ported(app, context, 'resources=VCPU:8&root_required=CUSTOM_NET1')
-    assert told.sentence == 'The root of each of the 2 trees that satisfy the other rules lacks the trait CUSTOM_NET1.'
+    result = _explain_ports(app, context, 'resources=VCPU:8&root_required=CUSTOM_NET1')
+    assert (
+        result.sentence == 'The root of each of the 2 trees that satisfy the other rules lacks the trait CUSTOM_NET1.'
+    )
     Stored(app, [one for one in _ports() if one.name.startswith('host2')])
-    told = _asked(context, 'resources=VCPU:8&root_required=CUSTOM_NET1', 39)
-    assert told.sentence == 'The root of the one tree that satisfies the other rules lacks the trait CUSTOM_NET1.'
-    told = _asked(context, 'resources=VCPU:8&root_required=!COMPUTE_STATUS_DISABLED', 39)
-    assert told.sentence == (
+    result = _explain_query(context, 'resources=VCPU:8&root_required=CUSTOM_NET1', 39)
+    assert result.sentence == 'The root of the one tree that satisfies the other rules lacks the trait CUSTOM_NET1.'
+    result = _explain_query(context, 'resources=VCPU:8&root_required=!COMPUTE_STATUS_DISABLED', 39)
+    assert result.sentence == (
         'The root of the one tree that satisfies the other rules has the forbidden trait COMPUTE_STATUS_DISABLED.'
     )
 
 
 def test_in_tree_is_a_rule(app: Any, context: RequestContext) -> None:
     query = 'resources_P=SRIOV_NET_VF:1&required_P=!CUSTOM_NET3&in_tree_P='
-    told = _ported(app, context, f'{query}host1-card1')
-    assert told.candidates == 2
-    assert [(str(one.rule), one.candidates) for one in told.what_ifs][-1] == (f'in_tree_P {uuid_of("host1-card1")}', 4)
-    told = _ported(app, context, f'{query}nobody')
-    assert _rows(told)[-1] == ('in_tree', uuid_of('nobody'), 0, 0)
-    assert told.sentence == f'The provider {uuid_of("nobody")} of in_tree does not exist.'
-    told = _ported(app, context, 'resources=VCPU:8&required=COMPUTE_STATUS_DISABLED&in_tree=host1')
-    assert [str(one) for one in told.blocking_rules] == ['required COMPUTE_STATUS_DISABLED']
-    told = _ported(app, context, 'resources1=VCPU:8&required1=COMPUTE_STATUS_DISABLED&in_tree1=host1')
-    assert told.blockers[0].cause == (
+    result = _explain_ports(app, context, f'{query}host1-card1')
+    assert result.candidates == 2
+    assert [(str(one.rule), one.candidates) for one in result.what_ifs][-1] == (
+        f'in_tree_P {uuid_of("host1-card1")}',
+        4,
+    )
+    result = _explain_ports(app, context, f'{query}nobody')
+    assert _rows(result)[-1] == ('in_tree', uuid_of('nobody'), 0, 0)
+    assert result.sentence == f'The provider {uuid_of("nobody")} of in_tree does not exist.'
+    result = _explain_ports(app, context, 'resources=VCPU:8&required=COMPUTE_STATUS_DISABLED&in_tree=host1')
+    assert [str(one) for one in result.blocking_rules] == ['required COMPUTE_STATUS_DISABLED']
+    result = _explain_ports(app, context, 'resources1=VCPU:8&required1=COMPUTE_STATUS_DISABLED&in_tree1=host1')
+    assert result.blockers[0].cause == (
         f'the one provider that satisfies the other rules of group 1 is not in the tree of {uuid_of("host1")}'
     )
 
 
 def test_each_forbidden_aggregate_is_a_rule(app: Any, context: RequestContext) -> None:
-    told = _ported(app, context, 'resources1=VCPU:8&member_of1=!in:az-host1,az-host2')
+    result = _explain_ports(app, context, 'resources1=VCPU:8&member_of1=!in:az-host1,az-host2')
     first, second = (f'!{uuid}' for uuid in sorted((uuid_of('az-host1'), uuid_of('az-host2'))))
-    assert _rows(told) == [
+    assert _rows(result) == [
         ('resources', 'VCPU:8', 2, 2),
         ('member_of', first, 1, 1),
         ('member_of', second, 0, 0),
     ]
-    assert [one.candidates for one in told.what_ifs] == [None, 1, 1]
-    assert told.sentence == (
-        f'The 1 provider that satisfies the other rules of group 1 is in the forbidden aggregate {second[1:]}.'
+    assert [one.candidates for one in result.what_ifs] == [None, 1, 1]
+    assert result.sentence == (
+        f'The one provider that satisfies the other rules of group 1 is in the forbidden aggregate {second[1:]}.'
     )
 
 
 def test_a_forbidden_aggregate_of_the_unsuffixed_group_excludes_trees(app: Any, context: RequestContext) -> None:
-    told = _ported(app, context, 'resources=SRIOV_NET_VF:1&in_tree=host1&member_of=!az-host1')
+    result = _explain_ports(app, context, 'resources=SRIOV_NET_VF:1&in_tree=host1&member_of=!az-host1')
     forbidden = f'!{uuid_of("az-host1")}'
-    assert [(one.rule, one.subject, one.serving, one.providers, one.trees) for one in told.stages] == [
+    assert [
+        (one.rule.kind.value, one.rule.subject, one.serving, one.providers, one.trees) for one in result.stages
+    ] == [
         ('member_of', forbidden, 'the root', 1, 1),
         ('resources', 'SRIOV_NET_VF:1', '', 4, 1),
         ('member_of', forbidden, 'SRIOV_NET_VF', 4, 1),
         ('in_tree', uuid_of('host1'), 'SRIOV_NET_VF', 2, 0),
     ]
-    assert [(str(one.rule), one.candidates) for one in told.what_ifs][1:] == [
+    assert [(str(one.rule), one.candidates) for one in result.what_ifs] == [
         (f'member_of {forbidden}', 2),
+        ('resources SRIOV_NET_VF:1', None),
         (f'in_tree {uuid_of("host1")}', 2),
     ]
-    told = _ported(app, context, 'resources=SRIOV_NET_VF:1&required=CUSTOM_NET1&member_of=!az-host1')
-    assert [str(one) for one in told.blocking_rules] == ['required CUSTOM_NET1']
-    told = _ported(app, context, 'resources=VCPU:8&required=!COMPUTE_STATUS_DISABLED&member_of=!az-host1')
-    assert [one.cause for one in told.blockers] == [
-        'the 1 provider that satisfies the other rules of the request has the forbidden trait COMPUTE_STATUS_DISABLED',
+    result = _explain_ports(app, context, 'resources=SRIOV_NET_VF:1&required=CUSTOM_NET1&member_of=!az-host1')
+    assert [str(one) for one in result.blocking_rules] == ['required CUSTOM_NET1']
+    result = _explain_ports(app, context, 'resources=VCPU:8&required=!COMPUTE_STATUS_DISABLED&member_of=!az-host1')
+    assert [one.cause for one in result.blockers] == [
         (
-            'the 1 provider that satisfies the other rules of the request is, or has a root that is, in the forbidden'
+            'the one provider that satisfies the other rules of the request has the forbidden trait'
+            ' COMPUTE_STATUS_DISABLED'
+        ),
+        (
+            'the one provider that satisfies the other rules of the request is, or has a root that is, in the forbidden'
             f' aggregate {forbidden[1:]}'
         ),
     ]
@@ -361,30 +379,30 @@ def test_a_forbidden_aggregate_of_the_unsuffixed_group_excludes_trees(app: Any, 
 
 def test_each_set_of_traits_of_which_one_is_required_is_a_rule(app: Any, context: RequestContext) -> None:
     query = 'resources1=SRIOV_NET_VF:1&required1=in:CUSTOM_NET1,CUSTOM_NET3&required1=!CUSTOM_NET2'
-    told = _ported(app, context, query)
-    assert _rows(told) == [
+    result = _explain_ports(app, context, query)
+    assert _rows(result) == [
         ('resources', 'SRIOV_NET_VF:1', 4, 2),
         ('required', 'in:CUSTOM_NET1,CUSTOM_NET3', 0, 0),
         ('forbidden', 'CUSTOM_NET2', 0, 0),
     ]
-    assert told.sentence == (
+    assert result.sentence == (
         'Each of the 4 providers that satisfy the other rules of group 1 has none of the traits CUSTOM_NET1,'
         ' CUSTOM_NET3.'
     )
-    told = _ported(app, context, f'resources=VCPU:1&required=in:CUSTOM_NET3,{AVX2}')
-    assert told.sentence == f'No provider has any of the traits CUSTOM_NET3, {AVX2}.'
+    result = _explain_ports(app, context, f'resources=VCPU:1&required=in:CUSTOM_NET3,{AVX2}')
+    assert result.sentence == f'No provider has any of the traits CUSTOM_NET3, {AVX2}.'
 
 
 def test_each_same_subtree_and_groups_without_resources_are_rules(app: Any, context: RequestContext) -> None:
     port = 'resources_P=SRIOV_NET_VF:1&required_C=CUSTOM_NET1&group_policy=none'
-    told = _ported(app, context, f'{port}&same_subtree=_P,_C')
-    assert told.candidates == 2
-    assert _rows(told) == [
+    result = _explain_ports(app, context, f'{port}&same_subtree=_P,_C')
+    assert result.candidates == 2
+    assert _rows(result) == [
         ('resources', 'SRIOV_NET_VF:1', 4, 2),
         ('required', 'CUSTOM_NET1', 2, 2),
         ('same_subtree', '_C,_P', 2, 2),
     ]
-    assert [(str(one.rule), one.candidates) for one in told.what_ifs] == [
+    assert [(str(one.rule), one.candidates) for one in result.what_ifs] == [
         ('resources_P SRIOV_NET_VF:1', None),
         # Any provider that is above a port, or is one, twice for that of the host.
         ('required_C CUSTOM_NET1', 12),
@@ -399,18 +417,18 @@ def test_providers_that_are_in_no_common_subtree(app: Any, context: RequestConte
         'resources_P=SRIOV_NET_VF:1&required_C=CUSTOM_NET1&required_D=CUSTOM_NET2&group_policy=none'
         '&same_subtree=_P,_C&same_subtree=_C,_D'
     )
-    told = _ported(app, context, query)
-    assert [(one.rule, one.subject, one.trees) for one in told.stages][-2:] == [
-        ('same_subtree', '_C,_P', 2),
-        ('same_subtree', '_C,_D', 0),
+    result = _explain_ports(app, context, query)
+    assert [(str(one.rule), one.trees) for one in result.stages][-2:] == [
+        ('same_subtree _C,_P', 2),
+        ('same_subtree _C,_D', 0),
     ]
-    assert list(map(str, told.blocking_rules)) == ['same_subtree _C,_D']
-    assert told.sentence == (
+    assert list(map(str, result.blocking_rules)) == ['same_subtree _C,_D']
+    assert result.sentence == (
         'No tree has a provider for one of the groups _C,_D at or above providers for the others; there would be'
         ' candidates without same_subtree _C,_D.'
     )
     assert [
-        one.name for one in told.near_misses if one.missing == 'would be a candidate without same_subtree _C,_D'
+        one.name for one in result.near_misses if one.missing == 'would be a candidate without same_subtree _C,_D'
     ] == [
         'host1',
         'host2',
@@ -422,9 +440,9 @@ def test_same_subtrees_that_can_be_met_alone_but_not_together(app: Any, context:
         'resources_P=SRIOV_NET_VF:1&required_C=CUSTOM_NET1&required_D=CUSTOM_NET2&group_policy=none'
         '&same_subtree=_P,_C&same_subtree=_P,_D'
     )
-    told = _ported(app, context, query)
-    assert [one.trees for one in told.stages] == [2] * 5
-    assert told.sentence == (
+    result = _explain_ports(app, context, query)
+    assert [one.trees for one in result.stages] == [2] * 5
+    assert result.sentence == (
         'Each part of the request can be satisfied, but not all parts together: in the tree of host1 (and 1 more) a'
         ' provider is not in one subtree with the providers of other groups; there would be candidates without'
         ' same_subtree _C,_P.'
@@ -433,6 +451,6 @@ def test_same_subtrees_that_can_be_met_alone_but_not_together(app: Any, context:
 
 def test_groups_without_resources_that_need_different_providers(app: Any, context: RequestContext) -> None:
     query = 'resources_P=SRIOV_NET_VF:1&required_C=CUSTOM_NET1&required_D=CUSTOM_NET1&same_subtree=_P,_C,_D'
-    told = _ported(app, context, f'{query}&group_policy=isolate')
-    assert [str(one) for one in told.blocking_rules] == ['group_policy=isolate']
-    assert 'group _C, group _D need 2 different providers, and only 1 provider is eligible' in told.sentence
+    result = _explain_ports(app, context, f'{query}&group_policy=isolate')
+    assert [str(one) for one in result.blocking_rules] == ['group_policy=isolate']
+    assert 'group _C, group _D need 2 different providers, and only 1 provider is eligible' in result.sentence

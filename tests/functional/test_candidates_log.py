@@ -9,7 +9,8 @@ from urllib.parse import parse_qsl
 import pytest
 from oslo_config import cfg
 
-from placement.reports import empty_searches, pasted_query
+from placement.reports import pasted_query
+from placement.web import context
 from tests.support.candidates import hard
 from tests.support.candidates.examples import WORLDS
 from tests.support.candidates.oracle import flat, rp
@@ -18,6 +19,8 @@ from tests.support.candidates.store import Stored
 
 @pytest.fixture(autouse=True)
 def _everything_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    # Its lines are not about searches.
+    caplog.set_level(logging.WARNING, logger='placement.cache.refresh')
     caplog.set_level(logging.INFO)
 
 
@@ -40,6 +43,8 @@ def test_the_bound_on_candidates_is_a_setting_and_is_logged_once(
     assert 'resources=VCPU%3A1&limit=5' in caplog.text
     caplog.clear()
     assert len(stored.candidates('resources=VCPU:1&limit=3')['allocation_requests']) == 3
+    conf.set_override('max_allocation_candidates', -1, 'placement')
+    assert len(stored.candidates('resources=VCPU:1')['allocation_requests']) == 10
     assert not _logged(caplog, 'max_allocation_candidates')
 
 
@@ -62,8 +67,8 @@ def test_the_bound_on_the_size_of_an_answer_is_a_setting_and_is_logged_once(
 def test_a_search_that_exceeds_its_steps_is_logged_once_with_a_shortened_query(
     app: Any, conf: cfg.ConfigOpts, caplog: pytest.LogCaptureFixture
 ) -> None:
-    world, query = hard.packing(0, classes=3)
-    stored = Stored(app, world)
+    topology, query = hard.packing(0, classes=3)
+    stored = Stored(app, topology)
     conf.set_override('max_search_steps_per_tree', 1000, 'placement')
     assert stored.candidates(query)['allocation_requests'] == []
     [line] = [record for record in caplog.records if record.levelno == logging.WARNING]
@@ -80,9 +85,9 @@ def test_a_search_that_exceeds_its_steps_is_logged_once_with_a_shortened_query(
 def test_a_complete_answer_is_not_logged_as_incomplete(
     app: Any, conf: cfg.ConfigOpts, caplog: pytest.LogCaptureFixture
 ) -> None:
-    world, query = hard.clouds(lambda _seed: hard.packing(0, classes=3), 4, easy=[3])
+    topology, query = hard.clouds(lambda _seed: hard.packing(0, classes=3), 4, easy=[3])
     conf.set_override('max_search_steps_per_tree', 5000, 'placement')
-    stored = Stored(app, world)
+    stored = Stored(app, topology)
     assert len(stored.candidates(query)['allocation_requests']) == 1
     assert not _logged(caplog, 'Stopped at')
 
@@ -94,7 +99,7 @@ def test_an_empty_answer_is_explained_in_one_line_of_the_log(app: Any, caplog: p
     stored = Stored(app, WORLDS['X1'])
     stored.candidates('resources=VCPU:5,MEMORY_MB:5000')
     [line] = _logged(caplog, 'No allocation candidates')
-    assert 'resources VCPU:5: 1 trees, 1 providers, 2 no_capacity' in line
+    assert 'resources VCPU:5: 1 trees, 1 providers, 1 with too little total capacity, 1 full; ' in line
     assert 'resources MEMORY_MB:5000: 0 trees' in line
     caplog.clear()
     stored.candidates('resources=VCPU:1')
@@ -105,7 +110,7 @@ def test_groups_that_do_not_fit_together_are_explained_with_a_tree(app: Any, cap
     stored = Stored(app, WORLDS['X5'])
     stored.candidates('resources1=VCPU:1&resources2=MEMORY_MB:512&group_policy=isolate')
     [line] = _logged(caplog, 'No allocation candidates')
-    assert 'conflicting groups in 2 trees: the tree has too few providers for isolated groups (' in line
+    assert 'conflicting groups in 2 trees, such as host1: resources1, resources2 need 2 different providers' in line
 
 
 def test_the_same_empty_search_is_explained_once_per_interval(
@@ -119,16 +124,16 @@ def test_the_same_empty_search_is_explained_once_per_interval(
     assert 'VCPU%3A100' in first
     assert 'VCPU%3A101' in other
     assert 'more since' not in first + other
-    monkeypatch.setattr(empty_searches, 'PERIOD', 0)
+    monkeypatch.setattr(context, 'LOG_INTERVAL_SECONDS', 0)
     caplog.clear()
     stored.candidates('resources=VCPU:100')
     [line] = _logged(caplog, 'No allocation candidates')
     assert line.endswith(' (2 more since the last such line)')
 
 
-def test_queries_of_empty_searches_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(empty_searches, '_MAX_QUERIES', 2)
-    searches = empty_searches.EmptySearches()
+def test_queries_of_empty_searches_are_evicted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(context, '_MAX_QUERIES', 2)
+    searches = context.EmptySearches()
     assert [searches.count(query) for query in ('a', 'b', 'c', 'b', 'a')] == [0, 0, 0, None, 0]
 
 
@@ -152,16 +157,16 @@ def test_a_long_query_is_shortened_in_the_log(app: Any, conf: cfg.ConfigOpts, ca
     assert all('resources=VCPU%3A1&member_of=' in line and len(line) < 4096 for line in lines), list(map(len, lines))
 
 
-@pytest.mark.parametrize('asked', ['resources=VCPU:1', 'resources=VCPU:100', 'resources=VCPU:1&limit=3'])
+@pytest.mark.parametrize('query', ['resources=VCPU:1', 'resources=VCPU:100', 'resources=VCPU:1&limit=3'])
 def test_the_log_does_not_grow_with_the_providers(
-    app: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, asked: str
+    app: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, query: str
 ) -> None:
     lengths = []
     for count in (2, 60):
         stored = Stored(app, [rp(f'host{count}-{n}', VCPU=8) for n in range(count)])
-        monkeypatch.setattr(empty_searches, 'PERIOD', 0)
+        monkeypatch.setattr(context, 'LOG_INTERVAL_SECONDS', 0)
         caplog.clear()
-        stored.candidates(asked)
+        stored.candidates(query)
         # With more providers the numbers in a line have more digits, but the lines are as many.
         lengths.append(len(caplog.records))
     assert lengths[0] == lengths[1] <= 2

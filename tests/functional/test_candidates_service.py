@@ -75,7 +75,7 @@ def test_headers_and_microversions(app: Any) -> None:
         ('resources=VCPU:1&required=%F0%9F%8C%8D', ['No such trait(s): \N{EARTH GLOBE EUROPE-AFRICA}.']),
     ],
 )
-def test_refusals(app: Any, query: str, phrases: list[str]) -> None:
+def test_rejections(app: Any, query: str, phrases: list[str]) -> None:
     response = Stored(app, WORLDS['X1']).ask(f'/allocation_candidates?{query}', 29)
     assert response.status_code == 400
     [error] = response.json['errors']
@@ -93,7 +93,7 @@ def test_amounts_larger_than_any_inventory_find_nothing(app: Any, amount: str) -
 def test_huge_amounts_never_reach_sql(app: Any, context: RequestContext) -> None:
     Stored(app, WORLDS['X1'])
     request = CandidateRequest((RequestGroup('', False, {'VCPU': 10**30}),))
-    assert AllocationCandidates.get_by_request(context, request).candidates == []
+    assert AllocationCandidates.get_by_request(context, request).families == []
 
 
 def test_capacity_beyond_64_bits(app: Any) -> None:
@@ -118,11 +118,11 @@ def test_a_query_with_256_groups_and_queries_with_1500_classes(app: Any) -> None
 def test_queries_with_hundreds_of_traits_and_aggregates(app: Any) -> None:
     classes, traits = [f'CUSTOM_C{n}' for n in range(40)], [f'CUSTOM_T{n}' for n in range(1500)]
     aggregates = [f'a{n}' for n in range(600)]
-    world = [
+    topology = [
         RP('host', inventory={name: record(5) for name in classes}, aggregates={'a7'}),
         RP('traits', traits=set(traits), aggregates=set(aggregates)),
     ]
-    stored = Stored(app, world)
+    stored = Stored(app, topology)
     wide = 'resources=' + ','.join(f'{name}:1' for name in classes)
     forbidden = 'required=' + ','.join(f'!{name}' for name in traits)
     member_of = 'member_of=in:' + ','.join(aggregates)
@@ -156,19 +156,19 @@ def test_random_order_and_random_samples(app: Any, conf: cfg.ConfigOpts) -> None
 
 
 def numa(count: int) -> list[RP]:
-    world = []
+    topology = []
     for number in range(count):
         host = f'host{number}'
-        world += [
+        topology += [
             rp(host, aggregates='all', MEMORY_MB=8192),
             rp(f'{host}-a', host, VCPU=4),
             rp(f'{host}-b', host, VCPU=4),
         ]
-    return [*world, rp('nfs', aggregates='all', shares=True, DISK_GB=10000)]
+    return [*topology, rp('nfs', aggregates='all', shares=True, DISK_GB=10000)]
 
 
 @pytest.mark.parametrize(
-    ('world', 'query'),
+    ('topology', 'query'),
     [
         (flat, 'resources=VCPU:1&limit=10'),
         (flat, 'resources=VCPU:1'),
@@ -179,22 +179,22 @@ def numa(count: int) -> list[RP]:
     ],
 )
 def test_a_search_with_nothing_changed_is_one_statement(
-    app: Any, queries: Counter, caplog: pytest.LogCaptureFixture, world: Any, query: str
+    app: Any, queries: Counter, caplog: pytest.LogCaptureFixture, topology: Any, query: str
 ) -> None:
     caplog.set_level(logging.INFO)
-    stored = Stored(app, world(500))
+    stored = Stored(app, topology(500))
     stored.candidates(query)
     with queries(at_most=1):
         stored.candidates(query)
 
 
 def test_memory_for_a_symmetric_tree_is_bounded_by_the_limit(app: Any) -> None:
-    world = [
+    topology = [
         one
         for tree in ('east', 'west')
         for one in [rp(tree, VCPU=64), *(rp(f'{tree}{n}', tree, SRIOV_NET_VF=8) for n in range(16))]
     ]
-    stored = Stored(app, world)
+    stored = Stored(app, topology)
     query = Query([Group(str(n), {'SRIOV_NET_VF': 1}) for n in range(1, 9)], 'none', 1000)
     path = f'/allocation_candidates?{query_string(query)}'
     assert stored.ask(path, 29).status_code == 200

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -10,8 +12,10 @@ from placement.cache.refresh import ProviderCache
 from placement.cache.snapshot import Snapshot
 from placement.db import tables
 from placement.db.api import Database
-from placement.reports import capacity, consumers
-from placement.reports.capacity import ClassFigures, Filling, Scope
+from placement.reports import capacity, consumers, host_problems
+from placement.reports.capacity import ClassFigures, Filling
+from placement.reports.consumers import CommonSize
+from placement.reports.tree_filter import FULL, InventoryState, TreeFilter
 from placement.reports.tree_list import Order, listing
 from tests.support import clouds
 from tests.support.clouds import Cloud, Provider, uuid_of
@@ -23,40 +27,126 @@ def nested(db: Database) -> Snapshot:
     return ProviderCache(db).current()
 
 
+def _figures(resource_class: str, **different: int) -> ClassFigures:
+    """Figures of a class, 0 unless given. What is reserved is not part of the capacity."""
+    return ClassFigures(resource_class, **{name: different.get(name, 0) for name in _FIGURES})
+
+
+_FIGURES = [one.name for one in dataclasses.fields(ClassFigures)][1:]
+
+
 def test_figures_of_each_class(nested: Snapshot) -> None:
-    told = capacity.summary(nested, Scope())
-    assert (told.providers, told.trees) == (21, 5)
-    assert told.classes == [
-        ClassFigures('VCPU', 8, capacity=512, used=164, free=348, max_allocatable=64, full=1),
-        ClassFigures('MEMORY_MB', 8, capacity=520192, used=166912, free=353280, max_allocatable=65024, full=1),
-        ClassFigures('DISK_GB', 1, capacity=20000, used=1360, free=18640, max_allocatable=18640, full=0),
-        ClassFigures('SRIOV_NET_VF', 8, capacity=64, used=12, free=52, max_allocatable=8, full=0),
+    figures = capacity.summary(nested)
+    assert (figures.providers, figures.trees) == (21, 5)
+    full = {'full': 1, 'providers_fully_allocated': 1}
+    assert figures.classes == [
+        _figures('VCPU', providers=8, total=128, capacity=512, used=164, free=348, max_allocatable=64, **full),
+        _figures(
+            'MEMORY_MB',
+            providers=8,
+            total=524288,
+            reserved=4096,
+            capacity=520192,
+            used=166912,
+            free=353280,
+            max_allocatable=65024,
+            **full,
+        ),
+        _figures('DISK_GB', providers=1, total=20000, capacity=20000, used=1360, free=18640, max_allocatable=18640),
+        _figures('SRIOV_NET_VF', providers=8, total=64, capacity=64, used=12, free=52, max_allocatable=8),
     ]
 
 
-def test_a_scope_selects_whole_trees(nested: Snapshot) -> None:
-    rack = Scope(uuid_of('rack-a'))
-    (vcpu, *_) = capacity.by_class(nested, rack)
+def test_a_filter_selects_whole_trees(nested: Snapshot) -> None:
+    rack = TreeFilter(frozenset({uuid_of('rack-a')}))
+    (vcpu, *_) = capacity.summary(nested, rack).classes
     assert (vcpu.resource_class, vcpu.capacity, vcpu.used) == ('VCPU', 256, 152)
-    both = Scope(uuid_of('rack-b'), frozenset({'COMPUTE_STATUS_DISABLED', 'HW_NIC_SRIOV'}))
+    both = TreeFilter(frozenset({uuid_of('rack-b')}), frozenset({'COMPUTE_STATUS_DISABLED', 'HW_NIC_SRIOV'}))
     assert capacity.summary(nested, both).trees == 1
-    assert capacity.summary(nested, Scope(uuid_of('nowhere'))).trees == 0
+    assert capacity.summary(nested, TreeFilter(frozenset({uuid_of('nowhere')}))).trees == 0
     with pytest.raises(exception.TraitNotFound):
-        capacity.by_class(nested, Scope(traits=frozenset({'CUSTOM_NOTHING'})))
+        capacity.summary(nested, TreeFilter(traits=frozenset({'CUSTOM_NOTHING'})))
 
 
-def test_largest_amounts_follow_the_units_and_over_commitment_is_not_free(db: Database) -> None:
+@pytest.fixture
+def in_all_states(db: Database) -> Snapshot:
+    """Inventories in each state, for different reasons."""
     inventories = {
         'stepped': {'total': 10, 'step_size': 4},
         'small': {'total': 10, 'max_unit': 3},
         'least': {'total': 10, 'min_unit': 8},
         'over': {'total': 4},
+        'reserved': {'total': 7, 'reserved': 7},
+        'more-reserved': {'total': 7, 'reserved': 9},
+        'over-reserved': {'total': 7, 'reserved': 9},
     }
     cloud = Cloud([Provider(name, {'VCPU': columns}) for name, columns in inventories.items()])
-    cloud.held = {'one': {'least': {'VCPU': 8}}, 'two': {'over': {'VCPU': 6}}}
+    cloud.allocations = {
+        'one': {'least': {'VCPU': 8}},
+        'two': {'over': {'VCPU': 6}},
+        'three': {'over-reserved': {'VCPU': 1}},
+    }
     clouds.plant(db, cloud)
-    (vcpu,) = capacity.by_class(ProviderCache(db).current(), Scope())
-    assert vcpu == ClassFigures('VCPU', 4, capacity=34, used=14, free=22, max_allocatable=8, full=2)
+    return ProviderCache(db).current()
+
+
+def test_over_commitment_is_not_free_and_full_inventories_have_a_reason(in_all_states: Snapshot) -> None:
+    (vcpu,) = capacity.summary(in_all_states).classes
+    assert vcpu == _figures(
+        'VCPU',
+        providers=7,
+        total=55,
+        reserved=25,
+        capacity=34,
+        used=15,
+        free=22,
+        over_committed=3,
+        max_allocatable=8,
+        full=5,
+        providers_fully_allocated=1,
+        providers_reserved=2,
+        providers_over_committed=2,
+    )
+
+
+def test_hosts_with_a_problem_are_counted_and_can_be_selected(in_all_states: Snapshot) -> None:
+    for inventory_state, names in {
+        InventoryState.OVER_COMMITTED: ['over', 'over-reserved'],
+        InventoryState.RESERVED: ['more-reserved', 'reserved'],
+        InventoryState.FULLY_ALLOCATED: ['least'],
+    }.items():
+        found = host_problems.in_state(in_all_states, inventory_state)
+        assert (found.hosts, found.inventories) == (len(names), len(names))
+        assert [row.name for row in listing(in_all_states, found.trees, Order.NAME).rows] == names
+
+
+def test_hosts_without_capacity_for_a_size(nested: Snapshot) -> None:
+    """The shared disk supplies DISK_GB to all hosts, and is no host itself."""
+    hosts = [f'compute-{number}' for number in range(4)]
+    for amount, names in ((1, []), (45, hosts[:1]), (60, hosts[:2]), (65, hosts)):
+        found = host_problems.without_capacity(nested, {'VCPU': amount, 'MEMORY_MB': 1024, 'DISK_GB': 10})
+        rows = listing(nested, found.trees, Order.NAME).rows
+        assert [row.name for row in rows] == names
+        assert found.hosts == len(rows)
+    with pytest.raises(exception.ResourceClassNotFound):
+        host_problems.without_capacity(nested, {'CUSTOM_NOTHING': 1})
+
+
+def test_reserved_hosts_supply_nothing(in_all_states: Snapshot) -> None:
+    found = host_problems.without_capacity(in_all_states, {'VCPU': 8})
+    names = [row.name for row in listing(in_all_states, found.trees, Order.NAME).rows]
+    assert names == ['least', 'over', 'small']
+
+
+@pytest.mark.usefixtures('nested')
+def test_the_commonest_size_is_that_of_the_latest_consumers(db: Database) -> None:
+    small = {'VCPU': 4, 'MEMORY_MB': 4096, 'DISK_GB': 80}
+    assert consumers.commonest_size(db) == CommonSize(small, 6, 17)
+    assert consumers.commonest_size(db, latest=1) == CommonSize(small, 1, 1)
+
+
+def test_without_allocations_there_is_no_commonest_size(db: Database) -> None:
+    assert consumers.commonest_size(db) is None
 
 
 def test_heat_map_counts_a_tree_for_every_aggregate_of_its_providers(nested: Snapshot) -> None:
@@ -74,7 +164,7 @@ def test_aggregates_come_in_the_order_of_their_fullest_class(db: Database) -> No
     half, most = {'VCPU': {'total': 8}, 'DISK_GB': {'total': 8}}, {'VCPU': {'total': 8}}
     cloud = Cloud([Provider('half', half, (), ('x',)), Provider('most', most, (), ('y',))])
     # Both classes of x together have a larger share in use than the one of y.
-    cloud.held = {'one': {'half': {'VCPU': 4, 'DISK_GB': 4}}, 'two': {'most': {'VCPU': 6}}}
+    cloud.allocations = {'one': {'half': {'VCPU': 4, 'DISK_GB': 4}}, 'two': {'most': {'VCPU': 6}}}
     clouds.plant(db, cloud)
     rows = capacity.heat_map(ProviderCache(db).current()).rows
     assert [row.aggregate for row in rows] == [uuid_of('y'), uuid_of('x')]
@@ -105,24 +195,39 @@ def test_trees_are_listed_fullest_first(nested: Snapshot) -> None:
     assert [row.name for row in listing(nested, first=1, count=1).rows] == ['compute-1']
 
 
+def test_trees_are_listed_by_one_class(db: Database) -> None:
+    allocated = {'half': {'VCPU': 4, 'DISK_GB': 8}, 'most': {'VCPU': 6}}
+    cloud = Cloud([Provider(name, {one: {'total': 8} for one in amounts}) for name, amounts in allocated.items()])
+    cloud.providers.append(Provider('none', {}))
+    cloud.allocations = {f'of-{name}': {name: amounts} for name, amounts in allocated.items()}
+    clouds.plant(db, cloud)
+    state = ProviderCache(db).current()
+    assert [row.name for row in listing(state).rows] == ['half', 'most', 'none']
+    assert [row.name for row in listing(state, resource_class='VCPU').rows] == ['most', 'half', 'none']
+
+
 @pytest.mark.parametrize(
-    ('text', 'scope', 'names', 'found'),
+    ('trees', 'names', 'found'),
     [
-        ('COMPUTE-1', Scope(), ['compute-1'], None),
-        ('compute-1-nic1', Scope(), ['compute-1'], 'compute-1-nic1'),
-        (uuid_of('store')[:13], Scope(), ['store'], None),
-        ('', Scope(traits=frozenset({'COMPUTE_STATUS_DISABLED'})), ['compute-3'], None),
-        ('store', Scope(uuid_of('rack-b')), ['store'], None),
-        ('compute-0', Scope(uuid_of('rack-b')), [], None),
+        (TreeFilter(name='COMPUTE-1'), ['compute-1'], None),
+        (TreeFilter(name='compute-1-nic1'), ['compute-1'], 'compute-1-nic1'),
+        (TreeFilter(name='COMPUTE-?-nic0'), [f'compute-{n}' for n in range(4)], 'nic0'),
+        (TreeFilter(name='compute-?'), [f'compute-{n}' for n in range(4)], None),
+        (TreeFilter(name=uuid_of('store')[:13]), ['store'], None),
+        (TreeFilter(traits=frozenset({'COMPUTE_STATUS_DISABLED'})), ['compute-3'], None),
+        (TreeFilter(classes=frozenset({'DISK_GB'})), ['store'], None),
+        (TreeFilter(classes=frozenset({'DISK_GB', 'VCPU'})), [], None),
+        (TreeFilter(states=FULL), ['compute-0'], None),
+        (TreeFilter(states=FULL, classes=frozenset({'SRIOV_NET_VF'})), [], None),
+        (TreeFilter(frozenset({uuid_of('rack-b')}), name='store'), ['store'], None),
+        (TreeFilter(frozenset({uuid_of('rack-b')}), name='compute-0'), [], None),
     ],
 )
-def test_trees_are_found_by_name_and_uuid(
-    nested: Snapshot, text: str, scope: Scope, names: list[str], found: str | None
-) -> None:
-    page = listing(nested, text, scope)
+def test_trees_are_found(nested: Snapshot, trees: TreeFilter, names: list[str], found: str | None) -> None:
+    page = listing(nested, trees, Order.NAME)
     assert [row.name for row in page.rows] == names
     assert page.trees == len(names)
-    assert all(row.found == found for row in page.rows)
+    assert all((row.found is None) if found is None else str(row.found).endswith(found) for row in page.rows)
 
 
 @pytest.mark.usefixtures('nested')
@@ -133,7 +238,9 @@ def test_consumers_of_a_tree_are_listed_with_their_allocations_there(db: Databas
     one = by_uuid[uuid_of('machine-3')]
     assert (one.project, one.user, one.generation) == ('project-blue', 'user-ada', 1)
     # The disk belongs to another tree.
-    assert [(held.provider_name, held.resource_class, held.amount) for held in one.held] == [
+    assert [
+        (allocation.provider_name, allocation.resource_class, allocation.amount) for allocation in one.allocations
+    ] == [
         ('compute-0-nic1', 'SRIOV_NET_VF', 2),
         ('compute-0-numa1', 'VCPU', 16),
         ('compute-0-numa1', 'MEMORY_MB', 16256),
@@ -145,7 +252,12 @@ def test_consumers_of_a_tree_are_listed_with_their_allocations_there(db: Databas
 def test_a_consumer_is_shown_with_all_its_allocations(db: Database) -> None:
     one = consumers.one(db, uuid_of('machine-3'))
     assert one is not None
-    assert [held.resource_class for held in one.held] == ['SRIOV_NET_VF', 'VCPU', 'MEMORY_MB', 'DISK_GB']
+    assert [allocation.resource_class for allocation in one.allocations] == [
+        'SRIOV_NET_VF',
+        'VCPU',
+        'MEMORY_MB',
+        'DISK_GB',
+    ]
     assert consumers.one(db, uuid_of('nobody')) is None
 
 

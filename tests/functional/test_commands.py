@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
+import subprocess
+import sys
 from collections.abc import Callable
 from importlib import metadata
 
@@ -51,9 +54,23 @@ def test_there_are_no_online_data_migrations(
     assert capsys.readouterr().out.startswith('There is nothing to do: ')
 
 
+def test_db_version_fails_without_a_schema(
+    tmp_path: pathlib.Path, point_commands_at: PointCommandsAt, capsys: pytest.CaptureFixture[str]
+) -> None:
+    point_commands_at(f'sqlite:///{tmp_path}/placement.sqlite')
+    assert manage.main(['db', 'version']) == manage.FAILED
+    captured = capsys.readouterr()
+    assert captured.out == ''
+    assert captured.err.endswith('placement-manage db sync\n')
+    assert manage.main(['db', 'sync']) == 0
+    capsys.readouterr()
+    assert manage.main(['db', 'version']) == 0
+    assert capsys.readouterr().out == '001\n'
+
+
 @pytest.mark.parametrize(('run', 'code'), _COMMANDS)
 @pytest.mark.parametrize(
-    ('connection', 'said'),
+    ('connection', 'message'),
     [
         ('', 'connection is not set'),
         ('sqlite://user:pass@word:secret@host/database', 'the port is not a number'),
@@ -65,7 +82,7 @@ def test_a_failure_is_one_line(
     run: Callable[[], int],
     code: int,
     connection: str,
-    said: str,
+    message: str,
     tmp_path: pathlib.Path,
     monkeypatch: pytest.MonkeyPatch,
     point_commands_at: PointCommandsAt,
@@ -78,7 +95,7 @@ def test_a_failure_is_one_line(
     captured = capsys.readouterr()
     assert captured.out == ''
     (line,) = captured.err.splitlines()
-    assert said in line
+    assert message in line
     assert 'secret' not in line
 
 
@@ -122,6 +139,46 @@ def test_the_configuration_may_be_given_anywhere(
     arguments = ['db', 'version'] if main is manage.main else ['upgrade', 'check', '--format', 'json']
     arguments[position:position] = [option, str(path if option == '--config-file' else tmp_path)]
     assert main(arguments) == 0
+
+
+@pytest.mark.parametrize('module', ['manage', 'status'])
+@pytest.mark.parametrize('position', [0, 1, 2])
+def test_the_log_may_be_asked_for_anywhere(
+    module: str, position: int, conf: cfg.ConfigOpts, db: Database, tmp_path: pathlib.Path
+) -> None:
+    """As oslo.log's options of the commands of other services. In a process of its own, whose log is set up."""
+    assert db.schema_version()
+    file = tmp_path / 'command.log'
+    arguments = ['db', 'sync'] if module == 'manage' else ['upgrade', 'check']
+    arguments[position:position] = ['--log-file', str(file), '-d' if position else '--debug']
+    environ = {
+        'OS_PLACEMENT_DATABASE__CONNECTION': conf.placement_database.connection,
+        'OS_API__AUTH_STRATEGY': 'noauth2',
+        'OS_PLACEMENT_CONFIG_DIR': str(tmp_path),
+    }
+    command = [sys.executable, '-m', f'placement.cmd.{module}', *arguments]
+    ended = subprocess.run(command, check=False, capture_output=True, text=True, env=os.environ | environ, timeout=60)
+    assert (ended.returncode, ended.stderr) == (0, '')
+    assert f' DEBUG placement.cmd.command [-] placement {metadata.version("placement")}, ' in file.read_text()
+
+
+@pytest.mark.parametrize(
+    ('run', 'program'),
+    [
+        pytest.param(lambda options: manage.main([*options, 'db', 'version']), 'placement-manage', id='manage'),
+        pytest.param(lambda options: status.main([*options, 'upgrade', 'check']), 'placement-status', id='status'),
+        pytest.param(lambda options: api.main(['--bind', '127.0.0.1:0', *options]), 'placement-api', id='api'),
+    ],
+)
+def test_a_log_file_that_cannot_be_written_is_one_line(
+    run: Callable[[list[str]], int], program: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv('OS_PLACEMENT_DATABASE__CONNECTION', 'sqlite://')
+    monkeypatch.setenv('OS_API__AUTH_STRATEGY', 'noauth2')
+    assert run(['--log-file', '/nonexistent/placement.log']) != 0
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f'{program}: The log cannot be written: ')
+    assert '/nonexistent/placement.log' in line
 
 
 def test_manage_finds_the_database_of_dev_in_its_directory(

@@ -18,7 +18,7 @@ from tests.support.http_client import ask, create_provider, demand
 @pytest.fixture
 def conf(tmp_path: pathlib.Path) -> cfg.ConfigOpts:
     """Options of a process that serves all microversions."""
-    return applications.options(tmp_path / 'placement.sqlite', placement={'max_microversion': '1.39'})
+    return applications.options(tmp_path / 'placement.sqlite', placement=applications.EVERY_MICROVERSION)
 
 
 def claim(provider: str, amount: int = 1, generation: int | None = None, **more: Any) -> dict[str, Any]:

@@ -39,7 +39,7 @@ def load(tmp_path: pathlib.Path) -> Iterator[Load]:
         yield build
 
 
-def _ask(
+def _send(
     app: deploy.Application, path: str, method: str = 'GET', token: str | None = 'admin', **headers: str
 ) -> webob.Response:
     req = webob.Request.blank(path, method=method)
@@ -79,10 +79,10 @@ BAD_VERSION = {'OpenStack_API_Version': 'placement five'}
         ('G@RB{}AGE', '/traits', 'admin', {}, 405),
     ],
 )
-def test_the_first_stage_that_refuses_answers(
+def test_the_first_stage_that_rejects_answers(
     load: Load, method: str, path: str, token: str | None, headers: dict[str, str], status: int
 ) -> None:
-    response = _ask(load(), path, method, token, **headers)
+    response = _send(load(), path, method, token, **headers)
     assert response.status_code == status
     if status != 200:
         assert response.json['errors'][0]['status'] == status
@@ -91,17 +91,17 @@ def test_the_first_stage_that_refuses_answers(
 def test_answers_name_the_version_only_after_negotiation(load: Load) -> None:
     app = load()
     for method, path in (('GET', '/'), ('GET', '/nowhere'), ('PATCH', '/traits'), ('GET', '/resource_providers/x')):
-        response = _ask(app, path, method, **LATEST)
+        response = _send(app, path, method, **LATEST)
         assert response.headers['OpenStack-API-Version'] == 'placement 1.29'
         assert response.headers['Vary'] == 'openstack-api-version'
-    for response in (_ask(app, '/traits', token=None, **LATEST), _ask(app, '/', **BAD_VERSION)):
+    for response in (_send(app, '/traits', token=None, **LATEST), _send(app, '/', **BAD_VERSION)):
         assert 'OpenStack-API-Version' not in response.headers
         assert 'code' not in response.json['errors'][0]
 
 
 def test_a_correlation_id_never_replaces_the_request_id(load: Load) -> None:
     sent = 'req-11111111-2222-3333-4444-555555555555'
-    assert _ask(load(), '/', X_Openstack_Request_Id=sent).headers['x-openstack-request-id'] != sent
+    assert _send(load(), '/', X_Openstack_Request_Id=sent).headers['x-openstack-request-id'] != sent
 
 
 def test_the_root_below_a_prefix_needs_no_token(load: Load) -> None:
@@ -132,7 +132,7 @@ def test_the_root_below_a_prefix_needs_no_token(load: Load) -> None:
     ],
 )
 def test_undeclared_paths_are_404(load: Load, path: str) -> None:
-    response = _ask(load(), path, **LATEST)
+    response = _send(load(), path, **LATEST)
     assert response.status_code == 404
     assert response.json['errors'][0]['detail'] == 'The resource could not be found.'
 
@@ -150,22 +150,22 @@ def test_an_encoded_slash_is_no_separator_where_the_server_passes_the_raw_path(l
 @pytest.mark.parametrize('name', ['%00', '%FF', 'a%0A', '%F0%9F%98%80', '%25', '{}', '{name}', 'x' * 100_000])
 def test_names_that_cannot_exist_are_404(load: Load, name: str) -> None:
     app = load()
-    assert _ask(app, f'/traits/{name}', **LATEST).status_code == 404
-    assert _ask(app, f'/traits/{name}', 'PUT', **LATEST).status_code == 400
-    assert _ask(app, f'/resource_providers/{name}/usages').status_code == 404
+    assert _send(app, f'/traits/{name}', **LATEST).status_code == 404
+    assert _send(app, f'/traits/{name}', 'PUT', **LATEST).status_code == 400
+    assert _send(app, f'/resource_providers/{name}/usages').status_code == 404
 
 
 def test_a_trailing_newline_is_part_of_a_name(load: Load) -> None:
-    response = _ask(load(), '/traits/CUSTOM_A%0A', 'PUT', **LATEST)
+    response = _send(load(), '/traits/CUSTOM_A%0A', 'PUT', **LATEST)
     assert response.status_code == 400
     assert 'The trait is invalid.' in response.json['errors'][0]['detail']
 
 
 @pytest.mark.parametrize('path', list(handler.ROUTE_DECLARATIONS))
 def test_undeclared_methods_are_405_with_an_allow_header(load: Load, path: str) -> None:
-    app = load(placement={'max_microversion': '1.39'})
+    app = load(placement=applications.EVERY_MICROVERSION)
     for method in ('HEAD', 'PATCH', 'OPTIONS', 'TRACE'):
-        response = _ask(app, path.replace('{', '').replace('}', ''), method)
+        response = _send(app, path.replace('{', '').replace('}', ''), method)
         assert response.status_code == 405
         assert response.headers['Allow'] == ', '.join(handler.ROUTE_DECLARATIONS[path])
         if method == 'HEAD':
@@ -180,17 +180,17 @@ def test_undeclared_methods_are_405_with_an_allow_header(load: Load, path: str) 
 
 @pytest.mark.parametrize('length', ['x', '1.5', '-1', '1_0', ' 5', '9' * 5000])
 def test_a_content_length_is_an_integer(load: Load, length: str) -> None:
-    response = _ask(load(), '/', Content_Length=length, Content_Type='text/plain')
+    response = _send(load(), '/', Content_Length=length, Content_Type='text/plain')
     assert response.status_code == 400
     assert 'content-length header must be an integer' in response.json['errors'][0]['detail']
 
 
 def test_a_body_needs_a_content_type(load: Load) -> None:
-    response = _ask(load(), '/', Content_Length='1')
+    response = _send(load(), '/', Content_Length='1')
     assert response.status_code == 400
     assert 'content-type header required when content-length > 0' in response.json['errors'][0]['detail']
-    assert _ask(load(), '/', Content_Length='0').status_code == 200
-    assert _ask(load(), '/', Content_Length='').status_code == 200
+    assert _send(load(), '/', Content_Length='0').status_code == 200
+    assert _send(load(), '/', Content_Length='').status_code == 200
 
 
 def _post(app: deploy.Application, body: bytes, *, chunked: bool) -> webob.Response:
@@ -237,11 +237,11 @@ def test_a_truncated_body_is_400(load: Load) -> None:
 
 
 @pytest.mark.parametrize('coding', ['gzip, chunked', 'chunked, gzip', 'gzip', 'chunked, chunked', 'identity', ''])
-def test_a_transfer_encoding_other_than_chunked_is_refused(load: Load, coding: str) -> None:
-    response = _ask(load(), '/', Transfer_Encoding=coding)
+def test_a_transfer_encoding_other_than_chunked_is_rejected(load: Load, coding: str) -> None:
+    response = _send(load(), '/', Transfer_Encoding=coding)
     assert response.status_code == 400
     assert response.json['errors'][0]['detail'] == 'transfer-encoding header must be chunked, and nothing else'
-    assert _ask(load(), '/', Transfer_Encoding='Chunked').status_code == 200
+    assert _send(load(), '/', Transfer_Encoding='Chunked').status_code == 200
 
 
 # CORS ---------------------------------------------------------------------------------------------------------
@@ -255,13 +255,13 @@ def _cors_headers(response: webob.Response) -> dict[str, str]:
 
 
 def test_without_the_option_there_is_no_cors_header(load: Load) -> None:
-    assert _cors_headers(_ask(load(), '/', Origin=ORIGIN)) == {}
+    assert _cors_headers(_send(load(), '/', Origin=ORIGIN)) == {}
 
 
 @pytest.mark.parametrize('headers', [{}, {'Origin': ORIGIN}, {'Origin': 'https://evil.example.com'}, PREFLIGHT])
 @pytest.mark.parametrize('path', ['/', '/traits', '/nowhere'])
 def test_options_is_always_answered(load: Load, path: str, headers: dict[str, str]) -> None:
-    response = _ask(load(**CORS), path, 'OPTIONS', None, **headers)
+    response = _send(load(**CORS), path, 'OPTIONS', None, **headers)
     assert response.status == '200 OK'
     assert response.body == b''
     assert 'Content-Type' not in response.headers
@@ -269,7 +269,7 @@ def test_options_is_always_answered(load: Load, path: str, headers: dict[str, st
 
 
 def test_preflight(load: Load) -> None:
-    response = _ask(
+    response = _send(
         load(**CORS),
         '/traits',
         'OPTIONS',
@@ -296,12 +296,12 @@ def test_preflight(load: Load) -> None:
     ],
 )
 def test_preflight_for_what_is_not_allowed_gets_no_cors_header(load: Load, headers: dict[str, str]) -> None:
-    assert _cors_headers(_ask(load(**CORS), '/traits', 'OPTIONS', None, **headers)) == {}
+    assert _cors_headers(_send(load(**CORS), '/traits', 'OPTIONS', None, **headers)) == {}
 
 
 @pytest.mark.parametrize(('path', 'token', 'status'), [('/', None, 200), ('/traits', None, 401), ('/x', 'admin', 404)])
 def test_answers_to_an_allowed_origin_may_be_read(load: Load, path: str, token: str | None, status: int) -> None:
-    response = _ask(load(**CORS), path, 'GET', token, Origin=ORIGIN)
+    response = _send(load(**CORS), path, 'GET', token, Origin=ORIGIN)
     assert response.status_code == status
     headers = _cors_headers(response)
     assert headers.pop('Access-Control-Expose-Headers').split(',') == [
@@ -317,7 +317,7 @@ def test_answers_to_an_allowed_origin_may_be_read(load: Load, path: str, token: 
 
 def test_any_origin_can_be_allowed(load: Load) -> None:
     app = load(cors={'allowed_origin': ['*']})
-    assert _ask(app, '/', Origin=ORIGIN).headers['Access-Control-Allow-Origin'] == '*'
+    assert _send(app, '/', Origin=ORIGIN).headers['Access-Control-Allow-Origin'] == '*'
 
 
 # The application ----------------------------------------------------------------------------------------------
@@ -328,13 +328,13 @@ def test_two_applications_in_one_process_share_nothing(load: Load, tmp_path: pat
     policy_file.write_text('"placement:resource_providers:list": ""\n')
     one = load(cors={'allowed_origin': ['*']}, placement={'policy_file': str(policy_file)})
     other = load()
-    assert _ask(one, '/resource_providers', token='user').status_code == 200
-    assert _ask(other, '/resource_providers', token='user').status_code == 403
-    assert _ask(one, '/', Origin=ORIGIN).headers['Access-Control-Allow-Origin'] == '*'
-    assert 'Access-Control-Allow-Origin' not in _ask(other, '/', Origin=ORIGIN).headers
+    assert _send(one, '/resource_providers', token='user').status_code == 200
+    assert _send(other, '/resource_providers', token='user').status_code == 403
+    assert _send(one, '/', Origin=ORIGIN).headers['Access-Control-Allow-Origin'] == '*'
+    assert 'Access-Control-Allow-Origin' not in _send(other, '/', Origin=ORIGIN).headers
     assert _post(one, b'{"name": "a"}', chunked=False).status_code == 201
-    assert len(_ask(one, '/resource_providers').json['resource_providers']) == 1
-    assert _ask(other, '/resource_providers').json['resource_providers'] == []
+    assert len(_send(one, '/resource_providers').json['resource_providers']) == 1
+    assert _send(other, '/resource_providers').json['resource_providers'] == []
 
 
 def test_a_policy_file_replaced_by_one_of_equal_size_and_time_is_read(load: Load, tmp_path: pathlib.Path) -> None:
@@ -343,10 +343,10 @@ def test_a_policy_file_replaced_by_one_of_equal_size_and_time_is_read(load: Load
         path.write_text(f'"placement:resource_providers:list": "role:{role} or user_id:{role}"\n')
         os.utime(path, ns=(10**18, 10**18))
     app = load(placement={'policy_file': str(file)})
-    assert _ask(app, '/resource_providers', token='role_a').status_code == 200
+    assert _send(app, '/resource_providers', token='role_a').status_code == 200
     other.replace(file)
-    assert _ask(app, '/resource_providers', token='role_a').status_code == 403
-    assert _ask(app, '/resource_providers', token='role_b').status_code == 200
+    assert _send(app, '/resource_providers', token='role_a').status_code == 403
+    assert _send(app, '/resource_providers', token='role_b').status_code == 200
 
 
 def test_proxy_headers_count_only_when_enabled(load: Load) -> None:
@@ -355,10 +355,10 @@ def test_proxy_headers_count_only_when_enabled(load: Load) -> None:
         'X_Forwarded_Host': 'api.example.com',
         'X_Forwarded_Prefix': '/placement',
     }
-    plain = _ask(load(), '/traits/CUSTOM_A', 'PUT', **headers, **LATEST)
+    plain = _send(load(), '/traits/CUSTOM_A', 'PUT', **headers, **LATEST)
     assert plain.headers['Location'] == 'http://localhost/traits/CUSTOM_A'
     app = load(oslo_middleware={'enable_proxy_headers_parsing': True})
-    proxied = _ask(app, '/traits/CUSTOM_A', 'PUT', **headers, **LATEST)
+    proxied = _send(app, '/traits/CUSTOM_A', 'PUT', **headers, **LATEST)
     assert proxied.headers['Location'] == 'https://api.example.com/placement/traits/CUSTOM_A'
 
 
@@ -399,7 +399,7 @@ def test_exceptions_of_handlers_are_error_documents(
 ) -> None:
     declared = handler.PlacementHandler({'/usages': {'GET': _faulty(fault)}})
     monkeypatch.setattr(handler, 'PlacementHandler', lambda _declarations: declared)
-    response = _ask(load(), '/usages', **LATEST)
+    response = _send(load(), '/usages', **LATEST)
     (error,) = response.json['errors']
     assert (response.status_code, error['status'], error['title']) == (status, status, title)
     assert error['code'] == 'placement.undefined_code'
@@ -410,7 +410,7 @@ def test_exceptions_of_handlers_are_error_documents(
     assert ('Retry-After' in response.headers) == (status == 503)
 
 
-def test_a_query_string_that_is_too_long_is_refused(app: Any) -> None:
+def test_a_query_string_that_is_too_long_is_rejected(app: Any) -> None:
     request = webob.Request.blank('/resource_providers?name=' + 'x' * 65536, headers={'X-Auth-Token': 'admin'})
     response = request.get_response(app)
     assert response.status_int == 400

@@ -31,7 +31,7 @@ def test_ids_of_classes_continue_after_rows_inserted_by_others(context: RequestC
     assert ResourceClass.create(context, 'CUSTOM_OURS').id == 20001
 
 
-def test_a_rename_of_a_deleted_class_is_refused(context: RequestContext) -> None:
+def test_a_rename_of_a_deleted_class_is_rejected(context: RequestContext) -> None:
     found = ResourceClass.create(context, 'CUSTOM_A')
     ResourceClass.destroy(context, 'CUSTOM_A')
     ResourceClass.create(context, 'CUSTOM_B')
@@ -40,7 +40,7 @@ def test_a_rename_of_a_deleted_class_is_refused(context: RequestContext) -> None
     assert ResourceClass.get_by_name(context, 'CUSTOM_B').name == 'CUSTOM_B'
 
 
-def test_a_rename_of_a_class_renamed_meanwhile_is_refused(context: RequestContext) -> None:
+def test_a_rename_of_a_class_renamed_meanwhile_is_rejected(context: RequestContext) -> None:
     found = ResourceClass.create(context, 'CUSTOM_A')
     ResourceClass.get_by_name(context, 'CUSTOM_A').rename('CUSTOM_B')
     with pytest.raises(exception.ResourceClassNotFound):
@@ -75,7 +75,7 @@ def test_a_write_does_not_change_a_new_provider_with_the_same_uuid(
     assert (now.id, now.name, now.generation) == (fresh.id, 'provider', 0)
 
 
-def test_setting_the_same_traits_at_an_old_generation_is_refused(context: RequestContext) -> None:
+def test_setting_the_same_traits_at_an_old_generation_is_rejected(context: RequestContext) -> None:
     identity = str(uuid.uuid4())
     found = ResourceProvider.create(context, name='provider', uuid=identity)
     ResourceProvider.get_by_uuid(context, identity).set_traits(['HW_CPU_X86_VMX'])

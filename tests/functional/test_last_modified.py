@@ -153,7 +153,7 @@ def test_a_claim_is_no_modification_of_the_inventory(service: Service) -> None:
 
 
 def test_a_claim_is_a_modification_of_the_provider(service: Service) -> None:
-    """It increments the generation. The list, which is answered from the mirror, has the same time as the provider."""
+    """It increments the generation. The list, which is answered from the cache, has the same time as the provider."""
     service.date(tables.resource_providers, 3, 4)
     assert service.modified('/resource_providers') == day(4)
     service.claim({'VCPU': 2})

@@ -163,7 +163,7 @@ def test_numbers_have_no_gaps(db: Database) -> None:
     before = newest(db)
     attempts: list[int] = []
 
-    def refused(tx: sa.Connection) -> None:
+    def rejected(tx: sa.Connection) -> None:
         change_log.record_usage(tx, [1])
         raise ZeroDivisionError
 
@@ -174,7 +174,7 @@ def test_numbers_have_no_gaps(db: Database) -> None:
             raise RetryTransaction
 
     with pytest.raises(ZeroDivisionError):
-        db.write(refused)
+        db.write(rejected)
     db.write(second_time)
     db.write(lambda _tx: None)
     db.write(lambda tx: change_log.record_usage(tx, [1]))

@@ -30,12 +30,12 @@ def claim_of_both(context: RequestContext, hosts: list[ResourceProvider]) -> Non
 
 def seen(watch: Watch) -> list[str]:
     """What the watch found; taking it keeps it from failing the test."""
-    found = [line.partition(',')[0] for line in watch.forgotten]
-    watch.forgotten.clear()
+    found = [line.partition(',')[0] for line in watch.unrecorded]
+    watch.unrecorded.clear()
     return found
 
 
-def forget_last(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def omit_last(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Make writers leave out the provider with the largest id from now on."""
     whole = getattr(change_log, name)
 
@@ -50,7 +50,7 @@ def test_a_claim_that_does_not_note_one_provider(
 ) -> None:
     claim_of_both(context, hosts)
     assert seen(watch) == []
-    forget_last(monkeypatch, 'record_usage')
+    omit_last(monkeypatch, 'record_usage')
     claim_of_both(context, hosts)
     assert seen(watch) == [f'provider {hosts[1].id} changed (USAGE)']
 
@@ -58,7 +58,7 @@ def test_a_claim_that_does_not_note_one_provider(
 def test_a_join_that_does_not_note_a_member_of_the_tree(
     watch: Watch, context: RequestContext, hosts: list[ResourceProvider], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    forget_last(monkeypatch, 'record_providers')
+    omit_last(monkeypatch, 'record_providers')
     hosts[1].rename_and_move('other', hosts[0].uuid)
     assert seen(watch) == [f'provider {hosts[2].id} changed (PROVIDER)']
 

@@ -46,14 +46,14 @@ PROBLEMS = {
         'resource_providers.parent_provider_id refers to resource_providers that do not exist: 99.'
     ),
     'UPDATE resource_providers SET parent_provider_id = 2 WHERE id = 1': (
-        'The parents of resource_providers go round in a loop: 1, 2.'
+        'The parents of resource_providers form a cycle: 1, 2.'
     ),
     'UPDATE inventories SET resource_provider_id = 3, resource_class_id = 0 WHERE id = 3': (
         'inventories has rows with the same resource_provider_id, resource_class_id: (3, 0).'
     ),
-    'UPDATE placement_aggregates SET uuid = NULL': 'placement_aggregates.uuid is empty in 1 row.',
+    'UPDATE placement_aggregates SET uuid = NULL': 'placement_aggregates.uuid is NULL in 1 row.',
     "UPDATE consumers SET uuid = upper(uuid) WHERE uuid LIKE 'c%1%'": (
-        'consumers.uuid is not spelled as a uuid is stored, in lower case with hyphens: C0000011-'
+        'consumers.uuid has uuids that are not in lower case with hyphens: C0000011-'
     ),
     'UPDATE inventories SET step_size = 0 WHERE id = 1': (
         'inventories.step_size is less than 1, which no amount is a multiple of: 1.'
@@ -64,7 +64,7 @@ PROBLEMS = {
     'DROP TABLE users': 'There is no table users.',
     'ALTER TABLE projects RENAME TO p;'
     'CREATE TABLE projects (id INTEGER PRIMARY KEY, external_id VARCHAR(255) NOT NULL, colour INTEGER NOT NULL)': (
-        'The column projects.colour is not known, must not be empty and has no default'
+        'The column projects.colour is unknown, NOT NULL and has no default'
     ),
     'CREATE VIEW totals AS SELECT sum(total) FROM inventories': 'The view totals depends on the table inventories',
     'ALTER TABLE users RENAME TO u;'
@@ -76,7 +76,7 @@ PROBLEMS = {
     ),
     'ALTER TABLE users RENAME TO u;'
     'CREATE TABLE users (id BIGINT NOT NULL PRIMARY KEY, external_id VARCHAR(255) NOT NULL)': (
-        'The column users.id does not number new rows by itself.'
+        'The column users.id is not numbered by the database.'
     ),
 }
 
@@ -100,19 +100,17 @@ def test_plan_changes_nothing(url: str, capsys: pytest.CaptureFixture[str]) -> N
     assert corruption.contents(url) == before
     out = capsys.readouterr().out
     for sentence in (
-        '- Set the generation of 1 row of placement_resource_providers to 0, where there is none.',
+        '- Set the generation of 1 row of placement_resource_providers to 0 instead of NULL.',
         '- Rebuild the table placement_inventories, with everything else in it: add used; ',
-        '- Insert the standard names that are not there: 21 resource classes, ',
-        '- Record the root of 2 resource providers, from the parents.',
-        '- Make the record of 1 consumer that allocations name, which is not there, for the project 00000000-',
-        '- Record how much of each inventory is used, from 4 allocations.',
+        '- Insert the missing standard names: 21 resource classes, ',
+        '- Set the root of 2 resource providers from the parents.',
+        '- Insert 1 consumer with allocations and without a record, with the project 00000000-',
+        '- Set the usage of each inventory to the sum of its allocations (4 in all).',
         'Note: 1 consumer has a type, which clients give at microversion 1.38 and later. They need [placement] max_',
-        'Nothing was changed. To carry this out: placement-manage db adopt --yes',
+        'Nothing was changed. To apply this plan: placement-manage db adopt --yes',
     ):
         assert sentence in out
-    assert out.splitlines()[1].startswith(
-        '- Let the names of the tables allocations, consumer_types, consumers, inventories, '
-    )
+    assert out.splitlines()[1].startswith('- Rename the tables allocations, consumer_types, consumers, inventories, ')
 
 
 def test_adoption(url: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -147,7 +145,7 @@ def test_adoption_of_a_deployment_without_types(url: str, capsys: pytest.Capture
     assert manage.main(['db', 'adopt']) == 0
     assert 'a type' not in capsys.readouterr().out
     assert manage.main(['db', 'adopt', '--yes']) == manage_audit.CLEAN
-    assert '- Make the table placement_consumer_types.' in capsys.readouterr().out
+    assert '- Create the table placement_consumer_types.' in capsys.readouterr().out
     adopted.check_schema(url)
     adopted.check_rows(url)
     adopted.check_service(url)
@@ -192,12 +190,12 @@ def test_foreign_keys_of_the_other_service_are_checked(url: str, capsys: pytest.
     )
     before = corruption.contents(url)
     assert manage.main(['db', 'adopt', '--yes']) == manage.FAILED
-    assert 'The tables consumers would refer to rows that are not there.' in capsys.readouterr().err
+    assert 'The tables consumers would refer to rows that do not exist.' in capsys.readouterr().err
     assert corruption.contents(url) == before
 
 
 def test_a_root_that_must_not_be_null(url: str) -> None:
-    """A NOT NULL root column would refuse new providers, whose root is set after the insert."""
+    """A NOT NULL root column would reject new providers, whose root is set after the insert."""
     legacy_database.build(url)
     corruption.plant(
         url,
@@ -225,8 +223,8 @@ def test_only_what_differs_is_changed(url: str, capsys: pytest.CaptureFixture[st
     assert manage.main(['db', 'adopt', '--yes']) == manage_audit.CLEAN
     assert [line for line in capsys.readouterr().out.splitlines() if line.startswith('- ')] == [
         '- Rebuild the table placement_inventories, with everything else in it: add used.',
-        '- Record how much of each inventory is used, from 1 allocation.',
-        '- Make the change log, the tables placement_change_log_slots and placement_change_log.',
+        '- Set the usage of each inventory to the sum of its allocations (1 in all).',
+        '- Create the change log: the tables placement_change_log_slots and placement_change_log.',
         '- Record the version of the schema, 001, in the table placement_alembic_version.',
     ]
     assert corruption.column(url, 'SELECT used FROM placement_inventories ORDER BY id') == [2, 0]
@@ -244,7 +242,7 @@ def test_tables_that_give_ids_twice_are_rebuilt(url: str, capsys: pytest.Capture
     done = [line for line in capsys.readouterr().out.splitlines() if line.startswith('- ')]
     assert done[:2] == [
         '- Rebuild the table placement_users, with everything else in it: never use an id again.',
-        '- Remember the largest id of a resource class, in the table placement_resource_class_sequence.',
+        '- Record the largest id of a resource class in the table placement_resource_class_sequence.',
     ]
     (definition,) = corruption.column(url, "SELECT sql FROM sqlite_master WHERE name = 'placement_users'")
     assert 'AUTOINCREMENT' in definition
@@ -266,7 +264,7 @@ def test_nothing_to_adopt(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert 'placement-manage db sync' in capsys.readouterr().err
     assert manage.main(['db', 'sync']) == 0
     assert manage.main(['db', 'adopt', '--yes']) == manage.FAILED
-    assert 'The schema is that of this service already' in capsys.readouterr().err
+    assert 'The database has the schema of this service already' in capsys.readouterr().err
 
 
 COMMANDS = (
@@ -286,7 +284,7 @@ def test_every_command_names_db_adopt(url: str, command: list[str], capsys: pyte
     before = corruption.contents(url)
     assert manage.main(command) == manage.FAILED
     captured = capsys.readouterr()
-    assert captured.err.endswith('Take it over with: placement-manage db adopt\n')
+    assert captured.err.endswith('Adopt it with: placement-manage db adopt\n')
     assert captured.err.count('\n') == 1
     assert captured.out == ''
     assert corruption.contents(url) == before
@@ -294,8 +292,10 @@ def test_every_command_names_db_adopt(url: str, command: list[str], capsys: pyte
 
 def test_db_version_names_db_adopt(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     legacy_database.build(url)
-    assert manage.main(['db', 'version']) == 0
-    assert capsys.readouterr().out.endswith('no schema of this service yet: placement-manage db adopt\n')
+    assert manage.main(['db', 'version']) == manage.FAILED
+    captured = capsys.readouterr()
+    assert captured.out == ''
+    assert captured.err.endswith('Adopt it with: placement-manage db adopt\n')
 
 
 def test_the_service_names_db_adopt(url: str, caplog: pytest.LogCaptureFixture) -> None:
@@ -308,7 +308,7 @@ def test_the_service_names_db_adopt(url: str, caplog: pytest.LogCaptureFixture) 
     with pytest.raises(migration.ForeignSchema, match='placement-manage db adopt'):
         deploy.loadapp(placement_conf.load(environ={}, config_files=[], overrides=overrides))
     with adopted.service(url) as app:
-        assert 'Take it over with: placement-manage db adopt' in caplog.text
+        assert 'Adopt it with: placement-manage db adopt' in caplog.text
         for method, path in (('GET', '/resource_providers'), ('GET', f'/allocations/{legacy_database.LOST}')):
             assert ask(app, method, path).status_code == 503
         assert ask(app, 'PUT', '/traits/CUSTOM_ONE').status_code == 503
@@ -356,7 +356,7 @@ def test_another_service_writes_until_it_is_shut_out(url: str) -> None:
     adopted.wait_until(lambda: busy.written > 5)
     assert manage.main(['db', 'adopt', '--yes']) == manage_audit.CLEAN
     busy.join(30)
-    assert 'no such table' in str(busy.refused)
+    assert 'no such table' in str(busy.rejected)
     adopted.check_usages(url)
     adopted.check_no_oversell(url)
 
@@ -368,7 +368,7 @@ def test_leaving_and_adopting_again(url: str, other: ForeignService, capsys: pyt
 def test_db_leave_needs_a_database_of_this_service(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     legacy_database.build(url)
     assert manage.main(['db', 'leave', '--yes']) == manage.FAILED
-    assert 'The database is not one of this service, so there is nothing to give back.' in capsys.readouterr().err
+    assert 'The database has no schema of this service, so there is nothing to return.' in capsys.readouterr().err
 
 
 def test_db_leave_of_a_database_that_this_service_made(url: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -379,7 +379,7 @@ def test_db_leave_of_a_database_that_this_service_made(url: str, capsys: pytest.
     assert manage.main(['db', 'leave']) == 0
     out = capsys.readouterr().out
     assert 'Note: There is no table alembic_version: this service made the database' in out
-    assert out.endswith('Nothing was changed. To carry this out: placement-manage db leave --yes\n')
+    assert out.endswith('Nothing was changed. To apply this plan: placement-manage db leave --yes\n')
     assert corruption.contents(url) == before
     assert manage.main(['db', 'leave', '--yes']) == 0
     assert not {table.name for table in tables.SHARED if table is not tables.placement_aggregates} & set(
@@ -407,15 +407,15 @@ def test_tables_of_both_are_a_problem(url: str, capsys: pytest.CaptureFixture[st
     assert corruption.contents(url) == before
 
 
-def test_adopting_again_reports_wrong_usages(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_adopting_again_reports_usage_mismatches(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     legacy_database.build(url)
     assert manage.main(['db', 'adopt', '--yes']) == manage_audit.CLEAN
     corruption.plant(url, 'DELETE FROM placement_allocations')
     capsys.readouterr()
     assert manage.main(['db', 'adopt']) == manage.FAILED
     assert capsys.readouterr().err == (
-        'placement-manage: The schema is that of this service already, at version 001. Of 3 inventories, what is'
-        ' recorded as used is not the sum of the allocations: placement-manage audit --repair\n'
+        'placement-manage: The database has the schema of this service already, at version 001. The recorded'
+        ' usage of 3 inventories is not the sum of the allocations: run placement-manage audit --repair\n'
     )
 
 

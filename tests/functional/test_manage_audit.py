@@ -47,12 +47,13 @@ def test_finding(url: str, name: str, capsys: pytest.CaptureFixture[str]) -> Non
     corruption.plant(url, *planted.statements)
     before = corruption.contents(url)
     for options in ([], ['--dry-run'], ['--repair', '--dry-run']):
-        assert manage.main(['audit', '--format', 'json', *options]) == manage_audit.FOUND
+        assert manage.main(['audit', '--format', 'json', *options]) == planted.code
         findings = json.loads(capsys.readouterr().out)['findings']
         assert all(found.items() >= subject.items() for found, subject in zip(findings, planted.found, strict=True))
         assert all(finding['kind'] == planted.kind for finding in findings)
         assert any(planted.detail in finding['detail'] for finding in findings)
         assert not any(finding['repaired'] for finding in findings)
+        assert all(finding['needs_action'] == (planted.kind != 'unit_violation') for finding in findings)
     assert corruption.contents(url) == before
 
 
@@ -74,8 +75,10 @@ def test_findings_that_need_a_decision_are_not_repaired(
 ) -> None:
     corruption.plant(url, *corruption.ALL[name].statements)
     before = corruption.contents(url)
-    assert manage.main(['audit', '--repair']) == manage_audit.FOUND
-    assert 'requires a decision' in capsys.readouterr().out
+    planted = corruption.ALL[name]
+    assert manage.main(['audit', '--repair']) == planted.code
+    verdict = 'for information' if planted.kind == 'unit_violation' else 'requires a decision'
+    assert f'({verdict})' in capsys.readouterr().out
     assert corruption.contents(url) == before
 
 
@@ -88,6 +91,13 @@ def test_repairs_do_not_change_the_times_of_rows(url: str) -> None:
 
 def test_all_findings_are_repaired_at_once(url: str) -> None:
     for name in ('usage too high', 'no root', 'idle consumer', 'missing consumer', 'empty aggregate'):
+        corruption.plant(url, *corruption.ALL[name].statements)
+    assert manage.main(['audit', '--repair']) == manage_audit.REPAIRED
+    assert manage.main(['audit']) == manage_audit.CLEAN
+
+
+def test_a_repair_beside_a_finding_for_information_is_complete(url: str) -> None:
+    for name in ('usage too high', 'no step'):
         corruption.plant(url, *corruption.ALL[name].statements)
     assert manage.main(['audit', '--repair']) == manage_audit.REPAIRED
     assert manage.main(['audit']) == manage_audit.CLEAN

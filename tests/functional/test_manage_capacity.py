@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import pathlib
+import re
 
 import pytest
 from oslo_config import cfg
 
 from placement.cmd import manage
 from placement.db.api import Database
-from tests.support import clouds
-from tests.support.clouds import uuid_of
+from tests.support import clouds, realistic_cloud
+from tests.support.clouds import Cloud, Provider, uuid_of
+from tests.support.terminal import shown_by
 
 
 @pytest.fixture(autouse=True)
@@ -28,9 +30,65 @@ def nested(db: Database) -> None:
 @pytest.mark.usefixtures('nested')
 def test_text_output(capsys: pytest.CaptureFixture[str]) -> None:
     assert manage.main(['capacity', '--fit', 'VCPU:4,DISK_GB:10']) == 0
-    printed = capsys.readouterr().out
-    assert '│ VCPU         │      512 │    164 │ 32% │    348 │              64 │         8 │    1 │' in printed
-    assert '21 resource providers in 5 trees\n87 more of VCPU:4,DISK_GB:10 fit\n' in printed
+    assert (
+        capsys.readouterr().out
+        == """\
+21 resource providers in 5 trees
+
+                                                         Max
+Class         Used of capacity  Share      Free  allocatable
+────────────────────────────────────────────────────────────
+VCPU                164 of 512    32%       348           64
+MEMORY_MB       163 of 508 GiB    32%   345 GiB     63.5 GiB
+DISK_GB       1.33 of 19.5 TiB     6%  18.2 TiB     18.2 TiB
+SRIOV_NET_VF          12 of 64    18%        52            8
+
+                             Fully                Over-
+Class         Providers  allocated  Reserved  committed
+───────────────────────────────────────────────────────
+VCPU                  8          1         0          0
+MEMORY_MB             8          1         0          0
+DISK_GB               1          0         0          0
+SRIOV_NET_VF          8          0         0          0
+
+87 more of VCPU:4,DISK_GB:10 fit
+"""
+    )
+
+
+def test_nothing_is_truncated_on_a_terminal_of_80_columns(db: Database) -> None:
+    long = f'CUSTOM_{"LONG" * 20}'
+    stored = {
+        'VCPU': (1_234_567, 1_000_000),
+        'MEMORY_MB': (351_698_944, 967_578_624),
+        'NET_BW_EGR_KILOBIT_PER_SEC': (1_123_456_000, 2_147_000_000),
+        long: (1_000_000_000, 1_000_000_001),
+    }
+    name = 'numa-004.hpc.eu-central-1.cloud.example.org_NUMA0_pf_enp59s0f0'
+    cloud = Cloud([Provider(name, {one: {'total': total} for one, (_, total) in stored.items()})])
+    cloud.allocations = {'machine': {name: {one: used for one, (used, _) in stored.items()}}}
+    clouds.plant(db, cloud)
+    lines = shown_by('capacity')
+    assert max(map(len, lines)) <= 80
+    assert '…' not in ''.join(lines)
+    rows = [re.split('  +', line) for line in lines]
+    assert ['VCPU', '1,234,567 of 1,000,000', '123%', '0', '0'] in rows
+    assert ['VCPU', '1', '0', '0', '1 by 234,567'] in rows
+    assert ['MEMORY_MB', '335 of 923 TiB', '36%', '587 TiB', '587 TiB'] in rows
+    assert any('1,000,000,000 of 1,000,000,001' in line and '99%' in line for line in lines)
+    assert ''.join(row[0] for row in rows).count('LONG' * 3) >= 2
+
+
+def test_a_realistic_cloud_fits_a_terminal_of_80_columns(db: Database) -> None:
+    clouds.plant(db, realistic_cloud.realistic())
+    lines = shown_by('capacity')
+    assert lines[0] == '4,600 resource providers in 3,064 trees'
+    assert max(map(len, lines)) <= 80
+    names = [line.split()[0] for line in lines if line and not line.startswith((' ', '─', 'Class', '4,600'))]
+    # Once with the amounts, once with the numbers of providers.
+    assert len(names) == 2 * 11
+    assert names[:11] == names[11:]
+    assert 'NET_BW_EGR_KILOBIT_PER_SEC' in names
 
 
 def test_an_empty_cloud(capsys: pytest.CaptureFixture[str]) -> None:
@@ -42,33 +100,33 @@ def test_an_empty_cloud(capsys: pytest.CaptureFixture[str]) -> None:
 def test_json_output(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ['--aggregate', uuid_of('rack-a').upper(), '--trait', 'HW_NUMA_ROOT', '--fit', 'VCPU:64']
     assert manage.main(['capacity', '--format', 'json', *arguments]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert (told['trees'], told['classes'][0]['resource_class'], told['classes'][0]['capacity']) == (2, 'VCPU', 256)
-    assert told['fit_estimate'] == {'fit': 0, 'upper_bound': 0, 'complete': True}
+    data = json.loads(capsys.readouterr().out)
+    assert (data['trees'], data['classes'][0]['resource_class'], data['classes'][0]['capacity']) == (2, 'VCPU', 256)
+    assert data['fit_estimate'] == {'fit': 0, 'upper_bound': 0, 'complete': True}
 
 
 @pytest.mark.usefixtures('nested')
 def test_trees_are_chosen_by_traits_of_their_roots(capsys: pytest.CaptureFixture[str]) -> None:
-    def told(*arguments: str) -> tuple[int, int]:
+    def fit(*arguments: str) -> tuple[int, int]:
         assert manage.main(['capacity', '--format', 'json', '--fit', 'VCPU:4,DISK_GB:10', *arguments]) == 0
         found = json.loads(capsys.readouterr().out)
         return found['trees'], found['fit_estimate']['fit']
 
     disabled, enabled = (
-        told('--root-trait', 'COMPUTE_STATUS_DISABLED'),
-        told('--root-trait', '!COMPUTE_STATUS_DISABLED'),
+        fit('--root-trait', 'COMPUTE_STATUS_DISABLED'),
+        fit('--root-trait', '!COMPUTE_STATUS_DISABLED'),
     )
-    assert told() == (5, 87)
+    assert fit() == (5, 87)
     assert (disabled[0] + enabled[0], disabled[1] + enabled[1]) == (5, 87)
     assert disabled[0] == 1
     assert disabled[1] > 0
     # The children have this trait, not the roots.
-    assert told('--root-trait', 'HW_NUMA_ROOT') == (0, 0)
+    assert fit('--root-trait', 'HW_NUMA_ROOT') == (0, 0)
 
 
 @pytest.mark.usefixtures('nested')
 @pytest.mark.parametrize(
-    ('arguments', 'told'),
+    ('arguments', 'message'),
     [
         (['--aggregate', 'rack-a'], "An aggregate is given by its uuid, which 'rack-a' is not."),
         (['--trait', 'CUSTOM_NOTHING'], 'No such trait(s): CUSTOM_NOTHING.'),
@@ -78,8 +136,8 @@ def test_trees_are_chosen_by_traits_of_their_roots(capsys: pytest.CaptureFixture
         (['--fit', 'VCPU'], 'Badly formed resources parameter.'),
     ],
 )
-def test_invalid_arguments(capsys: pytest.CaptureFixture[str], arguments: list[str], told: str) -> None:
+def test_invalid_arguments(capsys: pytest.CaptureFixture[str], arguments: list[str], message: str) -> None:
     assert manage.main(['capacity', *arguments]) == manage.FAILED
     printed = capsys.readouterr()
     assert (printed.out, printed.err.count('\n')) == ('', 1)
-    assert told in printed.err
+    assert message in printed.err

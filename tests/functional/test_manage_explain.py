@@ -43,12 +43,12 @@ def make(context: RequestContext, name: str, vcpu: dict[str, Any]) -> ResourcePr
     return provider
 
 
-def account(capsys: pytest.CaptureFixture[str], query: str, *options: str) -> Any:
+def explained(capsys: pytest.CaptureFixture[str], query: str, *options: str) -> Any:
     assert manage.main(['explain', query, '--format', 'json', *options]) == 0
     return json.loads(capsys.readouterr().out)
 
 
-def refusal(capsys: pytest.CaptureFixture[str], query: str, *options: str) -> str:
+def error_of(capsys: pytest.CaptureFixture[str], query: str, *options: str) -> str:
     assert manage.main(['explain', query, *options]) == 127
     printed = capsys.readouterr()
     assert printed.out == ''
@@ -56,7 +56,7 @@ def refusal(capsys: pytest.CaptureFixture[str], query: str, *options: str) -> st
 
 
 @pytest.mark.usefixtures('hosts')
-def test_wrong_usages_are_reported(db: Database, capsys: pytest.CaptureFixture[str]) -> None:
+def test_usage_mismatches_are_reported(db: Database, capsys: pytest.CaptureFixture[str]) -> None:
     """A search uses the recorded usages."""
     assert manage.main(['explain', 'resources=VCPU:3']) == 0
     assert capsys.readouterr().err == ''
@@ -69,21 +69,38 @@ def test_wrong_usages_are_reported(db: Database, capsys: pytest.CaptureFixture[s
 
 @pytest.mark.usefixtures('hosts')
 def test_the_table_counts_the_providers_that_each_part_leaves(capsys: pytest.CaptureFixture[str]) -> None:
-    told = account(capsys, 'resources=VCPU:3&required=HW_CPU_X86_VMX')
-    room, trait = told['stages']
-    assert (room['rule'], room['subject'], room['providers'], room['trees']) == ('resources', 'VCPU:3', 1, 1)
-    assert room['rejected'] == {'wrong_step': 1, 'no_capacity': 1}
+    result = explained(capsys, 'resources=VCPU:3&required=HW_CPU_X86_VMX')
+    resources, trait = result['stages']
+    assert (resources['rule'], resources['subject'], resources['providers'], resources['trees']) == (
+        'resources',
+        'VCPU:3',
+        1,
+        1,
+    )
+    assert resources['rejected'] == {'step_size': 1, 'free_capacity': 1}
     assert (trait['rule'], trait['subject'], trait['trees']) == ('required', 'HW_CPU_X86_VMX', 1)
-    assert (told['candidates'], told['near_misses'], told['sentence']) == (1, [], 'There is 1 candidate.')
+    assert (result['candidates'], result['near_misses'], result['sentence']) == (1, [], 'There is 1 candidate.')
+    [[supply]] = result['first_candidates']
+    assert (supply['name'], supply['resources'], supply['root'] == supply['uuid']) == ('small', {'VCPU': 3}, True)
+
+
+@pytest.mark.usefixtures('hosts')
+def test_the_first_candidates_are_printed(capsys: pytest.CaptureFixture[str], context: RequestContext) -> None:
+    for number in range(9):
+        make(context, f'host{number}', {'total': 8})
+    assert manage.main(['explain', 'resources=VCPU:2']) == 0
+    printed = capsys.readouterr().out
+    assert 'Candidates: 12\nCandidate: full VCPU:2\nCandidate: small VCPU:2\n' in printed
+    assert 'Candidate: host6 VCPU:2\nAnd 2 more candidates\n' in printed
 
 
 @pytest.mark.usefixtures('hosts')
 def test_only_inventories_that_could_fit_are_named(capsys: pytest.CaptureFixture[str]) -> None:
-    """Freeing units makes no room in an inventory that is too small or has another step."""
-    told = account(capsys, 'resources=VCPU:5')
-    assert told['candidates'] == 0
-    assert [(one['name'], one['requested'], one['free']) for one in told['near_misses']] == [('full', 5, 2)]
-    [blocker] = told['blockers']
+    """Freeing capacity does not help if the total capacity is too small, or the step size is another one."""
+    result = explained(capsys, 'resources=VCPU:5')
+    assert result['candidates'] == 0
+    assert [(one['name'], one['requested'], one['free']) for one in result['near_misses']] == [('full', 5, 2)]
+    [blocker] = result['blockers']
     assert [(one['kind'], one['value'], one['providers']) for one in blocker['shortfalls']] == [
         ('step_size', 2, 1),
         ('total_capacity', 4, 1),
@@ -93,17 +110,17 @@ def test_only_inventories_that_could_fit_are_named(capsys: pytest.CaptureFixture
 
 @pytest.mark.usefixtures('hosts')
 def test_what_if(capsys: pytest.CaptureFixture[str]) -> None:
-    told = account(capsys, 'resources=VCPU:8&required=HW_CPU_X86_VMX')
-    assert [(one['text'], one['candidates'], one['lower_bound']) for one in told['what_if']] == [
+    result = explained(capsys, 'resources=VCPU:8&required=HW_CPU_X86_VMX')
+    assert [(one['text'], one['candidates'], one['lower_bound']) for one in result['what_if']] == [
         ('resources VCPU:8', None, False),
         ('required HW_CPU_X86_VMX', 1, False),
     ]
-    assert told['blocking_rules'] == ['required HW_CPU_X86_VMX']
+    assert result['blocking_rules'] == ['required HW_CPU_X86_VMX']
     assert (
-        told['sentence']
+        result['sentence']
         == 'The one provider that satisfies the other rules of the request lacks the trait HW_CPU_X86_VMX.'
     )
-    assert [(one['name'], one['missing']) for one in told['near_misses']] == [
+    assert [(one['name'], one['missing']) for one in result['near_misses']] == [
         ('stepped', 'would be a candidate without required HW_CPU_X86_VMX')
     ]
 
@@ -111,11 +128,11 @@ def test_what_if(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.usefixtures('hosts')
 def test_groups_that_fit_alone_but_not_together(capsys: pytest.CaptureFixture[str]) -> None:
     query = 'resources1=VCPU:2&resources2=VCPU:2&group_policy=isolate'
-    told = account(capsys, query)
+    result = explained(capsys, query)
     # Groups with the same request are counted once, and all of them are named.
-    assert [(stage['trees'], stage['groups']) for stage in told['stages']] == [(3, ['1', '2'])]
-    assert told['candidates'] == 0
-    assert {each['reason'] for each in told['conflicting_groups']} == {'too_few_providers', 'too_little_in_all'}
+    assert [(stage['trees'], stage['groups']) for stage in result['stages']] == [(3, ['1', '2'])]
+    assert result['candidates'] == 0
+    assert {each['reason'] for each in result['conflicting_groups']} == {'too_few_providers', 'too_little_capacity'}
     assert manage.main(['explain', query]) == 0
     printed = capsys.readouterr().out
     assert 'resources1,2 VCPU:2' in printed
@@ -125,18 +142,18 @@ def test_groups_that_fit_alone_but_not_together(capsys: pytest.CaptureFixture[st
 
 @pytest.mark.usefixtures('hosts')
 def test_the_limit_is_the_last_part(capsys: pytest.CaptureFixture[str]) -> None:
-    told = account(capsys, 'resources=VCPU:2&limit=2')
-    assert (told['limit'], told['candidates'], told['stages'][-1]['trees']) == (2, 2, 3)
-    assert told['sentence'] == 'There are 2 candidates, as many as the limit allows.'
+    result = explained(capsys, 'resources=VCPU:2&limit=2')
+    assert (result['limit'], result['candidates'], result['stages'][-1]['trees']) == (2, 2, 3)
+    assert result['sentence'] == 'There are 2 candidates, as many as the limit allows.'
 
 
 @pytest.mark.usefixtures('hosts')
-def test_a_bound_that_was_reached_is_reported(
+def test_a_limit_that_was_reached_is_reported(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert account(capsys, 'resources=VCPU:2')['limits_reached'] == []
+    assert explained(capsys, 'resources=VCPU:2')['limits_reached'] == []
     monkeypatch.setenv('OS_PLACEMENT__MAX_ALLOCATION_CANDIDATES', '1')
-    assert account(capsys, 'resources=VCPU:2')['limits_reached'] == ['candidates']
+    assert explained(capsys, 'resources=VCPU:2')['limits_reached'] == ['candidates']
     assert manage.main(['explain', 'resources=VCPU:2']) == 0
     assert 'Limit reached: [placement] max_allocation_candidates = 1\n' in capsys.readouterr().out
 
@@ -150,8 +167,9 @@ def test_text_output_is_a_sentence_and_tables(capsys: pytest.CaptureFixture[str]
         ' 1 provider; free capacity below 5 (max 2): 1 provider.\n'
     )
     assert 'resources VCPU:5' in printed
-    assert '2: has not enough left' in printed
-    assert '1: allows only multiples of its step_size' in printed
+    assert '1 full' in printed
+    assert '1 with too little total capacity' in printed
+    assert '1 limited by step_size' in printed
     assert 'Candidates: 0\n' in printed
     assert 'has 2 VCPU free, 3 less than the 5 requested.' in printed
 
@@ -168,29 +186,29 @@ def test_a_terminal_of_80_columns_cuts_no_uuid() -> None:
 
 @pytest.mark.usefixtures('hosts')
 @pytest.mark.parametrize(
-    ('query', 'told'),
+    ('query', 'message'),
     [
         ('resources=CUSTOM_NOTHING:1', 'No such resource class CUSTOM_NOTHING'),
         ('resources=VCPU:1&required=CUSTOM_NOTHING', 'No such trait(s): CUSTOM_NOTHING.'),
         ('resources=VCPU', 'Badly formed resources parameter'),
         ('limit=5', 'At least one request group'),
-        ('unknown=1', 'unknown is no parameter of GET /allocation_candidates.'),
+        ('unknown=1', 'unknown is not a parameter of GET /allocation_candidates.'),
         ('VCPU:4', 'There is no query for candidates in this text.'),
-        ('resources=VCPU:1&in_tree=x', 'in_tree needs 1.31, this service speaks 1.29.'),
+        ('resources=VCPU:1&in_tree=x', 'in_tree requires microversion 1.31, and this service supports up to 1.29.'),
     ],
 )
-def test_queries_that_the_api_refuses(capsys: pytest.CaptureFixture[str], query: str, told: str) -> None:
-    error = refusal(capsys, query)
-    assert told in error
+def test_queries_that_the_api_rejects(capsys: pytest.CaptureFixture[str], query: str, message: str) -> None:
+    error = error_of(capsys, query)
+    assert message in error
     assert error.count('\n') == 1
 
 
 @pytest.mark.usefixtures('hosts')
 def test_the_microversion_decides(capsys: pytest.CaptureFixture[str]) -> None:
-    earlier = refusal(capsys, 'resources=VCPU:1&limit=1', '--microversion', '1.15')
-    assert 'limit needs 1.16, the request is one of 1.15.' in earlier
-    assert '1.10 to 1.29' in refusal(capsys, 'resources=VCPU:1', '--microversion', '1.9')
-    assert account(capsys, 'resources=VCPU:1', '--microversion', '1.10')['candidates'] == 2
+    earlier = error_of(capsys, 'resources=VCPU:1&limit=1', '--microversion', '1.15')
+    assert 'limit requires microversion 1.16, and the request has 1.15.' in earlier
+    assert '1.10 to 1.29' in error_of(capsys, 'resources=VCPU:1', '--microversion', '1.9')
+    assert explained(capsys, 'resources=VCPU:1', '--microversion', '1.10')['candidates'] == 2
 
 
 @pytest.mark.usefixtures('hosts')
@@ -201,15 +219,17 @@ def test_max_microversion_decides_which_parameters_are_explained(
         'resources_A=VCPU:2&required_B=in:HW_CPU_X86_VMX,HW_CPU_X86_AVX2&same_subtree=_A,_B&group_policy=none'
         f'&root_required=!COMPUTE_STATUS_DISABLED&member_of_A=!{uuid.uuid4()}'
     )
-    assert 'needs 1.33, this service speaks 1.29.' in refusal(capsys, query)
+    assert 'requires microversion 1.33, and this service supports up to 1.29.' in error_of(capsys, query)
     monkeypatch.setenv('OS_PLACEMENT__MAX_MICROVERSION', '1.36')
-    assert 'in: in required_B needs 1.39, this service speaks 1.36.' in refusal(capsys, query)
+    assert 'in: in required_B requires microversion 1.39, and this service supports up to 1.36.' in error_of(
+        capsys, query
+    )
     monkeypatch.setenv('OS_PLACEMENT__MAX_MICROVERSION', '1.39')
-    earlier = refusal(capsys, query, '--microversion', '1.35')
-    assert 'in: in required_B needs 1.39, the request is one of 1.35.' in earlier
-    told = account(capsys, query)
-    assert (told['microversion'], told['candidates']) == ('1.39', 1)
-    assert [one['rule'] for one in told['what_if']] == [
+    earlier = error_of(capsys, query, '--microversion', '1.35')
+    assert 'in: in required_B requires microversion 1.39, and the request has 1.35.' in earlier
+    result = explained(capsys, query)
+    assert (result['microversion'], result['candidates']) == ('1.39', 1)
+    assert [one['rule'] for one in result['what_if']] == [
         'root_required',
         'resources',
         'member_of',
@@ -218,7 +238,7 @@ def test_max_microversion_decides_which_parameters_are_explained(
         'group',
         'group',
     ]
-    assert [one['candidates'] for one in told['what_if']] == [1, None, 1, 3, 1, None, 3]
+    assert [one['candidates'] for one in result['what_if']] == [1, None, 1, 3, 1, None, 3]
     assert manage.main(['explain', query]) == 0
     assert 'group _B without resources' in capsys.readouterr().out
 
@@ -229,9 +249,9 @@ def test_query_and_microversion_are_taken_from_a_line_of_the_log(capsys: pytest.
         '2026-11-22 04:00:00.123 7 INFO placement.web.request_log [req-1 - - - - -] 127.0.0.1'
         ' "GET /allocation_candidates?resources=VCPU%3A5" status: 200 len: 53 microversion: 1.17 time: 0.004'
     )
-    told = account(capsys, line)
-    assert (told['query'], told['microversion']) == ('resources=VCPU%3A5', '1.17')
-    assert [one['subject'] for one in told['stages']] == ['VCPU:5']
+    result = explained(capsys, line)
+    assert (result['query'], result['microversion']) == ('resources=VCPU%3A5', '1.17')
+    assert [one['subject'] for one in result['stages']] == ['VCPU:5']
 
 
 @pytest.mark.usefixtures('hosts')
@@ -239,8 +259,8 @@ def test_statements_do_not_grow_with_the_providers(
     capsys: pytest.CaptureFixture[str], context: RequestContext, queries: Counter
 ) -> None:
     with queries(at_most=25) as few:
-        account(capsys, 'resources=VCPU:7')
+        explained(capsys, 'resources=VCPU:7')
     for number in range(40):
         make(context, f'host{number}', {'total': 6})
     with queries(at_most=len(few)):
-        account(capsys, 'resources=VCPU:7')
+        explained(capsys, 'resources=VCPU:7')

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import uuid
@@ -65,7 +66,7 @@ def test_drawing(url: str, capsys: pytest.CaptureFixture[str]) -> None:
         '    ├── VCPU ░░░░░░░░░░░░░░░░░░░░ 0 of 4 used (total 4, ratio 1)\n'
         f'    └── aggregates: {SHARED}\n'
         f'store {STORE} generation 4\n'
-        '├── DISK_GB ████████████████████ 1350 of 1350 used (reserved 100, total 1000, ratio 1.5)\n'
+        '├── DISK_GB ████████████████████ 1.32 of 1.32 TiB used (reserved 100 GiB, total 1,000 GiB, ratio 1.5)\n'
         '├── traits: MISC_SHARES_VIA_AGGREGATE, STORAGE_DISK_SSD\n'
         f'└── aggregates: {SHARED}\n'
     )
@@ -131,7 +132,7 @@ def test_json(url: str, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize('allocations', [1, 5])
-def test_wrong_usages_are_reported(url: str, allocations: int, capsys: pytest.CaptureFixture[str]) -> None:
+def test_usage_mismatches_are_reported(url: str, allocations: int, capsys: pytest.CaptureFixture[str]) -> None:
     """Usages that are too low and too high; the audit finds both."""
     corruption.plant(url, *corruption.SOUND, *SHARING)
     assert manage.main(['tree']) == 0
@@ -162,6 +163,8 @@ def test_wrong_usages_are_reported(url: str, allocations: int, capsys: pytest.Ca
         (['--class', 'VCPU', '--class', 'DISK_GB'], []),
         (['--full'], ['store']),
         (['--full', '--class', 'VCPU'], []),
+        (['--over-committed'], []),
+        (['--reserved'], []),
         (['child', '--full'], []),
         (['--name', 'nobody'], []),
     ],
@@ -174,24 +177,70 @@ def test_trees_are_chosen(url: str, options: list[str], roots: list[str], capsys
     assert [names[tree['root']] for tree in trees] == roots
     assert [len(tree['providers']) for tree in trees if tree['root'] == corruption.ROOT] == [2] * roots.count('root')
     if not roots:
-        assert _printed(capsys, *options) == 'No tree meets these conditions.\n'
+        assert _printed(capsys, *options) == 'No tree satisfies these conditions.\n'
 
 
-def test_summary(url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    corruption.plant(url, *corruption.SOUND, *SHARING)
+def test_summary_is_that_of_capacity(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """One figure by one definition, also where something is over-committed."""
+    corruption.plant(url, *corruption.SOUND, *SHARING, 'UPDATE placement_inventories SET total = 1 WHERE id = 1')
     text = _printed(capsys, '--summary')
-    assert text.startswith('Trees: 3, resource providers: 4\n')
-    rows = [[cell.strip() for cell in line.split('│')[1:-1]] for line in text.splitlines() if line.startswith('│')]
-    assert rows == [['DISK_GB', '1', '1', '1350', '1350', '0'], ['VCPU', '2', '0', '12', '2', '10']]
-    told = json.loads(_printed(capsys, '--summary', '--class', 'VCPU', '--format', 'json'))
-    assert told == {
-        'summary': {
-            'trees': 1,
-            'providers': 2,
-            'classes': [{'resource_class': 'VCPU', 'inventories': 2, 'capacity': 12, 'used': 2, 'full': 0}],
-        }
-    }
-    assert _printed(capsys, '--summary', '--name', 'flat') == 'Trees: 1, resource providers: 1\n'
+    assert text.startswith('4 resource providers in 3 trees\n')
+    assert re.search(r'^VCPU +2 of 5 +40% +4 +4$', text, re.MULTILINE)
+    assert re.search(r'^VCPU +2 +0 +0 +1 by 1$', text, re.MULTILINE)
+    found = json.loads(_printed(capsys, '--summary', '--format', 'json'))['summary']
+    assert manage.main(['capacity']) == 0
+    assert capsys.readouterr().out == text
+    assert manage.main(['capacity', '--format', 'json']) == 0
+    assert {**found, 'fit_estimate': None} == json.loads(capsys.readouterr().out)
+    assert _printed(capsys, '--summary', '--name', 'flat') == '1 resource provider in 1 tree\n'
+
+
+def test_a_list_has_one_line_for_each_tree_the_fullest_first(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    corruption.plant(url, *corruption.SOUND, *SHARING, 'UPDATE placement_inventories SET total = 1 WHERE id = 1')
+    lines = [re.split('  +', line.strip()) for line in _printed(capsys, '--list').splitlines()]
+    assert lines[0] == ['Host', 'Share', 'Used of capacity']
+    assert lines[2:] == [
+        ['store', '100%', 'DISK_GB 1.32 of 1.32 TiB'],
+        ['root', '40%', 'VCPU 2 of 5, over-committed by 1'],
+        ['flat', 'no inventory'],
+    ]
+    lines = [re.split('  +', line.strip()) for line in _printed(capsys, '--list', '--class', 'VCPU').splitlines()]
+    assert lines[:2] == [['Used of'], ['Host', 'Share', 'VCPU']]
+    assert lines[3:] == [['root', '40%', '2 of 5, over-committed by 1']]
+    (row,) = json.loads(_printed(capsys, '--list', '--class', 'VCPU', '--format', 'json'))['list']
+    assert (row['uuid'], row['name'], row['providers']) == (corruption.ROOT, 'root', 2)
+    assert row['classes'] == [{'resource_class': 'VCPU', 'filling': {'capacity': 5, 'used': 2, 'over_committed': 1}}]
+    assert _printed(capsys, '--list', '--name', 'nobody') == 'No tree satisfies these conditions.\n'
+
+
+def test_a_list_fits_a_terminal_of_80_columns(url: str) -> None:
+    name = 'numa-004.hpc.eu-central-1.cloud.example.org_NUMA0_pf_enp59s0f0'
+    corruption.plant(
+        url, *corruption.SOUND, f"UPDATE placement_resource_providers SET name = '{name}' WHERE name = 'root'"
+    )
+    lines = shown_by('tree', '--list', '--no-pager')
+    assert max(map(len, lines)) <= 80
+    at = next(number for number, line in enumerate(lines) if line.endswith('VCPU 2 of 12'))
+    assert lines[at].split()[0] + lines[at + 1] == name
+
+
+def test_over_commitment_is_written_in_words(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    corruption.plant(url, *corruption.SOUND, 'UPDATE placement_inventories SET total = 1 WHERE id = 1')
+    text = _printed(capsys, '--over-committed')
+    assert text.splitlines()[1] == '├── VCPU ████████████████████ 2 of 1 used (total 1, ratio 1), over-committed by 1'
+    assert _printed(capsys, '--over-committed', '--name', 'flat') == 'No tree satisfies these conditions.\n'
+
+
+@pytest.mark.parametrize(('command', 'option'), [('tree', '--trait'), ('tree', '--class'), ('capacity', '--trait')])
+def test_an_unknown_name_fails_in_every_command(
+    url: str, command: str, option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    corruption.plant(url, *corruption.SOUND)
+    assert manage.main([command, option, 'CUSTOM_NOTHING']) == manage.FAILED
+    captured = capsys.readouterr()
+    assert captured.out == ''
+    known = 'trait(s): CUSTOM_NOTHING.' if option == '--trait' else 'resource class CUSTOM_NOTHING'
+    assert captured.err == f'placement-manage: No such {known}\n'
 
 
 def test_a_pager_on_a_terminal_only(url: str, tmp_path: pathlib.Path) -> None:

@@ -66,7 +66,7 @@ def test_standard_names_are_read_from_the_database_once(context: RequestContext,
         assert _id(context.db, ResourceClass, 'MEMORY_MB') == 1
 
 
-def test_a_write_with_a_name_deleted_elsewhere_is_refused(
+def test_a_write_with_a_name_deleted_elsewhere_is_rejected(
     context: RequestContext, other_process: RequestContext
 ) -> None:
     """A whole write: a name that another process deleted is unknown, however often this process used it before."""

@@ -18,7 +18,7 @@ _LOGGER = 'placement.objects.inventory'
 @pytest.fixture
 def conf(tmp_path: pathlib.Path) -> cfg.ConfigOpts:
     """Options of a process that serves all microversions."""
-    return applications.options(tmp_path / 'placement.sqlite', placement={'max_microversion': '1.39'})
+    return applications.options(tmp_path / 'placement.sqlite', placement=applications.EVERY_MICROVERSION)
 
 
 def claim(provider: str, amount: int, generation: int | None = None) -> dict[str, Any]:

@@ -26,7 +26,15 @@ def _requirement_name(requirement: str) -> str:
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
     """The wheel that ``pip install .`` makes, built from a copy of the files that are in git."""
     copy = tmp_path_factory.mktemp('source')
-    for name in ('pyproject.toml', 'setup.py', 'README.md', 'LICENSE', *_package_files()):
+    for name in (
+        'pyproject.toml',
+        'setup.py',
+        'README.md',
+        'LICENSE',
+        'bin/placement-api',
+        *_samples(),
+        *_package_files(),
+    ):
         target = copy / name
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes((ROOT / name).read_bytes())
@@ -53,9 +61,22 @@ def _package_files() -> list[str]:
     return sorted(str(path.relative_to(ROOT)) for path in files)
 
 
+def _samples() -> list[str]:
+    """The sample files and the pages, as paths relative to the root."""
+    files = [*(ROOT / 'etc').rglob('*'), *(ROOT / 'doc').glob('*.md')]
+    return sorted(str(path.relative_to(ROOT)) for path in files if path.is_file())
+
+
 def test_wheel_holds_every_file_of_the_package_and_nothing_else(wheel: zipfile.ZipFile) -> None:
-    packed = sorted(name for name in wheel.namelist() if '.dist-info/' not in name)
-    assert packed == _package_files()
+    packed = {name for name in wheel.namelist() if '.dist-info/' not in name}
+    (script,) = (name for name in packed if '.data/scripts/' in name)
+    assert script.endswith('/placement-api')
+    data = {name: name.partition('.data/data/share/')[2] for name in packed - {script} if '.data/' in name}
+    installed = (
+        name.replace('doc/', 'doc/placement/') if name[:4] == 'doc/' else f'placement/{name}' for name in _samples()
+    )
+    assert sorted(data.values()) == sorted(installed)
+    assert sorted(packed - {script} - data.keys()) == _package_files()
 
 
 def test_wheel_has_its_licence_and_python_versions(wheel: zipfile.ZipFile) -> None:
@@ -82,7 +103,8 @@ def test_wheel_has_type_hints(wheel: zipfile.ZipFile) -> None:
 )
 def test_version_is_that_of_the_tag(tmp_path: Path, commands: list[str], version: str) -> None:
     names = ('pyproject.toml', 'setup.py', 'README.md', 'LICENSE', '.git_archival.txt', '.gitattributes')
-    for name in names:
+    (tmp_path / 'bin').mkdir()
+    for name in (*names, 'bin/placement-api'):
         (tmp_path / name).write_bytes((ROOT / name).read_bytes())
     (tmp_path / 'placement').mkdir()
     (tmp_path / 'placement' / '__init__.py').touch()
@@ -123,7 +145,6 @@ def test_sdist_holds_every_file_of_the_repository(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ('group', 'name'),
     [
-        ('console_scripts', 'placement-api'),
         ('console_scripts', 'placement-manage'),
         ('console_scripts', 'placement-status'),
         ('oslo.config.opts', 'placement'),

@@ -1,4 +1,4 @@
-"""The JSON of providers that the mirror keeps ready is what the next request should get."""
+"""The JSON of providers that the cache keeps ready is what the next request should get."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ PATHS = (
     '/allocation_candidates?resources=VCPU:1,DISK_GB:1',
     '/allocation_candidates?resources=DISK_GB:1',
 )
-#: At most as many forms as the mirror keeps, so that each is still kept when it is asked for again.
+#: At most as many forms as the cache keeps, so that each is still kept when it is asked for again.
 READY = [(PATHS[0], 0), (PATHS[0], 29), (PATHS[1], 12), (PATHS[1], 17), (PATHS[1], 27), (PATHS[3], 27)]
 READY += [(PATHS[1], 29), (PATHS[3], 29)]
 #: Each path in each microversion that has it.

@@ -20,7 +20,7 @@ def lines(caplog: pytest.LogCaptureFixture) -> Lines:
     return lambda: [record.getMessage() for record in caplog.records if record.name == 'placement.web.request_log']
 
 
-def _ask(app: Any, path: str, method: str = 'GET', token: str | None = 'admin', **environ: str) -> webob.Response:
+def _send(app: Any, path: str, method: str = 'GET', token: str | None = 'admin', **environ: str) -> webob.Response:
     req = webob.Request.blank(path, method=method, environ={'REMOTE_ADDR': '192.0.2.1', **environ})
     if token is not None:
         req.headers['X-Auth-Token'] = token
@@ -28,7 +28,7 @@ def _ask(app: Any, path: str, method: str = 'GET', token: str | None = 'admin', 
 
 
 def test_a_line_has_the_request_and_the_status(app: Any, lines: Lines) -> None:
-    response = _ask(app, '/resource_providers?name=a', HTTP_OPENSTACK_API_VERSION='placement 1.4')
+    response = _send(app, '/resource_providers?name=a', HTTP_OPENSTACK_API_VERSION='placement 1.4')
     (line,) = lines()
     assert re.fullmatch(
         r'192\.0\.2\.1 "GET /resource_providers\?name=a" status: 200 len: (\d+) microversion: 1\.4 time: \d+\.\d{6}',
@@ -47,22 +47,22 @@ def test_a_line_has_the_request_and_the_status(app: Any, lines: Lines) -> None:
         ('/traits', 'HEAD', 'admin', 405),
     ],
 )
-def test_refusals_are_logged_too(
+def test_rejections_are_logged_too(
     app: Any, lines: Lines, path: str, method: str, token: str | None, status: int
 ) -> None:
-    _ask(app, path, method, token)
+    _send(app, path, method, token)
     (line,) = lines()
     assert f'"{method} {path}" status: {status} ' in line
 
 
 def test_a_request_cannot_forge_a_line(app: Any, lines: Lines) -> None:
-    _ask(app, '/a%0Ab%22%1b', 'GE\nT', QUERY_STRING='x=\r\n"')
+    _send(app, '/a%0Ab%22%1b', 'GE\nT', QUERY_STRING='x=\r\n"')
     (line,) = lines()
     assert '"GE%0AT /a%0Ab%22%1B?x=%0D%0A%22"' in line
 
 
 def test_a_line_has_a_bounded_length_and_no_token(app: Any, lines: Lines) -> None:
-    _ask(app, '/' + 'x' * 100_000, token='secret')
+    _send(app, '/' + 'x' * 100_000, token='secret')
     (line,) = lines()
     assert len(line) < 3000
     assert 'secret' not in line
@@ -70,5 +70,5 @@ def test_a_line_has_a_bounded_length_and_no_token(app: Any, lines: Lines) -> Non
 
 def test_nothing_is_logged_above_info(app: Any, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING, 'placement.web.request_log')
-    assert _ask(app, '/').status_code == 200
+    assert _send(app, '/').status_code == 200
     assert caplog.records == []

@@ -26,7 +26,7 @@ from tests.support.objects import create_provider
 @pytest.fixture
 def conf(tmp_path: pathlib.Path) -> cfg.ConfigOpts:
     """Options of a process that serves all microversions."""
-    return applications.options(tmp_path / 'placement.sqlite', placement={'max_microversion': '1.39'})
+    return applications.options(tmp_path / 'placement.sqlite', placement=applications.EVERY_MICROVERSION)
 
 
 @pytest.fixture
@@ -274,9 +274,9 @@ def test_a_search_reads_the_rows_of_what_changed(app: Any, context: RequestConte
     made[2].set_traits(['HW_CPU_X86_VMX'])
     with rows_read(db) as count:
         assert ask(app, 'GET', SEARCHES[0]).status_code == 200
-    # The sums of the slots, and the only slot; of the log the entry that the mirror has reached and
-    # three entries; two providers with three inventories each; one with three inventories and a trait.
-    assert sum(count) == 2 + 4 + 2 * (1 + 3) + 1 + 3 + 1
+    # The sums of the slots, and the only slot; one row each, joined, with the entries of the log, with the providers of
+    # new usages and with their inventories; one provider with three inventories and a trait.
+    assert sum(count) == 2 + 1 + 2 + 1 + 3 + 1
 
 
 @contextlib.contextmanager
@@ -427,8 +427,8 @@ def reshape(app: Any, context: RequestContext, some: list[ResourceProvider]) -> 
         left = {name: {'total': 100} for name in CLASSES[1:]}
         inventories[host.uuid] = {'resource_provider_generation': 3, 'inventories': left}
         inventories[cell.uuid] = {'resource_provider_generation': 0, 'inventories': {'VCPU': {'total': 100}}}
-        held = {**amounts([cell], classes=CLASSES[:1]), **amounts([host], classes=CLASSES[1:])}
-        claims[consumer] = claim_of(held, 1)
+        allocated = {**amounts([cell], classes=CLASSES[:1]), **amounts([host], classes=CLASSES[1:])}
+        claims[consumer] = claim_of(allocated, 1)
     return {'inventories': inventories, 'allocations': claims}
 
 
@@ -439,7 +439,7 @@ def test_a_reshape_costs_twelve(app: Any, reshape: dict[str, Any], queries: Coun
     assert answer.status_code == 204, answer.text
 
 
-def test_a_refused_reshape_costs_sixteen(app: Any, reshape: dict[str, Any], queries: Counter) -> None:
+def test_a_rejected_reshape_costs_sixteen(app: Any, reshape: dict[str, Any], queries: Counter) -> None:
     reshape['allocations'].popitem()
     with queries(at_most=16):
         answer = ask(app, 'POST', '/reshaper', reshape, version='1.30')
@@ -447,7 +447,7 @@ def test_a_refused_reshape_costs_sixteen(app: Any, reshape: dict[str, Any], quer
 
 
 @pytest.mark.parametrize('broken', ['constraint', 'capacity'])
-def test_a_refusal_costs_eight(app: Any, some: list[ResourceProvider], queries: Counter, broken: str) -> None:
+def test_a_rejection_costs_eight(app: Any, some: list[ResourceProvider], queries: Counter, broken: str) -> None:
     consumer = str(uuid.uuid4())
     if broken == 'capacity':
         assert ask(app, 'PUT', f'/allocations/{uuid.uuid4()}', claim_of(amounts(some, 90), None)).status_code == 204

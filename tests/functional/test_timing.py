@@ -73,9 +73,9 @@ def test_the_time_of_statements_is_spent_on_the_database(counted: deploy.Applica
     started = time.perf_counter()
     with pytest.raises((sa.exc.DBAPIError, db_exc.DBError)) if fails else contextlib.nullcontext():
         ask()
-    took = time.perf_counter() - started
+    elapsed = time.perf_counter() - started
     _answered(counted)
-    assert 0.5 * took < _phase(counted, 'database') <= took
+    assert 0.5 * elapsed < _phase(counted, 'database') <= elapsed
 
 
 def test_the_time_of_a_commit_is_spent_on_the_database(
@@ -160,9 +160,9 @@ def test_errors_are_counted_by_route_and_status(counted: deploy.Application) -> 
 
 
 def test_the_gauges_of_an_ended_process_are_removed(tmp_path: Path) -> None:
-    gone = subprocess.Popen([sys.executable, '-c', ''])
-    gone.wait()
-    for pid in (gone.pid, os.getpid(), os.getppid()):
+    ended = subprocess.Popen([sys.executable, '-c', ''])
+    ended.wait()
+    for pid in (ended.pid, os.getpid(), os.getppid()):
         tmp_path.joinpath(f'gauge_livesum_{pid}.db').touch()
         tmp_path.joinpath(f'counter_{pid}.db').touch()
     memory = {
@@ -172,5 +172,5 @@ def test_the_gauges_of_an_ended_process_are_removed(tmp_path: Path) -> None:
         if sample.name == 'placement_process_resident_memory_bytes' and sample.value > 0
     }
     assert memory == {str(os.getpid()): 'exporter', str(os.getppid()): 'server'}
-    assert not tmp_path.joinpath(f'gauge_livesum_{gone.pid}.db').exists()
-    assert tmp_path.joinpath(f'counter_{gone.pid}.db').exists()
+    assert not tmp_path.joinpath(f'gauge_livesum_{ended.pid}.db').exists()
+    assert tmp_path.joinpath(f'counter_{ended.pid}.db').exists()

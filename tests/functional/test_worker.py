@@ -8,13 +8,13 @@ import os
 import socket
 import sys
 import threading
+import time
 import types
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
 from gunicorn.config import Config
-from waitress import wasyncore
 
 from placement.db.api import Database
 from placement.serving.channel import Clients
@@ -59,7 +59,7 @@ def worker(application: Application) -> Iterator[WaitressWorker]:
         yield made
         application.released.set()
         made._dispatcher.shutdown()
-        wasyncore.close_all(clients.sockets)
+        clients.sockets.close()
         os.close(made.PIPE[1])
         made.tmp.close()
     sys.setswitchinterval(interval)
@@ -86,3 +86,24 @@ def test_a_busy_worker_leaves_connections_to_others_first(worker: WaitressWorker
         while worker._clients.channels:
             worker._run_once()
         assert all(connection.recv(100).startswith(b'HTTP/1.1 204') for connection in (first, second))
+
+
+def test_a_worker_that_loads_for_a_long_time_notifies_the_master(
+    worker: WaitressWorker, application: Application, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr('placement.serving.worker._LOOP_INTERVAL_SECONDS', 0.01)
+
+    def load() -> Application:
+        first = worker.tmp.last_update()
+        deadline = time.monotonic() + SECONDS
+        while worker.tmp.last_update() == first:
+            assert time.monotonic() < deadline
+        return application
+
+    worker.app.wsgi, worker.wsgi = load, None
+    worker.load_wsgi()
+    assert worker.wsgi is application
+    for thread in threading.enumerate():
+        if thread.name == 'notify':
+            thread.join(SECONDS)
+            assert not thread.is_alive()

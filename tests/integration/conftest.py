@@ -38,7 +38,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 def setting(request: pytest.FixtureRequest) -> databases.Setting:
     """The server and isolation level of a test; parametrise it with ``databases.parameters(...)``, indirectly."""
     chosen: databases.Setting = request.param
-    reason = _why_unavailable(chosen.server)
+    reason = _why_unavailable(chosen.server, chosen.driver)
     if reason is not None:
         databases.unavailable(chosen.server, reason)
     return chosen
@@ -47,7 +47,7 @@ def setting(request: pytest.FixtureRequest) -> databases.Setting:
 @pytest.fixture(scope='module')
 def database(setting: databases.Setting) -> Iterator[sa.URL]:
     """An empty database on the setting's server, without the setting."""
-    with databases.fresh(databases.server_url(setting.server)) as url:
+    with databases.fresh(databases.server_url(setting.server, setting.driver)) as url:
         yield url
 
 
@@ -71,5 +71,5 @@ def server(
     """Two workers of placement-api on the setting's database, shared by the tests of a module."""
     directory: pathlib.Path = tmp_path_factory.mktemp('placement-api')
     url = setting.session_url(database)
-    with servers.serving(url, directory, environment=servers.ALL_MICROVERSIONS) as running:
+    with servers.serving(url, directory, environment=servers.EVERY_MICROVERSION) as running:
         yield running

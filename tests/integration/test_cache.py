@@ -1,4 +1,4 @@
-"""Mirrors on PostgreSQL and MariaDB: equal to the tables, never outdated, one round trip, usable after a fork."""
+"""Provider caches on PostgreSQL and MariaDB: equal to the tables, never outdated, one round trip, also after a fork."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def pair(
     directory: pathlib.Path = tmp_path_factory.mktemp('placement-api')
     url = setting.session_url(database)
     with (
-        servers.serving(url, directory, workers=1, environment=servers.ALL_MICROVERSIONS) as first,
-        servers.serving(url, directory, workers=1, environment=servers.ALL_MICROVERSIONS) as second,
+        servers.serving(url, directory, workers=1, environment=servers.EVERY_MICROVERSION) as first,
+        servers.serving(url, directory, workers=1, environment=servers.EVERY_MICROVERSION) as second,
     ):
         yield [first, second]
 
@@ -45,11 +45,11 @@ def test_answered_changes_are_found(pair: list[servers.Server]) -> None:
     caches.answered_changes_are_found([server.url for server in pair])
 
 
-def test_mirrors_equal_the_tables_while_others_write(pair: list[servers.Server], db: Database) -> None:
+def test_caches_equal_the_tables_while_others_write(pair: list[servers.Server], db: Database) -> None:
     caches.stays_equal(pair, [db], seconds=5)
 
 
-def test_mirrors_equal_the_tables_while_writers_are_killed(pair: list[servers.Server], db: Database) -> None:
+def test_caches_equal_the_tables_while_writers_are_killed(pair: list[servers.Server], db: Database) -> None:
     caches.stays_equal(pair, [db], seconds=8, kill=True)
 
 

@@ -1,4 +1,4 @@
-"""Mirrors of several processes on one SQLite file, as part of the default suite."""
+"""Provider caches of several processes on one SQLite file, as part of the default suite."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def url(directory: pathlib.Path) -> str:
 def pair(directory: pathlib.Path, url: str) -> Iterator[list[servers.Server]]:
     """Two servers of one worker each."""
     with (
-        servers.serving(url, directory, workers=1, metrics=False, environment=servers.ALL_MICROVERSIONS) as first,
-        servers.serving(url, directory, workers=1, metrics=False, environment=servers.ALL_MICROVERSIONS) as second,
+        servers.serving(url, directory, workers=1, metrics=False, environment=servers.EVERY_MICROVERSION) as first,
+        servers.serving(url, directory, workers=1, metrics=False, environment=servers.EVERY_MICROVERSION) as second,
     ):
         yield [first, second]
 
@@ -36,11 +36,11 @@ def test_answered_changes_are_found(pair: list[servers.Server]) -> None:
     caches.answered_changes_are_found([server.url for server in pair], rounds=2, callers=3)
 
 
-def test_mirrors_equal_the_tables_while_others_write(pair: list[servers.Server], url: str) -> None:
+def test_caches_equal_the_tables_while_others_write(pair: list[servers.Server], url: str) -> None:
     with applications.database(url) as db:
         caches.stays_equal(pair, [db], seconds=2)
 
 
-def test_mirrors_equal_the_tables_while_writers_are_killed(pair: list[servers.Server], url: str) -> None:
+def test_caches_equal_the_tables_while_writers_are_killed(pair: list[servers.Server], url: str) -> None:
     with applications.database(url) as db:
         caches.stays_equal(pair, [db], seconds=4, kill=True)

@@ -17,17 +17,15 @@ from tests.support import applications, databases, races
 from tests.support.http_client import ask, create_provider
 
 pytestmark = pytest.mark.parametrize(
-    'setting', databases.parameters(*databases.defaults()), indirect=True, scope='module'
+    'setting', databases.parameters(*databases.defaults(), databases.mysqlclient()), indirect=True, scope='module'
 )
 
 THREADS = 6
 ROUNDS = 60
-CANCEL = {
-    'postgresql': 'SELECT pg_cancel_backend(pid) FROM pg_stat_activity'
-    " WHERE datname = current_database() AND pid <> pg_backend_pid() AND state <> 'idle'",
-    'mysql': 'SELECT id FROM information_schema.processlist WHERE db = database() AND id <> connection_id()'
-    " AND command <> 'Sleep'",
-}
+CANCEL_ON_POSTGRESQL = (
+    'SELECT pg_cancel_backend(pid) FROM pg_stat_activity'
+    " WHERE datname = current_database() AND pid <> pg_backend_pid() AND state <> 'idle'"
+)
 
 
 def test_statements_cancelled_under_load(database: sa.URL, caplog: pytest.LogCaptureFixture) -> None:
@@ -37,11 +35,14 @@ def test_statements_cancelled_under_load(database: sa.URL, caplog: pytest.LogCap
         engine = sa.create_engine(database, isolation_level='AUTOCOMMIT', poolclass=sa.NullPool)
         with engine.connect() as connection:
             while not done.is_set():
-                rows = connection.exec_driver_sql(CANCEL[database.get_backend_name()]).all()
-                for (number,) in rows if database.get_backend_name() == 'mysql' else []:
-                    # It may have ended by then.
-                    with contextlib.suppress(sa.exc.DBAPIError):
-                        connection.exec_driver_sql(f'KILL QUERY {number}')
+                if database.get_backend_name() == 'postgresql':
+                    connection.exec_driver_sql(CANCEL_ON_POSTGRESQL).all()
+                else:
+                    for number, command in databases.other_sessions(connection).items():
+                        # It may have ended by then.
+                        with contextlib.suppress(sa.exc.DBAPIError):
+                            if command != 'Sleep':
+                                connection.exec_driver_sql(f'KILL QUERY {number}')
                 time.sleep(0.005)
 
     with applications.application(database) as app:
@@ -97,8 +98,8 @@ def test_a_time_limit_of_statements(database: sa.URL) -> None:
         with engine.connect() as connection:
             query = 'SELECT id FROM placement_resource_providers WHERE uuid = {!r} FOR UPDATE'
             connection.exec_driver_sql(query.format(host))
-            refused = ask(app, 'PUT', f'/allocations/{uuid.uuid4()}', races.claim([host], None))
-            assert (refused.status_int, refused.headers['Retry-After']) == (503, '2')
+            rejected = ask(app, 'PUT', f'/allocations/{uuid.uuid4()}', races.claim([host], None))
+            assert (rejected.status_int, rejected.headers['Retry-After']) == (503, '2')
             connection.rollback()
         assert ask(app, 'PUT', f'/allocations/{uuid.uuid4()}', races.claim([host], None)).status_int == 204
 

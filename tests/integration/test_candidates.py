@@ -7,18 +7,18 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from tests.support import databases
+from tests.support import applications, databases
 from tests.support.candidates.examples import EXAMPLES, WORLDS, Example
 from tests.support.candidates.oracle import RP, Query
 from tests.support.candidates.store import Stored, check_example, check_query
-from tests.support.candidates.topologies import queries, thorough, worlds
+from tests.support.candidates.topologies import queries, thorough, topologies
 
 pytestmark = pytest.mark.parametrize('setting', databases.parameters(*databases.defaults()), indirect=True)
 
 
 @pytest.fixture(scope='module')
 def application(load_application: Any) -> Any:
-    return load_application({'placement': {'max_microversion': '1.39'}})
+    return load_application({'placement': applications.EVERY_MICROVERSION})
 
 
 @pytest.mark.parametrize('example', EXAMPLES, ids=str)
@@ -27,9 +27,9 @@ def test_worked_example(application: Any, example: Example) -> None:
 
 
 @thorough(40)
-@given(worlds(), queries((10, 17, 21, 24, 25, 28, 29, 29)))
-def test_random_topologies(application: Any, world: list[RP], query: Query) -> None:
-    check_query(application, world, query)
+@given(topologies(), queries((10, 17, 21, 24, 25, 28, 29, 29)))
+def test_random_topologies(application: Any, topology: list[RP], query: Query) -> None:
+    check_query(application, topology, query)
 
 
 @pytest.mark.parametrize('amount', [2**31, 10**19, 10**400])

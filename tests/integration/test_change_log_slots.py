@@ -216,11 +216,11 @@ def test_a_conflict_in_the_entry_uses_the_number_again(
     server: str, url: sa.URL, db: Database, providers: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another transaction locks the row of the slot for longer than the lock timeout."""
-    patience = {
+    lock_timeout = {
         'postgresql': {'options': '-c lock_timeout=300'},
         'mariadb': {'init_command': 'SET SESSION innodb_lock_wait_timeout=1'},
     }
-    hasty = logs.opened(url.update_query_dict(patience[server]))
+    hasty = logs.opened(url.update_query_dict(lock_timeout[server]))
     retried: list[str] = []
     monkeypatch.setattr(hasty.metrics, 'transaction_retried', retried.append)
     before = newest(hasty)
@@ -228,8 +228,8 @@ def test_a_conflict_in_the_entry_uses_the_number_again(
     (slot,) = newest(hasty).keys() - before.keys()
     holder = sa.create_engine(url, poolclass=sa.NullPool)
     with holder.connect() as connection:
-        held = tables.change_log_slots.c.id == slot
-        connection.execute(sa.select(tables.change_log_slots).where(held).with_for_update())
+        is_slot = tables.change_log_slots.c.id == slot
+        connection.execute(sa.select(tables.change_log_slots).where(is_slot).with_for_update())
         waiting = threading.Thread(target=hasty.write, args=(lambda tx: logs.move(tx, providers),))
         waiting.start()
         while not retried:

@@ -33,8 +33,8 @@ def test_connections_use_utf8mb4_and_text_is_stored_literally(database: sa.URL, 
         host, consumer = create_provider(app, VCPU=4), str(uuid.uuid4())
         body = races.claim([host], None) | {'project_id': HOSTILE, 'user_id': HOSTILE}
         demand(app, 'PUT', f'/allocations/{consumer}', body)
-        held = demand(app, 'GET', f'/allocations/{consumer}').json
-        assert (held['project_id'], held['user_id']) == (HOSTILE, HOSTILE)
+        allocations = demand(app, 'GET', f'/allocations/{consumer}').json
+        assert (allocations['project_id'], allocations['user_id']) == (HOSTILE, HOSTILE)
         assert demand(app, 'GET', f'/resource_providers/{host}/usages').json['usages'] == {'VCPU': 1}
 
 
@@ -46,7 +46,7 @@ def test_connections_use_utf8mb4_and_text_is_stored_literally(database: sa.URL, 
         ['placement.cmd.status', 'upgrade', 'check'],
     ],
 )
-def test_every_program_refuses_another_character_set_in_one_line(database: sa.URL, command: list[str]) -> None:
+def test_every_program_rejects_another_character_set_in_one_line(database: sa.URL, command: list[str]) -> None:
     url = database.update_query_dict({'charset': 'sjis'}).render_as_string(hide_password=False)
     settings = {'OS_PLACEMENT_DATABASE__CONNECTION': url, 'OS_API__AUTH_STRATEGY': 'noauth2'}
     done = subprocess.run(

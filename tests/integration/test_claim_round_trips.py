@@ -19,7 +19,7 @@ from tests.support import applications, databases, tcp_proxy
 from tests.support.objects import claim, create_provider
 
 pytestmark = pytest.mark.parametrize(
-    'setting', databases.parameters(*databases.defaults()), indirect=True, scope='module'
+    'setting', databases.parameters(*databases.defaults(), databases.mysqlclient()), indirect=True, scope='module'
 )
 
 CLASSES = ('VCPU', 'MEMORY_MB', 'DISK_GB')
@@ -93,8 +93,8 @@ def test_reshape(context: RequestContext, proxy: tcp_proxy.Proxy, hosts: list[st
             left = [Inventory.from_request(name, {'total': 100}) for name in (*CLASSES, 'PCI_DEVICE')]
             providers.append(inventory.ReshapedProvider(host, generation, left))
             providers.append(inventory.ReshapedProvider(cell, 0, [Inventory.from_request('VCPU', {'total': 100})]))
-            held = {cell: {'VCPU': 1}, host: dict.fromkeys(CLASSES[1:], 1)}
-            claims.append(ConsumerClaim(consumer, 'project', 'user', held, 1))
+            allocations = {cell: {'VCPU': 1}, host: dict.fromkeys(CLASSES[1:], 1)}
+            claims.append(ConsumerClaim(consumer, 'project', 'user', allocations, 1))
         proxy.trips = 0
         inventory.reshape(context, providers, claims)
         trips = proxy.trips
@@ -135,10 +135,10 @@ def test_a_slot_that_another_process_used_is_replaced(context: RequestContext, h
         connection.execute(tables.change_log_slots.update().values(sequence=slots.sequence + 1, token=7))
     consumer = put(context, hosts)
     assert context.db.fetch_all(entries)[0][0] == before + added + len(hosts)
-    held = context.db.fetch_all(
+    rows = context.db.fetch_all(
         sa.select(tables.allocations.c.used).where(tables.allocations.c.consumer_id == consumer)
     )
-    assert len(held) == len(hosts) * len(CLASSES)
+    assert len(rows) == len(hosts) * len(CLASSES)
 
 
 def test_a_dead_connection_is_replaced(context: RequestContext, database: sa.URL, hosts: list[str]) -> None:
@@ -156,10 +156,10 @@ def test_a_dead_connection_is_replaced(context: RequestContext, database: sa.URL
 @pytest.mark.parametrize('at', ['statement', 'commit'])
 def test_a_connection_that_ends_during_a_claim_is_an_outage(context: RequestContext, database: sa.URL, at: str) -> None:
     """The transaction may have been committed, or may itself cause the end of connections."""
-    begun = []
+    started = []
 
     def work(tx: sa.Connection) -> None:
-        begun.append(tx)
+        started.append(tx)
         tx.exec_driver_sql('SELECT id FROM placement_consumers')
         databases.end_connections(database)
         if at == 'statement':
@@ -167,4 +167,4 @@ def test_a_connection_that_ends_during_a_claim_is_an_outage(context: RequestCont
 
     with pytest.raises(exception.DatabaseUnavailable):
         context.db.write(work)
-    assert len(begun) == 1
+    assert len(started) == 1

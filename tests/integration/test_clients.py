@@ -127,9 +127,9 @@ def test_openstack_command(url: str) -> None:
         {'VCPU': 2, 'MEMORY_MB': 1024}
     ] * 2
 
-    refused = shell.run('resource', 'provider', 'delete', host)
-    assert refused.returncode != 0
-    assert 'Resource provider has allocations' in refused.stderr
+    rejected = shell.run('resource', 'provider', 'delete', host)
+    assert rejected.returncode != 0
+    assert 'Resource provider has allocations' in rejected.stderr
 
     (left,) = shell.each(
         f'resource provider allocation delete {consumer}',
@@ -238,16 +238,16 @@ def test_openstacksdk(cloud: openstack.connection.Connection) -> None:
     placement.create_allocations(
         {consumer: {'allocations': candidate.allocations, 'consumer_generation': None, **owner}}
     )
-    held = placement.get_allocation(consumer)
-    assert (held.project_id, held.consumer_generation) == ('sdk-project', 1)
-    assert held.allocations[host]['resources'] == {'VCPU': 2, 'CUSTOM_SDK': 1}
+    allocation = placement.get_allocation(consumer)
+    assert (allocation.project_id, allocation.consumer_generation) == ('sdk-project', 1)
+    assert allocation.allocations[host]['resources'] == {'VCPU': 2, 'CUSTOM_SDK': 1}
     assert placement.fetch_resource_provider_usages(host).usages == {'VCPU': 2, 'CUSTOM_SDK': 1}
 
     too_much = {'allocations': {host: {'resources': {'VCPU': 9}}}, 'consumer_generation': 1, **owner}
-    with pytest.raises(openstack.exceptions.ConflictException) as refused:
+    with pytest.raises(openstack.exceptions.ConflictException) as rejected:
         placement.create_allocations({consumer: too_much})
-    assert refused.value.response is not None
-    assert 'would exceed the capacity' in refused.value.response.text
+    assert rejected.value.response is not None
+    assert 'would exceed the capacity' in rejected.value.response.text
 
     placement.delete_allocation(consumer, ignore_missing=False)
     placement.delete_resource_provider(host, ignore_missing=False)

@@ -26,7 +26,7 @@ ENCRYPTED = {
 def server(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[local_servers.PrivateServer]:
-    """A server that refuses connections without TLS; its certificate is valid for the name localhost."""
+    """A server that rejects connections without TLS; its certificate is valid for the name localhost."""
     own = tmp_path_factory.mktemp('own')
     certificates.make(own)
     with local_servers.running(request.param.server, certificates=own) as started:
@@ -39,7 +39,7 @@ def _database(url: sa.URL, parameters: str) -> Database:
     return Database(applications.options(url.set(query={}), placement_database=options))
 
 
-def _refused(server: local_servers.PrivateServer, parameters: str, host: str = 'localhost') -> str:
+def _rejected(server: local_servers.PrivateServer, parameters: str, host: str = 'localhost') -> str:
     """The message to the operator when it cannot be connected."""
     with pytest.raises(exception.DatabaseUnavailable) as caught:
         _database(server.url.set(host=host, database=DATABASES[server.name]), parameters).schema_version()
@@ -59,21 +59,21 @@ def test_every_connection_is_encrypted(server: local_servers.PrivateServer) -> N
         db.dispose()
 
 
-def test_without_tls_the_server_refuses(server: local_servers.PrivateServer) -> None:
-    said = _refused(server, PLAIN[server.name])
+def test_without_tls_the_server_rejects(server: local_servers.PrivateServer) -> None:
+    message = _rejected(server, PLAIN[server.name])
     # MariaDB does not give the reason.
-    assert 'no encryption' in said or 'Access denied' in said
+    assert 'no encryption' in message or 'Access denied' in message
 
 
-def test_a_certificate_of_another_authority_is_refused(
+def test_a_certificate_of_another_authority_is_rejected(
     server: local_servers.PrivateServer, tmp_path: pathlib.Path
 ) -> None:
     certificates.make(tmp_path)
-    said = _refused(server, PARAMETERS[server.name].format(tmp_path / 'ca.pem'))
-    assert 'certificate verify failed' in said
+    message = _rejected(server, PARAMETERS[server.name].format(tmp_path / 'ca.pem'))
+    assert 'certificate verify failed' in message
 
 
-def test_a_certificate_for_another_name_is_refused(server: local_servers.PrivateServer) -> None:
-    said = _refused(server, PARAMETERS[server.name].format(_ca(server)), '127.0.0.1')
-    assert '127.0.0.1' in said
-    assert 'match' in said or 'not valid' in said
+def test_a_certificate_for_another_name_is_rejected(server: local_servers.PrivateServer) -> None:
+    message = _rejected(server, PARAMETERS[server.name].format(_ca(server)), '127.0.0.1')
+    assert '127.0.0.1' in message
+    assert 'match' in message or 'not valid' in message

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
-import importlib.util
 import os
 import pathlib
 import signal
@@ -15,13 +15,16 @@ from typing import TYPE_CHECKING
 import pytest
 import sqlalchemy as sa
 
+from placement import exception
 from placement.cmd import manage, manage_audit
+from placement.db.api import Database
 from tests.support import adopted, applications, assertions, caches, databases, legacy_database, races, servers
 from tests.support.fixtures import PointCommandsAt
 from tests.support.history import fleet
 from tests.support.history.client import Client
 from tests.support.history.workload import Load
 from tests.support.legacy_service import Busy
+from tests.support.objects import claim, create_provider
 
 if TYPE_CHECKING:
     from tools import galera
@@ -29,20 +32,13 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.galera
 
 #: The recommended setting: reads wait until this node has applied what the others have committed.
-SETTINGS = {'OS_PLACEMENT_DATABASE__MYSQL_WSREP_SYNC_WAIT': '1', **servers.ALL_MICROVERSIONS}
+SETTINGS = {'OS_PLACEMENT_DATABASE__MYSQL_WSREP_SYNC_WAIT': '1', **servers.EVERY_MICROVERSION}
 
 
 @pytest.fixture(scope='module')
 def cluster() -> Iterator[galera.Cluster]:
     """Three nodes, ready."""
-    if importlib.util.find_spec('pymysql') is None:
-        databases.unavailable('galera', 'the driver pymysql is not installed')
-    from tools import galera
-
-    reason = galera.missing()
-    if reason is not None:
-        databases.unavailable('galera', reason)
-    with galera.running() as started:
+    with databases.cluster() as started:
         yield started
 
 
@@ -84,7 +80,7 @@ def test_adoption_under_a_service_on_other_nodes(cluster: galera.Cluster, point_
         assert manage.main(['db', 'adopt', '--yes']) == manage_audit.CLEAN
         for one in others:
             one.join(60)
-            assert "doesn't exist" in str(one.refused)
+            assert "doesn't exist" in str(one.rejected)
         adopted.check_usages(url)
         adopted.check_no_oversell(connection)
 
@@ -131,10 +127,38 @@ def test_searching_on_one_node_what_was_written_on_another(urls: list[str]) -> N
 
 
 @pytest.mark.parametrize('kill', [False, True])
-def test_mirrors_of_all_nodes(fleet_of_servers: list[servers.Server], node_urls: list[sa.URL], kill: bool) -> None:
+def test_caches_of_all_nodes(fleet_of_servers: list[servers.Server], node_urls: list[sa.URL], kill: bool) -> None:
     with contextlib.ExitStack() as stack:
         observed = [stack.enter_context(applications.database(url, mysql_wsrep_sync_wait=1)) for url in node_urls]
         caches.stays_equal(fleet_of_servers, observed, seconds=8, kill=kill)
+
+
+def test_no_claim_is_written_by_halves(node_urls: list[sa.URL]) -> None:
+    """Claims on all nodes conflict all the time, and a node may interrupt a transaction between any two statements."""
+    with contextlib.ExitStack() as stack:
+        opened = [stack.enter_context(applications.database(url, mysql_wsrep_sync_wait=1)) for url in node_urls]
+        opened[0].sync()
+        host = create_provider(applications.administrator(opened[0]), VCPU=1_000_000, MEMORY_MB=1_000_000).uuid
+        accepted: list[str] = []
+        deadline = time.monotonic() + 20
+
+        def run(db: Database) -> None:
+            context = applications.administrator(db)
+            while time.monotonic() < deadline:
+                with contextlib.suppress(exception.ConcurrentProviderUpdate):
+                    accepted.append(claim(context, {host: {'VCPU': 1, 'MEMORY_MB': 1}}))
+
+        with concurrent.futures.ThreadPoolExecutor(9) as threads:
+            for running in [threads.submit(run, opened[number % 3]) for number in range(9)]:
+                running.result()
+        of_host = f"resource_provider_id = (SELECT id FROM placement_resource_providers WHERE uuid = '{host}')"
+        usages = f'SELECT used FROM placement_inventories WHERE {of_host}'
+        rows = f'SELECT COUNT(*), COUNT(DISTINCT consumer_id) FROM placement_allocations WHERE {of_host}'
+        for db in opened:
+            with db.reader() as tx:
+                assert list(tx.execute(sa.text(usages)).scalars()) == [len(accepted)] * 2
+                assert tx.execute(sa.text(rows)).one() == (2 * len(accepted), len(accepted))
+        assert len(accepted) > 300
 
 
 def test_history_with_a_node_and_workers_killed(

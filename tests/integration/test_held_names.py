@@ -165,7 +165,7 @@ def test_class_renamed_while_it_is_deleted(service: Service, name: str) -> None:
 
 
 def test_trait_deleted_while_a_provider_gets_it(service: Service, provider: str) -> None:
-    """The trait is locked when its name is read: its deletion waits, and is refused."""
+    """The trait is locked when its name is read: its deletion waits, and is rejected."""
     name = f'CUSTOM_{uuid.uuid4().hex.upper()}'
     assert service.call('PUT', f'/traits/{name}').status_int == 201
     body = {'traits': [name], 'resource_provider_generation': 0}

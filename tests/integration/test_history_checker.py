@@ -68,7 +68,7 @@ class Story:
         **wrong: Any,
     ) -> History:
         """The history that ends with these provider generations and consumers; ``wrong`` overrides providers."""
-        states = {uuid: ConsumerState(generation, held) for uuid, (generation, held) in consumers.items()}
+        states = {uuid: ConsumerState(generation, allocations) for uuid, (generation, allocations) in consumers.items()}
         after = {}
         for provider in self._providers:
             listed = {c: s.allocations[provider] for c, s in states.items() if provider in s.allocations}
@@ -100,7 +100,7 @@ class TestConsumers:
         history = Story().put('c', 3, None).ends({'p': 1}, {'c': (0, {})})
         only(history, 'no order of its accepted writes explains')
 
-    def test_refused_claim_took_effect(self) -> None:
+    def test_rejected_claim_took_effect(self) -> None:
         history = Story().put('c', 3, None, 409).ends({'p': 0}, {'c': (1, taken(3))})
         only(history, 'no order of its accepted writes explains')
 
@@ -201,7 +201,7 @@ class TestPost:
         assert bool(found) == torn
         assert all('after POST 1 and' in sentence for sentence in found)
 
-    def test_reading_of_amounts_that_were_never_held(self) -> None:
+    def test_reading_of_amounts_that_were_never_allocated(self) -> None:
         story = Story().put('a', 4, None).then(ProviderRead('p'), 200, self.shown('a'))
         only(story.ends({'p': 1}, {'a': (1, taken(4))}), 'which is not what it held')
 
@@ -242,7 +242,7 @@ class TestProviderGenerations:
 
 
 class TestCapacity:
-    """Usage never exceeds the capacity, and no claim that fits is refused."""
+    """Usage never exceeds the capacity, and no claim that fits is rejected."""
 
     def oversold(self, **second: Any) -> Story:
         """Two claims of 6 that begin at the same time."""
@@ -286,16 +286,16 @@ class TestCapacity:
         found = check.violations(story.ends({'p': 0}, {'a': (0, {})}))
         assert 'request 1: shows 11 VCPU on p, capacity 10' in found
 
-    def test_refused_although_it_fits(self) -> None:
+    def test_rejected_although_it_fits(self) -> None:
         history = (
             Story()
             .put('a', 6, None)
             .put('b', 4, None, 409, body=FULL)
             .ends({'p': 1}, {'a': (1, taken(6)), 'b': (0, {})})
         )
-        only(history, 'request 1: refused for want of capacity, although it fits')
+        only(history, 'request 1: rejected for want of capacity, although it fits')
 
-    def test_rightly_refused(self) -> None:
+    def test_rightly_rejected(self) -> None:
         story = Story().put('a', 6, None, at=(0, 9)).put('b', 5, None, 409, body=FULL, at=(1, 2))
         assert check.violations(story.ends({'p': 1}, {'a': (1, taken(6)), 'b': (0, {})})) == []
 
@@ -348,7 +348,7 @@ class TestTrees:
         for last in 'qr':
             assert check.violations(self.ends(story, p=(last, last), q=(None, 'q'), r=(None, 'r'))) == []
 
-    def test_a_refused_move_took_effect(self) -> None:
+    def test_a_rejected_move_took_effect(self) -> None:
         story = Story(*'pqr').then(Move('p', 'q'), 400, {})
         only(self.ends(story, p=('q', 'q'), q=(None, 'q'), r=(None, 'r')), 'its parent at the end is q')
 

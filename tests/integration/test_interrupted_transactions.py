@@ -81,7 +81,7 @@ def test_what_was_answered_is_what_is_stored(interrupted: Interrupted, database:
         assert stored[consumer] in expected[status], (status, host, amount, stored[consumer])
     assert set(stored) <= set(answers)
     used = collections.Counter(
-        {host: sum(a for held in stored.values() for h, a in held if h == host) for host in hosts}
+        {host: sum(a for allocations in stored.values() for h, a in allocations if h == host) for host in hosts}
     )
     assert all(used[host] <= UNITS for host in hosts), used
     for host in hosts:
@@ -110,7 +110,7 @@ def _release(app: deploy.Application, consumer: str) -> int:
 
 def _stored(database: sa.URL, hosts: list[str]) -> dict[str, Held]:
     """What each consumer holds of these hosts, read past the proxy."""
-    held = collections.defaultdict(list)
+    allocations = collections.defaultdict(list)
     joined = tables.allocations.join(
         tables.resource_providers, tables.allocations.c.resource_provider_id == tables.resource_providers.c.id
     )
@@ -120,5 +120,5 @@ def _stored(database: sa.URL, hosts: list[str]) -> dict[str, Held]:
         for consumer, host, amount in connection.execute(
             query.select_from(joined).where(tables.resource_providers.c.uuid.in_(hosts))
         ):
-            held[consumer].append((host, amount))
-    return held
+            allocations[consumer].append((host, amount))
+    return allocations

@@ -12,7 +12,7 @@ from placement.db import tables
 from tests.support import databases, largest_bodies
 
 pytestmark = pytest.mark.parametrize(
-    'setting', databases.parameters(*databases.defaults()), indirect=True, scope='module'
+    'setting', databases.parameters(*databases.defaults(), databases.mysqlclient()), indirect=True, scope='module'
 )
 
 

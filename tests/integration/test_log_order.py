@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
-import importlib.util
 import pathlib
 import random
 import subprocess
@@ -42,14 +41,7 @@ def urls(server: str, tmp_path: pathlib.Path) -> Iterator[list[sa.URL]]:
 @pytest.fixture(scope='module')
 def cluster_urls() -> Iterator[list[sa.URL]]:
     """URLs of an empty database on a cluster, one for each of three nodes."""
-    if importlib.util.find_spec('pymysql') is None:
-        databases.unavailable('galera', 'the driver pymysql is not installed')
-    from tools import galera
-
-    reason = galera.missing()
-    if reason is not None:
-        databases.unavailable('galera', reason)
-    with galera.running() as cluster, databases.fresh(sa.make_url(cluster.nodes[0].url())) as url:
+    with databases.cluster(suspect_seconds=60) as cluster, databases.fresh(sa.make_url(cluster.nodes[0].url())) as url:
         nodes = [sa.make_url(node.url(url.database or '')) for node in cluster.nodes]
         # As the documentation tells operators, so that a test reads on one node what it wrote on another.
         nodes = [node.update_query_dict({'init_command': 'SET SESSION wsrep_sync_wait = 1'}) for node in nodes]
@@ -72,7 +64,7 @@ def opened(urls: Sequence[sa.URL]) -> Iterator[list[Database]]:
 
 
 class Observer:
-    """Follows the log of one node like a mirror, and compares it with the tables at each step."""
+    """Reads the log of one node like a provider cache, and compares it with the tables at each step."""
 
     def __init__(self, db: Database) -> None:
         self._db = db

@@ -117,7 +117,9 @@ def test_foreign_key_on_a_text_is_a_problem(theirs: sa.URL, run: Manage, capsys:
     corruption.plant(theirs, 'ALTER TABLE allocations ADD FOREIGN KEY (consumer_id) REFERENCES consumers (uuid)')
     before = corruption.contents(theirs)
     assert run('db', 'adopt', '--yes') == manage.FAILED
-    assert '- The foreign key from allocations.consumer_id is on a text: drop it first.' in capsys.readouterr().out
+    assert (
+        '- The foreign key from allocations.consumer_id is on a text column: drop it first.' in capsys.readouterr().out
+    )
     assert corruption.contents(theirs) == before
 
 
@@ -144,11 +146,11 @@ def test_only_what_differs_is_changed(
         capsys.readouterr()
         assert manage.main(['db', 'adopt', '--yes']) == manage_audit.CLEAN
         done = [line for line in capsys.readouterr().out.splitlines() if line.startswith('- ')]
-        assert [line for line in done if 'Let the ids of' not in line] == [
+        assert [line for line in done if 'Continue the ids of' not in line] == [
             '- Alter the table placement_inventories: add the column used.',
-            '- Make placement_inventories.allocation_ratio a double, each value the shortest that is the same single.',
-            '- Record how much of each inventory is used, from 1 allocation.',
-            '- Make the change log, the tables placement_change_log_slots and placement_change_log.',
+            '- Convert placement_inventories.allocation_ratio to double precision.',
+            '- Set the usage of each inventory to the sum of its allocations (1 in all).',
+            '- Create the change log: the tables placement_change_log_slots and placement_change_log.',
             '- Record the version of the schema, 001, in the table placement_alembic_version.',
         ]
         assert corruption.column(url, 'SELECT used FROM placement_inventories ORDER BY id') == [2, 0]
@@ -196,7 +198,7 @@ def test_another_service_writes_until_it_is_shut_out(theirs: sa.URL, run: Manage
     assert run('db', 'adopt', '--yes', '--ignore-connections') == manage_audit.CLEAN
     for one in busy:
         one.join(60)
-        assert 'resource_providers' in str(one.refused) or 'allocations' in str(one.refused)
+        assert 'resource_providers' in str(one.rejected) or 'allocations' in str(one.rejected)
     adopted.check_usages(theirs)
     adopted.check_no_oversell(theirs)
 
@@ -243,7 +245,7 @@ def test_connections_of_another_service_stop_the_adoption(
     for command in ('adopt', 'leave'):
         assert run('db', command, '--yes') == manage.FAILED
         out = capsys.readouterr().out
-        assert out.startswith('Nothing was changed, because not everything is as expected:\n')
+        assert out.startswith('Nothing was changed. These problems prevent it:\n')
         assert f'- There is a connection of the account {account} from 127.0.0.1' in out
         assert out.endswith(', add --ignore-connections.\n')
         if command == 'adopt':

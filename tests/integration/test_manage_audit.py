@@ -44,12 +44,12 @@ def test_findings_and_repairs(database: sa.URL, run: Manage, capsys: pytest.Capt
         assert run('audit') == manage_audit.CLEAN, name
         corruption.plant(database, *planted.statements)
         capsys.readouterr()
-        assert run('audit', '--repair', '--dry-run', '--format', 'json') == manage_audit.FOUND, name
+        assert run('audit', '--repair', '--dry-run', '--format', 'json') == planted.code, name
         findings = json.loads(capsys.readouterr().out)['findings']
         assert [finding['kind'] for finding in findings] == [planted.kind] * len(planted.found), name
         assert all(found.items() >= subject.items() for found, subject in zip(findings, planted.found, strict=True))
         assert any(planted.detail in finding['detail'] for finding in findings), name
-        assert run('audit', '--repair') == (manage_audit.REPAIRED if planted.after else manage_audit.FOUND), name
+        assert run('audit', '--repair') == (manage_audit.REPAIRED if planted.after else planted.code), name
         if planted.after:
             query, result = planted.after
             assert corruption.column(database, query) == result, name
@@ -69,10 +69,10 @@ def test_repair_beside_a_running_service(database: sa.URL, run: Manage, tmp_path
             # Never too low, since that would let clients oversell.
             corruption.plant(database, 'UPDATE placement_inventories SET used = used + 4 WHERE id = 2')
             assert run('audit', '--repair') in (manage_audit.CLEAN, manage_audit.REPAIRED)
-            held = corruption.column(
+            row = corruption.column(
                 database, 'SELECT SUM(used) FROM placement_allocations WHERE resource_provider_id = 2'
             )
-            assert (held[0] or 0) <= 12
+            assert (row[0] or 0) <= 12
         statuses = [status for one in running for status in one.result()]
     assert set(statuses) <= {204, 409}
     assert 204 in statuses

@@ -88,13 +88,13 @@ def test_an_outage_is_503_and_service_resumes(own: local_servers.PrivateServer, 
     provider = races.provider(client, 1000)
     own.crash()
     try:
-        refused = [claim_one(client, provider) for _ in range(20)]
-        refused += [client.request('GET', f'/resource_providers/{provider}') for _ in range(20)]
+        rejected = [claim_one(client, provider) for _ in range(20)]
+        rejected += [client.request('GET', f'/resource_providers/{provider}') for _ in range(20)]
         root = client.request('GET', '/')
     finally:
         own.start()
-    assert {reply.status for reply in refused} == {503}
-    for reply in refused:
+    assert {reply.status for reply in rejected} == {503}
+    for reply in rejected:
         assert reply.error['status'] == 503
         assert reply.error['title'] == 'Service Unavailable'
         assert int(reply.headers['retry-after']) > 0
@@ -109,7 +109,7 @@ SEARCHES = ('/resource_providers', '/resource_providers?resources=VCPU:1', '/all
 
 @on('postgresql', 'mariadb')
 def test_no_search_is_answered_during_an_outage(own: local_servers.PrivateServer, client: Client) -> None:
-    """The state of the mirror may be outdated. After the outage a claim made before it is seen."""
+    """The snapshot may be out of date. After the outage a claim made before it is seen."""
     provider = races.provider(client, 1)
     for _ in range(10):
         # Reaches each worker.
@@ -118,10 +118,10 @@ def test_no_search_is_answered_during_an_outage(own: local_servers.PrivateServer
     assert claim_one(client, provider).status == 204
     own.crash()
     try:
-        refused = [client.request('GET', path) for path in SEARCHES * 5]
+        rejected = [client.request('GET', path) for path in SEARCHES * 5]
     finally:
         own.start()
-    assert {(reply.status, reply.headers.get('retry-after')) for reply in refused} == {(503, '2')}
+    assert {(reply.status, reply.headers.get('retry-after')) for reply in rejected} == {(503, '2')}
     for _ in range(10):
         client.close()
         found = client.request('GET', SEARCHES[1])
@@ -132,11 +132,11 @@ def test_no_search_is_answered_during_an_outage(own: local_servers.PrivateServer
 @on('postgresql', 'mariadb')
 def test_an_outage_at_the_start(own: local_servers.PrivateServer, database: sa.URL, tmp_path: pathlib.Path) -> None:
     """A service that starts during an outage answers searches as soon as the database is there."""
-    away = {'OS_PLACEMENT_DATABASE__SYNC_ON_STARTUP': 'false'}
+    options = {'OS_PLACEMENT_DATABASE__SYNC_ON_STARTUP': 'false'}
     own.crash()
     with contextlib.ExitStack() as stack:
         stack.callback(own.start_unless_running)
-        started = servers.launch(database.render_as_string(hide_password=False), tmp_path, environment=away)
+        started = servers.launch(database.render_as_string(hide_password=False), tmp_path, environment=options)
         stack.enter_context(servers.ready([started]))
         client = stack.enter_context(contextlib.closing(Client([started.url], token='admin')))
         assert {client.request('GET', path).status for path in SEARCHES} == {503}

@@ -24,11 +24,11 @@ from tests.support.locking import Answer, Service
 def service(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """The application on an empty database of each server."""
     directory: pathlib.Path = tmp_path_factory.mktemp('database')
-    patience = {'sqlite_busy_timeout': 60}
-    newest = {'max_microversion': '1.39'}
+    timeout = {'sqlite_busy_timeout': 60}
+    newest = applications.EVERY_MICROVERSION
     with (
         logs.fresh(request.param, directory) as url,
-        applications.application(url, placement_database=patience, placement=newest) as app,
+        applications.application(url, placement_database=timeout, placement=newest) as app,
     ):
         made = Service(app, url)
         yield made
@@ -103,7 +103,7 @@ def test_two_writes_of_a_consumer_without_allocations(service: Service, second: 
 
 
 def test_a_post_that_clears_a_consumer_without_allocations(service: Service) -> None:
-    """A claim of the same consumer comes first or is refused; it never holds allocations without a record."""
+    """A claim of the same consumer comes first or is rejected; it never holds allocations without a record."""
     host, consumer, other = make_host(service), str(uuid.uuid4()), str(uuid.uuid4())
     path = f'/allocations/{consumer}'
     assert service.call('PUT', path, claim({host: 2}, None)).status_int == 204
@@ -120,10 +120,10 @@ def test_a_post_that_clears_a_consumer_without_allocations(service: Service) -> 
 
 def leave_only_the_record(service: Service, consumer: str) -> None:
     """Delete the allocations of the only consumer that has any, as another deployment may have left it."""
-    held = tables.allocations.c.consumer_id == consumer
+    of_consumer = tables.allocations.c.consumer_id == consumer
 
     def work(tx: sa.Connection) -> None:
-        tx.execute(tables.allocations.delete().where(held))
+        tx.execute(tables.allocations.delete().where(of_consumer))
         tx.execute(tables.inventories.update().values(used=0))
         change_log.record_reload(tx)
 
@@ -141,8 +141,8 @@ def check_one_won(
     """One of two claims was accepted and took effect; the other got a conflict and changed nothing."""
     statuses = [answer.result().status_int for answer in answers]
     assert sorted(statuses) == [204, 409], [answer.result().text for answer in answers]
-    refused = answers[statuses.index(409)].result()
-    assert refused.json['errors'][0]['code'] == 'placement.concurrent_update'
+    rejected = answers[statuses.index(409)].result()
+    assert rejected.json['errors'][0]['code'] == 'placement.concurrent_update'
     won = wanted[statuses.index(204)]
     state = service.call('GET', f'/allocations/{consumer}').json
     assert {host: one['resources']['VCPU'] for host, one in state['allocations'].items()} == won
@@ -151,7 +151,7 @@ def check_one_won(
 
 
 def test_two_writes_that_change_the_project(service: Service) -> None:
-    """The claims differ only in the project: the refused one does not change it."""
+    """The claims differ only in the project: the rejected one does not change it."""
     host, consumer = make_host(service), str(uuid.uuid4())
     path = f'/allocations/{consumer}'
     assert service.call('PUT', path, claim({host: 2}, None)).status_int == 204
@@ -317,8 +317,8 @@ def test_two_branches_of_a_tree_that_move_below_each_other(service: Service) -> 
         answers = [move(service, one, leaves[two]), move(service, two, leaves[one])]
     statuses = [answer.result().status_int for answer in answers]
     assert sorted(statuses) == [200, 400], [answer.result().text for answer in answers]
-    refused = answers[statuses.index(400)].result()
-    assert refused.json['errors'][0]['detail'].endswith('creating loop in the provider tree is not allowed.')
+    rejected = answers[statuses.index(400)].result()
+    assert rejected.json['errors'][0]['detail'].endswith('creating loop in the provider tree is not allowed.')
     moved, stayed = (one, two) if statuses[0] == 200 else (two, one)
     assert place(service, moved) == (leaves[stayed], root)
     assert place(service, stayed) == (root, root)

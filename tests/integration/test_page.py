@@ -34,7 +34,7 @@ def test_every_view_on_every_database(setting: databases.Setting, database: sa.U
         db.sync()
         clouds.plant(db, clouds.nested())
         page = Page(Sources(conf, db, ProviderCache(db)))
-        _look_at_everything(page)
+        _open_all_views(page)
         other = sa.create_engine(database)
         before = _connections(page)
         with other.connect():
@@ -44,12 +44,16 @@ def test_every_view_on_every_database(setting: databases.Setting, database: sa.U
 
 def _connections(page: Page) -> int:
     """The number of connections of the account of the service, as shown by the page."""
-    told = webob.Request.blank('/health?format=json').get_response(page).json['connections']
-    assert 'Besides the one that asks' in webob.Request.blank('/health').get_response(page).text or not told
-    return sum(one['connections'] for one in told if one['own'])
+    connections = webob.Request.blank('/health?format=json').get_response(page).json['connections']
+    assert (
+        'The other connections that the account of this page sees'
+        in webob.Request.blank('/health').get_response(page).text
+        or not connections
+    )
+    return sum(one['connections'] for one in connections if one['own'])
 
 
-def _look_at_everything(page: Page) -> None:
+def _open_all_views(page: Page) -> None:
 
     def ask(address: str) -> Any:
         answer = webob.Request.blank(address).get_response(page)
@@ -67,8 +71,15 @@ def _look_at_everything(page: Page) -> None:
     tree = ask(f'/trees/{uuid_of("compute-0")}')
     assert [one['name'] for one in tree['providers']][:2] == ['compute-0', 'compute-0-numa0']
     assert (len(tree['consumers']), tree['sharing_providers'][0]['name']) == (7, 'store')
-    held = ask(f'/consumers/{uuid_of("machine-3")}')
-    assert held['totals'] == {'SRIOV_NET_VF': 2, 'VCPU': 16, 'MEMORY_MB': 16256, 'DISK_GB': 80}
+    consumer = ask(f'/consumers/{uuid_of("machine-3")}')
+    assert consumer['totals'] == {'SRIOV_NET_VF': 2, 'VCPU': 16, 'MEMORY_MB': 16256, 'DISK_GB': 80}
+    assert ask('/consumers')['projects'] == [{'project': 'project-blue', 'consumers': 17}]
+    for text in ('project-blue', 'user-ada'):
+        assert ask(f'/consumers?q={text}')['total'] == 17
+    assert [one['uuid'] for one in ask(f'/consumers?q={uuid_of("machine-3")[:9]}')['consumers']] == [
+        uuid_of('machine-3')
+    ]
+    assert ask('/consumers?q=%25')['total'] == 0
     assert ask('/why?query=resources%3DVCPU:99')['explanation']['candidates'] == 0
     health = ask('/health?audit=all')
     assert {one['found'] for one in health['audit']} == {0}
@@ -118,7 +129,7 @@ def test_the_page_follows_what_the_service_writes(environ: dict[str, str], tmp_p
 
 
 @pytest.mark.parametrize(
-    ('options', 'told'),
+    ('options', 'message'),
     [
         (
             ['--bind', '0.0.0.0:80'],
@@ -129,18 +140,18 @@ def test_the_page_follows_what_the_service_writes(environ: dict[str, str], tmp_p
         (['--bind', '127.0.0.1:99999'], '--bind takes HOST:PORT'),
     ],
 )
-def test_public_and_malformed_addresses_are_refused(
+def test_public_and_malformed_addresses_are_rejected(
     environ: dict[str, str],
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     options: list[str],
-    told: str,
+    message: str,
 ) -> None:
     for name in ('OS_PLACEMENT_CONFIG_DIR', 'OS_PLACEMENT_DATABASE__CONNECTION'):
         monkeypatch.setenv(name, environ[name])
     assert manage.main(['page', *options]) == manage.FAILED
     printed = capsys.readouterr()
-    assert told in printed.err
+    assert message in printed.err
     assert (printed.out, printed.err.count('\n')) == ('', 1)
 
 
@@ -161,11 +172,11 @@ def test_the_listener_of_the_metrics_can_serve_the_page(tmp_path: pathlib.Path, 
         host = server.metrics_url.removeprefix('http://').removesuffix('/metrics')
 
         def ask(address: str) -> tuple[int, bytes]:
-            asked = http.client.HTTPConnection(host, timeout=60)
-            asked.request('GET', address)
-            answer = asked.getresponse()
+            connection = http.client.HTTPConnection(host, timeout=60)
+            connection.request('GET', address)
+            answer = connection.getresponse()
             body = answer.read()
-            asked.close()
+            connection.close()
             return answer.status, body
 
         if not shown:
@@ -177,10 +188,10 @@ def test_the_listener_of_the_metrics_can_serve_the_page(tmp_path: pathlib.Path, 
         for _ in range(3):
             request = urllib.request.Request(f'{server.url}/resource_providers', headers={'X-Auth-Token': 'admin'})
             urllib.request.urlopen(request, timeout=60).close()
-        told = orjson.loads(ask('/page/health?format=json')[1])
-        routes = {(one['method'], one['route']): one['requests'] for one in told['activity']['routes']}
+        health = orjson.loads(ask('/page/health?format=json')[1])
+        routes = {(one['method'], one['route']): one['requests'] for one in health['activity']['routes']}
         assert routes['GET', '/resource_providers'] == 3
-        assert told['cache']['service_checked_seconds_ago'] < 60
-        assert b'Nine of ten within' in ask('/page/health')[1]
+        assert health['cache']['service_checked_seconds_ago'] < 60
+        assert b'90th percentile' in ask('/page/health')[1]
         assert ask('/pages')[0] == 404
         assert ask('/metrics')[0] == 200

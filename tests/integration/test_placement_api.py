@@ -9,10 +9,12 @@ import pathlib
 import re
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from importlib import metadata
 
 import pytest
 
@@ -50,7 +52,7 @@ def _only_line(status: int, out: str, err: str) -> str:
     return line
 
 
-def _refuses(*arguments: str, cwd: pathlib.Path, **variables: str) -> str:
+def _rejects(*arguments: str, cwd: pathlib.Path, **variables: str) -> str:
     """As ``_fails``, in a process that has the modules already: to import them takes all of the time otherwise."""
     ended = preforked.placement_api(arguments, cwd, _environment(**variables), SECONDS)
     return _only_line(ended.returncode, ended.stdout, ended.stderr)
@@ -162,8 +164,8 @@ def test_each_request_is_one_short_line_of_the_log(dev: _Service) -> None:
     dev.send(_request('GET', '/traits?name=in:CUSTOM_A', b''))
     lines = [line for line in dev.log.read_text().splitlines() if 'CUSTOM_A' in line]
     (line,) = lines
-    asked = re.escape('127.0.0.1 "GET /traits?name=in:CUSTOM_A" status: 200')
-    assert re.fullmatch(rf'\d\d:\d\d:\d\d INFO {asked} len: \d+ microversion: .* time: .*', line)
+    request_line = re.escape('127.0.0.1 "GET /traits?name=in:CUSTOM_A" status: 200')
+    assert re.fullmatch(rf'\d\d:\d\d:\d\d INFO {request_line} len: \d+ microversion: .* time: .*', line)
 
 
 def test_all_lines_have_one_format(tmp_path: pathlib.Path) -> None:
@@ -281,6 +283,31 @@ def test_sigterm_finishes_the_requests_in_progress(tmp_path: pathlib.Path) -> No
         assert service.process.wait(SECONDS) == 0
 
 
+@pytest.mark.parametrize('sent', [signal.SIGTERM, signal.SIGINT])
+def test_a_worker_that_has_just_been_forked_ends_on_a_signal(tmp_path: pathlib.Path, sent: int) -> None:
+    """The signal arrives before the worker handles any itself; the master starts another one."""
+    variables = {
+        'OS_PLACEMENT_DATABASE__CONNECTION': f'sqlite:///{tmp_path}/db.sqlite',
+        'OS_PLACEMENT_DATABASE__SYNC_ON_STARTUP': 'true',
+        'OS_API__AUTH_STRATEGY': 'noauth2',
+    }
+    with _running(tmp_path, '--workers', '1', **variables) as service:
+        for _ in range(3):
+            newest = _workers(service)[-1]
+            os.kill(newest, signal.SIGTERM)
+            while _workers(service)[-1] == newest:
+                time.sleep(0.001)
+            # It has not done anything but write that line.
+            just_forked = _workers(service)[-1]
+            os.kill(just_forked, sent)
+            _wait_for_line(service, f'Worker exiting (pid: {just_forked})')
+        assert service.stop() == 0
+
+
+def _workers(service: _Service) -> list[int]:
+    return [int(pid) for pid in re.findall(r'Booting worker with pid: (\d+)', service.log.read_text())]
+
+
 def test_reload_uses_a_valid_configuration_and_ignores_an_invalid_one(tmp_path: pathlib.Path) -> None:
     file = tmp_path / 'placement.conf'
     good = (
@@ -293,7 +320,7 @@ def test_reload_uses_a_valid_configuration_and_ignores_an_invalid_one(tmp_path: 
         assert _status(service.send(request)) == 413
         file.write_text('[api]\nauth_strategy = nonsense\n')
         service.process.send_signal(signal.SIGHUP)
-        _wait_for_line(service, 'The configuration stays as it was')
+        _wait_for_line(service, 'The previous configuration stays in use')
         assert _status(service.send(request)) == 413
         file.write_text(good.format(size=4000))
         service.process.send_signal(signal.SIGHUP)
@@ -322,18 +349,43 @@ def test_the_configuration_can_be_named_and_unknown_options_are_reported_once(tm
         _wait_for_line(service, 'Handling signal: hup')
         assert _status(service.send(_request('GET', '/traits', b''))) == 200
         assert service.stop() == 0
-    warning = f'Options that this service does not have are ignored: [placement_database] max_retries in {file}.'
+    warning = f'This service does not have the option [placement_database] max_retries in {file}: '
     assert service.log.read_text().count(warning) == 1
 
 
-def _wait_for_line(service: _Service, text: str) -> None:
+@pytest.mark.parametrize(('option', 'mode'), [('', 0o660), ('socket_mode = 0600\n', 0o600)])
+def test_a_unix_socket_has_the_configured_mode(tmp_path: pathlib.Path, option: str, mode: int) -> None:
+    (tmp_path / 'placement.conf').write_text(
+        f'[placement_database]\nconnection = sqlite:///{tmp_path}/db.sqlite\nsync_on_startup = true\n'
+        f'[api]\nauth_strategy = noauth2\n[server]\nworkers = 2\nthreads = 3\n{option}'
+    )
+    path = tmp_path / 'api.sock'
+    command = [PROGRAM, '--bind', f'unix:{path}']
+    environ = _environment(OS_PLACEMENT_CONFIG_DIR=str(tmp_path))
+    with (
+        (tmp_path / 'log').open('wb') as output,
+        subprocess.Popen(command, cwd=tmp_path, env=environ, stdout=output, stderr=subprocess.STDOUT) as process,
+    ):
+        service = _Service(process, 0, tmp_path / 'log')
+        try:
+            _wait_for_line(service, 'Booting worker', 2)
+            assert stat.S_IMODE(path.stat().st_mode) == mode
+        finally:
+            process.terminate()
+    text = service.log.read_text()
+    release = re.escape(f'placement {metadata.version("placement")}, configuration: {tmp_path}/placement.conf, ')
+    assert re.search(rf'INFO placement.cmd.api .*{release}ready on unix:{path}$', text, flags=re.MULTILINE), text
+    assert text.count('Booting worker') == 2
+
+
+def _wait_for_line(service: _Service, text: str, count: int = 1) -> None:
     deadline = time.monotonic() + SECONDS
-    while text not in service.log.read_text():
+    while service.log.read_text().count(text) < count:
         assert time.monotonic() < deadline, service.log.read_text()
         time.sleep(0.05)
 
 
-# Refusals to start ----------------------------------------------------------------------------------------------
+# Rejections to start ----------------------------------------------------------------------------------------------
 
 
 def test_a_port_in_use_is_one_line(tmp_path: pathlib.Path) -> None:
@@ -346,7 +398,7 @@ def test_a_port_in_use_is_one_line(tmp_path: pathlib.Path) -> None:
 @pytest.mark.parametrize('bind', ['0.0.0.0:0', '[::]:0', '203.0.113.1:8778'])
 def test_without_authentication_it_listens_on_the_loopback_interface_only(tmp_path: pathlib.Path, bind: str) -> None:
     assert '--allow-insecure-noauth' in _fails('--dev', '--bind', bind, cwd=tmp_path)
-    line = _refuses(
+    line = _rejects(
         '--bind',
         bind,
         cwd=tmp_path,
@@ -364,13 +416,13 @@ def test_without_authentication_it_listens_on_the_loopback_interface_only(tmp_pa
         (['--bind', '127.0.0.1:99999'], '99999'),
         (['--database', 'x.sqlite'], '--dev'),
         (['--dev', '--bind', '127.0.0.1:0', '--database', 'missing/x.sqlite'], 'database'),
-        (['--dev', '--config-file', 'placement.conf'], '--dev reads no configuration'),
+        (['--dev', '--config-file', 'placement.conf'], '--dev does not accept a configuration'),
         (['--config-file', 'missing.conf'], 'missing.conf'),
         (['--config-dir', 'missing.d'], 'missing.d'),
     ],
 )
 def test_invalid_arguments_are_one_line(tmp_path: pathlib.Path, arguments: list[str], word: str) -> None:
-    assert word in _refuses(*arguments, cwd=tmp_path)
+    assert word in _rejects(*arguments, cwd=tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -385,7 +437,7 @@ def test_invalid_arguments_are_one_line(tmp_path: pathlib.Path, arguments: list[
 )
 def test_a_bad_configuration_is_one_line(tmp_path: pathlib.Path, text: str, word: str) -> None:
     (tmp_path / 'placement.conf').write_text(text)
-    assert word in _refuses('--bind', '127.0.0.1:0', cwd=tmp_path, OS_PLACEMENT_CONFIG_DIR=str(tmp_path))
+    assert word in _rejects('--bind', '127.0.0.1:0', cwd=tmp_path, OS_PLACEMENT_CONFIG_DIR=str(tmp_path))
 
 
 # placement.wsgi -------------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
+import datetime as dt
 import os
 import pathlib
 import random
@@ -21,6 +21,7 @@ from placement.db import change_log, change_log_slots, tables
 from placement.objects.inventory import Inventory
 from placement.objects.resource_provider import ResourceProvider
 from tests.support import applications, databases, logs, sleepers
+from tests.support.event_hooks import listening
 from tests.support.objects import create_provider
 from tests.support.sleepers import HOUR, YEAR, Process
 
@@ -66,6 +67,38 @@ def rename(process: Process, name: str) -> None:
 
 def names(state: Snapshot) -> set[str | None]:
     return {one.name for one in state.providers()}
+
+
+@everywhere
+@pytest.mark.parametrize('microsecond', [0, 1, 999499, 999500, 999999])
+def test_the_time_of_a_change_of_usage(reader: Process, microsecond: int) -> None:
+    """SQLite's own functions round a time to milliseconds."""
+    providers = tables.resource_providers
+    when = dt.datetime(2026, 12, 31, 23, 59, 59, microsecond)
+
+    def work(tx: sa.Connection) -> None:
+        tx.execute(providers.update().values(generation=providers.c.generation + 1, updated_at=when))
+        change_log.record_usage(tx, tx.scalars(sa.select(providers.c.id)).all())
+
+    reader.db.write(work)
+    reader.check()
+
+
+@pytest.mark.parametrize('server', logs.SERVERS[2:])
+def test_a_text_of_rows_that_the_server_truncates(reader: Process, start: Callable[[], Process]) -> None:
+    """MariaDB truncates the joined entries of the log without an error; the cache is loaded again instead."""
+
+    def shorten(driver: Any, _record: object) -> None:
+        with driver.cursor() as cursor:
+            cursor.execute('SET SESSION group_concat_max_len = 200')
+
+    writer = start()
+    reader.db.engine.dispose()
+    with listening(reader.db.engine, 'connect', shorten):
+        for number in range(20):
+            rename(writer, f'renamed {number}')
+        assert names(reader.search()) == {'renamed 19'}
+        reader.check()
 
 
 # Asleep ---------------------------------------------------------------------------------------------------
@@ -293,14 +326,7 @@ def test_two_processes_forced_onto_one_slot(url: sa.URL, start: Callable[[], Pro
 @pytest.fixture(scope='module')
 def nodes() -> Iterator[list[sa.URL]]:
     """URLs of an empty database on a cluster, one for each of three nodes."""
-    if importlib.util.find_spec('pymysql') is None:
-        databases.unavailable('galera', 'the driver pymysql is not installed')
-    from tools import galera
-
-    reason = galera.missing()
-    if reason is not None:
-        databases.unavailable('galera', reason)
-    with galera.running() as cluster, databases.fresh(sa.make_url(cluster.nodes[0].url())) as url:
+    with databases.cluster(suspect_seconds=60) as cluster, databases.fresh(sa.make_url(cluster.nodes[0].url())) as url:
         made = [sa.make_url(node.url(url.database or '')) for node in cluster.nodes]
         with applications.database(made[0]) as db:
             db.sync()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import pathlib
+import time
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -10,11 +12,14 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from tests.support import applications, databases, tcp_proxy
+from bench import traffic
+from placement.cache.refresh import ProviderCache
+from tests.support import applications, databases, servers, tcp_proxy
+from tests.support.cache_equality import assert_same
 from tests.support.http_client import demand
 
 pytestmark = pytest.mark.parametrize(
-    'setting', databases.parameters(*databases.defaults()), indirect=True, scope='module'
+    'setting', databases.parameters(*databases.defaults(), databases.mysqlclient()), indirect=True, scope='module'
 )
 
 #: Requests sent before counting, since drivers prepare a frequent statement.
@@ -40,7 +45,7 @@ class Watched:
 def watched(database: sa.URL) -> Iterator[Watched]:
     with (
         tcp_proxy.counting(database) as (proxy, through),
-        applications.application(through, placement={'max_microversion': '1.39'}) as app,
+        applications.application(through, placement=applications.EVERY_MICROVERSION) as app,
     ):
         yield Watched(app, proxy)
 
@@ -57,9 +62,9 @@ def host(watched: Watched) -> str:
     watched.call('PUT', f'{path}/traits', {'resource_provider_generation': 1, 'traits': traits})
     aggregates = [str(uuid.uuid4()) for _ in range(2)]
     watched.call('PUT', f'{path}/aggregates', {'resource_provider_generation': 2, 'aggregates': aggregates})
-    held = {made: {'resources': dict.fromkeys(stock, 1)}}
+    allocations = {made: {'resources': dict.fromkeys(stock, 1)}}
     owner = {'project_id': 'project', 'user_id': 'user', 'consumer_generation': None}
-    watched.call('PUT', f'/allocations/{made}', {'allocations': held, **owner})
+    watched.call('PUT', f'/allocations/{made}', {'allocations': allocations, **owner})
     return path
 
 
@@ -83,10 +88,62 @@ def host(watched: Watched) -> str:
     ],
 )
 def test_a_read_is_one_round_trip(watched: Watched, host: str, path: str) -> None:
-    asked = path.format(host=host, uuid=host.rpartition('/')[2])
+    url = path.format(host=host, uuid=host.rpartition('/')[2])
     for _ in range(WARM):
-        watched.call('GET', asked)
-    assert [watched.trips('GET', asked) for _ in range(10)] == [1] * 10
+        watched.call('GET', url)
+    assert [watched.trips('GET', url) for _ in range(10)] == [1] * 10
+
+
+@pytest.mark.parametrize('claims', [1, 50])
+def test_a_refresh_reads_few_rows_whatever_the_number_of_claims(
+    database: sa.URL, watched: Watched, claims: int
+) -> None:
+    """The check, and the slots, the entries of the log, the providers and the inventories, joined to a row each."""
+    hosts = [f'/resource_providers/{uuid.uuid4()}' for _ in range(claims)]
+    for path in hosts:
+        made = path.rpartition('/')[2]
+        stock = {name: {'total': 8} for name in ('VCPU', 'MEMORY_MB', 'DISK_GB')}
+        watched.call('POST', '/resource_providers', {'name': made, 'uuid': made})
+        watched.call('PUT', f'{path}/inventories', {'resource_provider_generation': 0, 'inventories': stock})
+    url = database.render_as_string(hide_password=False)
+    with traffic.counting(url) as (proxy, through), applications.database(through) as db:
+        provider_cache = ProviderCache(db)
+        provider_cache.current()
+        for path in hosts:
+            made = path.rpartition('/')[2]
+            allocations = {made: {'resources': {'VCPU': 1, 'MEMORY_MB': 2, 'DISK_GB': 3}}}
+            owner = {'project_id': 'project', 'user_id': 'user', 'consumer_generation': None}
+            watched.call('PUT', f'/allocations/{made}', {'allocations': allocations, **owner})
+        before = proxy.traffic()
+        provider_cache.current()
+        passed = proxy.traffic().since(before)
+        assert passed.rows == 5
+        # With BEGIN, on MariaDB also SET TRANSACTION, and ROLLBACK.
+        assert passed.statements <= 7
+        assert_same(provider_cache.current(), ProviderCache(db).current())
+
+
+@pytest.mark.parametrize('interval', [0, 1])
+def test_a_process_that_nobody_asks_checks_once_per_interval(
+    database: sa.URL, watched: Watched, tmp_path: pathlib.Path, interval: int
+) -> None:
+    """Not at all with an interval of 0. The master, which has loaded the cache, sends nothing."""
+    seconds = 5
+    settings = {'OS_PLACEMENT__CACHE_REFRESH_INTERVAL': str(interval)}
+    url = database.render_as_string(hide_password=False)
+    with (
+        traffic.counting(url) as (proxy, through),
+        servers.serving(through, tmp_path, workers=1, metrics=False, environment=settings),
+    ):
+        time.sleep(1)
+        before = proxy.traffic()
+        time.sleep(seconds)
+        passed = proxy.traffic().since(before)
+    assert passed.statements == passed.rows
+    if interval:
+        assert 1 <= passed.statements <= seconds + 1
+    else:
+        assert passed.statements == 0
 
 
 @pytest.fixture
@@ -144,8 +201,8 @@ def test_changing_a_host(watched: Watched, host: str, on_postgresql: bool) -> No
 
 def test_a_claim_with_a_type(watched: Watched, host: str) -> None:
     """One that is known costs nothing; the first claim of one costs a round trip."""
-    held = {host.rpartition('/')[2]: {'resources': {'DISK_GB': 1}}}
-    body = {'allocations': held, 'project_id': 'project', 'user_id': 'user', 'consumer_generation': None}
+    allocations = {host.rpartition('/')[2]: {'resources': {'DISK_GB': 1}}}
+    body = {'allocations': allocations, 'project_id': 'project', 'user_id': 'user', 'consumer_generation': None}
 
     def trips(version: str, **more: str) -> int:
         path = f'/allocations/{uuid.uuid4()}'

@@ -53,21 +53,21 @@ def _address(server: servers.Server) -> tuple[str, int]:
 
 
 @contextlib.contextmanager
-def _connected(server: servers.Server, count: int, said: bytes = b'') -> Iterator[list[socket.socket]]:
-    """Connections that have sent ``said`` and then send nothing more."""
+def _connected(server: servers.Server, count: int, data: bytes = b'') -> Iterator[list[socket.socket]]:
+    """Connections that have sent ``data`` and then send nothing more."""
     with contextlib.ExitStack() as stack:
         connections = []
         for _ in range(count):
             connection = stack.enter_context(socket.create_connection(_address(server), timeout=SECONDS))
-            connection.sendall(said)
+            connection.sendall(data)
             connections.append(connection)
         # The workers have accepted all of them when a later one has been answered, or shortly after.
-        _ask(server)
+        _send(server)
         time.sleep(0.2)
         yield connections
 
 
-def _ask(server: servers.Server, connection: http.client.HTTPConnection | None = None) -> float:
+def _send(server: servers.Server, connection: http.client.HTTPConnection | None = None) -> float:
     """Request the list of providers; returns the seconds it took."""
     started = time.monotonic()
     client = connection or http.client.HTTPConnection(*_address(server), timeout=SECONDS)
@@ -84,16 +84,16 @@ def _slowest(server: servers.Server) -> float:
     """The seconds of the slowest of some requests, on new connections and on a kept one."""
     kept = http.client.HTTPConnection(*_address(server), timeout=SECONDS)
     with contextlib.closing(kept):
-        return max([*(_ask(server) for _ in range(20)), *(_ask(server, kept) for _ in range(20))])
+        return max([*(_send(server) for _ in range(20)), *(_send(server, kept) for _ in range(20))])
 
 
 @pytest.mark.parametrize(
-    ('count', 'said'),
+    ('count', 'data'),
     [(60, HALF_HEADER), (60, HALF_BODY), (60, HALF_CHUNK), (100, b''), (1000, WHOLE)],
     ids=['half headers', 'half bodies', 'half chunks', 'silence', 'idle after an answer'],
 )
-def test_slow_clients_do_not_delay_others(server: servers.Server, count: int, said: bytes) -> None:
-    with _connected(server, count, said):
+def test_slow_clients_do_not_delay_others(server: servers.Server, count: int, data: bytes) -> None:
+    with _connected(server, count, data):
         assert _slowest(server) < DELAYED_SECONDS
 
 
@@ -137,11 +137,11 @@ def hasty(directory: pathlib.Path) -> Iterator[servers.Server]:
         yield running
 
 
-@pytest.mark.parametrize('said', [HALF_HEADER, HALF_BODY, HALF_CHUNK], ids=['header', 'body', 'chunk'])
-def test_incomplete_requests_get_408_in_time_even_if_they_send_bytes(hasty: servers.Server, said: bytes) -> None:
+@pytest.mark.parametrize('data', [HALF_HEADER, HALF_BODY, HALF_CHUNK], ids=['header', 'body', 'chunk'])
+def test_incomplete_requests_get_408_in_time_even_if_they_send_bytes(hasty: servers.Server, data: bytes) -> None:
     with socket.create_connection(_address(hasty), timeout=SECONDS) as connection:
         started = time.monotonic()
-        connection.sendall(said)
+        connection.sendall(data)
         connection.settimeout(0.2)
         answer = b''
         while not answer:
@@ -158,10 +158,10 @@ def test_incomplete_requests_get_408_in_time_even_if_they_send_bytes(hasty: serv
     _wait_for(hasty, 'status: 408')
 
 
-@pytest.mark.parametrize('said', [b'', WHOLE], ids=['silent', 'idle'])
-def test_connections_without_a_request_are_closed_in_time(hasty: servers.Server, said: bytes) -> None:
+@pytest.mark.parametrize('data', [b'', WHOLE], ids=['silent', 'idle'])
+def test_connections_without_a_request_are_closed_in_time(hasty: servers.Server, data: bytes) -> None:
     with socket.create_connection(_address(hasty), timeout=SECONDS) as connection:
-        connection.sendall(said)
+        connection.sendall(data)
         started = time.monotonic()
         while connection.recv(65536):
             pass
@@ -204,10 +204,10 @@ def test_clients_that_do_not_read_hold_no_thread(server: servers.Server) -> None
 def test_clients_that_do_not_read_are_disconnected(hasty: servers.Server) -> None:
     with _lazy(hasty) as connections:
         for connection in connections:
-            _until(lambda connection=connection: _is_refused(connection))  # type: ignore[misc]
+            _until(lambda connection=connection: _is_rejected(connection))  # type: ignore[misc]
 
 
-def _is_refused(connection: socket.socket) -> bool:
+def _is_rejected(connection: socket.socket) -> bool:
     try:
         connection.sendall(b'x')
     except ConnectionError:

@@ -1,4 +1,4 @@
-"""SIGTERM: clients are refused at once, what has connected is answered, and the service exits with 0."""
+"""SIGTERM: clients are rejected at once, what has connected is answered, and the service exits with 0."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class Service:
     address: tuple[str, int] | str
     log: pathlib.Path
 
-    def connect(self, said: bytes = b'') -> socket.socket:
-        """A new connection that has sent ``said``."""
+    def connect(self, data: bytes = b'') -> socket.socket:
+        """A new connection that has sent ``data``."""
         connection = socket.socket(socket.AF_UNIX if isinstance(self.address, str) else socket.AF_INET)
         connection.settimeout(SECONDS)
         try:
@@ -43,7 +43,7 @@ class Service:
         except OSError:
             connection.close()
             raise
-        connection.sendall(said)
+        connection.sendall(data)
         return connection
 
     def answers(self) -> bool:
@@ -143,7 +143,7 @@ def _is_silent(connection: socket.socket) -> bool:
 
 @pytest.mark.parametrize('unix', [False, True], ids=['TCP', 'Unix socket'])
 @pytest.mark.parametrize('workers', [1, 2])
-def test_clients_are_refused_while_a_request_in_flight_is_finished(
+def test_clients_are_rejected_while_a_request_in_flight_is_finished(
     tmp_path: pathlib.Path, workers: int, unix: bool
 ) -> None:
     with (
@@ -186,7 +186,7 @@ def _of_process(pid: int, name: str) -> str:
     return dict(line.split(':\t', 1) for line in lines)[name]
 
 
-def test_a_reload_refuses_nobody_while_a_request_in_flight_is_finished(tmp_path: pathlib.Path) -> None:
+def test_a_reload_rejects_nobody_while_a_request_in_flight_is_finished(tmp_path: pathlib.Path) -> None:
     with _running(tmp_path, workers=2) as service, _request_in_flight(service) as (waiting, release):
         old = service.workers()
         service.process.send_signal(signal.SIGHUP)

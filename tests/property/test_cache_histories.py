@@ -1,4 +1,4 @@
-"""After random writes, a mirror that was brought forward step by step equals one that is built from scratch."""
+"""After random writes, a cache that was refreshed step by step equals one that is loaded from the tables."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from placement.cmd import manage, manage_audit
 from placement.db import change_log
 from placement.db.api import Database
 from tests.support import corruption
+from tests.support.applications import NEWEST_MICROVERSION
 from tests.support.cache_equality import compare
 from tests.support.cache_histories import History, Universe, sender
 from tests.support.fixtures import PointCommandsAt
@@ -45,7 +46,7 @@ SEARCHES = (
 @pytest.fixture
 def conf(conf: cfg.ConfigOpts) -> cfg.ConfigOpts:
     """The options of a service that serves every microversion."""
-    conf.set_override('max_microversion', '1.39', 'placement')
+    conf.set_override('max_microversion', NEWEST_MICROVERSION, 'placement')
     return conf
 
 
@@ -59,17 +60,17 @@ def applications(conf: cfg.ConfigOpts, app: Any) -> Iterator[list[Any]]:
 
 
 class Divided(ProviderCache):
-    """A mirror with small blocks, so that few providers make many blocks."""
+    """A cache with small partitions, so that few providers make many of them."""
 
     def _load(self, tx: sa.Connection) -> Any:
-        held = super()._load(tx)
-        state = Snapshot.of(held.snapshot.names, held.snapshot.providers(), size=2)
-        return dataclasses.replace(held, snapshot=state, builder=SnapshotBuilder(state, size=2))
+        loaded = super()._load(tx)
+        state = Snapshot.of(loaded.snapshot.names, loaded.snapshot.providers(), size=2)
+        return dataclasses.replace(loaded, snapshot=state, builder=SnapshotBuilder(state, size=2))
 
 
 @pytest.mark.parametrize('seed', range(4))
-def test_mirrors_follow_random_histories(applications: list[Any], seed: int) -> None:
-    """Two applications write and are searched at times; both mirrors and a third one are always right."""
+def test_caches_follow_random_histories(applications: list[Any], seed: int) -> None:
+    """Two applications write and are searched at times; both caches and a third one are always right."""
     first, second, _ = applications
     choose = random.Random(seed)
     universe = Universe(seed)
@@ -144,7 +145,7 @@ def test_histories_make_all_kinds_of_requests_succeed_and_fail(app: Any) -> None
         answers += history.answers
         assert history.errors == []
     assert {kind for kind, accepted in answers if accepted} == history.kinds
-    # Some kinds are never refused, such as an empty set of traits; but most are at times.
+    # Some kinds are never rejected, such as an empty set of traits; but most are at times.
     assert len({kind for kind, accepted in answers if not accepted}) >= len(history.kinds) - 3
 
 

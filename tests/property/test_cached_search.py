@@ -1,4 +1,4 @@
-"""Searches of the mirror against the brute-force oracle, over random worlds and queries."""
+"""Searches of the provider cache against the brute-force oracle, over random topologies and queries."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from placement.cache.prefilter import Prefilter
 from placement.cache.snapshot import Snapshot
 from tests.support.candidates.cached import NAMES, found, records_of
 from tests.support.candidates.oracle import RP, Oracle, Query, assert_candidates
-from tests.support.candidates.topologies import MINORS, queries, request_of, thorough, worlds
+from tests.support.candidates.topologies import MINORS, queries, request_of, thorough, topologies
 
 
 @thorough(2000)
-@given(worlds(), queries(MINORS), st.integers(1, 5))
-def test_searches_of_the_mirror_find_exactly_what_the_oracle_finds(world: list[RP], query: Query, size: int) -> None:
-    state = Snapshot.of(NAMES, records_of(world), size)
-    expected = Oracle(world).candidates(query)
+@given(topologies(), queries(MINORS), st.integers(1, 5))
+def test_searches_of_the_cache_find_exactly_what_the_oracle_finds(topology: list[RP], query: Query, size: int) -> None:
+    state = Snapshot.of(NAMES, records_of(topology), size)
+    expected = Oracle(topology).candidates(query)
     event(f'candidates: {min(len(expected), 4)}')
     assert_candidates(found(state, query), expected)
 
 
 @thorough(500)
-@given(worlds(most=3), queries((24, 29)), st.integers(2, 4))
-def test_trees_of_one_shape_have_the_same_candidates(world: list[RP], query: Query, copies: int) -> None:
+@given(topologies(most=3), queries((24, 29)), st.integers(2, 4))
+def test_trees_of_one_shape_have_the_same_candidates(topology: list[RP], query: Query, copies: int) -> None:
     many = [
         RP(
             name=f'{rp.name} of {number}',
@@ -33,7 +33,7 @@ def test_trees_of_one_shape_have_the_same_candidates(world: list[RP], query: Que
             aggregates={f'{name}' for name in rp.aggregates},
         )
         for number in range(copies)
-        for rp in world
+        for rp in topology
     ]
     state = Snapshot.of(NAMES, records_of(many))
     bodies = found(state, query)

@@ -19,7 +19,7 @@ from tests.support.candidates.random_queries import (
     MINORS,
     TRAITS,
     QueryString,
-    deep_worlds,
+    deep_topologies,
     query_strings,
 )
 from tests.support.candidates.store import Stored
@@ -31,9 +31,9 @@ pytestmark = pytest.mark.timeout(1200)
 
 @pytest.fixture(scope='module')
 def newest_app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """One application that serves the newest microversion there is; each world replaces all providers."""
+    """One application that serves the newest microversion there is; each topology replaces all providers."""
     path = tmp_path_factory.mktemp('candidates') / 'placement.sqlite'
-    with applications.application(path, placement={'max_microversion': '1.39'}) as made:
+    with applications.application(path, placement=applications.EVERY_MICROVERSION) as made:
         yield made
 
 
@@ -72,24 +72,24 @@ def check_answer(stored: Stored, answer: dict[str, Any], oracle: Oracle, query: 
     assert stored.summaries(answer) == oracle.summaries(query, {entry.body for entry in found})
 
 
-def check_all(app: Any, world: list[RP], queries: list[QueryString]) -> None:
-    stored, oracle = Stored(app, world), Oracle(world)
+def check_all(app: Any, topology: list[RP], queries: list[QueryString]) -> None:
+    stored, oracle = Stored(app, topology), Oracle(topology)
     for query_string in queries:
         check(stored, oracle, query_string)
 
 
 @thorough(400)
-@given(deep_worlds(), st.lists(st.sampled_from(MINORS).flatmap(query_strings), min_size=1, max_size=20))
+@given(deep_topologies(), st.lists(st.sampled_from(MINORS).flatmap(query_strings), min_size=1, max_size=20))
 def test_every_microversion_is_answered_like_the_oracle(
-    newest_app: Any, world: list[RP], queries: list[QueryString]
+    newest_app: Any, topology: list[RP], queries: list[QueryString]
 ) -> None:
-    check_all(newest_app, world, queries)
+    check_all(newest_app, topology, queries)
 
 
 @pytest.mark.parametrize('minor', [36, 39])
 @thorough(600)
-@given(world=deep_worlds(), data=st.data())
+@given(topology=deep_topologies(), data=st.data())
 def test_the_whole_search_is_answered_like_the_oracle(
-    newest_app: Any, minor: int, world: list[RP], data: st.DataObject
+    newest_app: Any, minor: int, topology: list[RP], data: st.DataObject
 ) -> None:
-    check_all(newest_app, world, data.draw(st.lists(query_strings(minor), min_size=20, max_size=20)))
+    check_all(newest_app, topology, data.draw(st.lists(query_strings(minor), min_size=20, max_size=20)))

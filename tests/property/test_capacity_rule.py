@@ -1,4 +1,4 @@
-"""The room rule has the same result for one number, for arrays, and in SQL."""
+"""The capacity rule has the same result for one number, for arrays, and in SQL."""
 
 from __future__ import annotations
 
@@ -53,15 +53,13 @@ def _amounts(inventory: InventoryRecord) -> st.SearchStrategy[int]:
     return st.integers(1, 14) | st.integers(1, capacity.MAX_INT32) | st.integers(max(left - 1, 1), left + 1)
 
 
-@given(asked=_inventories.flatmap(lambda one: st.tuples(st.just(one), _amounts(one))))
-@example(asked=(InventoryRecord(total=4, used=1), 3))
-@example(asked=(InventoryRecord(total=3, allocation_ratio=1.1), 4))
-@example(asked=(InventoryRecord(total=10, reserved=12), 1))
-@example(
-    asked=(InventoryRecord(total=1, step_size=capacity.MAX_INT32, max_unit=capacity.MAX_INT32), capacity.MAX_INT32)
-)
-def test_all_implementations_of_the_rule_agree(asked: tuple[InventoryRecord, int]) -> None:
-    inventory, amount = asked
+@given(case=_inventories.flatmap(lambda one: st.tuples(st.just(one), _amounts(one))))
+@example(case=(InventoryRecord(total=4, used=1), 3))
+@example(case=(InventoryRecord(total=3, allocation_ratio=1.1), 4))
+@example(case=(InventoryRecord(total=10, reserved=12), 1))
+@example(case=(InventoryRecord(total=1, step_size=capacity.MAX_INT32, max_unit=capacity.MAX_INT32), capacity.MAX_INT32))
+def test_all_implementations_of_the_rule_agree(case: tuple[InventoryRecord, int]) -> None:
+    inventory, amount = case
     reason = capacity_rejection(inventory, amount)
     stock = InventoryColumns.of([(0, inventory)])
     assert (reason is None) == (list(stock.positions_with_capacity(amount)) == [0]) == _fits_in_sql(inventory, amount)
@@ -70,8 +68,8 @@ def test_all_implementations_of_the_rule_agree(asked: tuple[InventoryRecord, int
 
 @given(inventory=_inventories, amounts=st.lists(st.integers(1, 24), min_size=1, max_size=4))
 def test_smallest_largest_and_divisor_decide_for_many_amounts(inventory: InventoryRecord, amounts: list[int]) -> None:
-    together = capacity.satisfies_unit_constraints(inventory, min(amounts), max(amounts), math.gcd(*amounts))
-    assert together == all(capacity.satisfies_unit_constraints(inventory, amount, amount, amount) for amount in amounts)
+    combined = capacity.satisfies_unit_constraints(inventory, min(amounts), max(amounts), math.gcd(*amounts))
+    assert combined == all(capacity.satisfies_unit_constraints(inventory, amount, amount, amount) for amount in amounts)
 
 
 @given(inventory=_inventories)

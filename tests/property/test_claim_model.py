@@ -71,9 +71,9 @@ class Model:
     provider_generations: dict[str, int] = dataclasses.field(default_factory=dict)
 
     def used(self, key: Key, without: frozenset[str] = frozenset()) -> int:
-        return sum(held.get(key, 0) for who, held in self.holdings.items() if who not in without)
+        return sum(amounts.get(key, 0) for who, amounts in self.holdings.items() if who not in without)
 
-    def refusal(
+    def rejection(
         self, request: dict[str, Holding], inventories: Mapping[Key, Record] | None = None
     ) -> type[exception.PlacementError] | None:
         inventories = self.inventories if inventories is None else inventories
@@ -94,7 +94,7 @@ class Model:
                 return exception.AllocationCapacityExceeded
         return None
 
-    def reshape_refusal(
+    def reshape_rejection(
         self, sent: Sequence[tuple[str, int, Mapping[str, Record]]], request: dict[str, Holding]
     ) -> type[exception.PlacementError] | None:
         for provider, generation, records in sent:
@@ -103,13 +103,13 @@ class Model:
             if any(math.trunc(record.limit) < 0 for record in records.values()):
                 return exception.InvalidInventoryCapacity
         new = {(provider, name): record for provider, _, records in sent for name, record in records.items()}
-        refused = self.refusal(request, {**self.inventories, **new})
-        if refused is not None:
-            return refused
+        rejected = self.rejection(request, {**self.inventories, **new})
+        if rejected is not None:
+            return rejected
         replaced = {provider for provider, _, _ in sent}
         for key in self.inventories:
-            asked = sum(wanted.get(key, 0) for wanted in request.values())
-            if key[0] in replaced and key not in new and self.used(key, without=frozenset(request)) + asked:
+            requested = sum(wanted.get(key, 0) for wanted in request.values())
+            if key[0] in replaced and key not in new and self.used(key, without=frozenset(request)) + requested:
                 return exception.InventoryInUse
         return None
 
@@ -185,7 +185,7 @@ def by_provider(wanted: Holding) -> Holding:
     return dict(sorted(wanted.items(), key=lambda item: order.index(item[0][0])))
 
 
-class World:
+class Topology:
     """The database and the model, changed by the same steps."""
 
     def __init__(self, context: RequestContext) -> None:
@@ -215,7 +215,7 @@ class World:
     def step_claim(self, request: dict[str, Holding], types: Types) -> None:
         # The amounts of one provider are together in a body, so they are checked in that order.
         request = {who: by_provider(wanted) for who, wanted in request.items()}
-        expected = self.model.refusal(request)
+        expected = self.model.rejection(request)
         claims = [self.claim_of(who, wanted, types.get(who, UNSET)) for who, wanted in request.items()]
         if expected is None:
             AllocationList.replace_all(self.context, claims)
@@ -240,7 +240,7 @@ class World:
             for name, generation, wanted in sent
         ]
         claims = [self.claim_of(who, wanted, types.get(who, UNSET)) for who, wanted in request.items()]
-        expected = self.model.reshape_refusal(sent, request)
+        expected = self.model.reshape_rejection(sent, request)
         if expected is None:
             inventory.reshape(self.context, providers, claims)
             self.model.carry_out_reshape(sent, request, types)
@@ -268,11 +268,11 @@ class World:
     def compare(self) -> None:
         names = {uuid_: name for name, uuid_ in self.uuids.items()}
         for consumer in CONSUMERS:
-            record, held = Consumer.get_with_allocations(self.context, consumer)
+            record, allocations = Consumer.get_with_allocations(self.context, consumer)
             assert (record.consumer_type if record else None) == self.model.types.get(consumer)
-            found = {(names[each.resource_provider_uuid], each.resource_class): each.used for each in held}
+            found = {(names[each.resource_provider_uuid], each.resource_class): each.used for each in allocations}
             assert found == self.model.holdings.get(consumer, {})
-            assert {each.consumer_generation for each in held} <= {self.model.generations.get(consumer)}
+            assert {each.consumer_generation for each in allocations} <= {self.model.generations.get(consumer)}
         assert self.stored_usage() == {key: self.model.used(key) for key in self.model.inventories}
         for name, uuid_ in self.uuids.items():
             provider, stored = InventoryList.get_with_provider(self.context, uuid_)
@@ -307,8 +307,8 @@ class World:
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(history=st.lists(steps, min_size=1, max_size=8))
 def test_claims_do_what_the_model_says(context: RequestContext, db: Database, history: list[tuple[Any, ...]]) -> None:
-    world = World(context)
+    topology = Topology(context)
     for kind, *arguments in history:
-        getattr(world, f'step_{kind}')(*arguments)
-        world.compare()
-    world.clear()
+        getattr(topology, f'step_{kind}')(*arguments)
+        topology.compare()
+    topology.clear()

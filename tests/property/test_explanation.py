@@ -1,4 +1,4 @@
-"""Explanations of searches are right: their numbers against the brute-force oracle, over random worlds."""
+"""Explanations of searches are right: their numbers against the brute-force oracle, over random topologies."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from placement.reports.rules import Kind, Rule
 from tests.support.candidates.cached import records_of
 from tests.support.candidates.oracle import RP, SHARES, Body, Group, Oracle, Query
 from tests.support.candidates.query_strings import RejectedError, parse, uuid_of
-from tests.support.candidates.random_queries import AGGREGATES, deep_worlds, query_strings
+from tests.support.candidates.random_queries import AGGREGATES, deep_topologies, query_strings
 from tests.support.candidates.random_queries import TRAITS as ALL_TRAITS
-from tests.support.candidates.topologies import TRAITS, queries, request_of, thorough, tight_worlds, worlds
+from tests.support.candidates.topologies import TRAITS, queries, request_of, thorough, tight_topologies, topologies
 
 CLASSES = ['VCPU', 'MEMORY_MB', 'DISK_GB', 'VGPU']
 CLASS_IDS = {name: number for number, name in enumerate(CLASSES)}
@@ -25,18 +25,18 @@ NAMES = KnownNames(dict(enumerate(CLASSES)), frozenset([*ALL_TRAITS, SHARES]))
 MINORS = (10, 17, 22, 24, 25, 29, 29, 29)
 
 
-def state_of(world: list[RP]) -> Snapshot:
-    return Snapshot.of(NAMES, records_of(world, class_ids=CLASS_IDS), 3)
+def state_of(topology: list[RP]) -> Snapshot:
+    return Snapshot.of(NAMES, records_of(topology, class_ids=CLASS_IDS), 3)
 
 
-def explained(world: list[RP], query: Query) -> Explanation:
-    return explain(state_of(world), request_of(query), Options())
+def explained(topology: list[RP], query: Query) -> Explanation:
+    return explain(state_of(topology), request_of(query), Options())
 
 
-def dropped(query: Query, rules: list[Rule]) -> Query | None:
+def without(query: Query, rules: list[Rule]) -> Query | None:
     """The query without some of its rules, removed as a person would edit it."""
     groups = copy.deepcopy(query.groups)
-    policy, minor, gone = query.policy, query.minor, set()
+    policy, minor, removed = query.policy, query.minor, set()
     root_required, root_forbidden = set(query.root_required), set(query.root_forbidden)
     subtrees = list(query.same_subtree)
     for rule in rules:
@@ -49,13 +49,13 @@ def dropped(query: Query, rules: list[Rule]) -> Query | None:
         elif rule.kind is Kind.MICROVERSION:
             minor = 29
         elif rule.kind is Kind.GROUP:
-            gone.add([suffix for suffix in rule.suffixes if suffix not in gone][-1])
+            removed.add([suffix for suffix in rule.suffixes if suffix not in removed][-1])
         else:
             for group in groups:
                 if group.number in rule.suffixes:
                     _edit(group, rule)
     bare = {group.number for group in query.groups if not group.resources}
-    left = [group for group in groups if (group.resources or group.number in bare) and group.number not in gone]
+    left = [group for group in groups if (group.resources or group.number in bare) and group.number not in removed]
     if not any(group.resources for group in left):
         return None
     suffixes = {group.number for group in left}
@@ -87,16 +87,16 @@ def _edit(group: Group, rule: Rule) -> None:
         group.member_of = [any_of for any_of in group.member_of if ','.join(sorted(any_of)) != rule.subject]
 
 
-def check(world: list[RP], query: Query) -> Explanation:
-    told = explained(world, query)
-    oracle = Oracle(world)
+def check(topology: list[RP], query: Query) -> Explanation:
+    result = explained(topology, query)
+    oracle = Oracle(topology)
     found = len(oracle.entries(query))
-    assert told.candidates == (found if query.limit is None else min(found, query.limit))
-    assert not found or all(stage.trees for stage in told.stages)
-    assert told.sentence.endswith('.')
-    assert '\n' not in told.sentence
-    for what_if in told.what_ifs:
-        rest = dropped(query, [what_if.rule])
+    assert result.candidates == (found if query.limit is None else min(found, query.limit))
+    assert not found or all(stage.trees for stage in result.stages)
+    assert result.sentence.endswith('.')
+    assert '\n' not in result.sentence
+    for what_if in result.what_ifs:
+        rest = without(query, [what_if.rule])
         possible = None if rest is None else len(oracle.entries(rest))
         if what_if.lower_bound:
             assert possible is not None
@@ -104,50 +104,50 @@ def check(world: list[RP], query: Query) -> Explanation:
             assert 100 <= what_if.candidates < possible, what_if
         else:
             assert what_if.candidates == possible, what_if
-    if not told.candidates:
-        check_blame(world, query, told)
-        check_obstacles(world, query, told)
-        check_nearest(world, query, told)
-    return told
+    if not result.candidates:
+        check_blocking_rules(topology, query, result)
+        check_blockers(topology, query, result)
+        check_near_misses(topology, query, result)
+    return result
 
 
-def check_blame(world: list[RP], query: Query, told: Explanation) -> None:
-    assert told.blocking_rules
-    event(f'{len(told.blocking_rules)} to blame: {told.blocking_rules[0].kind.value}')
-    rest = dropped(query, list(told.blocking_rules))
-    assert rest is None or Oracle(world).candidates(rest)
-    if len(told.blocking_rules) > 1 and rest is not None:
-        for rule in told.blocking_rules:
-            fewer = dropped(query, [one for one in told.blocking_rules if one is not rule])
+def check_blocking_rules(topology: list[RP], query: Query, result: Explanation) -> None:
+    assert result.blocking_rules
+    event(f'{len(result.blocking_rules)} blocking: {result.blocking_rules[0].kind.value}')
+    rest = without(query, list(result.blocking_rules))
+    assert rest is None or Oracle(topology).candidates(rest)
+    if len(result.blocking_rules) > 1 and rest is not None:
+        for rule in result.blocking_rules:
+            fewer = without(query, [one for one in result.blocking_rules if one is not rule])
             assert fewer is not None
-            assert not Oracle(world).candidates(fewer), rule
+            assert not Oracle(topology).candidates(fewer), rule
 
 
-def check_obstacles(world: list[RP], query: Query, told: Explanation) -> None:
+def check_blockers(topology: list[RP], query: Query, result: Explanation) -> None:
     """No provider that meets everything else, in a tree that has candidates otherwise, meets the rule."""
-    oracle = Oracle(world)
-    for blocker in told.blockers:
+    oracle = Oracle(topology)
+    for blocker in result.blockers:
         others = (
-            [rule for rule in told.blocking_rules if rule != blocker.rule]
-            if blocker.rule in told.blocking_rules
+            [rule for rule in result.blocking_rules if rule != blocker.rule]
+            if blocker.rule in result.blocking_rules
             else []
         )
-        base = dropped(query, others) if others else query
+        base = without(query, others) if others else query
         if base is None or 'not together with' in blocker.cause:
             continue
         event(f'blocker: {blocker.rule.kind.value}')
         if blocker.rule.kind is Kind.ROOT_REQUIRED:
-            roots = _with_candidates(oracle, dropped(base, [blocker.rule]))
+            roots = _with_candidates(oracle, without(base, [blocker.rule]))
             assert not any(oracle.is_anchor(root, base) for root in roots if 'root of' in blocker.cause)
             continue
-        asked = next(group for group in base.groups if group.number in blocker.rule.suffixes)
-        other = copy.deepcopy(asked)
+        blocked = next(group for group in base.groups if group.number in blocker.rule.suffixes)
+        other = copy.deepcopy(blocked)
         _edit(other, blocker.rule)
-        roots = _with_candidates(oracle, dropped(base, [blocker.rule]))
+        roots = _with_candidates(oracle, without(base, [blocker.rule]))
         for root in (root for root in roots if oracle.is_anchor(root, base)):
             for name in {*oracle.tree(root), *oracle.reaching(root)}:
-                if _meets(oracle, name, root, other, blocker.rule):
-                    assert not _meets(oracle, name, root, asked, blocker.rule), (name, blocker)
+                if _satisfies(oracle, name, root, other, blocker.rule):
+                    assert not _satisfies(oracle, name, root, blocked, blocker.rule), (name, blocker)
 
 
 def _with_candidates(oracle: Oracle, query: Query | None) -> set[str]:
@@ -159,7 +159,7 @@ def _with_candidates(oracle: Oracle, query: Query | None) -> set[str]:
     return {root for root in roots if any(body <= {*oracle.tree(root), *oracle.reaching(root)} for body in bodies)}
 
 
-def _meets(oracle: Oracle, name: str, root: str, group: Group, rule: Rule) -> bool:
+def _satisfies(oracle: Oracle, name: str, root: str, group: Group, rule: Rule) -> bool:
     """Whether a provider can serve a group, or for the unnumbered group a class of it, as far as ``rule`` goes."""
     provider = oracle.rps[name]
     judged = [name] if group.number or name not in oracle.tree(root) else [name, root]
@@ -173,27 +173,27 @@ def _meets(oracle: Oracle, name: str, root: str, group: Group, rule: Rule) -> bo
         return False
     if group.number:
         return oracle.traits_satisfy(provider.traits, group) and all(
-            oracle.room(name, *one) for one in group.resources.items()
+            oracle.can_allocate(name, *one) for one in group.resources.items()
         )
     if rule.kind is Kind.RESOURCES:
         wanted = rule.subject.split(':')[0]
-        return wanted not in group.resources or oracle.room(name, wanted, group.resources[wanted])
+        return wanted not in group.resources or oracle.can_allocate(name, wanted, group.resources[wanted])
     if rule.kind is Kind.REQUIRED:
         some = set(rule.subject.removeprefix('in:').split(','))
         wanted_still = some in group.any_of or (some <= group.required and len(some) == 1)
         if wanted_still and not some & provider.traits:
             return False
-    return any(oracle.room(name, *one) for one in group.resources.items())
+    return any(oracle.can_allocate(name, *one) for one in group.resources.items())
 
 
-def check_nearest(world: list[RP], query: Query, told: Explanation) -> None:
-    oracle = Oracle(world)
-    for near in told.near_misses:
+def check_near_misses(topology: list[RP], query: Query, result: Explanation) -> None:
+    oracle = Oracle(topology)
+    for near in result.near_misses:
         if near.resource_class is not None:
             event('near_misses: full')
             assert near.requested is not None
             assert near.free is not None
-            changed = copy.deepcopy(world)
+            changed = copy.deepcopy(topology)
             record = next(rp for rp in changed if rp.name == near.name).inventory[near.resource_class]
             assert near.free == int(oracle.capacity(near.name, near.resource_class)) - record['used'] < near.requested
             record['used'] -= near.requested - near.free
@@ -201,23 +201,23 @@ def check_nearest(world: list[RP], query: Query, told: Explanation) -> None:
             assert Oracle(changed).candidates(query), near
         else:
             event('near_misses: tree')
-            rests = [[one.rule] for one in told.what_ifs if str(one.rule) in near.missing] or [
-                list(told.blocking_rules)
+            rests = [[one.rule] for one in result.what_ifs if str(one.rule) in near.missing] or [
+                list(result.blocking_rules)
             ]
-            rests = [list(told.blocking_rules)] if len(told.blocking_rules) > 1 else rests
+            rests = [list(result.blocking_rules)] if len(result.blocking_rules) > 1 else rests
             found: set[Body] = set()
             for rules in rests:
-                rest = dropped(query, rules)
+                rest = without(query, rules)
                 found |= oracle.candidates(rest) if rest else set()
             reached = {oracle.root(name) for body in found for name, _, _ in body}
             assert near.name in reached
 
 
 @thorough(400)
-@given(worlds(), queries(MINORS))
-def test_numbers_and_names_are_true(world: list[RP], query: Query) -> None:
-    told = check(world, query)
-    event(f'found: {min(told.candidates, 1)}')
+@given(topologies(), queries(MINORS))
+def test_numbers_and_names_are_true(topology: list[RP], query: Query) -> None:
+    result = check(topology, query)
+    event(f'found: {min(result.candidates, 1)}')
 
 
 @st.composite
@@ -232,60 +232,61 @@ def current_queries(draw: st.DrawFn) -> Query | None:
 
 
 @thorough(1000)
-@given(deep_worlds(6), current_queries())
-def test_every_parameter_of_1_39_is_explained(world: list[RP], query: Query | None) -> None:
+@given(deep_topologies(6), current_queries())
+def test_every_parameter_of_1_39_is_explained(topology: list[RP], query: Query | None) -> None:
     assume(query)
     assert query is not None
-    told = check(world, query)
-    event(f'found: {min(told.candidates, 1)}')
+    result = check(topology, query)
+    event(f'found: {min(result.candidates, 1)}')
 
 
 @thorough(100)
-@given(tight_worlds())
+@given(tight_topologies())
 def test_groups_that_compete(case: tuple[list[RP], Query]) -> None:
-    world, query = case
-    told = check(world, query)
-    if not told.candidates and told.stages[-1].trees:
+    topology, query = case
+    result = check(topology, query)
+    if not result.candidates and result.stages[-1].trees:
         event('together')
-        assert told.combination_failures
-        assert told.combination_failures[0].examples[0].name == 'root'
+        assert result.combination_failures
+        assert result.combination_failures[0].examples[0].name == 'root'
 
 
 @thorough(200)
-@given(worlds(), queries((21, 24, 29), most=1))
-def test_each_condition_is_counted_like_the_oracle(world: list[RP], query: Query) -> None:
+@given(topologies(), queries((21, 24, 29), most=1))
+def test_each_condition_is_counted_like_the_oracle(topology: list[RP], query: Query) -> None:
     """The providers that pass the conditions of a group up to each one; ``member_of`` by aggregates of the root too."""
-    told = explained(world, query)
-    oracle = Oracle(world)
+    result = explained(topology, query)
+    oracle = Oracle(topology)
     for group in query.groups:
-        stages = [stage for stage in told.stages if stage.suffixes == (group.number,)]
+        stages = [stage for stage in result.stages if stage.rule.suffixes == (group.number,)]
         passing = set(oracle.rps)
         member_of: list[set[str]] = []
         for stage in stages:
-            if stage.rule == 'resources':
-                rc, amount = stage.subject.split(':')
+            kind, subject = stage.rule.kind, stage.rule.subject
+            if kind is Kind.RESOURCES:
+                rc, amount = subject.split(':')
                 passing = passing if group.number else set(oracle.rps)
                 member_of = member_of if group.number else []
-                passing = {name for name in passing if oracle.room(name, rc, int(amount))}
-            elif stage.rule == 'required' and not group.number:
-                assert stage.providers == sum(stage.subject in rp.traits for rp in world)
+                passing = {name for name in passing if oracle.can_allocate(name, rc, int(amount))}
+            elif kind is Kind.REQUIRED and not group.number:
+                assert stage.providers == sum(subject in rp.traits for rp in topology)
                 continue
-            elif stage.rule == 'required':
-                passing = {name for name in passing if stage.subject in oracle.rps[name].traits}
-            elif stage.rule == 'forbidden':
-                passing = {name for name in passing if stage.subject not in oracle.rps[name].traits}
+            elif kind is Kind.REQUIRED:
+                passing = {name for name in passing if subject in oracle.rps[name].traits}
+            elif kind is Kind.FORBIDDEN:
+                passing = {name for name in passing if subject not in oracle.rps[name].traits}
             else:
-                member_of.append(set(stage.subject.split(',')))
+                member_of.append(set(subject.split(',')))
                 judged = {name: [name] if group.number else [name, oracle.root(name)] for name in passing}
                 passing = {n for n in passing if any(oracle.inside(one, member_of) for one in judged[n])}
             assert stage.providers == len(passing), stage
 
 
 def test_a_bound_that_was_reached_is_reported() -> None:
-    world = [RP(f'host{n}', inventory={'VCPU': {**_VCPU}}) for n in range(5)]
+    topology = [RP(f'host{n}', inventory={'VCPU': {**_VCPU}}) for n in range(5)]
     query = Query([Group('', {'VCPU': 1}, {TRAITS[0]})])
-    told = explain(state_of(world), request_of(query), Options(SearchLimits(), most_candidates=3))
-    assert [(str(one.rule), str(one)) for one in told.what_ifs] == [
+    result = explain(state_of(topology), request_of(query), Options(SearchLimits(), max_candidates=3))
+    assert [(str(one.rule), str(one)) for one in result.what_ifs] == [
         ('resources VCPU:1', 'nothing else is requested'),
         (f'required {TRAITS[0]}', 'at least 3'),
     ]

@@ -12,7 +12,7 @@ from placement.cache.snapshot import Snapshot
 from placement.reports.fit_estimate import Size, estimate_fit
 from tests.support.candidates.cached import NAMES, records_of
 from tests.support.candidates.oracle import RP, SHARES, Body, Group, Oracle, Query, record
-from tests.support.candidates.topologies import CLASSES, TRAITS, thorough, worlds
+from tests.support.candidates.topologies import CLASSES, TRAITS, thorough, topologies
 
 #: The largest number of consumers to place.
 _MOST = 30
@@ -28,34 +28,34 @@ sizes = st.builds(
 
 
 @thorough(500)
-@given(worlds(), sizes, st.integers(0, 100))
-def test_no_placement_exceeds_the_bound_and_the_count_can_be_placed(world: list[RP], size: Size, seed: int) -> None:
-    told = estimate_fit(Snapshot.of(NAMES, records_of(world)), size, 10_000)
-    placed = _placed(world, size, random.Random(seed))
-    event(f'placed: {min(placed, 4)}, exact: {told.fit == told.upper_bound}')
-    assert told.complete
-    assert told.fit <= told.upper_bound
-    assert placed <= told.upper_bound
-    assert (placed == 0) == (told.fit == 0)
-    if not size.required and not any(SHARES in rp.traits for rp in world) and placed < _MOST:
+@given(topologies(), sizes, st.integers(0, 100))
+def test_no_placement_exceeds_the_bound_and_the_count_can_be_placed(topology: list[RP], size: Size, seed: int) -> None:
+    estimate = estimate_fit(Snapshot.of(NAMES, records_of(topology)), size, 10_000)
+    placed = _placed(topology, size, random.Random(seed))
+    event(f'placed: {min(placed, 4)}, exact: {estimate.fit == estimate.upper_bound}')
+    assert estimate.complete
+    assert estimate.fit <= estimate.upper_bound
+    assert placed <= estimate.upper_bound
+    assert (placed == 0) == (estimate.fit == 0)
+    if not size.required and not any(SHARES in rp.traits for rp in topology) and placed < _MOST:
         # No placement affects another one, so every order gives the same number.
-        assert told.fit == placed
+        assert estimate.fit == placed
 
 
-def _placed(world: list[RP], size: Size, rng: random.Random) -> int:
+def _placed(topology: list[RP], size: Size, rng: random.Random) -> int:
     """Place one consumer after the other, each on a candidate chosen at random."""
     member_of = [{size.aggregate}] if size.aggregate else []
     query = Query([Group('', dict(size.resources), set(size.required), set(), member_of)], None, None, 29)
     query.root_required, query.root_forbidden = set(size.root_required), set(size.root_forbidden)
     for count in range(_MOST):
-        candidates = sorted(Oracle(world).candidates(query), key=sorted)
+        candidates = sorted(Oracle(topology).candidates(query), key=sorted)
         if not candidates:
             return count
-        world = _taken(world, rng.choice(candidates))
+        topology = _taken(topology, rng.choice(candidates))
     return _MOST
 
 
-def _taken(world: list[RP], body: Body) -> list[RP]:
+def _taken(topology: list[RP], body: Body) -> list[RP]:
     taken = {(name, resource_class): amount for name, resource_class, amount in body}
     return [
         dataclasses.replace(
@@ -65,14 +65,14 @@ def _taken(world: list[RP], body: Body) -> list[RP]:
                 for name, values in rp.inventory.items()
             },
         )
-        for rp in world
+        for rp in topology
     ]
 
 
 def test_a_count_that_stops_early_is_incomplete() -> None:
-    world = [RP('disk', inventory={'DISK_GB': record(100)}, traits={SHARES}, aggregates={'a'})]
-    world += [RP(f'host{n}', inventory={'VCPU': record(2)}, aggregates={'a'}) for n in range(5)]
-    state = Snapshot.of(NAMES, records_of(world))
+    topology = [RP('disk', inventory={'DISK_GB': record(100)}, traits={SHARES}, aggregates={'a'})]
+    topology += [RP(f'host{n}', inventory={'VCPU': record(2)}, aggregates={'a'}) for n in range(5)]
+    state = Snapshot.of(NAMES, records_of(topology))
     size = Size({'VCPU': 1, 'DISK_GB': 1})
     assert dataclasses.astuple(estimate_fit(state, size, 100)) == (10, 10, True)
     early = estimate_fit(state, size, 3)
@@ -80,10 +80,10 @@ def test_a_count_that_stops_early_is_incomplete() -> None:
 
 
 def test_required_traits_restrict_the_providers_that_are_counted() -> None:
-    world = [
+    topology = [
         RP('root'),
         RP('with', 'root', {'VCPU': record(2)}, {'CUSTOM_RED'}),
         RP('without', 'root', {'VCPU': record(2)}),
     ]
-    told = estimate_fit(Snapshot.of(NAMES, records_of(world)), Size({'VCPU': 1}, frozenset({'CUSTOM_RED'})), 100)
-    assert dataclasses.astuple(told) == (2, 4, True)
+    estimate = estimate_fit(Snapshot.of(NAMES, records_of(topology)), Size({'VCPU': 1}, frozenset({'CUSTOM_RED'})), 100)
+    assert dataclasses.astuple(estimate) == (2, 4, True)

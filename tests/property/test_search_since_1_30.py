@@ -1,7 +1,8 @@
-"""The search of the mirror with all that 1.31 to 1.39 add, beside the oracle: candidates, mappings and summaries."""
+"""The search of the cache with all that 1.31 to 1.39 add, beside the oracle: candidates, mappings and summaries."""
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 import pytest
@@ -15,7 +16,7 @@ from placement.candidates.search import search
 from placement.objects.allocation_candidate import AllocationCandidates
 from tests.support.candidates.cached import NAMES, records_of
 from tests.support.candidates.oracle import RP, SHARES, Entry, Group, Oracle, Query, assert_candidates, record
-from tests.support.candidates.topologies import AGGREGATES, TRAITS, groups, request_of, thorough, worlds
+from tests.support.candidates.topologies import AGGREGATES, TRAITS, groups, request_of, thorough, topologies
 
 MINORS = (31, 32, 33, 34, 35, 36, 36, 36, 39, 39, 39)
 
@@ -41,70 +42,70 @@ def _group(draw: st.DrawFn, number: str, minor: int, names: list[str]) -> Group:
 
 
 @st.composite
-def _queries(draw: st.DrawFn, world: list[RP]) -> Query:
+def _queries(draw: st.DrawFn, topology: list[RP]) -> Query:
     minor = draw(st.sampled_from(MINORS))
     suffixes = (['_A', '_B', '1', 'c'] if minor >= 33 else ['1', '2', '3', '4'])[: draw(st.integers(0, 4))]
-    asked = [draw(_group(suffix, minor, [rp.name for rp in world])) for suffix in suffixes]
-    if not any(group.resources for group in asked) or draw(st.booleans()):
-        asked.append(draw(_group('', minor, [rp.name for rp in world])))
-    query = Query(asked, draw(st.sampled_from(['none', 'isolate'])) if len(suffixes) > 1 else None, None, minor)
+    groups = [draw(_group(suffix, minor, [rp.name for rp in topology])) for suffix in suffixes]
+    if not any(group.resources for group in groups) or draw(st.booleans()):
+        groups.append(draw(_group('', minor, [rp.name for rp in topology])))
+    query = Query(groups, draw(st.sampled_from(['none', 'isolate'])) if len(suffixes) > 1 else None, None, minor)
     if minor >= 35:
         query.root_required = draw(_maybe(_TRAITS))
         query.root_forbidden = draw(_maybe(_TRAITS)) - query.root_required
     if minor >= 36 and suffixes:
         query.same_subtree = draw(st.lists(st.sets(st.sampled_from(suffixes), min_size=1), max_size=2))
         # A group without resources has to be in one.
-        query.same_subtree += [{group.number} for group in asked if not group.resources]
+        query.same_subtree += [{group.number} for group in groups if not group.resources]
     return query
 
 
 @st.composite
 def cases(draw: st.DrawFn) -> tuple[list[RP], Query]:
-    world = draw(worlds())
-    return world, draw(_queries(world))
+    topology = draw(topologies())
+    return topology, draw(_queries(topology))
 
 
 @st.composite
 def device_trees(draw: st.DrawFn) -> tuple[list[RP], Query]:
     """A tree of devices below cells, sharing devices of another tree, and groups whose subtrees just fit or do not."""
     traits = st.sets(st.sampled_from(TRAITS))
-    world = [RP('host', aggregates={'north'})]
+    topology = [RP('host', aggregates={'north'})]
     for name, parent in [
         ('c0', 'host'),
         ('c1', 'host'),
         *((f'd{n}', draw(st.sampled_from(['c0', 'c1']))) for n in range(5)),
     ]:
         total = draw(st.integers(0, 3))
-        world.append(RP(name, parent, {'DISK_GB': record(total)} if total else {}, draw(traits)))
+        topology.append(RP(name, parent, {'DISK_GB': record(total)} if total else {}, draw(traits)))
     for number in range(draw(st.integers(0, 3))):
         above = f's{number - 1}' if number else None
-        world.append(RP(f's{number}', above, {'DISK_GB': record(2)}, draw(traits) | {SHARES}, {'north'}))
+        topology.append(RP(f's{number}', above, {'DISK_GB': record(2)}, draw(traits) | {SHARES}, {'north'}))
     suffixes = [f'_{number}' for number in range(draw(st.integers(2, 5)))]
     amounts = st.sampled_from([{}, {'DISK_GB': 1}, {'DISK_GB': 1}, {'DISK_GB': 2}])
-    asked = [Group(suffix, dict(draw(amounts)), draw(_maybe(traits))) for suffix in suffixes]
-    asked[0].resources = {'DISK_GB': 1}
+    groups = [Group(suffix, dict(draw(amounts)), draw(_maybe(traits))) for suffix in suffixes]
+    groups[0].resources = {'DISK_GB': 1}
     conditions = draw(st.lists(st.sets(st.sampled_from(suffixes), min_size=2), min_size=1, max_size=3))
-    conditions += [{group.number} for group in asked if not group.resources]
+    conditions += [{group.number} for group in groups if not group.resources]
     policy = draw(st.sampled_from(['none', 'isolate']))
-    return world, Query(asked, policy, None, 36, same_subtree=conditions)
+    return topology, Query(groups, policy, None, 36, same_subtree=conditions)
 
 
-def check(world: list[RP], query: Query, size: int, alike: bool) -> None:
-    state = Snapshot.of(NAMES, records_of(world), size)
+def check(topology: list[RP], query: Query, size: int, alike: bool) -> None:
+    state = Snapshot.of(NAMES, records_of(topology), size)
     request = request_of(query)
     names = {one.id: one.name or '' for one in state.providers()}
     prefilter = Prefilter(state, request, alike)
-    candidates = list(search(prefilter.search_units(), prefilter.compiled, SearchLimits()))
+    families = list(search(prefilter.search_units(), prefilter.compiled, SearchLimits()))
     found = []
-    for candidate in candidates:
+    for candidate in itertools.chain.from_iterable(families):
         mapped = zip(request.groups, candidate.mappings, strict=True) if request.with_mappings else ()
         mappings = frozenset((group.suffix, frozenset(map(names.__getitem__, ids))) for group, ids in mapped)
         body = frozenset((names[id_], name, amount) for id_, name, amount in candidate.amounts)
         found.append(Entry(body, mappings if request.with_mappings else None))
-    expected = Oracle(world).entries(query)
+    expected = Oracle(topology).entries(query)
     assert_candidates(found, expected)
-    shown = AllocationCandidates(state, request, candidates).providers()
-    summaries = Oracle(world).summaries(query, {entry.body for entry in expected})
+    shown = AllocationCandidates(state, request, families).providers()
+    summaries = Oracle(topology).summaries(query, {entry.body for entry in expected})
     assert {block.providers[row].name for block, rows in shown.items() for row in rows} == set(summaries)
 
 

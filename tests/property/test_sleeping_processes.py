@@ -27,7 +27,7 @@ def url(server: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) ->
         yield made
 
 
-class World:
+class Topology:
     """Some processes on one database, and what may happen to them."""
 
     def __init__(self, url: sa.URL, seed: int) -> None:
@@ -113,9 +113,9 @@ class World:
 @everywhere
 @pytest.mark.parametrize('seed', range(6))
 def test_each_search_sees_the_tables(url: sa.URL, seed: int) -> None:
-    world = World(url, seed)
+    topology = Topology(url, seed)
     for _ in range(STEPS):
-        world.step()
-    for process in world.processes:
+        topology.step()
+    for process in topology.processes:
         process.check()
-    world.close()
+    topology.close()

@@ -1,64 +1,81 @@
-"""Successive states of the mirror equal those that are built from scratch."""
+"""Successive snapshots equal those that are loaded from the tables."""
 
 from __future__ import annotations
 
+import datetime as dt
+from collections.abc import Iterable
 from dataclasses import replace
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placement.cache.partition import UsageUpdate
+from placement.cache.inventory_columns import Integers, UsageColumns
 from placement.cache.snapshot import Changes, Snapshot, SnapshotBuilder
 from tests.support.cache_equality import assert_consistent, assert_same
-from tests.support.candidates.cached import NAMES, NOW, records_of
+from tests.support.candidates.cached import CLASS_IDS, NAMES, NOW, records_of
 from tests.support.candidates.oracle import RP
-from tests.support.candidates.topologies import thorough, worlds
+from tests.support.candidates.topologies import thorough, topologies
 
 
 @thorough(300)
-@given(st.lists(worlds(), min_size=2, max_size=5), st.integers(1, 4))
+@given(st.lists(topologies(), min_size=2, max_size=5), st.integers(1, 4))
 def test_a_state_brought_forward_equals_one_built_from_scratch(history: list[list[RP]], size: int) -> None:
     present = {one.id: one for one in records_of(history[0])}
     follow = SnapshotBuilder(Snapshot.of(NAMES, present.values(), size), size)
-    for number, world in enumerate(history[1:], start=1):
-        wanted = {one.id: one for one in records_of(world, generation=number)}
-        state = follow.next(Changes({id_: wanted.get(id_) for id_ in wanted.keys() | present.keys()}, {}))
+    for number, topology in enumerate(history[1:], start=1):
+        wanted = {one.id: one for one in records_of(topology, generation=number)}
+        state = follow.next(Changes({id_: wanted.get(id_) for id_ in wanted.keys() | present.keys()}))
         assert_same(state, Snapshot.of(NAMES, wanted.values()))
         present = wanted
 
 
+def rows(values: Iterable[tuple[int, int, int]]) -> Integers:
+    """The rows of three columns, also if there are none."""
+    return np.array(list(values), np.int64).reshape(-1, 3)
+
+
+def microseconds(when: dt.datetime | None) -> int:
+    """A time as a refresh reads it."""
+    return -1 if when is None else (when - dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)) // dt.timedelta.resolution
+
+
 @thorough(300)
-@given(worlds(), st.integers(1, 4), st.data())
-def test_usage_changes_in_place(world: list[RP], size: int, data: st.DataObject) -> None:
-    before = {one.id: one for one in records_of(world)}
+@given(topologies(), st.integers(1, 4), st.data())
+def test_usage_changes_in_place(topology: list[RP], size: int, data: st.DataObject) -> None:
+    before = {one.id: one for one in records_of(topology)}
     state = Snapshot.of(NAMES, before.values(), size)
     # Results that were computed before must be kept or computed again.
     for block in state.partitions:
         assert_consistent(block)
     claimed = data.draw(st.sets(st.sampled_from(sorted(before))))
-    usages = {
-        id_: UsageUpdate(7, NOW, {name: data.draw(st.integers(0, 9)) for name in before[id_].inventories})
-        for id_ in claimed
-    }
+    used = {id_: {name: data.draw(st.integers(0, 9)) for name in before[id_].inventories} for id_ in claimed}
+    later = data.draw(st.sampled_from([None, NOW + dt.timedelta(microseconds=1)]))
+    usages = UsageColumns.build(
+        rows(data.draw(st.permutations([(id_, 7, microseconds(later)) for id_ in claimed]))),
+        rows((id_, CLASS_IDS[name], amount) for id_, by_name in used.items() for name, amount in by_name.items()),
+        NAMES.classes,
+    )
     after = {
         id_: replace(
             one,
             generation=7,
-            inventories={name: have._replace(used=usages[id_].used[name]) for name, have in one.inventories.items()},
+            modified=later,
+            inventories={name: have._replace(used=used[id_][name]) for name, have in one.inventories.items()},
         )
         if id_ in claimed
         else one
         for id_, one in before.items()
     }
-    follow = SnapshotBuilder(state)
+    follow = SnapshotBuilder(state, size)
     assert_same(follow.next(Changes({}, usages)), Snapshot.of(NAMES, after.values()))
     assert_same(state, Snapshot.of(NAMES, before.values()))
 
 
 @thorough(100)
-@given(worlds(), st.integers(1, 4), st.data())
-def test_single_providers_are_added_and_removed(world: list[RP], size: int, data: st.DataObject) -> None:
-    everything = {one.id: one for one in records_of(world)}
+@given(topologies(), st.integers(1, 4), st.data())
+def test_single_providers_are_added_and_removed(topology: list[RP], size: int, data: st.DataObject) -> None:
+    everything = {one.id: one for one in records_of(topology)}
     follow = SnapshotBuilder(Snapshot.of(NAMES, everything.values(), size), size)
     present = dict(everything)
     for _ in range(data.draw(st.integers(1, 6))):
@@ -68,4 +85,4 @@ def test_single_providers_are_added_and_removed(world: list[RP], size: int, data
             del present[id_]
         else:
             present[id_] = record
-        assert_same(follow.next(Changes({id_: record}, {})), Snapshot.of(NAMES, present.values()))
+        assert_same(follow.next(Changes({id_: record})), Snapshot.of(NAMES, present.values()))

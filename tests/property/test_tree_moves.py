@@ -1,7 +1,7 @@
 """Changes of parents against a simple model of the rules (api-ref/resource-providers.md#the-rules-of-parents).
 
 Hypothesis generates creations, moves and deletions. After each step the answer must be what the model says, and at the
-end so must the list, which is answered from the mirror, and each provider, which is read from the tables.
+end so must the list, which is answered from the cache, and each provider, which is read from the tables.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Model:
 def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """One application for all examples; each uses providers of its own."""
     database: pathlib.Path = tmp_path_factory.mktemp('trees') / 'placement.sqlite'
-    with applications.application(database, placement={'max_microversion': '1.39'}) as made:
+    with applications.application(database, placement=applications.EVERY_MICROVERSION) as made:
         made.db.sync()
         yield made
 

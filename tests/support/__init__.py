@@ -1,1 +1,1 @@
-"""What several directories of tests share: servers, databases, worlds, clients, fixtures. There are no tests here."""
+"""What directories of tests share: servers, databases, topologies, clients, fixtures. There are no tests here."""

@@ -104,7 +104,7 @@ def check_rows(url: str | sa.URL) -> None:
 def service(url: str | sa.URL) -> contextlib.AbstractContextManager[deploy.Application]:
     """An application on a database, which does not create the schema."""
     return applications.application(
-        url, placement_database={'sync_on_startup': False}, placement={'max_microversion': '1.39'}
+        url, placement_database={'sync_on_startup': False}, placement=applications.EVERY_MICROVERSION
     )
 
 
@@ -121,12 +121,16 @@ def check_service(url: str | sa.URL) -> None:
 
 
 def _check_answers(app: Any) -> None:
-    held = ask(app, 'GET', f'/allocations/{legacy_database.INSTANCE}').json
-    assert {key: one['resources'] for key, one in held['allocations'].items()} == {
+    allocations = ask(app, 'GET', f'/allocations/{legacy_database.INSTANCE}').json
+    assert {key: one['resources'] for key, one in allocations['allocations'].items()} == {
         legacy_database.HOST: {'MEMORY_MB': 1024},
         legacy_database.NUMA: {'VCPU': 4},
     }
-    assert (held['project_id'], held['user_id'], held['consumer_generation']) == ('the-project', 'the-user', 3)
+    assert (allocations['project_id'], allocations['user_id'], allocations['consumer_generation']) == (
+        'the-project',
+        'the-user',
+        3,
+    )
     assert ask(app, 'GET', f'/resource_providers/{legacy_database.NUMA}/usages').json['usages'] == {'VCPU': 12}
     usages = ask(app, 'GET', '/usages?project_id=the-project').json['usages']
     assert usages == {'MEMORY_MB': 1024, 'VCPU': 12}
@@ -205,7 +209,7 @@ def wait_until(true: Callable[[], bool]) -> None:
 
 
 def check_it_writes(other: ForeignService, write: str) -> None:
-    """The other service can run this write on its own database, unless its constraints refuse it. It is rolled back."""
+    """The other service can run this write on its own database, unless its constraints reject it. It is rolled back."""
     with other.connection.begin() as transaction:
         other.connection.exec_driver_sql(WRITES[write])
         transaction.rollback()
@@ -248,9 +252,9 @@ def fill(app: Any) -> None:
     answers = [ask(app, 'PUT', f'/allocations/{uuid.uuid4()}', claim).status_code for _ in range(9)]
     assert set(answers) <= {204, 409}
     assert answers[-1] == 409
-    held = ask(app, 'GET', f'/resource_providers/{legacy_database.OTHER}/allocations').json['allocations']
-    assert sum(one['resources'].get('VCPU', 0) for one in held.values()) == 8
-    # So do searches, which read a mirror.
+    allocations = ask(app, 'GET', f'/resource_providers/{legacy_database.OTHER}/allocations').json['allocations']
+    assert sum(one['resources'].get('VCPU', 0) for one in allocations.values()) == 8
+    # So do searches, which read the cache.
     found = ask(app, 'GET', '/allocation_candidates?resources=CUSTOM_GOLD:1').json['provider_summaries']
     assert found[legacy_database.OTHER]['resources']['VCPU']['used'] == 8
 

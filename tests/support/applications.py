@@ -12,8 +12,13 @@ from oslo_config import cfg
 
 from placement import conf as placement_conf
 from placement import deploy
+from placement.conf.options import MAX_MICROVERSIONS
 from placement.db.api import Database
 from placement.web.context import RequestContext
+
+#: The newest microversion, and the options ``[placement]`` of a service that serves every one.
+NEWEST_MICROVERSION = MAX_MICROVERSIONS[-1]
+EVERY_MICROVERSION = {'max_microversion': NEWEST_MICROVERSION}
 
 #: The URL of a database, or a SQLite file.
 Place = str | sa.URL | pathlib.Path

@@ -20,13 +20,13 @@ from tests.support.history.workload import Load
 
 
 def last_units_are_given_once(urls: Sequence[str]) -> None:
-    """Forty callers each claim one of ten units, repeatedly: ten succeed, the others are refused for capacity."""
+    """Forty callers each claim one of ten units, repeatedly: ten succeed, the others are rejected for capacity."""
     with races.callers(urls) as racing:
         for _ in range(20):
             replies, used = races.for_the_last_units(racing)
             assert Counter(reply.status for reply in replies) == {204: races.UNITS, 409: races.CALLERS - races.UNITS}
-            refused = [reply.error['detail'] for reply in replies if reply.status == 409]
-            assert all('would exceed the capacity' in detail for detail in refused)
+            rejected = [reply.error['detail'] for reply in replies if reply.status == 409]
+            assert all('would exceed the capacity' in detail for detail in rejected)
             assert used == races.UNITS
             _nobody_waited(replies)
 
@@ -88,7 +88,7 @@ def names_keep_their_meaning(urls: Sequence[str]) -> None:
 
 
 def moves_make_no_loop(urls: Sequence[str], *, one_tree: bool) -> None:
-    """Two or three moves that together would make a loop: all succeed but one, which is refused as a loop."""
+    """Two or three moves that together would make a loop: all succeed but one, which is rejected as a loop."""
     for count in (2, 3):
         with races.callers(urls, count) as racing:
             for _ in range(10):
@@ -139,12 +139,12 @@ def reshapes_refer_to_nothing_that_is_deleted(urls: Sequence[str]) -> None:
     """Twelve callers reshape a cell, delete it, or delete a class that the reshape uses: no half of either remains."""
     with races.callers(urls, 12) as racing:
         for _ in range(8):
-            reshapes, of_the_cell, of_the_class, held = races.reshapes_and_deletions(racing)
-            assert sum(reply.status == 204 for reply in reshapes) == held
+            reshapes, of_the_cell, of_the_class, successes = races.reshapes_and_deletions(racing)
+            assert sum(reply.status == 204 for reply in reshapes) == successes
             assert {reply.status for reply in reshapes} <= {204, 400, 409}
             deleted = [reply.status for reply in (*of_the_cell, *of_the_class)]
             assert set(deleted) <= {204, 404, 409}
-            assert (204 in deleted) != bool(held)
+            assert (204 in deleted) != bool(successes)
             _nobody_waited([*reshapes, *of_the_cell, *of_the_class])
 
 

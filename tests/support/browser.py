@@ -17,6 +17,10 @@ DIRECTORY = 'PLACEMENT_TEST_SCREENSHOTS'
 _NAMES = ('chromium', 'chromium-browser', 'google-chrome')
 #: The impacts of axe that count as serious.
 _SERIOUS = ('serious', 'critical')
+_OUTSIDE = """() => [...document.querySelectorAll('main section table, main section p, main section svg')]
+    .filter(one => !one.parentElement.closest('.scroll'))
+    .filter(one => one.getBoundingClientRect().right > one.closest('section').getBoundingClientRect().right)
+    .map(one => one.outerHTML.slice(0, 80))"""
 
 
 @contextlib.contextmanager
@@ -78,6 +82,11 @@ class Tab:
     def overflow(self) -> int:
         """How many pixels of the page lie beyond the right edge."""
         return int(self.page.evaluate('document.documentElement.scrollWidth')) - self.width
+
+    def outside(self) -> list[str]:
+        """The tables, texts and drawings that leave the section around them, unless they can be scrolled there."""
+        found: list[str] = self.page.evaluate(_OUTSIDE)
+        return found
 
     def keep(self, name: str) -> None:
         """Save a screenshot of the whole page, if screenshots are kept."""

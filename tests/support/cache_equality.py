@@ -1,4 +1,4 @@
-"""Compares two states of the mirror, field by field, including columns."""
+"""Compares two snapshots, field by field, including columns."""
 
 from __future__ import annotations
 
@@ -37,7 +37,17 @@ def assert_consistent(block: Partition) -> None:
     assert block.inventory_columns.keys() == fresh.inventory_columns.keys()
     for class_id, stock in block.inventory_columns.items():
         assert stock.trivial_units == fresh.inventory_columns[class_id].trivial_units
-        for name in ('positions', 'capacity_limit', 'used', 'min_unit', 'max_unit', 'step_size', 'headroom'):
+        for name in (
+            'positions',
+            'total',
+            'reserved',
+            'capacity_limit',
+            'used',
+            'min_unit',
+            'max_unit',
+            'step_size',
+            'headroom',
+        ):
             assert np.array_equal(getattr(stock, name), getattr(fresh.inventory_columns[class_id], name)), name
 
 
@@ -47,12 +57,12 @@ def compare(provider_cache: ProviderCache, db: Database) -> None:
     Only the renaming of a resource class may make it reload.
     """
     with provider_cache._lock, db.reader() as tx:
-        held = provider_cache._version
-        assert held is not None
+        loaded = provider_cache._version
+        assert loaded is not None
         fresh = provider_cache._load(tx)
-        followed, _ = provider_cache._refresh(tx, held)
+        followed, _ = provider_cache._refresh(tx, loaded)
         if followed is None:
-            assert held.snapshot.names.renames_class(fresh.snapshot.names)
+            assert loaded.snapshot.names.renames_class(fresh.snapshot.names)
             followed = fresh
         assert followed.vector == fresh.vector
         provider_cache._version = followed

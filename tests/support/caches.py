@@ -1,4 +1,4 @@
-"""Checks of mirrors for every database: with writes from several processes, killed workers, and several servers."""
+"""Checks of provider caches for every database: with writes from several processes, killed workers, several servers."""
 
 from __future__ import annotations
 
@@ -83,19 +83,19 @@ class Writers:
 def stays_equal(
     running: Sequence[servers.Server], observed: Sequence[Database], seconds: float, *, kill: bool = False
 ) -> None:
-    """Let 8 clients write at random, and meanwhile compare a mirror on each of ``observed`` with the tables.
+    """Let 8 clients write at random, and meanwhile compare a cache on each of ``observed`` with the tables.
 
     :param kill: also kill the workers of the servers, one after the other.
     """
-    mirrors = [(ProviderCache(db), db) for db in observed]
-    for provider_cache, _ in mirrors:
+    caches = [(ProviderCache(db), db) for db in observed]
+    for provider_cache, _ in caches:
         provider_cache.current()
     compared = 0
     victims = itertools.cycle(running)
     end = time.monotonic() + seconds
     with Writers([server.url for server in running], 8) as writing:
         while time.monotonic() < end:
-            for provider_cache, db in mirrors:
+            for provider_cache, db in caches:
                 compare(provider_cache, db)
                 compared += 1
                 # And with the normal update.
@@ -105,7 +105,7 @@ def stays_equal(
                     os.kill(next(victims).workers()[0], signal.SIGKILL)
                 time.sleep(0.7)
     time.sleep(1 if kill else 0)
-    for provider_cache, db in mirrors:
+    for provider_cache, db in caches:
         compare(provider_cache, db)
         assert_same(provider_cache.current(), ProviderCache(db).current())
     accepted = sum(number for (_, was_accepted), number in writing.answers.items() if was_accepted)

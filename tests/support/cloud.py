@@ -7,10 +7,15 @@ import dataclasses
 import sqlalchemy as sa
 
 from placement import capacity
+from placement.cache.refresh import ProviderCache
 from placement.db import migration, tables
 from placement.db.api import Database
 from placement.reports import inventory_stats
-from placement.reports.inventory_stats import AggregateStats, AllocationStats, AllocationTotals, ClassTotals, Counts
+from placement.reports.capacity import Summary
+from placement.reports.inventory_stats import AllocationStats, AllocationTotals
+
+#: Larger capacities and usages count as this in sums.
+MAX_SUMMED = 2**48
 
 AGGREGATE, EMPTY, UNKNOWN = (f'a000000{number}-0000-4000-8000-000000000000' for number in (1, 2, 3))
 
@@ -50,7 +55,7 @@ INVENTORIES = (
 
 
 def assert_numbers(db: Database, inventory: Inventory) -> None:
-    """The figures of the database about an inventory are those of the room rule."""
+    """The figures about an inventory are those of the capacity rule."""
     amounts = (inventory.largest, inventory.largest + 1)
     fits = [
         amount > 0
@@ -62,13 +67,11 @@ def assert_numbers(db: Database, inventory: Inventory) -> None:
     with db.engine.begin() as connection:
         _provider(connection, 1, None)
         _inventory(connection, 1, inventory)
-    (totals,) = inventory_stats.read_cloud(db, []).classes
-    # On SQLite integers end at 2**63.
-    stored_capacity = (
-        min(capacity.capacity(inventory), 2**63) if db.engine.dialect.name == 'sqlite' else capacity.capacity(inventory)
-    )
-    assert totals.capacity == float(stored_capacity)
-    assert totals == ('VCPU', inventory.total, inventory.reserved, totals.capacity, inventory.used, inventory.largest)
+    (figures,) = inventory_stats.read_inventories(db, ProviderCache(db), []).summary.classes
+    limit, used = (min(max(one, 0), MAX_SUMMED) for one in (capacity.capacity(inventory), inventory.used))
+    assert (figures.total, figures.reserved) == (inventory.total, inventory.reserved)
+    assert (figures.capacity, figures.used, figures.max_allocatable) == (limit, used, inventory.largest)
+    assert (figures.free, figures.over_committed) == (max(limit - used, 0), max(used - limit, 0))
 
 
 def fill(db: Database) -> None:
@@ -89,16 +92,26 @@ def fill(db: Database) -> None:
 def assert_counts(db: Database) -> None:
     """The counts of the small cloud are right."""
     fill(db)
-    found = inventory_stats.read_cloud(db, [AGGREGATE, UNKNOWN])
-    assert found.schema == migration.head()
-    assert found.counts == Counts(resource_providers=5, trees=3, consumers=4, allocations=5)
-    assert found.classes == (ClassTotals('VCPU', 100, 0, 125.0, 30, 23),)
-    assert found.aggregates == (
-        AggregateStats(AGGREGATE, 4, 2, (ClassTotals('VCPU', 80, 0, 100.0, 20, 23),)),
-        AggregateStats(UNKNOWN, 0, 0, ()),
+    found = inventory_stats.read_inventories(db, ProviderCache(db), [AGGREGATE, UNKNOWN])
+    assert (found.schema, found.consumers, found.allocations) == (migration.head(), 4, 5)
+    assert _amounts(found.summary) == (5, 3, [('VCPU', 100, 125, 30, 95, 23)])
+    assert [(one.aggregate, _amounts(one.summary)) for one in found.aggregates] == [
+        (AGGREGATE, (4, 2, [('VCPU', 80, 100, 20, 80, 23)])),
+        (UNKNOWN, (0, 0, [])),
+    ]
+    totals = (AllocationTotals(AGGREGATE, 3, 4), AllocationTotals(UNKNOWN, 0, 0))
+    assert inventory_stats.read_allocations(db, [AGGREGATE, UNKNOWN]) == AllocationStats(1, totals)
+
+
+def _amounts(summary: Summary) -> tuple[int, int, list[tuple[str, int, int, int, int, int]]]:
+    return (
+        summary.providers,
+        summary.trees,
+        [
+            (one.resource_class, one.total, one.capacity, one.used, one.free, one.max_allocatable)
+            for one in summary.classes
+        ],
     )
-    holdings = (AllocationTotals(AGGREGATE, 3, 4), AllocationTotals(UNKNOWN, 0, 0))
-    assert inventory_stats.read_allocations(db, [AGGREGATE, UNKNOWN]) == AllocationStats(1, holdings)
 
 
 def _provider(connection: sa.Connection, number: int, parent: int | None) -> None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import random
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
@@ -35,17 +34,29 @@ class Provider:
     parent: str | None = None
 
 
+class Owner(NamedTuple):
+    """Project and user of a consumer, and its type; None for a consumer without one."""
+
+    project: str = 'project-blue'
+    user: str = 'user-ada'
+    consumer_type: str | None = None
+
+
 @dataclass
 class Cloud:
-    """Providers, parents before their children, and what each consumer holds of each provider."""
+    """Providers, parents before their children, and what each consumer holds of each provider.
+
+    ``owners`` has the owner of each consumer that has another one than the default.
+    """
 
     providers: list[Provider] = field(default_factory=list)
-    held: dict[str, dict[str, Amounts]] = field(default_factory=dict)
+    allocations: dict[str, dict[str, Amounts]] = field(default_factory=dict)
+    owners: dict[str, Owner] = field(default_factory=dict)
 
     def used(self, provider: str) -> dict[str, int]:
         """The allocations of all consumers on a provider, by class."""
         used: dict[str, int] = {}
-        for by_provider in self.held.values():
+        for by_provider in self.allocations.values():
             for name, amount in by_provider.get(provider, {}).items():
                 used[name] = used.get(name, 0) + amount
         return used
@@ -74,31 +85,9 @@ def nested() -> Cloud:
         host = f'compute-{min(number // 7, 2)}'
         cell = number % 2
         size = {'VCPU': 16, 'MEMORY_MB': 16256} if number < 8 else {'VCPU': 4, 'MEMORY_MB': 4096}
-        cloud.held[f'machine-{number}'] = {f'{host}-numa{cell}': size, 'store': {'DISK_GB': 80}}
+        cloud.allocations[f'machine-{number}'] = {f'{host}-numa{cell}': size, 'store': {'DISK_GB': 80}}
         if number % 3 == 0:
-            cloud.held[f'machine-{number}'][f'{host}-nic{cell}'] = {'SRIOV_NET_VF': 2}
-    return cloud
-
-
-def flat(hosts: int) -> Cloud:
-    """Hosts in racks of 250, with different usage in each rack and on each host."""
-    cloud = Cloud()
-    rng = random.Random(hosts)
-    for number in range(hosts):
-        name, rack = f'host-{number:05}', f'rack-{number // 250}'
-        traits = ('HW_CPU_X86_SSE42', 'HW_CPU_X86_AVX2', 'HW_CPU_X86_AVX512F')[: number % 3 + 1]
-        stock: dict[str, dict[str, Any]] = {
-            'VCPU': {'total': 64, 'allocation_ratio': 2.0},
-            'MEMORY_MB': {'total': 262144, 'reserved': 2048},
-            'DISK_GB': {'total': 4000},
-        }
-        if number % 10 == 0:
-            stock['CUSTOM_GPU'] = {'total': 4}
-        cloud.providers.append(Provider(name, stock, traits, (rack, f'zone-{number % 3}')))
-        for machine in range(rng.randrange(number // 250 % 8 + 1)):
-            held = {'VCPU': 16, 'MEMORY_MB': 32768, 'DISK_GB': rng.choice((20, 200, 450))}
-            gpu = {'CUSTOM_GPU': 1} if number % 10 == 0 and machine < 4 else {}
-            cloud.held[f'machine-{number}-{machine}'] = {name: {**held, **gpu}}
+            cloud.allocations[f'machine-{number}'][f'{host}-nic{cell}'] = {'SRIOV_NET_VF': 2}
     return cloud
 
 
@@ -143,7 +132,7 @@ def _provider_rows(cloud: Cloud, ids: Mapping[str, int]) -> list[dict[str, Any]]
 def _inventory_rows(cloud: Cloud, ids: Mapping[str, int], classes: Mapping[str, int]) -> Iterator[dict[str, Any]]:
     usual = {'reserved': 0, 'min_unit': 1, 'max_unit': 2**31 - 1, 'step_size': 1, 'allocation_ratio': 1.0}
     used: dict[tuple[str, str], int] = {}
-    for by_provider in cloud.held.values():
+    for by_provider in cloud.allocations.values():
         for provider, amounts in by_provider.items():
             for name, amount in amounts.items():
                 used[provider, name] = used.get((provider, name), 0) + amount
@@ -154,10 +143,22 @@ def _inventory_rows(cloud: Cloud, ids: Mapping[str, int], classes: Mapping[str, 
 
 
 def _insert_consumers(tx: sa.Connection, cloud: Cloud, ids: Mapping[str, int], classes: Mapping[str, int]) -> None:
-    _insert(tx, tables.projects, [{'id': _OWNER, 'external_id': 'project-blue'}])
-    _insert(tx, tables.users, [{'id': _OWNER, 'external_id': 'user-ada'}])
-    owner = {'project_id': _OWNER, 'user_id': _OWNER, 'generation': 1}
-    _insert(tx, tables.consumers, [{'uuid': uuid_of(name), **owner} for name in cloud.held])
+    owners = {name: cloud.owners.get(name, Owner()) for name in cloud.allocations}
+    own = owners.values()
+    projects = _owner_ids(tx, tables.projects, 'external_id', [one.project for one in own])
+    users = _owner_ids(tx, tables.users, 'external_id', [one.user for one in own])
+    types = _owner_ids(tx, tables.consumer_types, 'name', [one.consumer_type for one in own])
+    rows = [
+        {
+            'uuid': uuid_of(name),
+            'generation': 1,
+            'project_id': projects[one.project],
+            'user_id': users[one.user],
+            'consumer_type_id': None if one.consumer_type is None else types[one.consumer_type],
+        }
+        for name, one in owners.items()
+    ]
+    _insert(tx, tables.consumers, rows)
     _insert(
         tx,
         tables.allocations,
@@ -168,11 +169,18 @@ def _insert_consumers(tx: sa.Connection, cloud: Cloud, ids: Mapping[str, int], c
                 'resource_class_id': classes[name],
                 'used': amount,
             }
-            for consumer, by_provider in cloud.held.items()
+            for consumer, by_provider in cloud.allocations.items()
             for provider, amounts in by_provider.items()
             for name, amount in amounts.items()
         ],
     )
+
+
+def _owner_ids(tx: sa.Connection, table: sa.Table, column: str, names: Iterable[str | None]) -> dict[str | None, int]:
+    """Insert ``names``, each once, and return their ids."""
+    ids = {name: _OWNER + number for number, name in enumerate(dict.fromkeys(names))}
+    _insert(tx, table, [{'id': id_, column: name} for name, id_ in ids.items() if name is not None])
+    return ids
 
 
 def _ids(tx: sa.Connection, table: sa.Table, names: set[str]) -> dict[str, int]:

@@ -77,6 +77,11 @@ class Damage:
     detail: str
     after: tuple[str, Any] | None = None
 
+    @property
+    def code(self) -> int:
+        """The exit code of an audit that repairs nothing; violations of units are for information."""
+        return 0 if self.kind == 'unit_violation' else 3
+
 
 _OF_ROOT = {'resource_provider': ROOT, 'resource_class': 'VCPU'}
 _ROOTS = 'SELECT root_provider_id FROM placement_resource_providers ORDER BY id'
@@ -121,10 +126,10 @@ ALL = {
         'allocation of 5, but the provider has no inventory of it',
     ),
     'too little left': Damage(
-        'over_committed', ('UPDATE placement_inventories SET total = 1 WHERE id = 1',), (_OF_ROOT,), '2 used of 1'
+        'over_committed', ('UPDATE placement_inventories SET total = 1 WHERE id = 1',), (_OF_ROOT,), '2 of 1 used'
     ),
     'all reserved': Damage(
-        'over_committed', ('UPDATE placement_inventories SET reserved = 9 WHERE id = 1',), (_OF_ROOT,), '2 used of 0'
+        'over_committed', ('UPDATE placement_inventories SET reserved = 9 WHERE id = 1',), (_OF_ROOT,), '2 of 0 used'
     ),
     'below the minimum': Damage(
         'unit_violation',

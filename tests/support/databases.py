@@ -8,11 +8,15 @@ import importlib.util
 import os
 import uuid
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 import sqlalchemy as sa
 
 from tests.support import opt_in
+
+if TYPE_CHECKING:
+    from tools import galera
 
 #: The beginning of a skip reason when a suite did not run because a server is missing; the summary repeats these.
 NOT_RUN = 'not run: '
@@ -25,12 +29,13 @@ _ISOLATION_LEVELS = ('READ COMMITTED', 'REPEATABLE READ', 'SERIALIZABLE')
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """A database server, and the statement that is run, or set, for each of its sessions."""
+    """A database server, the statement that is run, or set, for each of its sessions, and a driver other than usual."""
 
     server: str
     name: str
     isolation: str | None = None
     statement: str | None = None
+    driver: str | None = None
 
     def session_url(self, url: sa.URL) -> str:
         """``url`` with this setting for every connection that is made with it."""
@@ -57,6 +62,11 @@ def defaults() -> list[Setting]:
     return [Setting('postgresql', 'default'), Setting('mariadb', 'default')]
 
 
+def mysqlclient() -> Setting:
+    """MariaDB through mysqlclient, a driver in C, for the tests of what is sent to the server and what it answers."""
+    return Setting('mariadb', 'mysqlclient', driver='mysql+mysqldb')
+
+
 def parameters(*chosen: Setting) -> list[object]:
     """The settings as parameters of a test, marked with the server that they need."""
     return [pytest.param(one, marks=getattr(pytest.mark, one.server), id=f'{one.server}-{one.name}') for one in chosen]
@@ -69,16 +79,18 @@ def unavailable(word: str, reason: str) -> None:
     pytest.skip(f'{NOT_RUN}{word}: {reason}')
 
 
-def server_url(server: str) -> sa.URL:
+def server_url(server: str, driver: str | None = None) -> sa.URL:
     """The administrator's URL of ``postgresql`` or ``mariadb``, from the environment or the local one."""
     if server == 'postgresql':
-        return sa.make_url(os.environ.get('PLACEMENT_TEST_POSTGRESQL_URL', POSTGRESQL_URL))
-    return sa.make_url(os.environ.get('PLACEMENT_TEST_MARIADB_URL', MARIADB_URL))
+        url = sa.make_url(os.environ.get('PLACEMENT_TEST_POSTGRESQL_URL', POSTGRESQL_URL))
+    else:
+        url = sa.make_url(os.environ.get('PLACEMENT_TEST_MARIADB_URL', MARIADB_URL))
+    return url.set(drivername=driver) if driver else url
 
 
-def why_unavailable(server: str) -> str | None:
+def why_unavailable(server: str, driver: str | None = None) -> str | None:
     """Why tests on ``server`` cannot run, None when they can."""
-    url = server_url(server)
+    url = server_url(server, driver)
     reason = why_no_driver(url)
     if reason is not None:
         return reason
@@ -108,11 +120,35 @@ def fresh(url: sa.URL) -> Iterator[sa.URL]:
         execute(url, f'DROP DATABASE {name}' + (' WITH (FORCE)' if postgresql else ''))
 
 
+@contextlib.contextmanager
+def cluster(suspect_seconds: int | None = None) -> Iterator[galera.Cluster]:
+    """A Galera cluster of three nodes, ready; the test is skipped, or fails, where it cannot run.
+
+    :param suspect_seconds: the cluster removes a node that has been silent for so long. Give it if no node is to fail,
+        so that the cluster survives that the machine stands still for a moment.
+    """
+    if importlib.util.find_spec('pymysql') is None:
+        unavailable('galera', 'the driver pymysql is not installed')
+    from tools import galera
+
+    reason = galera.missing()
+    if reason is not None:
+        unavailable('galera', reason)
+    with galera.running(suspect_seconds=suspect_seconds or galera.SUSPECT_SECONDS) as started:
+        yield started
+
+
 def execute(url: sa.URL, statement: str) -> None:
     """Run one statement outside of a transaction."""
     engine = sa.create_engine(url, isolation_level='AUTOCOMMIT', poolclass=sa.NullPool)
     with engine.connect() as connection:
         connection.execute(sa.text(statement))
+
+
+def other_sessions(connection: sa.Connection) -> dict[int, str]:
+    """The sessions of MariaDB on the database of ``connection``, but for its own: id and command."""
+    others = 'SELECT id, command FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID()'
+    return {row.id: row.command for row in connection.exec_driver_sql(others)}
 
 
 def end_connections(database: sa.URL) -> None:
@@ -125,8 +161,5 @@ def end_connections(database: sa.URL) -> None:
                 ' WHERE datname = current_database() AND pid <> pg_backend_pid()'
             )
             return
-        listed = connection.exec_driver_sql(
-            'SELECT id FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID()'
-        )
-        for (id_,) in listed.all():
+        for id_ in other_sessions(connection):
             connection.exec_driver_sql(f'KILL {id_}')

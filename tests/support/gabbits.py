@@ -18,7 +18,7 @@ import yaml
 from gabbi import case, handlers, suitemaker
 from gabbi.handlers import jsonhandler
 
-from tests.support import error_details
+from tests.support import applications, error_details
 
 ROOT = pathlib.Path(__file__).parents[2] / 'gabbits'
 HOST = 'placement.example.com'
@@ -45,7 +45,7 @@ CONFIGURED = {
     'policy-enforce-scope': Setting(overrides={'oslo_policy': {'enforce_scope': True}}),
 }
 
-_SINCE_1_30 = Setting(overrides={'placement': {'max_microversion': '1.39'}})
+_SINCE_1_30 = Setting(overrides={'placement': applications.EVERY_MICROVERSION})
 
 
 def _setting(path: pathlib.Path) -> Setting:

@@ -1,4 +1,4 @@
-"""A WSGI client that can send malformed requests, and a small world whose state is compared around each request."""
+"""A WSGI client that can send malformed requests, and a small topology whose state is compared around each request."""
 
 from __future__ import annotations
 
@@ -104,14 +104,14 @@ def send(app: Any, request: Request) -> Answer:
     return Answer(int(status.split()[0]), {name.lower(): value for name, value in headers}, body)
 
 
-class World:
+class Topology:
     """An application with a few providers and allocations, whose stored state is compared around each request."""
 
     def __init__(self, app: Any, database: str) -> None:
         """:param database: path of the application's SQLite file."""
         self.app = app
         self.sent = 0
-        self.refused = 0
+        self.rejected = 0
         self._watch = sqlite3.connect(f'file:{database}?mode=ro', uri=True)
         self.populate()
         self._seen = self._version()
@@ -132,7 +132,7 @@ class World:
         return {name: sorted(map(repr, self._watch.execute(f'SELECT * FROM "{name}"'))) for name in names}
 
     def ask(self, method: str, target: str, body: Any = None) -> Answer:
-        """Send a well-formed request, to set up the world."""
+        """Send a well-formed request, to set up the topology."""
         return send(self.app, Request(method, target, body=b'' if body is None else json.dumps(body).encode()))
 
     def populate(self) -> None:
@@ -150,13 +150,13 @@ class World:
         self.ask('PUT', f'/allocations/{CONSUMER}', {**claim, 'consumer_generation': None})
 
     def attack(self, request: Request) -> Answer:
-        """Send ``request``; check what holds for every answer, and that a refused request changed nothing."""
+        """Send ``request``; check what holds for every answer, and that a rejected request changed nothing."""
         self.sent += 1
         answer = send(self.app, request)
         assert answer.status < 500, (answer.status, request)
         assert answer.headers['x-openstack-request-id'].startswith('req-'), request
         if answer.status >= 400:
-            self.refused += 1
+            self.rejected += 1
             self._check_error(answer, request)
         self._check_state(answer, request)
         if self.sent % 100 == 0:

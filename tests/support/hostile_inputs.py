@@ -65,7 +65,7 @@ STRINGS = [
     ),
 ]
 
-#: Spelled as JSON text because Python or a JSON encoder would refuse to make them.
+#: Spelled as JSON text because Python or a JSON encoder would not make them.
 BROKEN_STRINGS = [
     Raw(text)
     for text in (

@@ -28,7 +28,7 @@ class Case(NamedTuple):
 
 
 def check(app: Any) -> None:
-    """Every route accepts the largest body that the limit allows, or refuses it with a reason."""
+    """Every route accepts the largest body that the limit allows, or rejects it with a reason."""
     host = create_provider(app)
     for case in _cases(host):
         assert LARGEST * 0.98 < len(_encoded(case.body)) <= LARGEST, case.path

@@ -107,23 +107,23 @@ class ForeignService:
 
 
 class Busy(threading.Thread):
-    """A service that claims and releases until its database refuses.
+    """A service that claims and releases until its database rejects.
 
-    ``written`` is how many transactions were committed, ``refused`` the error that ended it.
+    ``written`` is how many transactions were committed, ``rejected`` the error that ended it.
     """
 
     def __init__(self, url: str | sa.URL) -> None:
         super().__init__(daemon=True)
         self._url = url
         self.written = 0
-        self.refused: sa.exc.DBAPIError | None = None
+        self.rejected: sa.exc.DBAPIError | None = None
         self.stop = threading.Event()
 
     def run(self) -> None:
         """Claim; release when there is no room."""
         service = ForeignService(self._url)
         try:
-            while not self.stop.is_set() and self.refused is None:
+            while not self.stop.is_set() and self.rejected is None:
                 self._write(service)
         finally:
             service.close()
@@ -136,4 +136,4 @@ class Busy(threading.Thread):
         except sa.exc.DBAPIError as error:
             # Like other services it tries again after a conflict.
             if not errors.is_conflict(error):
-                self.refused = error
+                self.rejected = error

@@ -24,7 +24,7 @@ START_SECONDS = 60
 class PrivateServer(abc.ABC):
     """A database server in ``home``, which can be started and crashed repeatedly.
 
-    When ``home`` has a directory ``tls``, as ``certificates.make`` fills it, connections without TLS are refused.
+    When ``home`` has a directory ``tls``, as ``certificates.make`` fills it, connections without TLS are rejected.
     """
 
     name: str
@@ -107,7 +107,7 @@ class PrivateServer(abc.ABC):
         subprocess.run(command, check=True, capture_output=True, user=self.user(), cwd='/')
 
     def user(self) -> str | None:
-        """Database servers refuse to run as root."""
+        """Database servers do not run as root."""
         return self.account if os.getuid() == 0 else None
 
     def _answers(self) -> bool:
@@ -168,6 +168,7 @@ class MariaDB(PrivateServer):
             _program('mariadb-install-db'),
             '--no-defaults',
             f'--datadir={self.data}',
+            f'--tmpdir={self.home}',
             '--auth-root-authentication-method=normal',
             '--skip-test-db',
         )
@@ -178,6 +179,8 @@ class MariaDB(PrivateServer):
             _program('mariadbd'),
             '--no-defaults',
             f'--datadir={self.data}',
+            # A server deletes the temporary tables that it finds there when it starts, also those of other servers.
+            f'--tmpdir={self.home}',
             f'--socket={self.home}/mariadbd.sock',
             f'--pid-file={self.home}/mariadbd.pid',
             f'--port={self.port}',

@@ -1,6 +1,6 @@
-"""Checks every write of a test run: a transaction that changes mirrored tables has to record each provider it changed.
+"""Checks every write of a test run: a transaction that changes cached tables has to record each provider it changed.
 
-What changed is found by comparing rows, not from the statements: the mirrored tables that a transaction is about to
+What changed is found by comparing rows, not from the statements: the cached tables that a transaction is about to
 change are read before its first statement, and again before its COMMIT. Only on SQLite, where no other transaction
 can write meanwhile; the statements are the same on every database.
 """
@@ -48,7 +48,7 @@ class Watch:
     """The changes that were not recorded since the last call."""
 
     def __init__(self) -> None:
-        self.forgotten: list[str] = []
+        self.unrecorded: list[str] = []
         self.seen = 0
         self._before: weakref.WeakKeyDictionary[PendingChanges, dict[str, Contents]] = weakref.WeakKeyDictionary()
 
@@ -85,8 +85,8 @@ class Watch:
                 changed[owner] = max(what, changed.get(owner, what))
         for owner, what in changed.items():
             if notes.changes.get(owner, 0) < what:
-                said = f'provider {owner} changed' if owner != NO_PROVIDER else 'names changed'
-                self.forgotten.append(f'{said} ({what.name}), recorded was {notes.changes}')
+                text = f'provider {owner} changed' if owner != NO_PROVIDER else 'names changed'
+                self.unrecorded.append(f'{text} ({what.name}), recorded was {notes.changes}')
 
 
 def _notes(connection: sa.Connection) -> PendingChanges | None:

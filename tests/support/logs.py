@@ -189,8 +189,8 @@ class BreakingProxy:
                     self._answer = False
                     if deliver:
                         if self._later is not None:
-                            held, self._later = self._later, None
-                            held.wait(60)
+                            event, self._later = self._later, None
+                            event.wait(60)
                         server.sendall(data)
                         # The answer of the server is dropped, but it has to arrive.
                         continue

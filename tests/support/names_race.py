@@ -109,7 +109,7 @@ class _NameChanger(_Caller):
         family = self._some_family()
         name, other = self._name(family), self._name(family)
         for collection in ('resource_classes', 'traits'):
-            # More deletions than creations: most are refused, since the name is in use.
+            # More deletions than creations: most are rejected, since the name is in use.
             if self._choose.random() < 0.4:
                 created = self._send(client, f'create {collection}', 'PUT', f'/{collection}/{name}')
                 if created.status not in (201, 204):

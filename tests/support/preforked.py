@@ -1,4 +1,4 @@
-"""placement-api in a process of its own that begins with all modules imported, for arguments that it refuses."""
+"""placement-api in a process of its own that begins with all modules imported, for arguments that it rejects."""
 
 from __future__ import annotations
 

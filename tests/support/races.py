@@ -243,8 +243,8 @@ def reshapes_and_deletions(racing: Callers) -> tuple[list[Reply], list[Reply], l
         return client.request('DELETE', path)
 
     replies = racing.all_at_once(act)
-    held = fleet.demand(first, 'GET', f'/allocations/{consumer}')['allocations']
-    return replies[::3], replies[1::3], replies[2::3], len(held)
+    allocations = fleet.demand(first, 'GET', f'/allocations/{consumer}')['allocations']
+    return replies[::3], replies[1::3], replies[2::3], len(allocations)
 
 
 def _used(client: Client, target: str) -> int:

@@ -16,10 +16,12 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 
+from placement.conf.options import MAX_MICROVERSIONS
+
 START_SECONDS = 60
 STOP_SECONDS = 60
 #: Environment of a server that serves every microversion.
-ALL_MICROVERSIONS = {'OS_PLACEMENT__MAX_MICROVERSION': '1.39'}
+EVERY_MICROVERSION = {'OS_PLACEMENT__MAX_MICROVERSION': MAX_MICROVERSIONS[-1]}
 
 
 class ServerError(Exception):
@@ -75,10 +77,6 @@ class Server:
             raise ServerError(f'placement-api ended with status {status}:\n{self.tail()}')
 
 
-#: Settings of a service that serves every microversion there is.
-EVERY_MICROVERSION = {'OS_PLACEMENT__MAX_MICROVERSION': '1.39'}
-
-
 def launch(
     database_url: str,
     directory: pathlib.Path,
@@ -97,7 +95,7 @@ def launch(
         'OS_PLACEMENT_DATABASE__CONNECTION': database_url,
         'OS_PLACEMENT_DATABASE__SYNC_ON_STARTUP': 'true',
         'OS_API__AUTH_STRATEGY': 'noauth2',
-        'OS_PLACEMENT__MAX_MICROVERSION': '1.39',
+        **EVERY_MICROVERSION,
         **({'OS_METRICS__BIND': metrics_bind} if metrics_bind else {}),
         **(environment or {}),
     }
@@ -159,6 +157,14 @@ def children(pid: int) -> list[int]:
             if int(status.read_text().rpartition(')')[2].split()[1]) == pid:
                 found.append(int(status.parent.name))
     return sorted(found)
+
+
+def threads(pid: int) -> int:
+    """The number of threads of a process; 0 once it has ended."""
+    try:
+        return len(list(pathlib.Path(f'/proc/{pid}/task').iterdir()))
+    except OSError:
+        return 0
 
 
 def _command_line(pid: int) -> str:

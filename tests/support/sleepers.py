@@ -32,7 +32,7 @@ YEAR = 365 * 24 * HOUR
 
 
 class Process:
-    """One process: its database and its mirror, with a clock of its own."""
+    """One process: its database and its provider cache, with a clock of its own."""
 
     def __init__(self, url: sa.URL) -> None:
         self.db = logs.opened(url)

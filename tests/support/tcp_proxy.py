@@ -67,8 +67,8 @@ class Proxy:
 
     def _pass_on(self, source: socket.socket) -> None:
         other = self._partners[source]
-        said = _received(source)
-        if not said:
+        data = _received(source)
+        if not data:
             for one in (source, other):
                 self._selector.unregister(one)
                 del self._partners[one]
@@ -82,11 +82,11 @@ class Proxy:
             self.trips += 1
         # The other side may have closed the connection; that it has is read next.
         with contextlib.suppress(OSError):
-            self.forward(said, source, other)
+            self.forward(data, source, other)
 
-    def forward(self, said: bytes, source: socket.socket, target: socket.socket) -> None:  # noqa: ARG002
+    def forward(self, data: bytes, source: socket.socket, target: socket.socket) -> None:  # noqa: ARG002
         """Send on what ``source`` said; for subclasses."""
-        target.sendall(said)
+        target.sendall(data)
 
 
 class Interrupter(Proxy):
@@ -115,30 +115,30 @@ class Interrupter(Proxy):
         #: Connections to the database whose next answer is not forwarded.
         self._silenced: set[socket.socket] = set()
 
-    def forward(self, said: bytes, source: socket.socket, target: socket.socket) -> None:
+    def forward(self, data: bytes, source: socket.socket, target: socket.socket) -> None:
         """Send it on, and interrupt it if it is a statement to be interrupted."""
         if source not in self._services:
-            if target not in self._numbers and (number := _connection_number(said)) is not None:
+            if target not in self._numbers and (number := _connection_number(data)) is not None:
                 self._numbers[target] = number
             if source in self._silenced:
                 self._silenced.discard(source)
                 target.shutdown(socket.SHUT_RDWR)
                 return
-            target.sendall(said)
+            target.sendall(data)
         # On both databases the text of a query follows five bytes: length and kind.
-        elif self.word is None or not said[5:].startswith(self.word.encode()) or source not in self._numbers:
-            target.sendall(said)
+        elif self.word is None or not data[5:].startswith(self.word.encode()) or source not in self._numbers:
+            target.sendall(data)
         # So that some succeed.
         elif self.way in ('race', 'kill') or self._random.random() < 0.5:
             self.interrupted += 1
-            self._interrupt(said, source, target)
+            self._interrupt(data, source, target)
         else:
-            target.sendall(said)
+            target.sendall(data)
 
-    def _interrupt(self, said: bytes, source: socket.socket, target: socket.socket) -> None:
+    def _interrupt(self, data: bytes, source: socket.socket, target: socket.socket) -> None:
         if self.way == 'silence':
             self._silenced.add(target)
-            target.sendall(said)
+            target.sendall(data)
         elif self.way == 'itself':
             target.sendall(self._cancelling_itself())
         else:
@@ -146,9 +146,9 @@ class Interrupter(Proxy):
             times = self._random.choice([1, 5, 20])
             if self._random.random() < 0.5:
                 self._begin_to_cancel(self._numbers[source], times)
-                target.sendall(said)
+                target.sendall(data)
             else:
-                target.sendall(said)
+                target.sendall(data)
                 self._begin_to_cancel(self._numbers[source], times)
             self._end_cancelling()
 
@@ -182,13 +182,13 @@ class Interrupter(Proxy):
                 self._administrator._read_query_result()
 
 
-def _connection_number(said: bytes) -> int | None:
+def _connection_number(data: bytes) -> int | None:
     """The number of a connection in the first packet of MariaDB, or in the message of PostgreSQL that has it."""
-    if said[4:5] == b'\x0a':
-        end = said.index(b'\x00', 5) + 1
-        return int.from_bytes(said[end : end + 4], 'little')
-    key_data = said.find(b'K\x00\x00\x00\x0c')
-    return None if key_data < 0 else int.from_bytes(said[key_data + 5 : key_data + 9], 'big')
+    if data[4:5] == b'\x0a':
+        end = data.index(b'\x00', 5) + 1
+        return int.from_bytes(data[end : end + 4], 'little')
+    key_data = data.find(b'K\x00\x00\x00\x0c')
+    return None if key_data < 0 else int.from_bytes(data[key_data + 5 : key_data + 9], 'big')
 
 
 @contextlib.contextmanager

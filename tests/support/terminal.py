@@ -15,6 +15,8 @@ def shown_by(*arguments: str, **environ: str) -> list[str]:
     leader, follower = pty.openpty()
     program = [sys.executable, '-m', 'placement.cmd.manage', *arguments]
     settings = {**os.environ, 'COLUMNS': '80', 'TERM': 'xterm', **environ}
+    if 'LESS' not in environ:
+        settings.pop('LESS', None)
     process = subprocess.Popen(program, stdin=follower, stdout=follower, env=settings, stderr=subprocess.DEVNULL)
     os.close(follower)
     printed = b''

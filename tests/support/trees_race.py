@@ -41,7 +41,7 @@ def in_a_ring(racing: Callers, *, one_tree: bool) -> list[Reply]:
 
 
 def is_loop(reply: Reply) -> bool:
-    """Whether a move was refused because it would make a loop."""
+    """Whether a move was rejected because it would make a loop."""
     return reply.status == 400 and reply.error['detail'].endswith(_LOOP)
 
 

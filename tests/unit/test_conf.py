@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pathlib
+import re
 
 import pytest
 
 from placement import conf as configuration
 from placement import exception
+from placement.conf.ignored import COUNTERPARTS
 
 
 def test_the_environment_needs_no_file() -> None:
@@ -61,7 +63,7 @@ def test_two_configurations_share_nothing() -> None:
     [
         ('[api]\nauth_strategy = none\n', 'auth_strategy'),
         ('[placement]\nmax_microversion = 1.28\n', 'max_microversion'),
-        ('[placement]\nmax_microversion = 1.40\n', 'max_microversion'),
+        ('[placement]\nmax_microversion = 1.99\n', 'max_microversion'),
         ('[placement]\nmax_microversion = latest\n', 'max_microversion'),
         ('[api]\nmax_request_body_size = lots\n', 'max_request_body_size'),
         ('[placement\n', 'placement.conf'),
@@ -132,23 +134,33 @@ def test_unknown_options_are_reported_with_their_source(
     directory.mkdir()
     file.write_text(
         '[DEFAULT]\ndebug = false\nlog-dir = /tmp\nlogfile = x\ntempdir = /tmp\n'
-        '[placement_database]\nconnection = sqlite://\nslave_connection = sqlite://\nmax_retries = 3\n'
-        '[keystone_authtoken]\nauth_section = credentials\nusername = placement\n[credentials]\npassword = secret\n'
+        '[placement_database]\nconnection = sqlite://\nslave_connection = sqlite://\nmax_retris = 3\n'
+        '[keystone_authtoken]\nauth_section = credentials\nusername = placement\n'
         '[cors]\nallowed_origin = *\n[oslo_policy]\npolicy_file = x\n[oslo_middleware]\n'
         'enable_proxy_headers_parsing = true\n'
     )
-    (directory / 'more.conf').write_text('[profiler]\nenabled = true\n[api]\nauth-strategy = noauth2\n')
+    (directory / 'more.conf').write_text(
+        '[profiler]\nenabled = true\n[api]\nauth-strategy = noauth2\n[credentials]\npassword = secret\n'
+    )
     monkeypatch.setenv('OS_PLACEMENT_DATABASE__MAX_POOL_SIZE', '3')
     monkeypatch.setenv('OS_PLACEMENT_DATABASE__BACKEND', 'sqlalchemy')
     monkeypatch.setenv('OS_OTHER__THING', 'x')
     conf = configuration.load(['--config-file', str(file), '--config-dir', str(directory)])
     assert configuration.ignored(conf) == [
         f'[DEFAULT] tempdir in {file}',
-        f'[placement_database] slave_connection in {file}',
-        f'[placement_database] max_retries in {file}',
+        f'[placement_database] slave_connection in {file}: ' + COUNTERPARTS['placement_database', 'slave_connection'],
+        f'[placement_database] max_retris in {file}: did you mean max_transaction_retries?',
         f'[profiler] enabled in {directory}/more.conf',
-        'the variable OS_PLACEMENT_DATABASE__BACKEND',
+        'the variable OS_PLACEMENT_DATABASE__BACKEND: nothing here depends on it',
     ]
+
+
+def test_counterparts_of_ignored_options_are_options_that_exist() -> None:
+    options = {(str(group or 'DEFAULT'), option.dest) for group, found in configuration.list_opts() for option in found}
+    assert options.isdisjoint(COUNTERPARTS)
+    for advice in COUNTERPARTS.values():
+        for group, name in re.findall(r'\[(\w+)\] (\w+)', advice):
+            assert (group, name) in options
 
 
 def test_a_dollar_sign_in_a_password_is_not_repeated(tmp_path: pathlib.Path) -> None:

@@ -1,4 +1,4 @@
-"""The URL of the database: what is refused, what is added, and which parameters win."""
+"""The URL of the database: what is rejected, what is added, and which parameters win."""
 
 from __future__ import annotations
 
@@ -33,15 +33,31 @@ def _completed(connection: str) -> sa.URL:
         ('oracle://u@h/d', 'Write sqlite:, postgresql'),
     ],
 )
-def test_url_forms_of_other_services_are_refused_with_the_right_form(connection: str, advice: str) -> None:
+def test_url_forms_of_other_services_are_rejected_with_the_right_form(connection: str, advice: str) -> None:
     with pytest.raises(exception.ConfigurationInvalid) as caught:
         _url(connection)
     assert advice in str(caught.value)
     assert connection.partition('//')[0] in str(caught.value)
 
 
+class Counter(sa.CreateEnginePlugin):
+    """Stands for the plugin with which devstack counts statements."""
+
+    def update_url(self, url: sa.URL) -> sa.URL:
+        return url.difference_update_query(['plugin'])
+
+
+def test_a_plugin_of_sqlalchemy_is_named_if_it_is_missing_and_else_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(exception.ConfigurationInvalid, match=r'plugin dbcounter, .* Install it, or remove plugin='):
+        _url('sqlite:////tmp/file?plugin=dbcounter')
+    monkeypatch.setitem(sa.dialects.plugins.impls, 'dbcounter', lambda: Counter)
+    completed = _url('sqlite:////tmp/file?plugin=dbcounter')
+    assert 'plugin=dbcounter' in completed
+    assert 'plugin' not in sa.create_engine(completed).url.query
+
+
 @pytest.mark.parametrize('connection', ['mysql://u@h/d', 'mysql+mysqldb://u@h/d'])
-def test_a_missing_driver_is_refused_with_advice(connection: str) -> None:
+def test_a_missing_driver_is_rejected_with_advice(connection: str) -> None:
     try:
         import MySQLdb  # type: ignore[import-untyped]  # noqa: F401
     except ImportError:
@@ -64,15 +80,15 @@ def test_malformed_connection_parameters_stop_the_start(parameters: str) -> None
 
 @pytest.mark.parametrize('charset', ['sjis', 'gbk', 'cp932', 'latin1', 'big5', 'utf8mb4&charset=sjis'])
 @pytest.mark.parametrize('place', ['connection', 'connection_parameters'])
-def test_unsafe_character_sets_are_refused(charset: str, place: str) -> None:
+def test_unsafe_character_sets_are_rejected(charset: str, place: str) -> None:
     options = {'connection': 'mysql+pymysql://u@h/d', 'connection_parameters': f'charset={charset}'}
     if place == 'connection':
         options = {'connection': f'mysql+pymysql://u@h/d?charset={charset}'}
     with pytest.raises(exception.ConfigurationInvalid) as caught:
         _url(**options)
-    refused = charset.rpartition('=')[2]
+    rejected = charset.rpartition('=')[2]
     assert str(caught.value) == (
-        f'[placement_database] connection cannot be used: charset={refused} is not safe: the service connects with'
+        f'[placement_database] connection cannot be used: charset={rejected} is not safe: the service connects with'
         ' utf8mb4. Remove charset.'
     )
 
@@ -86,12 +102,12 @@ def test_the_character_set_is_utf8mb4(parameters: str) -> None:
 
 
 @pytest.mark.parametrize('name', ['autocommit', 'conv', 'cursorclass', 'use_unicode'])
-def test_parameters_that_the_service_sets_are_refused(name: str) -> None:
+def test_parameters_that_the_service_sets_are_rejected(name: str) -> None:
     with pytest.raises(exception.ConfigurationInvalid, match=f'the service sets {name} itself. Remove it.$'):
         _url(f'mysql+pymysql://u@h/d?{name}=0')
 
 
-def test_another_encoding_of_postgresql_is_refused() -> None:
+def test_another_encoding_of_postgresql_is_rejected() -> None:
     with pytest.raises(exception.ConfigurationInvalid, match='client_encoding=sjis is not safe'):
         _url('postgresql+psycopg://u@h/d?client_encoding=sjis')
     assert _completed('postgresql+psycopg://u@h/d?client_encoding=utf8').query['client_encoding'] == 'utf8'

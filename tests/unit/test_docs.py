@@ -164,12 +164,12 @@ def _leads_somewhere(page: Path, anchor: str) -> bool:
 def test_links_lead_to_existing_targets(page: Path) -> None:
     links = re.findall(r'\]\(([^)#\s]*)#?([^)\s]*)\)', page.read_text())
     local = [(target, anchor) for target, anchor in links if not target.startswith(('http://', 'https://'))]
-    lost = [
+    broken = [
         (target, anchor)
         for target, anchor in local
         if not _leads_somewhere((page.parent / target).resolve() if target else page, anchor)
     ]
-    assert lost == []
+    assert broken == []
 
 
 def _sources() -> Iterator[Path]:
@@ -180,13 +180,13 @@ def _sources() -> Iterator[Path]:
 
 
 def test_references_to_pages_lead_to_headings_that_exist() -> None:
-    found, lost = 0, []
+    found, broken = 0, []
     for path in _sources():
         for target, anchor in re.findall(r'(?<!share/)\b((?:api-ref|doc)/[\w/-]+\.md)(?:#([\w-]+))?', path.read_text()):
             found += 1
             if not _leads_somewhere(ROOT / target, anchor):
-                lost.append((str(path.relative_to(ROOT)), target, anchor))
-    assert lost == []
+                broken.append((str(path.relative_to(ROOT)), target, anchor))
+    assert broken == []
     assert found > 100
 
 
@@ -207,7 +207,7 @@ def test_files_and_packages_that_a_page_of_the_code_names_exist(page: str) -> No
     assert len(named) > 20
 
 
-@pytest.mark.parametrize('package', ['handlers', 'objects', 'policies', 'schemas'])
+@pytest.mark.parametrize('package', ['handlers', 'objects', 'schemas'])
 def test_the_recipes_name_packages_with_one_module_per_resource(package: str) -> None:
     assert f'`placement/{package}/RESOURCE.py`' in (ROOT / 'CONTRIBUTING.md').read_text()
     assert (ROOT / 'placement' / package / 'inventory.py').exists()

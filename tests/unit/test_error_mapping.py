@@ -74,9 +74,9 @@ def test_values_in_texts_are_not_formatted_again() -> None:
 
 
 def test_messages_of_bad_queries_are_not_formatted() -> None:
-    told = error_mapping.http_error(query.BadQuery('Got: {x}'), (), {})
-    assert isinstance(told, exc.HTTPBadRequest)
-    assert told.detail == 'Got: {x}'
+    error = error_mapping.http_error(query.BadQuery('Got: {x}'), (), {})
+    assert isinstance(error, exc.HTTPBadRequest)
+    assert error.detail == 'Got: {x}'
 
 
 @pytest.mark.parametrize(

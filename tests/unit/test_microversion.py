@@ -9,7 +9,7 @@ import webob
 from webob import exc
 
 from placement import conf as placement_conf
-from placement.conf.placement import MAX_MICROVERSIONS
+from placement.conf.options import MAX_MICROVERSIONS
 from placement.web import microversion
 
 Handler = Callable[[webob.Request], webob.Response]

@@ -100,14 +100,14 @@ def test_a_serialised_object_is_read_back(name: str) -> None:
 
 
 @pytest.mark.parametrize('name', sorted(name for name, cls in CLASSES.items() if not issubclass(cls, base.ObjectList)))
-def test_a_value_of_another_type_is_refused(name: str) -> None:
+def test_a_value_of_another_type_is_rejected(name: str) -> None:
     made = make(CLASSES[name])
     for field in made.fields:
         with pytest.raises((ValueError, TypeError)):
             setattr(made, field, object())
 
 
-def test_an_unknown_version_is_refused() -> None:
+def test_an_unknown_version_is_rejected() -> None:
     primitive = make(ResourceProvider).obj_to_primitive()
     primitive['placement_object.version'] = '2.0'
     with pytest.raises(ovo_base.exception.IncompatibleObjectVersion):
@@ -131,7 +131,7 @@ def test_private_annotations_are_no_fields() -> None:
     assert set(Marked.fields) == {'count'}
 
 
-def test_an_unsupported_type_is_refused() -> None:
+def test_an_unsupported_type_is_rejected() -> None:
     with pytest.raises(KeyError):
 
         class _Odd(PlacementObject):

@@ -76,12 +76,32 @@ def test_what_an_operation_declares_is_what_its_handler_uses(one: Operation) -> 
         assert None not in one.responses.values()
 
 
+def test_operations_have_tags_and_names_for_generators() -> None:
+    document = openapi.document(VERSIONS[-1])
+    operations = [one for methods in document['paths'].values() for one in methods.values()]
+    assert {tag for one in operations for tag in one['tags']} == {tag['name'] for tag in document['tags']}
+    assert {one['operationId'] for one in operations if one['tags'] == ['allocations']} == {
+        'list_consumer_allocations',
+        'replace_consumer_allocations',
+        'delete_consumer_allocations',
+        'list_resource_provider_allocations',
+        'set_allocations',
+    }
+    handlers = {one.handler.__name__ for _, _, one in OPERATIONS}
+    assert set(openapi._OPERATION_IDS) <= handlers
+
+
 def test_an_answer_has_the_schema_of_its_window() -> None:
     def provider(text: str) -> Any:
         document = openapi.document(microversion.parse_version_string(text))
-        return document['paths']['/resource_providers']['post']['responses']
+        return document['paths']['/resource_providers']['post']['responses'], document['components']['schemas']
 
-    assert 'content' not in provider('1.19')['201']
-    members = provider('1.20')['200']['content']['application/json']['schema']['properties']
-    assert 'root_provider_uuid' in members
+    assert 'content' not in provider('1.19')[0]['201']
+    responses, named = provider('1.20')
+    assert responses['200']['content']['application/json'] == {
+        'schema': {'$ref': '#/components/schemas/CreateResourceProviderResponse'}
+    }
+    assert named['CreateResourceProviderResponse'] == {'$ref': '#/components/schemas/ResourceProvider'}
+    assert 'root_provider_uuid' in named['ResourceProvider']['properties']
+    assert named['ResourceProvider']['properties']['links'] == {'$ref': '#/components/schemas/Links'}
     assert schemas.for_version((((1, 14), {'a': 1}), ((1, 0), {})), (1, 13)) == {}

@@ -42,7 +42,7 @@ def _show(*checks: Check, text: str = 'reached') -> Operation:
     return show
 
 
-def _ask(
+def _send(
     app: Operation | Versions, version: str = '1.29', allowed: bool = True, path: str = '/', **environ: str
 ) -> webob.Response:
     req = webob.Request.blank(path, environ=environ)
@@ -54,51 +54,51 @@ def _ask(
 
 @pytest.mark.parametrize('sent', ['application/json', 'application/json; charset=utf-8', 'application/json ;x=y'])
 def test_parameters_of_the_media_type_are_ignored(sent: str) -> None:
-    assert _ask(_show(Produces(JSON)), CONTENT_TYPE=sent).text == 'reached'
+    assert _send(_show(Produces(JSON)), CONTENT_TYPE=sent).text == 'reached'
 
 
 @pytest.mark.parametrize(
-    ('sent', 'told'), [('text/plain', 'text/plain'), ('', 'None'), ('Application/JSON', 'Application/JSON')]
+    ('sent', 'media_type'), [('text/plain', 'text/plain'), ('', 'None'), ('Application/JSON', 'Application/JSON')]
 )
-def test_another_media_type_is_not_supported(sent: str, told: str) -> None:
-    refused = _ask(_show(Produces(JSON)), CONTENT_TYPE=sent)
-    assert refused.status_int == 415
-    assert refused.json['errors'][0]['detail'] == f'The media type {told} is not supported, use application/json'
+def test_another_media_type_is_not_supported(sent: str, media_type: str) -> None:
+    rejected = _send(_show(Produces(JSON)), CONTENT_TYPE=sent)
+    assert rejected.status_int == 415
+    assert rejected.json['errors'][0]['detail'] == f'The media type {media_type} is not supported, use application/json'
 
 
 @pytest.mark.parametrize('accept', ['application/json', '*/*', 'application/*;q=0.1', 'text/html, */*', 'not a header'])
 def test_accept_that_allows_json(accept: str) -> None:
-    assert _ask(_show(Consumes(JSON)), HTTP_ACCEPT=accept).text == 'reached'
+    assert _send(_show(Consumes(JSON)), HTTP_ACCEPT=accept).text == 'reached'
 
 
 @pytest.mark.parametrize('accept', ['text/html', 'application/json;q=0', 'application/xml, text/*', '*/*;q=0'])
 def test_accept_that_excludes_json(accept: str) -> None:
-    refused = _ask(_show(Consumes(JSON)), HTTP_ACCEPT=accept)
-    assert refused.status_int == 406
-    assert 'Only application/json is provided' in refused.text
+    rejected = _send(_show(Consumes(JSON)), HTTP_ACCEPT=accept)
+    assert rejected.status_int == 406
+    assert 'Only application/json is provided' in rejected.text
 
 
-def test_a_caller_without_permission_is_refused() -> None:
+def test_a_caller_without_permission_is_rejected() -> None:
     with pytest.raises(exception.PolicyNotAuthorized):
-        _ask(_show(RequiresPolicy('placement:traits:list')), allowed=False)
+        _send(_show(RequiresPolicy('placement:traits:list')), allowed=False)
 
 
 def test_checks_are_made_in_the_order_in_which_they_are_named() -> None:
     window_first = _show(SinceVersion('1.1'), Produces(JSON), RequiresPolicy('x'))
     media_first = _show(Produces(JSON), SinceVersion('1.1'), RequiresPolicy('x'))
-    assert _ask(window_first, version='1.0', allowed=False, CONTENT_TYPE='text/plain').status_int == 404
-    assert _ask(media_first, version='1.0', allowed=False, CONTENT_TYPE='text/plain').status_int == 415
-    assert _ask(media_first, version='1.0', allowed=False, CONTENT_TYPE=JSON).status_int == 404
+    assert _send(window_first, version='1.0', allowed=False, CONTENT_TYPE='text/plain').status_int == 404
+    assert _send(media_first, version='1.0', allowed=False, CONTENT_TYPE='text/plain').status_int == 415
+    assert _send(media_first, version='1.0', allowed=False, CONTENT_TYPE=JSON).status_int == 404
 
 
 def test_each_request_gets_the_operation_of_its_window() -> None:
     both = Versions(_show(SinceVersion('1.2', last='1.6'), text='old'), _show(SinceVersion('1.7'), text='new'))
-    assert [_ask(both, version).text for version in ('1.2', '1.6', '1.7', '1.29')] == ['old', 'old', 'new', 'new']
-    assert _ask(both, '1.1').status_int == 404
+    assert [_send(both, version).text for version in ('1.2', '1.6', '1.7', '1.29')] == ['old', 'old', 'new', 'new']
+    assert _send(both, '1.1').status_int == 404
 
 
 def test_the_error_outside_of_the_window_can_be_chosen() -> None:
-    assert _ask(_show(SinceVersion('1.5', otherwise=405)), '1.4').status_int == 405
+    assert _send(_show(SinceVersion('1.5', otherwise=405)), '1.4').status_int == 405
 
 
 def test_windows_must_not_overlap() -> None:
@@ -111,9 +111,9 @@ def test_errors_name_the_variables_of_the_path() -> None:
     def fail(_req: webob.Request, _context: Any) -> webob.Response:
         raise exception.InventoryNotFound(resource_class='other', uuid='u')
 
-    told = _ask(fail)
-    assert told.status_int == 404
-    assert told.json['errors'][0]['detail'].endswith('no V\u00c4 here')
+    response = _send(fail)
+    assert response.status_int == 404
+    assert response.json['errors'][0]['detail'].endswith('no V\u00c4 here')
 
 
 def test_every_operation_but_the_root_checks_the_policy_last() -> None:

@@ -44,18 +44,21 @@ def test_texts_that_hold_a_query(text: str, version: str | None) -> None:
 
 
 @pytest.mark.parametrize(
-    ('text', 'told'),
+    ('text', 'message'),
     [
         ('', 'There is no query for candidates'),
         ('VCPU:4', 'There is no query for candidates'),
         ('no = valid host', 'There is no query for candidates'),
-        ('/allocation_candidates', 'nothing is asked for'),
-        ('http://127.0.0.1:8778/allocation_candidates/', 'nothing is asked for'),
-        ('/resource_providers?resources=VCPU:4', 'not about candidates'),
-        ('127.0.0.1 "GET /usages?project_id=a" status: 200 len: 1 microversion: 1.9 time: 0.1', 'not about candidates'),
-        (f'127.0.0.1 "GET {PATH}..." status: 200', 'cut this query off'),
+        ('/allocation_candidates', 'There is no query after /allocation_candidates'),
+        ('http://127.0.0.1:8778/allocation_candidates/', 'There is no query after /allocation_candidates'),
+        ('/resource_providers?resources=VCPU:4', 'not a search for candidates'),
+        (
+            '127.0.0.1 "GET /usages?project_id=a" status: 200 len: 1 microversion: 1.9 time: 0.1',
+            'not a search for candidates',
+        ),
+        (f'127.0.0.1 "GET {PATH}..." status: 200', 'only the beginning of this query'),
     ],
 )
-def test_texts_without_a_query(text: str, told: str) -> None:
-    with pytest.raises(pasted_query.NoQuery, match=told):
+def test_texts_without_a_query(text: str, message: str) -> None:
+    with pytest.raises(pasted_query.NoQuery, match=message):
         pasted_query.read(text)

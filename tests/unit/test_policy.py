@@ -116,7 +116,7 @@ def test_readers_of_a_project_see_its_usages(tmp_path: pathlib.Path) -> None:
 
 
 @pytest.mark.parametrize('scope', [('all', None), (None, 'd')])
-def test_tokens_of_other_scopes_are_refused_if_scopes_are_enforced(
+def test_tokens_of_other_scopes_are_rejected_if_scopes_are_enforced(
     tmp_path: pathlib.Path, scope: tuple[str | None, str | None]
 ) -> None:
     """Also those that a policy file would allow, and those of rules that do not ask for roles alone."""
@@ -184,7 +184,7 @@ def test_a_changed_file_is_read_again_and_an_invalid_one_is_ignored(
     context.can('placement:traits:list')
     file.write_text('"placement:traits:list": "role:reader or ("\n')
     context.can('placement:traits:list')
-    assert 'cannot be understood' in caplog.text
+    assert 'cannot be parsed' in caplog.text
     file.write_text('"placement:traits:list": "role:nobody"\n')
     with pytest.raises(exception.PolicyNotAuthorized):
         context.can('placement:traits:list')
@@ -265,5 +265,5 @@ def test_an_unused_rule_is_reported_once_with_a_hint(tmp_path: pathlib.Path, cap
     (record,) = caplog.records
     assert record.getMessage() == (
         f'The policy file {tmp_path}/placement-policy.yaml sets the rule "placement:trait:list", which no operation of'
-        ' this release asks for (did you mean "placement:traits:list"?).'
+        ' this release uses (did you mean "placement:traits:list"?).'
     )

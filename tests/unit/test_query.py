@@ -38,7 +38,7 @@ def test_amounts_of_any_length_become_one_above_every_inventory(amount: str) -> 
 
 
 @pytest.mark.parametrize('value', ['', ' ', '\t\n'])
-def test_blank_resources_are_refused(value: str) -> None:
+def test_blank_resources_are_rejected(value: str) -> None:
     with pytest.raises(query.BadQuery, match=r'Badly formed resources parameter.*Got: empty string\.'):
         query.parse_resources(value)
 
@@ -55,14 +55,14 @@ def test_items_need_exactly_one_colon(value: str, item: str) -> None:
 
 
 @pytest.mark.parametrize('amount', ['', 'x', '1.0', '1e3', '0x10', '1_000', '- 1', '--1', '\u0663', '0' * 100000 + 'x'])
-def test_amounts_that_are_no_decimal_integers_are_refused(amount: str) -> None:
+def test_amounts_that_are_no_decimal_integers_are_rejected(amount: str) -> None:
     with pytest.raises(query.BadQuery) as caught:
         query.parse_resources(f'VCPU:{amount}')
     assert str(caught.value) == f'Requested resource VCPU expected positive integer amount. Got: {amount}.'
 
 
 @pytest.mark.parametrize('amount', ['0', '-1', '-0', '000', '-' + '9' * 5000])
-def test_amounts_below_one_are_refused(amount: str) -> None:
+def test_amounts_below_one_are_rejected(amount: str) -> None:
     with pytest.raises(query.BadQuery) as caught:
         query.parse_resources(f'VCPU:{amount}')
     assert str(caught.value) == f'Requested resource VCPU requires amount >= 1. Got: {amount}.'
@@ -117,7 +117,7 @@ def test_in_is_a_prefix_at_the_very_beginning_only(value: str) -> None:
         (' ', (1, 39), "Expected 'required' parameter value of the form: HW_CPU_X86_VMX,!CUSTOM_MAGIC."),
     ],
 )
-def test_forms_of_required_that_are_refused(value: str, version: query.Version, text: str) -> None:
+def test_forms_of_required_that_are_rejected(value: str, version: query.Version, text: str) -> None:
     with pytest.raises(query.BadQuery) as caught:
         query.parse_required([value], version)
     assert str(caught.value) == f'Invalid query string parameters: {text} Got: {value}'
@@ -125,14 +125,14 @@ def test_forms_of_required_that_are_refused(value: str, version: query.Version, 
 
 @pytest.mark.parametrize('value', ['', ' ', 'A,,B', 'A,', '!', 'A, !! '])
 @pytest.mark.parametrize(('version', 'sample'), [((1, 21), 'CUSTOM_MAGIC'), ((1, 22), '!CUSTOM_MAGIC')])
-def test_empty_trait_names_are_refused(value: str, version: query.Version, sample: str) -> None:
+def test_empty_trait_names_are_rejected(value: str, version: query.Version, sample: str) -> None:
     with pytest.raises(query.BadQuery) as caught:
         query.parse_required([value], version)
     lead = "Invalid query string parameters: Expected 'required' parameter value of the form:"
     assert str(caught.value) == f'{lead} HW_CPU_X86_VMX,{sample}. Got: {value}'
 
 
-def test_forbidden_traits_are_refused_unless_allowed() -> None:
+def test_forbidden_traits_are_rejected_unless_allowed() -> None:
     with pytest.raises(query.BadQuery) as caught:
         query.parse_required(['A,!B'], (1, 21))
     lead = "Invalid query string parameters: Expected 'required' parameter value of the form:"
@@ -152,7 +152,7 @@ def test_aggregates_become_canonical(spelling: str) -> None:
     assert query.parse_member_of([f'in:{spelling},{A}'], (1, 21)).any_of == (frozenset({A}),)
 
 
-def test_repeated_member_of_is_refused_unless_allowed() -> None:
+def test_repeated_member_of_is_rejected_unless_allowed() -> None:
     with pytest.raises(query.BadQuery, match='Multiple member_of parameters are not supported'):
         query.parse_member_of([A, B], (1, 23))
 

@@ -1,4 +1,4 @@
-"""The schemas: what each accepts and refuses, by range of microversions."""
+"""The schemas: what each accepts and rejects, by range of microversions."""
 
 from __future__ import annotations
 
@@ -124,8 +124,8 @@ def test_updates_of_a_provider_need_a_name() -> None:
 def test_filters_of_the_provider_list_by_window(key: str, value: str, since: tuple[int, int]) -> None:
     for minor in range(30):
         schema = schemas.for_version(resource_provider.LIST, (1, minor))
-        refused = 'Additional properties are not allowed' in complaints(schema, {key: value})
-        assert refused == ((1, minor) < since)
+        rejected = 'Additional properties are not allowed' in complaints(schema, {key: value})
+        assert rejected == ((1, minor) < since)
 
 
 # Inventories
@@ -169,7 +169,7 @@ def test_inventory_records_that_are_accepted(record: dict[str, Any]) -> None:
         ({'unknown': 1}, 'Additional properties are not allowed'),
     ],
 )
-def test_inventory_records_that_are_refused(change: dict[str, Any], phrase: str) -> None:
+def test_inventory_records_that_are_rejected(change: dict[str, Any], phrase: str) -> None:
     record = {**RECORD, **change}
     assert phrase in complaints(inventory.POST_ONE, {**record, 'resource_class': 'VCPU'})
     assert phrase in complaints(inventory.PUT_ONE, {**record, 'resource_provider_generation': 0})
@@ -310,7 +310,7 @@ def test_clearing_by_put_is_accepted_from_1_28() -> None:
         ({'resources': {'VCPU': 1}, 'generation': '1'}, "'1' is not of type 'integer'"),
     ],
 )
-def test_entries_of_the_object_form_that_are_refused(entry: dict[str, Any], phrase: str) -> None:
+def test_entries_of_the_object_form_that_are_rejected(entry: dict[str, Any], phrase: str) -> None:
     assert phrase in complaints(allocation.PUT_1_12, {'allocations': {A: entry}, **OWNER})
     consumer = {'allocations': {A: entry}, **OWNER, 'consumer_generation': None}
     assert phrase in complaints(POST_1_28, {B: consumer})
@@ -347,7 +347,7 @@ def test_consumer_generations_are_integers_or_null(generation: Any) -> None:
 
 
 @pytest.mark.parametrize('generation', [True, '1', 1.5, 1.0, []])
-def test_consumer_generations_of_other_types_are_refused(generation: Any) -> None:
+def test_consumer_generations_of_other_types_are_rejected(generation: Any) -> None:
     body = {**PUT_BODIES[1, 28], 'consumer_generation': generation}
     assert 'is not of type' in complaints(allocation.PUT_1_28, body)
 

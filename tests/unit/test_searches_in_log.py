@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from placement.reports import searches_in_log
-from placement.reports.searches_in_log import recent, shape_of
+from placement.reports.searches_in_log import pattern_of, recent
 
 LINE = (
     '2026-01-02 03:04:{:02}.123 7 INFO placement.handlers.allocation_candidate [-] No allocation candidates for {}: x'
@@ -15,7 +15,7 @@ LINE = (
 
 
 @pytest.mark.parametrize(
-    ('query', 'shape'),
+    ('query', 'pattern'),
     [
         ('resources=VCPU:4,MEMORY_MB:2&limit=5', 'resources=MEMORY_MB,VCPU'),
         ('required=B,A&resources=VCPU:1', 'required=A,B resources=VCPU'),
@@ -26,11 +26,11 @@ LINE = (
         ('same_subtree=_B,_A', 'same_subtree=_A,_B'),
     ],
 )
-def test_a_shape_has_no_amounts_and_aggregates(query: str, shape: str) -> None:
-    assert shape_of(query) == shape
+def test_a_pattern_has_no_amounts_and_aggregates(query: str, pattern: str) -> None:
+    assert pattern_of(query) == pattern
 
 
-def test_searches_are_counted_by_shape(tmp_path: Path) -> None:
+def test_searches_are_counted_by_pattern(tmp_path: Path) -> None:
     log = tmp_path / 'log'
     lines = [
         LINE.format(1, 'resources=VCPU:4'),
@@ -41,17 +41,17 @@ def test_searches_are_counted_by_shape(tmp_path: Path) -> None:
     ]
     log.write_text('\n'.join(lines))
     found = recent(log)
-    assert [(one.shape, one.count, one.latest, one.at) for one in found.shapes] == [
+    assert [(one.pattern, one.count, one.latest_query, one.latest_at) for one in found.patterns] == [
         ('resources=VCPU', 6, 'resources=VCPU:8', '2026-01-02 03:04:03'),
         ('resources=DISK_GB', 1, 'resources=DISK_GB:4', '2026-01-02 03:04:02'),
     ]
-    assert found.whole
+    assert found.complete
 
 
 def test_of_a_long_log_the_end_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(searches_in_log, '_TAIL', 500)
+    monkeypatch.setattr(searches_in_log, '_MAX_BYTES', 500)
     log = tmp_path / 'log'
     log.write_text(''.join(LINE.format(n % 60, f'resources=VCPU:{n}') + '\n' for n in range(100)))
     found = recent(log)
-    assert not found.whole
-    assert (found.shapes[0].latest, found.shapes[0].count) == ('resources=VCPU:99', 3)
+    assert not found.complete
+    assert (found.patterns[0].latest_query, found.patterns[0].count) == ('resources=VCPU:99', 3)

@@ -34,10 +34,10 @@ def test_only_the_last_minutes_count() -> None:
     metrics.transaction_retried('deadlock')
     metrics.search_finished(0, 0.1)
     metrics.search_finished(7, 0.1)
-    told = recent.activity()
+    activity = recent.activity()
     # The first sample is too old, and was removed when the second was taken.
-    assert told.seconds == 60
-    (route,) = told.routes
+    assert activity.seconds == 60
+    (route,) = activity.routes
     assert (route.route, route.method, route.requests, route.client_errors, route.server_errors) == (
         '/traits',
         'GET',
@@ -47,12 +47,12 @@ def test_only_the_last_minutes_count() -> None:
     )
     assert abs(route.mean - 0.004) < 1e-9
     assert route.slowest_tenth == 0.005
-    assert (told.claims_accepted, told.claims_rejected, told.transactions_retried) == (
+    assert (activity.claims_accepted, activity.claims_rejected, activity.transactions_retried) == (
         1,
         {'capacity': 1},
         {'deadlock': 1},
     )
-    assert (told.searches, told.empty_searches) == (2, 1)
+    assert (activity.searches, activity.empty_searches) == (2, 1)
 
 
 def test_samples_are_taken_once_per_period() -> None:
@@ -80,6 +80,6 @@ def test_without_a_sample_all_counts_are_included() -> None:
     metrics = PrometheusMetrics()
     metrics.cache_checked()
     metrics.claim_finished(ACCEPTED)
-    told = SlidingWindow(metrics.registry, Clock()).activity()
-    assert (told.seconds, told.claims_accepted) == (0, 1)
-    assert told.cache_checked is not None
+    activity = SlidingWindow(metrics.registry, Clock()).activity()
+    assert (activity.seconds, activity.claims_accepted) == (0, 1)
+    assert activity.cache_checked is not None

@@ -179,7 +179,7 @@ def test_a_message_is_one_line_with_the_keyword_and_the_paths() -> None:
 
 
 @pytest.mark.parametrize('data', [{'total': 1, 'name': 'a\0b'}, {'tags': ['a\0']}, {'a\0': 1}])
-def test_nul_is_refused(data: Any) -> None:
+def test_nul_is_rejected(data: Any) -> None:
     with pytest.raises(validation.ValidationError, match='NUL'):
         validation.reject_nul(data)
 
@@ -223,7 +223,7 @@ def test_deep_nesting_is_a_validation_error() -> None:
         validation.validate(deep, INVENTORY)
 
 
-def test_deep_nesting_around_a_long_number_is_read_or_refused() -> None:
+def test_deep_nesting_around_a_long_number_is_read_or_rejected() -> None:
     """How deep the standard library can parse depends on the version of Python. There must be no RecursionError."""
     with contextlib.suppress(ValueError):
         assert validation.parse_json(b'[' * 1000 + b'1' * 30 + b']' * 1000)

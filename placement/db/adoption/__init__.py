@@ -1,1 +1,1 @@
-"""Adoption: taking over the database of another Placement service, in place, and giving it back."""
+"""Adoption: converts the database of another Placement service in place, and returns it."""

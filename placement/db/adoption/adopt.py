@@ -1,4 +1,4 @@
-"""Adopts the database of another Placement service: inspects it, makes a plan, carries it out.
+"""Adopts the database of another Placement service: inspects it, makes a plan, applies it.
 
 The plan has only what is still to be done. On MySQL and MariaDB, where each change of the schema is committed at once,
 an adoption that was interrupted is therefore finished by running it again.
@@ -11,19 +11,19 @@ from collections.abc import Iterator, Mapping
 import sqlalchemy as sa
 
 from placement import exception
-from placement.db import migration
-from placement.db.adoption import found_tables, log, row_problems, rows, schema, sqlite
+from placement.db import change_log_slots, migration, tables
+from placement.db.adoption import found_tables, row_problems, rows, schema, sqlite
 from placement.db.adoption.found_tables import FoundTable
 from placement.db.adoption.names import Names, lock_tables
 from placement.db.adoption.plan import Plan, Reporter, Step, require_no_connections, run_steps, with_notes
 
 
 class NothingToAdopt(exception.PlacementError):
-    template = 'The database has no tables to take over. Make new ones with: placement-manage db sync'
+    template = 'The database has no tables to adopt. Create new ones with: placement-manage db sync'
 
 
 class AdoptedAlready(exception.PlacementError):
-    template = 'The schema is that of this service already, at version {version}.'
+    template = 'The database has the schema of this service already, at version {version}.'
 
 
 def plan(engine: sa.Engine, project: str, user: str) -> Plan:
@@ -41,13 +41,13 @@ def plan(engine: sa.Engine, project: str, user: str) -> Plan:
 def apply(engine: sa.Engine, project: str, user: str, report: Reporter, ignore_connections: bool = False) -> Plan:
     """Adopt the database. If there are problems, change nothing.
 
-    The tables are renamed first, so that the other service cannot write any more, should it still run. Then the plan is
-    made once more, as it may have written until then. On SQLite and PostgreSQL all this is one transaction. Parameters
-    and errors are those of ``plan``, and:
+    The tables are renamed first, so that the other service cannot write any more, even if it still runs. Then the plan
+    is made again, because that service may have written until then. On SQLite and PostgreSQL all this is one
+    transaction. Parameters and errors are those of ``plan``, and:
 
     :param report: called before each step.
     :param ignore_connections: do not check whether there are other connections.
-    :returns: the plan that was carried out, or the problems.
+    :returns: the plan that was applied, or the problems.
     :raises BrokenReferences: SQLite: a row refers to a row that does not exist. Nothing was changed.
     """
     with migration.locked(engine) as connection:
@@ -77,7 +77,7 @@ def _plan(connection: sa.Connection, project: str, user: str) -> Plan:
     existing_tables = found_tables.read(connection, names)
     problems = list(names.problems())
     problems = problems or [
-        *log.problems(connection),
+        *_log_problems(connection),
         *schema.problems(connection, existing_tables),
         *schema.id_problems(connection, existing_tables),
     ]
@@ -109,7 +109,25 @@ def _steps(
     yield from rows.consumers(connection, names, project, user)
     yield from schema.constraints(connection, existing_tables)
     yield from rows.used(connection, names)
-    yield from log.steps()
+    names_of_log = ' and '.join(table.name for table in tables.LOG)
+    yield Step(f'Create the change log: the tables {names_of_log}.', _create_log)
     head = migration.head()
     sentence = f'Record the version of the schema, {head}, in the table {migration.VERSION_TABLE}.'
     yield Step(sentence, lambda connection: migration.stamp_on(connection, head))
+
+
+def _log_problems(connection: sa.Connection) -> Iterator[str]:
+    """Yield tables that have the names of the change log's, but other columns."""
+    inspector = sa.inspect(connection)
+    present = set(inspector.get_table_names())
+    for table in tables.LOG:
+        if table.name in present:
+            columns = {column['name'] for column in inspector.get_columns(table.name)}
+            if columns != set(table.columns.keys()):
+                yield f'The table {table.name} is not the one of this service, which needs this name: rename it first.'
+
+
+def _create_log(connection: sa.Connection) -> None:
+    tables.metadata.create_all(connection, tables=list(tables.LOG))
+    # If the tables existed, a process that still runs may read them.
+    change_log_slots.append_reload(connection)

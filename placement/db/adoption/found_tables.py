@@ -1,4 +1,8 @@
-"""The tables of a database that is adopted, as they are, compared with those that this service needs."""
+"""The tables of a database that is adopted, as they are, compared with those that this service needs.
+
+``alembic.autogenerate`` would compare indexes and constraints by their names, which differ between deployments. Here an
+index or constraint with another name counts if it enforces, or begins with, the same columns.
+"""
 
 from __future__ import annotations
 
@@ -46,15 +50,15 @@ class FoundTable:
     used_names: frozenset[str]
 
     def missing_columns(self) -> list[str]:
-        """Our columns that the table does not have."""
+        """Return our columns that the table does not have."""
         return [column.name for column in self.table.columns if column.name not in self.columns]
 
     def missing_not_null(self) -> list[str]:
-        """Columns that may be NULL there, and are NOT NULL in ours."""
+        """Return columns that may be NULL there, and are NOT NULL in ours."""
         return [name for name, column in self._both() if column.nullable is False and self.columns[name]['nullable']]
 
     def unwanted_not_null(self) -> list[str]:
-        """Columns that are NOT NULL there, and may be NULL in ours, unless we always write a value."""
+        """Return columns that are NOT NULL there, and may be NULL in ours, unless we always write a value."""
         always_written = {'name', 'created_at'}
         return [
             name
@@ -63,11 +67,11 @@ class FoundTable:
         ]
 
     def short_columns(self) -> list[str]:
-        """Text columns that hold fewer characters than ours."""
+        """Return text columns that are shorter than ours."""
         return [name for name, column in self._both() if _length(self.columns[name]['type']) < _length(column.type)]
 
     def single_precision(self) -> list[str]:
-        """Columns that are doubles in ours and singles there, so that numbers are rounded when they are stored."""
+        """Return columns that are doubles in ours and singles there, which round numbers when they are stored."""
         return [
             name
             for name, column in self._both()
@@ -75,15 +79,15 @@ class FoundTable:
         ]
 
     def missing_unique_constraints(self) -> list[sa.UniqueConstraint]:
-        """Our unique constraints that no constraint or index of the table enforces."""
+        """Return our unique constraints that no constraint or index of the table enforces."""
         return [
             one
             for one in _ordered(self.table, sa.UniqueConstraint)
-            if not any(held <= set(one.columns.keys()) for held in self.unique)
+            if not any(columns <= set(one.columns.keys()) for columns in self.unique)
         ]
 
     def missing_foreign_keys(self) -> list[sa.ForeignKeyConstraint]:
-        """Our foreign keys that the table does not have."""
+        """Return our foreign keys that the table does not have."""
         return [
             one
             for one in _ordered(self.table, sa.ForeignKeyConstraint)
@@ -91,7 +95,7 @@ class FoundTable:
         ]
 
     def missing_indexes(self) -> list[sa.Index]:
-        """Our indexes for which the table has none that begins with the same columns."""
+        """Return our indexes for which the table has none that begins with the same columns."""
         wanted = sorted(self.table.indexes, key=lambda index: str(index.name))
         return [index for index in wanted if not self._led_by(tuple(index.columns.keys()))]
 
@@ -140,7 +144,7 @@ def _inspect(connection: sa.Connection, inspector: sa.Inspector, names: Names, t
 
 
 def _is_whole(index: Any) -> bool:
-    """Whether an index covers all rows (is not partial) and whole values (not prefixes of them)."""
+    """Return whether an index covers all rows (is not partial) and whole values (not prefixes of them)."""
     options = index.get('dialect_options', {})
     partial = ('postgresql_where', 'sqlite_where', 'mysql_length', 'mariadb_length')
     return all(options.get(option) is None for option in partial)
@@ -176,7 +180,7 @@ def _definition(connection: sa.Connection, table: str) -> str:
 
 
 def binary_collation(connection: sa.Connection) -> str:
-    """The name of the collation of ``types.Text`` on MySQL or MariaDB."""
+    """Return the name of the collation of ``types.Text`` on MySQL or MariaDB."""
     return str(types.Text(1).compile(connection.dialect)).rpartition(' ')[2]
 
 
@@ -190,7 +194,7 @@ def _engine(connection: sa.Connection, name: str) -> str | None:
 
 
 def is_expected(column: sa.Column[Any], found: Any) -> bool:
-    """Whether the type ``found`` can hold what our ``column`` holds, or a step of the plan makes it so."""
+    """Return whether the type ``found`` can store what our ``column`` stores, or a step of the plan makes it so."""
     if isinstance(column.type, types.Text):
         # CHAR pads values with blanks; a TEXT of MySQL cannot be indexed as a whole.
         return isinstance(found, sa.String) and not isinstance(found, sa.CHAR | mysql.TEXT | mysql.CHAR)
@@ -203,7 +207,7 @@ def is_expected(column: sa.Column[Any], found: Any) -> bool:
 
 
 def _is_single(type_: Any) -> bool:
-    # Not to be asked on SQLite, where all of these are doubles.
+    # Not compared on SQLite, where all of these are doubles.
     return isinstance(type_, sa.REAL | sa.FLOAT) and not isinstance(type_, sa.Double)
 
 
@@ -214,6 +218,6 @@ def _length(type_: Any) -> float:
 
 
 def _ordered(table: sa.Table, kind: type[Any]) -> list[Any]:
-    """The constraints of one kind in a fixed order; SQLAlchemy keeps them in a set."""
+    """Return the constraints of one kind in a fixed order; SQLAlchemy keeps them in a set."""
     found = [one for one in table.constraints if isinstance(one, kind)]
     return sorted(found, key=lambda one: [str(column) for column in one.columns])

@@ -1,11 +1,9 @@
-"""Gives a database back to the service that it was adopted from: renames the tables and drops the change log.
+"""Returns a database to the service that it was adopted from: renames the tables and drops the change log.
 
-Columns, constraints and rows that the adoption added stay. They do no harm to the other service.
+Columns, constraints and rows that the adoption added stay. They do not affect the other service.
 """
 
 from __future__ import annotations
-
-from collections.abc import Iterator
 
 import sqlalchemy as sa
 
@@ -17,10 +15,13 @@ from placement.db.adoption.plan import Plan, Reporter, Step, require_no_connecti
 
 #: The tables that are dropped.
 _OF_OURS = (tables.change_log.name, tables.change_log_slots.name, migration.VERSION_TABLE)
+_MADE_HERE = (
+    'There is no table alembic_version: this service made the database, and another one may not know how to use it.'
+)
 
 
 class NothingToLeave(exception.PlacementError):
-    template = 'The database is not one of this service, so there is nothing to give back.'
+    template = 'The database has no schema of this service, so there is nothing to return.'
 
 
 def plan(engine: sa.Engine) -> Plan:
@@ -34,14 +35,14 @@ def plan(engine: sa.Engine) -> Plan:
 
 
 def apply(engine: sa.Engine, report: Reporter, ignore_connections: bool = False) -> Plan:
-    """Give the database back. If there are problems, change nothing.
+    """Return the database to the other service. If there are problems, change nothing.
 
     One transaction on SQLite and PostgreSQL. On MySQL and MariaDB it is finished by running it again if it was
     interrupted. Errors are those of ``plan``.
 
     :param report: called before each step.
     :param ignore_connections: do not check whether there are other connections.
-    :returns: the plan that was carried out, or the problems.
+    :returns: the plan that was applied, or the problems.
     """
     with migration.locked(engine) as connection:
         plan = require_no_connections(connection, _plan(connection), ignore_connections)
@@ -61,24 +62,12 @@ def _plan(connection: sa.Connection) -> Plan:
     problems = list(names.problems())
     if problems:
         return Plan([], problems)
-    return Plan(list(_steps(connection, names)), [], list(_notes(names)))
-
-
-def _steps(connection: sa.Connection, names: Names) -> Iterator[Step]:
+    notes = [] if 'alembic_version' in names.present else [_MADE_HERE]
+    drop = Step(f'Drop the tables {", ".join(_OF_OURS)}.', _drop)
     # This service chooses the ids of classes itself, so PostgreSQL's sequence of that table is behind.
-    yield from rows.sequences(connection, names)
-    yield from names.rename_to_theirs()
-    yield Step(f'Drop the tables {", ".join(_OF_OURS)}.', _drop)
+    return Plan([*rows.sequences(connection, names), *names.rename_to_theirs(), drop], [], notes)
 
 
 def _drop(connection: sa.Connection) -> None:
     for name in _OF_OURS:
         connection.exec_driver_sql(f'DROP TABLE IF EXISTS {name}')
-
-
-def _notes(names: Names) -> Iterator[str]:
-    if 'alembic_version' not in names.present:
-        yield (
-            'There is no table alembic_version: this service made the database, and another one may not know how to'
-            ' use it.'
-        )

@@ -1,4 +1,4 @@
-"""The names of the tables in a database that is adopted or given back, and the steps that rename them.
+"""The names of the tables in a database that is adopted or returned, and the steps that rename them.
 
 Another service has other names for them (``tables.THEIR_NAMES``). If it still runs after they were renamed, it does not
 find them, and so cannot write without updating ``inventories.used`` and the change log (doc/adopt.md).
@@ -18,10 +18,10 @@ from placement.db.adoption.plan import Step
 
 #: Seconds that a change of the schema waits for other transactions to end.
 _LOCK_TIMEOUT_SECONDS = 10
-#: How often locking the tables is tried again after a deadlock.
+#: Maximum number of retries of locking the tables after a deadlock.
 _MAX_LOCK_RETRIES = 5
 
-#: Tables that older releases of other services lack.
+#: Tables that older releases of other services do not have.
 ADDED = frozenset({tables.consumer_types})
 
 
@@ -47,22 +47,22 @@ class Names:
         return table in self._found
 
     def of(self, table: sa.Table) -> str:
-        """The name that ``table`` has in the database.
+        """Return the name that ``table`` has in the database.
 
         :raises KeyError: it is not there.
         """
         return self._found[table]
 
     def ours(self, name: str) -> str:
-        """Our name of the table that is called ``name`` in the database; ``name`` itself for any other table."""
+        """Return our name of the table that is called ``name`` in the database; ``name`` itself for any other table."""
         return next((table.name for table, found in self._found.items() if found == name), name)
 
     def __getitem__(self, table: sa.Table) -> sa.TableClause:
-        """``table`` under the name that it has in the database, to select from."""
+        """Return ``table`` under the name that it has in the database, to select from."""
         return self._selectable[table]
 
     def problems(self) -> Iterator[str]:
-        """Tables that are missing, or that exist under both names."""
+        """Yield tables that are missing, or that exist under both names."""
         for table, name in tables.THEIR_NAMES.items():
             if table not in self and table not in ADDED:
                 yield f'There is no table {name}.'
@@ -70,46 +70,42 @@ class Names:
                 yield f'There are both a table {name} and a table {table.name}: drop the one that is not in use.'
 
     def added(self) -> Iterator[Step]:
-        """A step for each table that the other service does not have."""
+        """Yield a step for each table that the other service does not have."""
         for table in tables.SHARED:
             if table not in self:
-                yield Step(f'Make the table {table.name}.', functools.partial(_create, table))
+                yield Step(f'Create the table {table.name}.', functools.partial(table.create, checkfirst=True))
 
     def rename_to_ours(self) -> Iterator[Step]:
-        """The step that gives the tables our names, unless they have them."""
+        """Yield the step that gives the tables our names, unless they have them."""
         renamed = self._foreign()
         if renamed:
             sentence = (
-                f'Let the names of the tables {", ".join(sorted(renamed))} begin with placement_, so that the other'
-                ' service cannot write any more.'
+                f'Rename the tables {", ".join(sorted(renamed))}: add the prefix placement_, so that the other service'
+                ' cannot write any more.'
             )
             yield Step(sentence, functools.partial(_rename, renamed))
 
     def rename_back(self) -> Iterator[Step]:
-        """The step that takes back what ``rename_to_ours`` did."""
+        """Yield the step that undoes ``rename_to_ours``."""
         renamed = {ours: name for name, ours in self._foreign().items()}
         if renamed:
-            yield Step('Let the tables have the names that they had.', functools.partial(_rename, renamed))
+            yield Step('Rename the tables back.', functools.partial(_rename, renamed))
 
     def _foreign(self) -> dict[str, str]:
         return {name: table.name for table, name in self._found.items() if name != table.name}
 
     def rename_to_theirs(self) -> Iterator[Step]:
-        """The step that gives the tables the names that another service has for them."""
+        """Yield the step that gives the tables the names that another service has for them."""
         renamed = {name: tables.THEIR_NAMES[table] for table, name in self._found.items()}
         renamed = {old: new for old, new in renamed.items() if old != new}
         if renamed:
-            sentence = f'Let the names of the tables {", ".join(sorted(renamed))} no longer begin with placement_.'
+            sentence = f'Rename the tables {", ".join(sorted(renamed))}: remove the prefix placement_.'
             yield Step(sentence, functools.partial(_rename, renamed))
 
 
 def _selectable(name: str, table: sa.Table) -> sa.TableClause:
     columns: list[sa.ColumnClause[Any]] = [sa.column(one.name, one.type) for one in table.columns]
     return sa.table(name, *columns)
-
-
-def _create(table: sa.Table, connection: sa.Connection) -> None:
-    table.create(connection, checkfirst=True)
 
 
 def _rename(names: Mapping[str, str], connection: sa.Connection) -> None:
@@ -124,7 +120,7 @@ def _rename(names: Mapping[str, str], connection: sa.Connection) -> None:
 
 
 def lock_tables(connection: sa.Connection, names: Names) -> None:
-    """On PostgreSQL, lock the tables until the transaction ends, so that nobody writes before they are renamed."""
+    """On PostgreSQL, lock the tables until the transaction ends, so that nothing is written before they are renamed."""
     if connection.dialect.name == 'postgresql':
         present = sorted(names.of(table) for table in tables.SHARED if table in names)
         if present:

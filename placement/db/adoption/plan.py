@@ -15,7 +15,7 @@ class Step:
     """One change, with a sentence for the operator. It can be run again after it was interrupted."""
 
     sentence: str
-    run: Callable[[sa.Connection], None]
+    run: Callable[[sa.Connection], object]
 
 
 #: Called with a step before it is run.
@@ -26,8 +26,8 @@ Reporter = Callable[[Step], None]
 class Plan:
     """``steps`` in the order in which they are run. If there are ``problems``, there are none.
 
-    ``problems`` are sentences about what a person has to decide or change before. ``notes`` are sentences about what a
-    person should know, but what prevents nothing.
+    ``problems`` are sentences about what an operator has to decide or change first. ``notes`` are sentences that
+    operators should know, but that prevent nothing.
     """
 
     steps: list[Step]
@@ -58,9 +58,9 @@ def require_no_connections(connection: sa.Connection, plan: Plan, ignore_connect
 
 
 def _describe(other: sessions.Session) -> str:
-    return f'There is a connection of the account {other}: stop what it belongs to.'
+    return f'There is a connection of the account {other}: stop the program.'
 
 
 def count(number: int, noun: str, plural: str = '') -> str:
-    """``1 row``, ``2 rows``."""
+    """Return a number with its noun: ``1 row``, ``2 rows``."""
     return f'{number} {noun}' if number == 1 else f'{number} {plural or noun + "s"}'

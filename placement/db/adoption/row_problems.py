@@ -1,4 +1,4 @@
-"""Rows of another service that prevent an adoption, because only a person can decide how to correct them."""
+"""Rows of another service that prevent an adoption, because an operator has to decide how to correct them."""
 
 from __future__ import annotations
 
@@ -43,13 +43,18 @@ def _empty(connection: sa.Connection, names: Names, existing: FoundTable) -> Ite
             column = names[existing.table].c[name]
             number = connection.execute(sa.select(sa.func.count()).where(column.is_(None))).scalar_one()
             if number:
-                yield f'{existing.name}.{name} is empty in {count(number, "row")}.'
+                yield f'{existing.name}.{name} is NULL in {count(number, "row")}.'
 
 
 def _equal(connection: sa.Connection, names: Names, existing: FoundTable) -> Iterator[str]:
     for unique in existing.missing_unique_constraints():
         there = [names[existing.table].c[column.name] for column in unique.columns]
-        columns = [_compared(connection, column) for column in there]
+        # Compared as after the adoption. Until then MySQL may take different texts as equal.
+        binary = connection.dialect.name in ('mysql', 'mariadb')
+        columns = [
+            sa.cast(column, sa.LargeBinary) if binary and isinstance(column.type, types.Text) else column
+            for column in there
+        ]
         twice = sa.select(*there).group_by(*columns, *there).having(sa.func.count() > 1)
         found = connection.execute(twice.limit(_MAX_EXAMPLES)).all()
         if found:
@@ -57,15 +62,8 @@ def _equal(connection: sa.Connection, names: Names, existing: FoundTable) -> Ite
             yield f'{existing.name} has rows with the same {same}: {_examples(map(tuple, found))}.'
 
 
-def _compared(connection: sa.Connection, column: sa.ColumnClause[Any]) -> sa.ColumnElement[Any]:
-    """The column as it is compared after the adoption. Until then MySQL may take different texts as equal."""
-    if connection.dialect.name in ('mysql', 'mariadb') and isinstance(column.type, types.Text):
-        return sa.cast(column, sa.LargeBinary)
-    return column
-
-
 def _references(table: sa.Table) -> Iterator[tuple[sa.Column[Any], sa.Column[Any]]]:
-    """Each column that refers to a row of another table, and the column it refers to."""
+    """Yield each column that refers to a row of another table, and the column it refers to."""
     for key in sorted(table.foreign_keys, key=lambda key: key.parent.name):
         yield key.parent, key.column
     if table is tables.allocations:
@@ -75,8 +73,8 @@ def _references(table: sa.Table) -> Iterator[tuple[sa.Column[Any], sa.Column[Any
 def _orphans(connection: sa.Connection, names: Names, referring: sa.Column[Any], referred: sa.Table) -> Iterator[str]:
     column = names[referring.table].c[referring.name]
     target = names[referred].alias()
-    gone = column.is_not(None) & ~sa.exists().where(target.c.id == column)
-    found: Iterable[int] = connection.scalars(sa.select(column).where(gone).distinct().order_by(column))
+    without_target = column.is_not(None) & ~sa.exists().where(target.c.id == column)
+    found: Iterable[int] = connection.scalars(sa.select(column).where(without_target).distinct().order_by(column))
     if referred is tables.resource_classes:
         # A step inserts the standard classes that are missing, with these ids.
         found = (id_ for id_ in found if id_ not in STANDARD_CLASSES)
@@ -108,8 +106,8 @@ def _uuids(connection: sa.Connection, names: Names) -> Iterator[str]:
         odd = [text for text in texts if not _CANONICAL.fullmatch(text)]
         if odd:
             yield (
-                f'{names.of(wanted.table)}.{column.name} is not spelled as a uuid is stored, in lower case with'
-                f' hyphens: {_examples(odd)}.'
+                f'{names.of(wanted.table)}.{column.name} has uuids that are not in lower case with hyphens:'
+                f' {_examples(odd)}.'
             )
 
 
@@ -119,7 +117,7 @@ def _loops(connection: sa.Connection, names: Names) -> Iterator[str]:
     parents = {row.id: row.parent_provider_id for row in rows}
     looping = sorted(id_ for id_, root_id in roots.of(parents).items() if root_id is None)
     if looping:
-        yield f'The parents of {names.of(tables.resource_providers)} go round in a loop: {_examples(looping)}.'
+        yield f'The parents of {names.of(tables.resource_providers)} form a cycle: {_examples(looping)}.'
 
 
 def _steps(connection: sa.Connection, names: Names) -> Iterator[str]:
@@ -131,7 +129,7 @@ def _steps(connection: sa.Connection, names: Names) -> Iterator[str]:
 
 
 def _examples(found: Iterable[Any]) -> str:
-    """The first few, and how many more."""
+    """Return the first few, and how many more."""
     listed = list(found)
     examples = ', '.join(str(one) for one in listed[:_MAX_EXAMPLES])
     return examples if len(listed) <= _MAX_EXAMPLES else f'{examples} and {len(listed) - _MAX_EXAMPLES} more'

@@ -22,22 +22,19 @@ _providers = tables.resource_providers
 
 
 def generations(connection: sa.Connection, names: Names, existing_tables: Mapping[str, FoundTable]) -> Iterator[Step]:
-    """A step for each table in which a generation is NULL."""
+    """Yield a step for each table in which a generation is NULL."""
     for table in (_providers, _consumers):
         if 'generation' in existing_tables[table.name].missing_not_null():
             number = _number(connection, names[table].c.generation.is_(None))
             if number:
-                sentence = f'Set the generation of {count(number, "row")} of {table.name} to 0, where there is none.'
-                yield Step(sentence, functools.partial(_fill_generation, table))
-
-
-def _fill_generation(table: sa.Table, connection: sa.Connection) -> None:
-    # Plain SQL, because SQLAlchemy would also set updated_at, which the table may not have yet.
-    connection.exec_driver_sql(f'UPDATE {table.name} SET generation = 0 WHERE generation IS NULL')  # noqa: S608
+                # Plain SQL, because SQLAlchemy would also set updated_at, which the table may not have yet.
+                change = f'UPDATE {table.name} SET generation = 0 WHERE generation IS NULL'  # noqa: S608
+                sentence = f'Set the generation of {count(number, "row")} of {table.name} to 0 instead of NULL.'
+                yield Step(sentence, functools.partial(sa.Connection.exec_driver_sql, statement=change))
 
 
 def sequences(connection: sa.Connection, names: Names) -> Iterator[Step]:
-    """Steps that move sequences of PostgreSQL behind the largest id. They are behind it where rows were copied in."""
+    """Yield steps that set sequences of PostgreSQL to the largest id. They are below it where rows were copied in."""
     if connection.dialect.name != 'postgresql':
         return
     for table in (table for table in tables.SHARED if table in names and 'id' in table.columns):
@@ -49,15 +46,14 @@ def sequences(connection: sa.Connection, names: Names) -> Iterator[Step]:
         last = connection.exec_driver_sql(f'SELECT last_value, is_called FROM {sequence}').one()  # noqa: S608
         if largest > last.last_value or (largest == last.last_value and not last.is_called):
             change = sa.select(sa.func.setval(sequence, largest))
-            yield Step(f'Let the ids of {table.name} go on after {largest}.', functools.partial(_execute, change))
-
-
-def _execute(statement: sa.Executable, connection: sa.Connection) -> None:
-    connection.execute(statement)
+            yield Step(
+                f'Continue the ids of {table.name} after {largest}.',
+                functools.partial(sa.Connection.execute, statement=change),
+            )
 
 
 def standard_names(connection: sa.Connection, names: Names) -> Iterator[Step]:
-    """A step that inserts the standard resource classes and traits that are missing."""
+    """Yield a step that inserts the standard resource classes and traits that are missing."""
     present = {
         table: set(connection.scalars(sa.select(names[table].c.name)))
         for table in (tables.resource_classes, tables.traits)
@@ -66,7 +62,7 @@ def standard_names(connection: sa.Connection, names: Names) -> Iterator[Step]:
     traits = set(os_traits.get_traits()) - present[tables.traits]
     if classes or traits:
         missing = f'{count(len(classes), "resource class", "resource classes")}, {count(len(traits), "trait")}'
-        sentence = f'Insert the standard names that are not there: {missing}.'
+        sentence = f'Insert the missing standard names: {missing}.'
         yield Step(sentence, _insert_names)
 
 
@@ -83,12 +79,12 @@ def _insert_names(connection: sa.Connection) -> None:
 
 
 def class_ids(connection: sa.Connection, names: Names) -> Iterator[Step]:
-    """A step that records the largest id of a class, in a table that another service does not have."""
+    """Yield a step that records the largest id of a class, in a table that another service does not have."""
     remembered = tables.resource_class_sequence
     last = connection.scalar(sa.select(remembered.c.last)) if remembered.name in names.present else None
-    # The other service may have created classes since the database was given back to it.
+    # The other service may have created classes since the database was returned to it.
     if last is None or last < _largest(connection, names[tables.resource_classes]):
-        yield Step(f'Remember the largest id of a resource class, in the table {remembered.name}.', _remember_class_ids)
+        yield Step(f'Record the largest id of a resource class in the table {remembered.name}.', _remember_class_ids)
 
 
 def _largest(connection: sa.Connection, classes: sa.TableClause) -> int:
@@ -103,10 +99,10 @@ def _remember_class_ids(connection: sa.Connection) -> None:
 
 
 def roots(connection: sa.Connection, names: Names) -> Iterator[Step]:
-    """A step that sets the root of each provider where it is NULL."""
+    """Yield a step that sets the root of each provider where it is NULL."""
     number = _number(connection, names[_providers].c.root_provider_id.is_(None))
     if number:
-        yield Step(f'Record the root of {count(number, "resource provider")}, from the parents.', _fill_roots)
+        yield Step(f'Set the root of {count(number, "resource provider")} from the parents.', _fill_roots)
 
 
 def _fill_roots(connection: sa.Connection) -> None:
@@ -123,7 +119,7 @@ def _fill_roots(connection: sa.Connection) -> None:
 
 
 def consumers(connection: sa.Connection, names: Names, project: str, user: str) -> Iterator[Step]:
-    """A step that inserts the consumers which allocations name but which have no row.
+    """Yield a step that inserts the consumers which allocations name but which have no row.
 
     :param project: external id of their project.
     :param user: external id of their user.
@@ -136,8 +132,8 @@ def consumers(connection: sa.Connection, names: Names, project: str, user: str) 
     ).scalar_one()
     if number:
         sentence = (
-            f'Make the record of {count(number, "consumer")} that allocations name, which is not there,'
-            f' for the project {project} and the user {user}.'
+            f'Insert {count(number, "consumer")} with allocations and without a record,'
+            f' with the project {project} and the user {user}.'
         )
         yield Step(sentence, functools.partial(_insert_consumers, project, user))
 
@@ -158,7 +154,7 @@ def _insert_consumers(project: str, user: str, connection: sa.Connection) -> Non
 
 
 def _id_of(connection: sa.Connection, table: sa.Table, external_id: str) -> int:
-    """The id of a project or user, which is inserted if it does not exist."""
+    """Return the id of a project or user, which is inserted if it does not exist."""
     wanted = sa.select(table.c.id).where(table.c.external_id == external_id)
     if connection.scalar(wanted) is None:
         connection.execute(table.insert().values(external_id=external_id, created_at=timeutils.utcnow()))
@@ -166,24 +162,22 @@ def _id_of(connection: sa.Connection, table: sa.Table, external_id: str) -> int:
 
 
 def used(connection: sa.Connection, names: Names) -> Iterator[Step]:
-    """The step that computes ``inventories.used``."""
+    """Yield the step that computes ``inventories.used``."""
     number = _number(connection, names[_allocations].c.id.is_not(None))
-    yield Step(f'Record how much of each inventory is used, from {count(number, "allocation")}.', _fill_used)
-
-
-def _fill_used(connection: sa.Connection) -> None:
-    connection.execute(_inventories.update().values(used=tables.HELD, updated_at=_inventories.c.updated_at))
+    change = _inventories.update().values(used=tables.ALLOCATED, updated_at=_inventories.c.updated_at)
+    sentence = f'Set the usage of each inventory to the sum of its allocations ({number} in all).'
+    yield Step(sentence, functools.partial(sa.Connection.execute, statement=change))
 
 
 def notes(connection: sa.Connection, names: Names, existing_tables: Mapping[str, FoundTable]) -> Iterator[str]:
-    """A note if consumers have types: clients then use microversions that this service does not serve by default."""
+    """Yield a note if consumers have types: their clients use microversions that are not served by default."""
     if 'consumer_type_id' in existing_tables[_consumers.name].columns:
         number = _number(connection, names[_consumers].c.consumer_type_id.is_not(None))
         if number:
             have = 'has' if number == 1 else 'have'
             yield (
                 f'{count(number, "consumer")} {have} a type, which clients give at microversion 1.38 and later. They'
-                ' need [placement] max_microversion = 1.39; look at doc/adopt.md for whom this service serves.'
+                ' need [placement] max_microversion = 1.39; doc/adopt.md lists the clients that this service supports.'
             )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -19,7 +20,7 @@ _NEW_RATIO = 'placement_allocation_ratio'
 
 
 def problems(connection: sa.Connection, existing_tables: Mapping[str, FoundTable]) -> Iterator[str]:
-    """Yield a sentence about each difference from the expected schema that a person has to look at."""
+    """Yield a sentence about each difference from the expected schema that an operator has to resolve."""
     for existing in existing_tables.values():
         for column in existing.missing_columns():
             if column not in found_tables.ADDED:
@@ -41,7 +42,7 @@ def _column_problems(existing: FoundTable, name: str, column: Any) -> Iterator[s
         return
     fills_itself = any(column.get(word) not in (None, False) for word in ('default', 'computed', 'identity'))
     if not column['nullable'] and not fills_itself:
-        yield f'{where} is not known, must not be empty and has no default, so that no row could be inserted.'
+        yield f'{where} is unknown, NOT NULL and has no default, so that no row could be inserted.'
 
 
 def _key_problems(existing: FoundTable, existing_tables: Mapping[str, FoundTable]) -> Iterator[str]:
@@ -65,7 +66,7 @@ def _key_problems(existing: FoundTable, existing_tables: Mapping[str, FoundTable
 def _sqlite_problems(connection: sa.Connection, name: str) -> Iterator[str]:
     query = sa.text("SELECT type, name FROM sqlite_master WHERE type IN ('trigger', 'view') AND sql LIKE :mention")
     for row in connection.execute(query, {'mention': f'%{name}%'}):
-        yield f'The {row.type} {row.name} depends on the table {name}, which has to be written anew: drop it first.'
+        yield f'The {row.type} {row.name} depends on the table {name}, which has to be rebuilt: drop it first.'
 
 
 def _mysql_problems(connection: sa.Connection, existing: FoundTable) -> Iterator[str]:
@@ -78,7 +79,7 @@ def _mysql_problems(connection: sa.Connection, existing: FoundTable) -> Iterator
     for row in connection.execute(query):
         for table, column in ((row.one, row.one_column), (row.other, row.other_column)):
             if table == existing.name and column in existing.collated_columns:
-                yield f'The foreign key from {row.one}.{row.one_column} is on a text: drop it first.'
+                yield f'The foreign key from {row.one}.{row.one_column} is on a text column: drop it first.'
 
 
 def id_problems(connection: sa.Connection, existing_tables: Mapping[str, FoundTable]) -> Iterator[str]:
@@ -92,21 +93,21 @@ def id_problems(connection: sa.Connection, existing_tables: Mapping[str, FoundTa
         if connection.dialect.name == 'sqlite':
             numbers = str(id_['type']).upper() == 'INTEGER'
         if not numbers:
-            yield f'The column {existing.name}.id does not number new rows by itself.'
+            yield f'The column {existing.name}.id is not numbered by the database.'
 
 
 # Steps ---------------------------------------------------------------------------------------------------
 
 
 def columns(connection: sa.Connection, existing_tables: Mapping[str, FoundTable]) -> Iterator[Step]:
-    """Steps that add missing columns, and change types and NOT NULL. Not for SQLite."""
+    """Yield steps that add missing columns, and change types and NOT NULL. Not for SQLite."""
     for name, existing in existing_tables.items():
         changes = list(_column_changes(connection, existing))
         if changes:
             what = '; '.join(sentence for sentence, _ in changes)
             yield Step(f'Alter the table {name}: {what}.', _each(change for _, change in changes))
         if existing.single_precision():
-            sentence = f'Make {name}.allocation_ratio a double, each value the shortest that is the same single.'
+            sentence = f'Convert {name}.allocation_ratio to double precision.'
             yield Step(sentence, _ratio_on_mysql if existing.engine else _ratio_on_postgresql)
 
 
@@ -127,12 +128,17 @@ def _each(changes: Iterable[Change]) -> Callable[[sa.Connection], None]:
 def _column_changes(connection: sa.Connection, existing: FoundTable) -> Iterator[tuple[str, Change]]:
     name = existing.table.name
     if existing.engine is not None and existing.engine.lower() != 'innodb':
-        yield 'keep it in InnoDB', lambda op: op.execute(f'ALTER TABLE {name} ENGINE=InnoDB')
+        yield 'move it to InnoDB', lambda op: op.execute(f'ALTER TABLE {name} ENGINE=InnoDB')
     if existing.collated_columns:
         # In the row formats of old tables an index entry is too short for texts of four bytes for each character.
         yield 'use the dynamic row format', lambda op: op.execute(f'ALTER TABLE {name} ROW_FORMAT=DYNAMIC')
     for column in existing.missing_columns():
-        yield f'add the column {column}', _adding(name, column_to_add(existing.table.columns[column]))
+        yield (
+            f'add the column {column}',
+            functools.partial(
+                Operations.add_column, table_name=name, column=column_to_add(existing.table.columns[column])
+            ),
+        )
     for column in (column.name for column in existing.table.columns):
         words = list(_words(connection, existing, column))
         if words:
@@ -141,24 +147,20 @@ def _column_changes(connection: sa.Connection, existing: FoundTable) -> Iterator
 
 def _words(connection: sa.Connection, existing: FoundTable, column: str) -> Iterator[str]:
     if column in existing.collated_columns:
-        yield f'compares as {found_tables.binary_collation(connection)}'
+        yield f'gets the collation {found_tables.binary_collation(connection)}'
     if column in existing.short_columns():
-        yield f'holds {existing.table.columns[column].type.length} characters'  # type: ignore[attr-defined]
+        yield f'gets the length {existing.table.columns[column].type.length}'  # type: ignore[attr-defined]
     # A ratio in single precision becomes NOT NULL in a step of its own.
     if column in existing.missing_not_null() and column not in existing.single_precision():
-        yield 'is never empty'
+        yield 'becomes NOT NULL'
     if column in existing.unwanted_not_null():
-        yield 'may be empty'
+        yield 'allows NULL'
 
 
 def column_to_add(column: sa.Column[Any]) -> sa.Column[Any]:
     """Return a column like one of ours, without its constraints and indexes."""
     default = '0' if column.name == 'used' else None
     return sa.Column(column.name, column.type, nullable=column.nullable, server_default=default)
-
-
-def _adding(table: str, column: sa.Column[Any]) -> Change:
-    return lambda op: op.add_column(table, column)
 
 
 def _altering(existing: FoundTable, column: str) -> Change:
@@ -189,39 +191,33 @@ def _altering(existing: FoundTable, column: str) -> Change:
 
 
 def constraints(connection: sa.Connection, existing_tables: Mapping[str, FoundTable]) -> Iterator[Step]:
-    """Steps that add the missing indexes and, but for SQLite, the missing unique constraints and foreign keys."""
+    """Yield steps that add the missing indexes and, but for SQLite, the missing unique constraints and foreign keys."""
     for name, existing in existing_tables.items():
         for unique in existing.missing_unique_constraints() if connection.dialect.name != 'sqlite' else ():
-            yield Step(f'Make {name}.{", ".join(unique.columns.keys())} unique.', _unique(existing, unique))
+            columns = unique.columns.keys()
+            sentence = f'Add a unique constraint on {name}.{", ".join(columns)}.'
+            yield _step(sentence, Operations.create_unique_constraint, existing.free_name(unique.name), name, columns)
         for index in existing.missing_indexes():
-            yield Step(f'Index {name} by {", ".join(index.columns.keys())}.', _index(existing, index))
+            columns = index.columns.keys()
+            sentence = f'Create an index on {name}({", ".join(columns)}).'
+            yield _step(sentence, Operations.create_index, existing.free_name(index.name), name, columns)
     # After all indexes: MySQL would create an index of its own for each foreign key that has none.
     for name, existing in existing_tables.items():
         for key in existing.missing_foreign_keys() if connection.dialect.name != 'sqlite' else ():
-            sentence = f'Let {name}.{", ".join(key.column_keys)} refer to {key.referred_table.name}.'
-            yield Step(sentence, _foreign_key(name, key))
+            sentence = f'Add a foreign key from {name}.{", ".join(key.column_keys)} to {key.referred_table.name}.'
+            referred = key.referred_table.name
+            yield _step(sentence, Operations.create_foreign_key, None, name, referred, list(key.column_keys), ['id'])
 
 
-def _unique(existing: FoundTable, unique: sa.UniqueConstraint) -> Callable[[sa.Connection], None]:
-    name = existing.free_name(unique.name)
-    return _each([lambda op: op.create_unique_constraint(name, existing.table.name, unique.columns.keys())])
-
-
-def _index(existing: FoundTable, index: sa.Index) -> Callable[[sa.Connection], None]:
-    name = existing.free_name(index.name)
-    return _each([lambda op: op.create_index(name, existing.table.name, index.columns.keys())])
-
-
-def _foreign_key(name: str, key: sa.ForeignKeyConstraint) -> Callable[[sa.Connection], None]:
-    referred = key.referred_table.name
-    return _each([lambda op: op.create_foreign_key(None, name, referred, list(key.column_keys), ['id'])])
+def _step(sentence: str, operation: Callable[..., Any], *arguments: Any) -> Step:
+    return Step(sentence, _each([lambda op: operation(op, *arguments)]))
 
 
 # Ratios --------------------------------------------------------------------------------------------------
 
 
 def shortest(value: float) -> float:
-    """The double with the fewest decimal digits that is the same in single precision: 0.1 for 0.10000000149011612."""
+    """Return the double with the fewest decimal digits that equals it in single precision: 0.1 for 0.10000000149."""
     candidates = (float(f'{value:.{digits}g}') for digits in range(1, 10))
     return next(one for one in candidates if _as_single(one) == _as_single(value))
 
@@ -241,7 +237,7 @@ def _ratio_on_postgresql(connection: sa.Connection) -> None:
 
 
 def _ratio_on_mysql(connection: sa.Connection) -> None:
-    """Fill a second column and then let it take the place of the first, so that all can be run again if interrupted."""
+    """Fill a second column, then replace the first one with it, so that the step can be repeated if interrupted."""
     if _NEW_RATIO not in {column['name'] for column in sa.inspect(connection).get_columns('placement_inventories')}:
         connection.exec_driver_sql(f'ALTER TABLE placement_inventories ADD COLUMN {_NEW_RATIO} DOUBLE NULL')
     # MySQL sends a single with six digits only. This sum is computed and sent as a double.

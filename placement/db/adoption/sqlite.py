@@ -20,7 +20,7 @@ from placement.db.adoption.plan import Step
 
 
 class BrokenReferences(exception.PlacementError):
-    template = 'The tables {tables} would refer to rows that are not there. Nothing was changed.'
+    template = 'The tables {tables} would refer to rows that do not exist. Nothing was changed.'
 
 
 def check_references(connection: sa.Connection) -> None:
@@ -36,7 +36,7 @@ def check_references(connection: sa.Connection) -> None:
 
 
 def columns(existing_tables: Mapping[str, FoundTable]) -> Iterator[Step]:
-    """A step for each table that lacks something, after which it has all our columns and constraints."""
+    """Yield a step for each table that lacks something, after which it has all our columns and constraints."""
     for name, existing in existing_tables.items():
         reasons = list(_reasons(existing))
         if reasons:

@@ -1,4 +1,4 @@
-"""Fixtures of the operations tests: a Keystone for the session. The tests run only when they are requested."""
+"""Fixtures of the operations tests, for the session: a Keystone, and a machine. The tests run only when requested."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.operations import identity
+from tests.support import keystone as local_keystone
+from tests.support.operations import identity, machine
 from tests.support.opt_in import mark_below
 
 
@@ -21,3 +22,18 @@ def keystone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[identity.Keys
     """A running Keystone."""
     with identity.served(tmp_path_factory.mktemp('keystone')) as running:
         yield running
+
+
+@pytest.fixture(scope='session')
+def host() -> Iterator[machine.Machine]:
+    """A machine on which a test finds what the tests before it have installed and started."""
+    with machine.booted() as booted:
+        yield booted
+
+
+@pytest.fixture(scope='session')
+def identity_url(host: machine.Machine) -> Iterator[str]:
+    """The URL of a Keystone in the network of the machine."""
+    server = local_keystone.keystone()
+    yield host.inside(server.__enter__)
+    host.inside(server.__exit__, None, None, None)

@@ -145,8 +145,8 @@ def test_image_serves_without_root_and_without_writing(builder: Builder, image: 
     ]
     with _root(builder, image) as root:
         assert not list(root.glob('opt/placement/lib/python3*/site-packages/pip'))
-        refused = _inside(root, settings, environ, ['touch', '/opt/placement/x'])
-        ran = subprocess.run(refused, check=False, capture_output=True, text=True, timeout=60)
+        rejected = _inside(root, settings, environ, ['touch', '/opt/placement/x'])
+        ran = subprocess.run(rejected, check=False, capture_output=True, text=True, timeout=60)
         if 'permission denied' in ran.stderr.lower() and 'mount' in ran.stderr:
             pytest.skip(f'not run, the kernel forbids to mount: {ran.stderr}')
         assert 'Read-only file system' in ran.stderr

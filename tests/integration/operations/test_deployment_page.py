@@ -1,143 +1,233 @@
-"""Runs the commands of doc/deployment.md, from a bare machine to TLS, with paths and users of the test.
+"""Runs the commands of doc/deployment.md and the samples, unchanged, on a machine with the page's users and paths.
 
-There is no systemd here, so the test runs the command of the unit with a socket, as systemd would.
+Each test continues where the one before it ended, as an operator would.
 """
 
 from __future__ import annotations
 
-import os
+import functools
 import pathlib
 import re
-import shlex
-import shutil
-import stat
+import socket
+import ssl
 import subprocess
-import tempfile
-from collections.abc import Iterator
+import uuid
+from collections.abc import Mapping
 
 import httpx
 import pytest
 
-from tests.support import certificates, keystone
-from tests.support.operations import services
+from tests.support.operations import machine, services
 from tests.support.pages import ROOT, section
 
-HEADING = 'From a bare machine to TLS'
-#: Commands of a package manager, a user database, an editor or PID 1, which tests do not run.
-NOT_HERE = ('apt-get', 'useradd', 'editor', 'systemctl')
-PAGE = [line[4:] for line in section('deployment.md', HEADING).splitlines() if line.startswith('    ')]
-#: The file that the page tells to write with "editor".
+pytestmark = [pytest.mark.timeout(900), pytest.mark.xdist_group('machine')]
+
+#: What the page tells to write with "editor". The directory is the one that the unit makes for a database.
 EDITS = {
-    r'^connection = .*$': 'connection = sqlite:///{home}/var/placement.sqlite',
+    r'^connection = .*$': 'connection = sqlite:////var/lib/placement/placement.sqlite',
     r'^(auth_url|www_authenticate_uri) = .*$': r'\1 = {keystone}',
 }
+(CATALOG,) = set(re.findall(r'endpoint create .* (https://\S+)', section('keystone.md', 'Set up')))
+METRICS = 'curl -s http://127.0.0.1:9178/metrics'
+TOKEN = {'X-Auth-Token': 'good-admin', 'OpenStack-API-Version': 'placement 1.29'}
 
 
-@pytest.fixture(scope='module')
-def home() -> Iterator[pathlib.Path]:
-    """The root of the machine: the directory in place of /."""
-    made = pathlib.Path(tempfile.mkdtemp(prefix='placement-deployed-'))
-    for path in ('opt', 'etc/ssl/certs', 'etc/ssl/private', 'etc/nginx/conf.d', 'etc/systemd/system', 'run', 'var'):
-        (made / path).mkdir(parents=True)
-    certificates.make(made)
-    yield made
-    shutil.rmtree(made)
+def _commands(heading: str) -> list[str]:
+    """The commands of a section of the page."""
+    return [line[4:] for line in section('deployment.md', heading).splitlines() if re.match(r'    [a-z/]', line)]
 
 
-def _command(home: pathlib.Path, line: str) -> str:
-    """A command of the page, adapted to the test."""
-    line = re.sub(r'(?<![\w.])/(opt|etc|run)/', rf'{home}/\1/', line)
-    line = line.replace('runuser -u placement --', f'env OS_PLACEMENT_CONFIG_DIR={home}/etc/placement')
-    line = re.sub(r'-o root -g \w+', f'-o {os.getuid()} -g {os.getgid()}', line)
-    return re.sub(r'(?<=\s)placement\.(pem|key) ', rf'{home}/server.\1 ', line)
+def _replay(host: machine.Machine, lines: list[str], identity_url: str) -> str:
+    """Run commands of the page, and return what the last one prints."""
+    said = ''
+    for line in lines:
+        word = line.split()[0]
+        if word == 'apt-get':
+            # tools/install-operations.sh has installed them, but Debian would have started nginx.
+            host.run('dpkg --status ' + line.partition(' install ')[2])
+            host.run('systemctl start nginx')
+        elif word == 'editor':
+            _edit(host.path(line.split()[1]), identity_url)
+            # "a database that is there already"
+            host.run('install -d -o placement -g placement -m 0750 /var/lib/placement')
+        elif word == 'curl':
+            # A server that was told to reload listens, or forwards to its new address, a moment later.
+            services.wait_until(functools.partial(_succeeds, host, f'{line} --fail'), line)
+            said = host.run(line)
+        else:
+            said = host.run(line, network=word.endswith('/pip'))
+    return said
 
 
-def _run(home: pathlib.Path, line: str) -> None:
-    ran = subprocess.run(
-        ['bash', '-euc', _command(home, line)],
-        check=False,
-        cwd=ROOT,
-        env=services.clean_environ(),
-        capture_output=True,
-        text=True,
-        timeout=services.INSTALL_SECONDS,
-    )
-    assert ran.returncode == 0, f'{line}\n{ran.stdout}{ran.stderr}'
+def _succeeds(host: machine.Machine, line: str) -> bool:
+    return host.try_run(line).returncode == 0
 
 
-def _edit(home: pathlib.Path, auth_url: str) -> None:
-    file = home / 'etc' / 'placement' / 'placement.conf'
+def _edit(file: pathlib.Path, identity_url: str) -> None:
     text = file.read_text()
     for pattern, value in EDITS.items():
-        text, count = re.subn(pattern, value.format(home=home, keystone=auth_url), text, flags=re.MULTILINE)
+        text, count = re.subn(pattern, value.format(keystone=identity_url), text, flags=re.MULTILINE)
         assert count, pattern
     file.write_text(text)
 
 
-def _nginx(home: pathlib.Path, port: int) -> list[str]:
-    site = home / 'etc' / 'nginx' / 'conf.d' / 'placement.conf'
-    text = re.sub(r'(?<=[\s:])/(etc|run)/', rf'{home}/\1/', site.read_text())
-    site.write_text(text.replace('listen 8778 ssl', f'listen 127.0.0.1:{port} ssl'))
-    own = [f'{kind}_temp_path {home}/{kind};' for kind in ('client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi')]
-    user = 'user root;' if os.getuid() == 0 else ''
-    main = home / 'nginx.conf'
-    http = f'http {{ access_log off; {" ".join(own)} include {site}; }}'
-    main.write_text(f'daemon off; {user} pid {home}/nginx.pid; error_log {home}/nginx.log; events {{}} {http}')
-    return [services.program('nginx', 'nginx'), '-p', str(home), '-c', str(main)]
+def _ask(
+    host: machine.Machine, path: str, headers: Mapping[str, str] | None = None, body: object = None
+) -> httpx.Response:
+    """Request a path below the URL of the catalog: POST if there is a body, else GET."""
+
+    def request() -> httpx.Response:
+        transport = httpx.HTTPTransport(verify=_trust(host), local_address='127.0.0.1')
+        with httpx.Client(transport=transport, timeout=30) as client:
+            port = CATALOG.partition('example.org:')[2].partition('/')[0]
+            url = CATALOG.replace('cloud.example.org', '127.0.0.1')
+            return client.request(
+                'GET' if body is None else 'POST',
+                f'{url}{path}',
+                headers={**(headers or {}), 'Host': f'cloud.example.org:{port}'},
+                json=body,
+                extensions={'sni_hostname': 'cloud.example.org'},
+            )
+
+    return host.inside(request)
 
 
-@pytest.mark.timeout(900)
-def test_the_page_leads_to_a_service_behind_tls(home: pathlib.Path) -> None:
-    with keystone.keystone() as auth_url:
-        for line in PAGE:
-            word = line.split()[0]
-            if word == 'editor':
-                _edit(home, auth_url)
-            elif word not in (*NOT_HERE, 'curl', 'nginx'):
-                _run(home, line)
-        _check_modes(home)
-        unit = (home / 'etc/systemd/system/placement-api.service').read_text()
-        (start,) = re.findall(r'^ExecStart=(.*)$', unit, flags=re.MULTILINE)
-        socket = home / 'run' / 'placement' / 'api.sock'
-        socket.parent.mkdir()
-        environ = services.clean_environ(OS_PLACEMENT_CONFIG_DIR=f'{home}/etc/placement')
-        command = [*shlex.split(_command(home, start)), '--bind', f'unix:{socket}']
-        port = services.free_port()
-        nginx = _nginx(home, port)
-        services.run([*nginx, '-t'])
-        with (
-            services.running(command, 'http://localhost/', home / 'api.log', environ, uds=socket),
-            services.running(nginx, f'http://127.0.0.1:{port}', home / 'front.log', services.clean_environ()),
-        ):
-            _ask(home, port)
+def _trust(host: machine.Machine) -> ssl.SSLContext:
+    return ssl.create_default_context(cadata=host.path(f'{ROOT}/placement.pem').read_text())
 
 
-def _check_modes(home: pathlib.Path) -> None:
-    modes = {
-        'etc/placement': 0o750,
-        'etc/placement/placement.conf': 0o640,
-        'etc/placement/placement-policy.yaml': 0o640,
-        'etc/ssl/private/placement.key': 0o600,
-    }
-    assert {path: stat.S_IMODE((home / path).stat().st_mode) for path in modes} == modes
+def _check(host: machine.Machine) -> None:
+    """The service answers at the URL of the catalog, to tokens, and not about its health."""
+    services.wait_until(functools.partial(_succeeds, host, f'curl -sf --cacert placement.pem {CATALOG}'), 'no answer')
+    for path in ('', '/'):
+        assert _ask(host, path).json()['versions'][0]['max_version'] == '1.29'
+    assert _ask(host, '/resource_providers').status_code == 401
+    created = _ask(host, '/resource_providers', TOKEN | {'X-Forwarded-Prefix': '/forged'}, {'name': str(uuid.uuid4())})
+    assert created.status_code == 200, created.text
+    assert created.headers['location'] == f'{CATALOG}/resource_providers/{created.json()["uuid"]}'
+    assert _ask(host, '/resource_providers/a%2Fb', TOKEN).status_code == 404
+    aggregates = ','.join(str(uuid.uuid4()) for _ in range(400))
+    assert _ask(host, f'/resource_providers?member_of=in:{aggregates}', TOKEN).json() == {'resource_providers': []}
+    for path in ('/healthcheck', '/healthcheck/ready'):
+        assert _ask(host, path).status_code == 403
 
 
-def _ask(home: pathlib.Path, port: int) -> None:
-    """The last requests of the page, and those about tokens and health."""
-    (asked,) = [line for line in PAGE if line.startswith('curl -s --cacert')]
-    line = asked.replace('placement.pem', f'{home}/ca.pem').replace('cloud.example.org:8778', f'localhost:{port}')
-    assert '"max_version":"1.29"' in services.run(shlex.split(line))
-    url = f'https://localhost:{port}/placement'
-    with httpx.Client(verify=certificates.trust(home)) as client:
-        assert client.get(f'{url}/resource_providers').status_code == 401
-        good = client.get(f'{url}/resource_providers', headers={'X-Auth-Token': 'good-admin'})
-        assert good.json() == {'resource_providers': []}
-        assert client.get(f'{url}/healthcheck').status_code == 403
-    with httpx.Client(transport=httpx.HTTPTransport(uds=f'{home}/run/placement/api.sock')) as client:
-        assert client.get('http://localhost/healthcheck/ready').status_code == 200
+def test_from_a_bare_machine_to_tls(host: machine.Machine, identity_url: str) -> None:
+    said = _replay(host, _commands('From a bare machine to TLS'), identity_url)
+    assert '"max_version":"1.29"' in said
+    _check(host)
+    log = host.run('journalctl -u placement-api --no-pager')
+    assert 'configuration: /etc/placement/placement.conf, ready on sockets from systemd' in log
+    modes = host.run('stat -c "%U:%G %a %n" /etc/placement /etc/placement/* /run/placement/api.sock /var/lib/placement')
+    assert modes.splitlines() == [
+        'root:placement 750 /etc/placement',
+        'root:placement 640 /etc/placement/placement-policy.yaml',
+        'root:placement 640 /etc/placement/placement.conf',
+        'www-data:www-data 600 /run/placement/api.sock',
+        'placement:placement 750 /var/lib/placement',
+    ]
 
 
-def test_every_command_of_the_page_is_run_or_listed_as_skipped() -> None:
-    words = {line.split()[0] for line in PAGE}
-    known = {*NOT_HERE, 'install', 'python3', '/opt/placement/bin/pip', 'runuser', 'curl', 'nginx'}
-    assert words == known
+@pytest.mark.parametrize(
+    'unit', ['placement-api.service', 'placement-api.socket', 'placement-uwsgi.service', 'placement-exporter.service']
+)
+def test_the_documentation_that_a_unit_names_is_installed(host: machine.Machine, unit: str) -> None:
+    text = (ROOT / 'etc' / 'systemd' / unit).read_text()
+    (documentation,) = re.findall(r'^Documentation=file://(/opt/\S+)$', text, flags=re.MULTILINE)
+    assert host.path(documentation).read_text() == (ROOT / 'doc' / 'deployment.md').read_text()
+
+
+def test_a_reload_and_a_restart_by_systemd(host: machine.Machine) -> None:
+    for verb in ('reload', 'restart'):
+        host.run(f'systemctl {verb} placement-api')
+        _check(host)
+    assert host.run('systemctl is-active placement-api.service placement-api.socket') == 'active\nactive\n'
+
+
+def _memcached_items() -> int:
+    with socket.create_connection(('127.0.0.1', 11211), timeout=30) as client:
+        client.sendall(b'stats\r\nquit\r\n')
+        said = b''.join(iter(functools.partial(client.recv, 4096), b'')).decode()
+    (items,) = re.findall(r'STAT curr_items (\d+)', said)
+    return int(items)
+
+
+def test_tokens_are_shared_over_memcached_once_its_package_is_installed(host: machine.Machine) -> None:
+    host.run("sed -i 's/^#memcached_servers = .*/memcached_servers = 127.0.0.1:11211/' /etc/placement/placement.conf")
+    check = host.try_run('runuser -u placement -- /opt/placement/bin/placement-status upgrade check')
+    assert check.returncode == 2, check.stdout
+    advice = 'memcached_servers is set, but needs a package that is missing: pip install python-memcached'
+    assert advice in ' '.join(re.sub(r'[|\n]', ' ', check.stdout).split())
+    assert host.try_run('systemctl restart placement-api').returncode != 0
+    assert f'placement-api: [keystone_authtoken] {advice}' in host.run('journalctl -u placement-api --no-pager')
+    host.run('/opt/placement/bin/pip install python-memcached', network=True)
+    host.run('systemctl start memcached')
+    host.run('systemctl reset-failed && systemctl restart placement-api')
+    _check(host)
+    assert host.inside(_memcached_items) >= 1
+
+
+def _site(host: machine.Machine, name: str) -> None:
+    """Install a sample for Apache with the commands at its top."""
+    sample = ROOT / 'etc' / 'apache' / name
+    text = sample.read_text()
+    (path,) = re.findall(r'(/etc/apache2/\S+\.conf), then$', text, flags=re.MULTILINE)
+    (commands,) = re.findall(r'^#   (a2enmod .*)$', text, flags=re.MULTILINE)
+    host.run(f'install -m 0644 {sample} {path}')
+    # nginx has these ports.
+    host.run('systemctl stop nginx; systemctl start apache2')
+    host.run(commands)
+
+
+def test_apache_as_a_proxy(host: machine.Machine) -> None:
+    _site(host, 'placement-proxy.conf')
+    _check(host)
+
+
+@pytest.mark.usefixtures('identity_url')
+def test_apache_with_mod_wsgi(host: machine.Machine) -> None:
+    host.run('systemctl disable --now placement-api.service placement-api.socket')
+    _site(host, 'placement-wsgi.conf')
+    _check(host)
+    processes = host.run('ps -o user= -C apache2 && ps -o user=,args= -e | grep "[w]sgi:placement"').splitlines()
+    assert sum(line.startswith('placeme') for line in processes) >= 4, processes
+    log = host.path('/var/log/apache2/error.log').read_text()
+    assert 'configuration: /etc/placement/placement.conf, ready' in log, log[-3000:]
+
+
+def test_uwsgi(host: machine.Machine, identity_url: str) -> None:
+    host.run('systemctl stop apache2; systemctl start nginx')
+    said = _replay(host, _commands('uWSGI')[:10], identity_url)
+    assert '"max_version":"1.29"' in said
+    _check(host)
+    assert host.run('stat -c "%U:%G %a" /run/placement/uwsgi.sock') == 'placement:www-data 660\n'
+    host.run('systemctl reload placement-uwsgi')
+    _check(host)
+
+
+def test_metrics_of_uwsgi(host: machine.Machine, identity_url: str) -> None:
+    said = _replay(host, _commands('uWSGI')[10:], identity_url)
+    assert '# TYPE placement_process_cpu_seconds_total counter' in said
+    _check(host)
+    counts = re.findall(r'^placement_requests_total\{.*status="(\d+)".*\} (\d)', host.run(METRICS), flags=re.MULTILINE)
+    assert ('401', '1') in counts
+    # It starts again with uWSGI, and with counts from 0.
+    host.run('systemctl restart placement-uwsgi')
+    services.wait_until(lambda: _succeeds(host, f'{METRICS} --fail | grep "^placement_process_start"'), 'no metrics')
+    assert 'status="401"' not in host.run(METRICS)
+
+
+def test_the_program_is_a_wsgi_script_for_uwsgi(host: machine.Machine) -> None:
+    """As devstack and others start it: without a module, with the path of the program."""
+    host.run('systemctl stop placement-uwsgi')
+    program = '/opt/placement/bin/placement-api'
+    options = f'--http-socket 127.0.0.1:9000 --wsgi-file {program} --master --enable-threads --need-app --lazy-apps'
+    host.run(f'systemd-run --unit=script --uid=placement /opt/placement/bin/uwsgi {options}')
+    url = 'http://127.0.0.1:9000/'
+
+    def answers() -> bool:
+        ran: subprocess.CompletedProcess[str] = host.try_run(f'curl -s {url}')
+        return '"max_version":"1.29"' in ran.stdout
+
+    services.wait_until(answers, 'uWSGI does not serve the program')
+    assert host.try_run(f'curl -s -o /dev/null -w "%{{http_code}}" {url}resource_providers').stdout == '401'

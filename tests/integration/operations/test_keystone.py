@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from placement import handler
+from tests.support import applications
 from tests.support.operations import identity, placement_server, services
 
 UUID = '5f7d8c1e-8a52-4c0c-9d0f-3d3b1f8b6f10'
@@ -40,7 +41,7 @@ def _middleware_options(auth_url: str) -> dict[str, Any]:
 @contextlib.contextmanager
 def _served(directory: pathlib.Path, options: dict[str, Any], **more: dict[str, Any]) -> Iterator[str]:
     """Serve every microversion."""
-    more = {'api': {'auth_strategy': 'keystone'}, 'placement': {'max_microversion': '1.39'}, **more}
+    more = {'api': {'auth_strategy': 'keystone'}, 'placement': applications.EVERY_MICROVERSION, **more}
     placement_server.write_configuration(directory, keystone_authtoken=options, **more)
     with placement_server.served(directory) as (address, _):
         yield address
@@ -49,7 +50,7 @@ def _served(directory: pathlib.Path, options: dict[str, Any], **more: dict[str, 
 @pytest.fixture(scope='module')
 def url(keystone: identity.Keystone, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The URL of a service that uses the Keystone, and is in its catalog."""
-    # A negative time turns the cache of tokens off, so that a revoked one is refused at once.
+    # A negative time turns the cache of tokens off, so that a revoked one is rejected at once.
     options = _middleware_options(keystone.url) | {'token_cache_time': -1}
     with _served(tmp_path_factory.mktemp('placement'), options) as address:
         keystone.register(address)
@@ -128,7 +129,7 @@ def test_a_reader_sees_the_usages_of_its_project(remembering_url: str, keystone:
         assert _ask(remembering_url, 'GET', path, token).status_code == 403
 
 
-def test_tokens_of_the_system_are_refused_if_scopes_are_enforced(
+def test_tokens_of_the_system_are_rejected_if_scopes_are_enforced(
     remembering_url: str, keystone: identity.Keystone, tmp_path: pathlib.Path
 ) -> None:
     system, project = keystone.token('admin', system=True), keystone.token('admin')
@@ -150,7 +151,7 @@ def test_admins_and_services_pass_the_policy_of_every_route(
     assert _ask(remembering_url, 'GET', '/resource_providers', token).status_code == 200
 
 
-def test_revoked_token_is_refused(url: str, keystone: identity.Keystone) -> None:
+def test_revoked_token_is_rejected(url: str, keystone: identity.Keystone) -> None:
     token = keystone.token('admin')
     assert _ask(url, 'GET', '/resource_providers', token).status_code == 200
     keystone.revoke(token)

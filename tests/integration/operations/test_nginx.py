@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import pathlib
-import re
 import ssl
 import textwrap
 import uuid
@@ -18,7 +17,6 @@ from tests.support.operations import placement_server, services
 
 ROOT = pathlib.Path(__file__).parents[3]
 SAMPLE = ROOT / 'etc' / 'nginx' / 'placement.conf'
-GUIDE = ROOT / 'doc' / 'deployment.md'
 
 #: The parts of Debian's nginx.conf that conf.d/*.conf needs, with every path in a directory of the test.
 MAIN = """
@@ -65,17 +63,15 @@ def _site(home: pathlib.Path, port: int) -> str:
 
 
 def _site_for_uwsgi(home: pathlib.Path, port: int) -> str:
-    """The same with the location that doc/deployment.md gives for uWSGI."""
-    location = re.compile(r'^    location /placement/ {\n.*?^    }\n', re.MULTILINE | re.DOTALL)
-    (documented,) = location.findall(GUIDE.read_text())
-    documented = _replaced(
-        documented,
+    """The sample for uWSGI with only port and paths changed."""
+    return _replaced(
+        SAMPLE.with_name('placement-uwsgi.conf').read_text(),
         ('unix:/run/placement/uwsgi.sock', f'unix:{home}/uwsgi.sock'),
         ('include uwsgi_params', 'include /etc/nginx/uwsgi_params'),
+        ('listen 8778 ssl', f'listen 127.0.0.1:{port} ssl'),
+        ('/etc/ssl/certs/placement.pem', f'{home}/site.pem'),
+        ('/etc/ssl/private/placement.key', f'{home}/site.key'),
     )
-    text, count = location.subn(documented, _site(home, port))
-    assert count == 1
-    return text
 
 
 @contextlib.contextmanager
@@ -105,7 +101,8 @@ def _placement_api(home: pathlib.Path) -> Iterator[None]:
 @contextlib.contextmanager
 def _uwsgi(home: pathlib.Path) -> Iterator[None]:
     programs = services.environment('uwsgi', ('pyuwsgi',))
-    placement_server.write_configuration(home)
+    # As in the sample configuration of the service; uWSGI would not need it.
+    placement_server.write_configuration(home, oslo_middleware={'enable_proxy_headers_parsing': True})
     environ = placement_server.environ(home, PYTHONPATH=services.import_path())
     port = services.free_port()
     ini = placement_server.uwsgi_ini(home, port)
@@ -186,7 +183,7 @@ def test_long_queries_are_answered(site: httpx.Client) -> None:
     assert answer.json()['allocation_requests'] == []
 
 
-def test_bodies_that_are_too_long_are_refused(site: httpx.Client) -> None:
+def test_bodies_that_are_too_long_are_rejected(site: httpx.Client) -> None:
     assert site.post('/resource_providers', json={'name': 'x' * 2**20}).status_code == 413
 
 

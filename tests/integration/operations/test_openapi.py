@@ -1,8 +1,12 @@
-"""The OpenAPI documents, tested against the service by schemathesis: no 5xx, and only answers that they allow."""
+"""The OpenAPI documents: a validator accepts them, a generator makes a client of them, and the service obeys them.
+
+schemathesis tests the last: no 5xx, and only answers that the documents allow.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import pathlib
 from collections.abc import Iterator
 from typing import Any
@@ -121,3 +125,45 @@ def test_the_service_answers_as_the_document_says(url: str, tmp_path: pathlib.Pa
         answer = httpx.get(f'{url}/{path}?resources=VCPU:1', headers=HEADERS)
         assert answer.status_code == 200
         assert PROVIDER in answer.text or 'VCPU' in answer.text
+
+
+#: In an environment of its own, as they bring what nothing here needs.
+GENERATOR = ('openapi-python-client>=0.29', 'openapi-spec-validator>=0.9')
+#: What a user of the generated client writes; the arguments are its directory and the URL of the service.
+USE = """
+import sys, uuid
+sys.path.insert(0, sys.argv[1])
+from generated import AuthenticatedClient, models
+from generated.api.allocations import list_consumer_allocations, list_resource_provider_allocations
+from generated.api.resource_providers import list_resource_providers
+client = AuthenticatedClient(sys.argv[2], 'admin', prefix='', auth_header_name='X-Auth-Token')
+version = next(iter(models.Microversion))
+listed = list_resource_providers.sync(client=client, open_stack_api_version=version)
+(provider,) = listed.resource_providers
+assert isinstance(provider, models.ResourceProvider)
+held = list_resource_provider_allocations.sync(provider.uuid, client=client, open_stack_api_version=version)
+for consumer in held.allocations.additional_properties:
+    of_consumer = list_consumer_allocations.sync(uuid.UUID(consumer), client=client, open_stack_api_version=version)
+    ((where, what),) = of_consumer.allocations.additional_properties.items()
+    print(where, sorted(what.resources.additional_properties.items()), of_consumer.project_id)
+"""
+
+
+@pytest.mark.parametrize('version', microversion.VERSIONS)
+def test_a_validator_accepts_the_document(tmp_path: pathlib.Path, version: str) -> None:
+    programs = services.environment('openapi', GENERATOR)
+    document = tmp_path / 'openapi.json'
+    document.write_text(json.dumps(openapi.document(microversion.parse_version_string(version))))
+    assert services.run([str(programs / 'openapi-spec-validator'), str(document)]).strip() == f'{document}: OK'
+
+
+def test_a_generated_client_works(url: str, tmp_path: pathlib.Path) -> None:
+    programs = services.environment('openapi', GENERATOR)
+    document = tmp_path / 'openapi.json'
+    document.write_text(json.dumps(openapi.document(microversion.parse_version_string('1.29'))))
+    environ = services.clean_environ(PATH=f'{programs}:{os.environ["PATH"]}')
+    generated = ['--meta', 'none', '--output-path', str(tmp_path / 'generated'), '--fail-on-warning']
+    command = [str(programs / 'openapi-python-client'), 'generate', '--path', str(document), *generated]
+    services.run(command, environ)
+    said = services.run([str(programs / 'python'), '-c', USE, str(tmp_path), url])
+    assert said == f"{PROVIDER} [('CUSTOM_A', 1), ('VCPU', 1)] project\n"

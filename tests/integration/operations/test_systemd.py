@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pathlib
-import shutil
 import socket
 
 from tests.support.operations import placement_server, services
@@ -13,16 +12,21 @@ UNITS = pathlib.Path(__file__).parents[3] / 'etc' / 'systemd'
 
 def test_units_are_valid(tmp_path: pathlib.Path) -> None:
     analyze = services.program('systemd', 'systemd-analyze')
-    names = ['placement-api.service', 'placement-api.socket']
-    assert sorted(path.name for path in UNITS.iterdir()) == names
-    for name in names:
-        shutil.copy(UNITS / name, tmp_path)
-    unit = tmp_path / 'placement-api.service'
-    # The only part of the unit that is missing on a machine without the package.
-    text = unit.read_text()
-    assert text.count('/opt/placement/bin/placement-api') == 1
-    unit.write_text(text.replace('/opt/placement/bin/placement-api', str(placement_server.BIN / 'placement-api')))
-    services.run([analyze, 'verify', *(str(tmp_path / name) for name in names)])
+    programs = {
+        'placement-api.service': 'placement-api',
+        'placement-api.socket': None,
+        'placement-exporter.service': 'python',
+        'placement-uwsgi.service': 'uwsgi',
+    }
+    assert sorted(path.name for path in UNITS.iterdir()) == sorted(programs)
+    for name, program in programs.items():
+        text = (UNITS / name).read_text()
+        if program:
+            # The only part of the units that is missing on a machine without the package.
+            assert text.count(f'=/opt/placement/bin/{program}') == 1
+            text = text.replace(f'/opt/placement/bin/{program}', str(placement_server.BIN / 'placement-api'))
+        (tmp_path / name).write_text(text)
+    services.run([analyze, 'verify', *(str(tmp_path / name) for name in programs)])
 
 
 def test_the_program_notifies_systemd_when_it_is_ready(tmp_path: pathlib.Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.support import applications, browser, clouds
+from tests.support import applications, browser, clouds, realistic_cloud
 from tests.support.clouds import Cloud
 from tests.support.operations import services
 from tests.support.opt_in import mark_below
@@ -18,7 +18,7 @@ from tests.support.opt_in import mark_below
 CLOUDS: dict[str, Callable[[], Cloud]] = {
     'empty': Cloud,
     'nested': clouds.nested,
-    'large': lambda: clouds.flat(10_000),
+    'realistic': realistic_cloud.realistic,
 }
 LOG = (
     '2026-01-02 03:{:02}:05.006 7 INFO placement.handlers.allocation_candidate [-]'

@@ -8,15 +8,27 @@ import pytest
 
 from tests.support import browser
 from tests.support.clouds import uuid_of
+from tests.support.realistic_cloud import (
+    AVAILABILITY_ZONE,
+    LONG_NAME,
+    NUMA_HOST,
+    NUMA_INSTANCE,
+    OVER_COMMITTED,
+    PROJECT,
+)
 
 _NESTED_SEARCH = 'resources%3DVCPU:32,MEMORY_MB:60000%26required%3DHW_CPU_X86_AVX2%26resources1%3DSRIOV_NET_VF:9'
-_LARGE_SEARCH = 'resources%3DVCPU:16,CUSTOM_GPU:4,MEMORY_MB:262144%26required%3DHW_CPU_X86_AVX512F'
+_FOUND_SEARCH = (
+    'resources%3DMEMORY_MB:1024%26resources1%3DSRIOV_NET_VF:1%26resources2%3DSRIOV_NET_VF:1%26group_policy%3Disolate'
+)
+_REALISTIC_SEARCH = 'resources%3DVCPU:16,CUSTOM_PCI_10DE_2330:4,MEMORY_MB:262144%26required%3DHW_CPU_X86_AVX512F'
 
 #: By cloud, the name and the address of each view.
 VIEWS = {
     'empty': {
         'overview': '/?size=VCPU:4',
         'trees': '/trees',
+        'consumers': '/consumers',
         'why': '/why?query=resources%3DVCPU:4',
         'health': '/health?audit=all',
         'error': '/trees/nonsense',
@@ -29,29 +41,60 @@ VIEWS = {
         'why': f'/why?query={_NESTED_SEARCH}',
         'health': '/health?audit=all',
     },
-    'large': {
-        'overview': '/?size=VCPU:4,MEMORY_MB:8192',
-        'trees': '/trees?q=host-01',
-        'tree': f'/trees/{uuid_of("host-01010")}',
-        'consumer': f'/consumers/{uuid_of("machine-1010-0")}',
-        'why': f'/why?query={_LARGE_SEARCH}',
-        'health': '/health',
+    'realistic': {
+        'overview': '/',
+        'overview-aggregate': f'/?size=VCPU:4,MEMORY_MB:8192&aggregate={uuid_of(AVAILABILITY_ZONE)}',
+        'trees': '/trees',
+        'trees-over-committed': '/trees?state=over_committed',
+        'trees-numa': f'/trees?q=numa&aggregate={uuid_of("hpc")}',
+        'tree': f'/trees/{uuid_of(NUMA_HOST)}',
+        'tree-over-committed': f'/trees/{uuid_of(OVER_COMMITTED)}',
+        'consumers': f'/consumers?q={PROJECT}',
+        'projects': '/consumers',
+        'consumer': f'/consumers/{uuid_of(NUMA_INSTANCE)}',
+        'why': f'/why?query={_REALISTIC_SEARCH}',
+        'why-found': f'/why?query={_FOUND_SEARCH}',
+        'why-invalid': '/why?query=resources%3DVCPU:4%26requird%3DHW_CPU_X86_AVX2',
+        'health': '/health?audit=all',
     },
 }
+#: The texts of the visible picture that leave their box, or overlap another text or a bar.
+_TEXTS_IN_THE_WAY = """() => {
+    const wrong = [];
+    const groups = [...document.querySelectorAll('svg.tree g')].filter(one => one.getBoundingClientRect().width);
+    for (const group of groups) {
+        const edge = group.querySelector('.box').getBoundingClientRect();
+        const texts = [...group.querySelectorAll('text')];
+        for (const text of texts) {
+            const own = text.getBoundingClientRect();
+            const overlaps = [...texts, ...group.querySelectorAll('.track')].filter(one => one !== text).some(one => {
+                const other = one.getBoundingClientRect();
+                // Lines of text are as high as their font, which is more than their letters.
+                return own.left < other.right && other.left < own.right
+                    && own.top + 3 < other.bottom - 3 && other.top + 3 < own.bottom - 3;
+            });
+            if (overlaps || own.left < edge.left || own.right > edge.right) wrong.push(text.textContent);
+        }
+    }
+    return {texts: groups.flatMap(one => [...one.querySelectorAll('text')]).length, wrong};
+}"""
 ALL = [(cloud, name) for cloud, views in VIEWS.items() for name in views]
 
 
-@pytest.mark.parametrize(('width', 'scheme'), [(1280, 'light'), (1280, 'dark'), (390, 'light'), (390, 'dark')])
+@pytest.mark.parametrize('scheme', ['light', 'dark'])
+@pytest.mark.parametrize('width', [390, 1280, 1920])
 @pytest.mark.parametrize(('cloud', 'name'), ALL)
 def test_view(chromium: Any, pages: dict[str, str], cloud: str, name: str, width: int, scheme: str) -> None:
     with browser.tab(chromium, pages[cloud], width, scheme) as tab:
         status = tab.open(VIEWS[cloud][name])
-        if name == 'error':
+        invalid = name in ('error', 'why-invalid')
+        if invalid:
             # The browser itself reports the status.
             tab.complaints.clear()
-        assert status == (400 if name == 'error' else 200)
+        assert status == (400 if invalid else 200)
         tab.keep(f'{cloud}-{name}-{width}-{scheme}')
         assert tab.overflow() <= 0
+        assert tab.outside() == []
         assert tab.serious() == []
 
 
@@ -70,13 +113,40 @@ def test_links_lead_from_a_search_to_a_consumer_without_scripts(chromium: Any, p
         assert tab.page.url.endswith(f'/consumers/{uuid_of("machine-3")}')
 
 
+def test_from_a_problem_to_the_host_and_from_an_instance_to_its_hosts(chromium: Any, pages: dict[str, str]) -> None:
+    with browser.tab(chromium, pages['realistic'], scripts=False) as tab:
+        tab.open('/')
+        tab.page.get_by_role('link', name='over-committed hosts').click()
+        browser.has_text(tab.page.get_by_role('status'), '9 trees')
+        tab.page.get_by_role('link', name=OVER_COMMITTED).click()
+        assert 'Over-committed: 108 of 48 VCPU used' in tab.page.get_by_role('main').inner_text()
+        tab.page.get_by_role('link', name='Consumers', exact=True).click()
+        tab.page.get_by_label('Uuid of an instance').fill(uuid_of(NUMA_INSTANCE))
+        tab.page.get_by_role('button', name='Search').click()
+        browser.has_text(tab.page.get_by_role('status'), '1 consumer')
+        tab.page.get_by_role('link', name=LONG_NAME).click()
+        browser.has_text(tab.page.get_by_role('heading', level=1), NUMA_HOST)
+
+
+@pytest.mark.parametrize('width', [390, 1280])
+@pytest.mark.parametrize('host', [NUMA_HOST, OVER_COMMITTED])
+def test_texts_of_a_picture_are_apart_and_inside_their_box(
+    chromium: Any, pages: dict[str, str], host: str, width: int
+) -> None:
+    with browser.tab(chromium, pages['realistic'], width) as tab:
+        tab.open(f'/trees/{uuid_of(host)}')
+        found = tab.page.evaluate(_TEXTS_IN_THE_WAY)
+        assert found['texts'] > 3
+        assert found['wrong'] == []
+
+
 def test_a_pasted_line_of_the_log_is_explained(chromium: Any, pages: dict[str, str]) -> None:
     line = (
         'x INFO [-] No allocation candidates for resources=VCPU:999&limit=5: resources VCPU:999: 0 trees, 0 providers'
     )
     with browser.tab(chromium, pages['nested']) as tab:
         tab.open('/why')
-        tab.page.get_by_label('Query, address, or line of the log').fill(line)
+        tab.page.get_by_label('Query, URL, or line of the log').fill(line)
         tab.page.get_by_role('button', name='Explain').click()
         tab.page.get_by_role('heading', name='No candidates').wait_for()
         assert 'resources=VCPU:999&limit=5' in tab.page.get_by_role('main').inner_text()
@@ -91,6 +161,9 @@ def test_everything_is_reachable_by_keyboard(chromium: Any, pages: dict[str, str
         assert skip.bounding_box()['x'] >= 0
         tab.page.keyboard.press('Enter')
         browser.has_focus(tab.page.get_by_role('main'))
+        # The links to the hosts with problems come first.
+        for _ in range(tab.page.get_by_label('Problems').get_by_role('link').count()):
+            tab.page.keyboard.press('Tab')
         for label in ('Aggregate', 'Traits', 'Traits of the root', 'How many more of this size?'):
             tab.page.keyboard.press('Tab')
             browser.has_focus(tab.page.get_by_label(label, exact=True))

@@ -1,4 +1,4 @@
-"""The worlds of the candidate tests as states of the mirror, and searches in them."""
+"""The topologies of the candidate tests as snapshots, and searches in them."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ NAMES = KnownNames({number: name for name, number in CLASS_IDS.items()}, frozens
 NOW = dt.datetime(2026, 1, 1, tzinfo=dt.timezone.utc)
 
 
-def records_of(world: list[RP], generation: int = 0, class_ids: Mapping[str, int] = CLASS_IDS) -> list[Provider]:
-    """The records of a world; the provider at index n has the id n + 1."""
-    ids = {rp.name: number for number, rp in enumerate(world, start=1)}
-    parents = {rp.name: rp.parent for rp in world}
+def records_of(topology: list[RP], generation: int = 0, class_ids: Mapping[str, int] = CLASS_IDS) -> list[Provider]:
+    """The records of a topology; the provider at index n has the id n + 1."""
+    ids = {rp.name: number for number, rp in enumerate(topology, start=1)}
+    parents = {rp.name: rp.parent for rp in topology}
     return [
         Provider(
             id=ids[rp.name],
@@ -40,16 +40,17 @@ def records_of(world: list[RP], generation: int = 0, class_ids: Mapping[str, int
             traits=frozenset(rp.traits),
             aggregates=frozenset(rp.aggregates),
         )
-        for rp in world
+        for rp in topology
     ]
 
 
 def found(state: Snapshot, query: Query, alike: bool = True) -> list[Body]:
-    """The candidates that a search of the mirror finds, in the form of the oracle."""
+    """The candidates that a search of the cache finds, in the form of the oracle."""
     request = request_of(query)
     names = {record.id: record.name or '' for record in state.providers()}
     prefilter = Prefilter(state, request, alike)
     return [
         frozenset((names[provider], name, amount) for provider, name, amount in candidate.amounts)
-        for candidate in search(prefilter.search_units(), prefilter.compiled, SearchLimits())
+        for family in search(prefilter.search_units(), prefilter.compiled, SearchLimits())
+        for candidate in family
     ]

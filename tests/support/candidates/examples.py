@@ -1,4 +1,4 @@
-"""The worked examples of api-ref/candidate-examples.md, read from that page: worlds, queries, candidates and summaries.
+"""The worked examples of api-ref/candidate-examples.md: topologies, queries, candidates and summaries.
 
 In queries aggregates and providers are given by name; callers replace the names by uuids before they send the query.
 """
@@ -26,7 +26,7 @@ class Section(NamedTuple):
 class Example(NamedTuple):
     """The candidates of a query at a minor version, and the providers with summaries."""
 
-    world: str
+    topology: str
     query: str
     candidates: str
     summaries: str
@@ -48,7 +48,7 @@ class Example(NamedTuple):
 class Rejection(NamedTuple):
     """A query that is answered with 400, and what the detail contains."""
 
-    world: str
+    topology: str
     query: str
     phrase: str
     code: str

@@ -1,4 +1,4 @@
-"""Worlds and queries that are hard to search: each would take hours, or gigabytes, without bounds."""
+"""Topologies and queries that are hard to search: each would take hours, or gigabytes, without bounds."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 from tests.support.candidates.oracle import RP, SHARES, Group, Query, record
 
-#: A world and a query.
+#: A topology and a query.
 Case = tuple[list[RP], Query]
 
 
@@ -24,51 +24,51 @@ def pigeonhole(holes: int, policy: str = 'none') -> Case:
 
 def hidden_pigeonhole(holes: int) -> Case:
     """As ``pigeonhole``, but noticed only after a group has been placed that fits everywhere."""
-    world, query = pigeonhole(holes)
-    world[1].inventory['VCPU'] = record(1)
+    topology, query = pigeonhole(holes)
+    topology[1].inventory['VCPU'] = record(1)
     query.groups[0] = Group('1', {'VGPU': 3 * holes})
     query.groups.append(Group('', {'VGPU': 50 * holes}))
-    return world, query
+    return topology, query
 
 
 def wide(classes: int, each: int = 2) -> Case:
     """An unnumbered group of many classes, each on several children: ``each ** classes`` candidates."""
-    world = [RP('root')]
+    topology = [RP('root')]
     for number in range(classes):
-        world += [RP(f'c{number}-{child}', 'root', {f'CUSTOM_C{number}': record(10)}) for child in range(each)]
-    return world, Query([Group('', {f'CUSTOM_C{number}': 1 for number in range(classes)})])
+        topology += [RP(f'c{number}-{child}', 'root', {f'CUSTOM_C{number}': record(10)}) for child in range(each)]
+    return topology, Query([Group('', {f'CUSTOM_C{number}': 1 for number in range(classes)})])
 
 
 def satisfiability(variables: int, clauses: int, seed: int) -> Case:
     """A random 3-SAT formula: a class is a variable, its two children are true and false, a trait is a clause."""
     rng = random.Random(seed)
-    world, query = wide(variables)
+    topology, query = wide(variables)
     for clause in range(clauses):
         for variable in rng.sample(range(variables), 3):
-            world[1 + 2 * variable + rng.randrange(2)].traits.add(f'CUSTOM_T{clause}')
+            topology[1 + 2 * variable + rng.randrange(2)].traits.add(f'CUSTOM_T{clause}')
     query.groups[0].required = {f'CUSTOM_T{clause}' for clause in range(clauses)}
     query.limit = 1
-    return world, query
+    return topology, query
 
 
 def packing(seed: int, bins: int = 12, groups: int = 40, classes: int = 1, policy: str = 'none') -> Case:
     """Groups of random amounts that together take nearly the whole capacity."""
     rng = random.Random(seed)
     names = [f'CUSTOM_C{number}' for number in range(classes)]
-    world = _devices(bins, **dict.fromkeys(names, 1000))
+    topology = _devices(bins, **dict.fromkeys(names, 1000))
     most = 2 * 1000 * bins // groups - 25
-    asked = [Group(str(number), {rc: rng.randint(1, most) for rc in names}) for number in range(1, groups + 1)]
-    return world, Query(asked, policy, 1)
+    suffixed = [Group(str(number), {rc: rng.randint(1, most) for rc in names}) for number in range(1, groups + 1)]
+    return topology, Query(suffixed, policy, 1)
 
 
 def tied(seed: int, devices: int = 30, groups: int = 25, policy: str = 'none') -> Case:
     """Groups that require traits of few devices, and amounts of two classes."""
     rng = random.Random(seed)
     traits = [f'CUSTOM_T{number}' for number in range(8)]
-    world = _devices(devices, VGPU=100, VCPU=100)
-    for one in world:
+    topology = _devices(devices, VGPU=100, VCPU=100)
+    for one in topology:
         one.traits.update(rng.sample(traits, 3))
-    asked = [
+    suffixed = [
         Group(
             str(number),
             {'VGPU': rng.randint(20, 70), 'VCPU': rng.randint(20, 70)},
@@ -77,18 +77,20 @@ def tied(seed: int, devices: int = 30, groups: int = 25, policy: str = 'none') -
         )
         for number in range(1, groups + 1)
     ]
-    for group in asked:
+    for group in suffixed:
         group.forbidden -= group.required
-    return world, Query(asked, policy, 1)
+    return topology, Query(suffixed, policy, 1)
 
 
 def shared(seed: int, pools: int = 20, groups: int = 24) -> Case:
     """Groups that only sharing providers can serve, all in aggregates of one host."""
     rng = random.Random(seed)
-    world = [RP('host', None, {'VCPU': record(8)}, set(), {'all'})]
-    world += [RP(f'pool{n}', None, {'DISK_GB': record(rng.randint(80, 120))}, {SHARES}, {'all'}) for n in range(pools)]
-    asked = [Group(str(number), {'DISK_GB': rng.randint(30, 75)}) for number in range(1, groups + 1)]
-    return world, Query([Group('', {'VCPU': 1}), *asked], 'none', 1)
+    topology = [RP('host', None, {'VCPU': record(8)}, set(), {'all'})]
+    topology += [
+        RP(f'pool{n}', None, {'DISK_GB': record(rng.randint(80, 120))}, {SHARES}, {'all'}) for n in range(pools)
+    ]
+    suffixed = [Group(str(number), {'DISK_GB': rng.randint(30, 75)}) for number in range(1, groups + 1)]
+    return topology, Query([Group('', {'VCPU': 1}), *suffixed], 'none', 1)
 
 
 def some(seed: int) -> Case:
@@ -112,7 +114,7 @@ def some(seed: int) -> Case:
 
 def clouds(case: Callable[[int], Case], trees: int, easy: Iterable[int] = ()) -> Case:
     """Many trees of one kind and different difficulty; those with a number in ``easy`` have large inventories."""
-    world: list[RP] = []
+    topology: list[RP] = []
     query = Query([])
     easy = set(easy)
     for number in range(trees):
@@ -124,5 +126,5 @@ def clouds(case: Callable[[int], Case], trees: int, easy: Iterable[int] = ()) ->
             one.parent = one.parent and f't{number}-{one.parent}'
             if number in easy:
                 one.inventory = {rc: {**inventory, 'total': 10**6} for rc, inventory in one.inventory.items()}
-        world += tree
-    return world, query
+        topology += tree
+    return topology, query

@@ -41,7 +41,7 @@ class Option(NamedTuple):
 
 @dataclass
 class RP:
-    """A provider of a test world; aggregates are short names."""
+    """A provider of a test topology; aggregates are short names."""
 
     name: str
     parent: str | None = None
@@ -134,10 +134,10 @@ def assert_candidates(found: Sequence[Found], expected: Set[Found]) -> None:
 
 
 class Oracle:
-    """Answers queries about one world by trying everything."""
+    """Answers queries about one topology by trying everything."""
 
-    def __init__(self, world: list[RP]) -> None:
-        self.rps = {rp.name: rp for rp in world}
+    def __init__(self, topology: list[RP]) -> None:
+        self.rps = {rp.name: rp for rp in topology}
 
     def root(self, name: str) -> str:
         parent = self.rps[name].parent
@@ -154,7 +154,7 @@ class Oracle:
         inv = self.rps[name].inventory[rc]
         return (inv['total'] - inv['reserved']) * inv['allocation_ratio']
 
-    def room(self, name: str, rc: str, n: int) -> bool:
+    def can_allocate(self, name: str, rc: str, n: int) -> bool:
         inv = self.rps[name].inventory.get(rc)
         return (
             inv is not None
@@ -195,7 +195,7 @@ class Oracle:
             pool = {
                 name
                 for name in self.tree(root)
-                if self.room(name, rc, n)
+                if self.can_allocate(name, rc, n)
                 and self.there(name, group)
                 and (self.inside(name, group.member_of) or self.inside(root, group.member_of))
                 and self.outside(name, group)
@@ -204,7 +204,9 @@ class Oracle:
                 pool |= {
                     name
                     for name in self.reaching(root)
-                    if self.room(name, rc, n) and self.inside(name, group.member_of) and self.outside(name, group)
+                    if self.can_allocate(name, rc, n)
+                    and self.inside(name, group.member_of)
+                    and self.outside(name, group)
                 }
             pools.append([(name, rc, n) for name in sorted(pool)])
         options = []
@@ -219,7 +221,7 @@ class Oracle:
         return [
             Option(frozenset({name}), tuple((name, rc, n) for rc, n in group.resources.items()))
             for name in sorted(set(self.tree(root)) | set(self.reaching(root)))
-            if all(self.room(name, rc, n) for rc, n in group.resources.items())
+            if all(self.can_allocate(name, rc, n) for rc, n in group.resources.items())
             and self.traits_satisfy(self.rps[name].traits, group)
             and self.inside(name, group.member_of)
             and self.outside(name, group)
@@ -291,16 +293,16 @@ class Oracle:
         used = {name for body in bodies for name, _, _ in body}
         if query.minor >= 29:
             used = {name for one in used for name in self.tree(self.root(one))}
-        asked = {rc for group in query.groups for rc in group.resources}
-        return {name: self._summary(name, asked, query.minor) for name in used}
+        requested = {rc for group in query.groups for rc in group.resources}
+        return {name: self._summary(name, requested, query.minor) for name in used}
 
-    def _summary(self, name: str, asked: set[str], minor: int) -> dict[str, Any]:
+    def _summary(self, name: str, requested: set[str], minor: int) -> dict[str, Any]:
         rp = self.rps[name]
         shown: dict[str, Any] = {
             'resources': {
                 rc: {'capacity': int(self.capacity(name, rc)), 'used': inv['used']}
                 for rc, inv in rp.inventory.items()
-                if minor >= 27 or rc in asked
+                if minor >= 27 or rc in requested
             }
         }
         if minor >= 17:

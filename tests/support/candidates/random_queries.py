@@ -1,4 +1,4 @@
-"""Random worlds and query strings of GET /allocation_candidates with every parameter up to 1.39.
+"""Random topologies and query strings of GET /allocation_candidates with every parameter up to 1.39.
 
 The strings are what a client sends: parameters in any order, some of them repeated, and now and then a wrong one.
 """
@@ -79,18 +79,18 @@ class QueryString(NamedTuple):
 
 
 @st.composite
-def deep_worlds(draw: st.DrawFn, most: int = 9) -> list[RP]:
+def deep_topologies(draw: st.DrawFn, most: int = 9) -> list[RP]:
     """A few trees, some of them deep, with providers without inventory, sharing roots and sharing children."""
-    world: list[RP] = []
+    topology: list[RP] = []
     share_of_ten = draw(st.sampled_from([1, 4]))
     for number in range(draw(st.integers(2, most))):
-        earlier = [rp.name for rp in world]
+        earlier = [rp.name for rp in topology]
         # The last ones more often, so that trees become deep.
         parent = draw(st.sampled_from([None, *earlier, *earlier[-2:], *earlier[-1:]]))
         traits = {trait for trait in TRAITS if draw(st.integers(0, 9)) < 4}
         shares = draw(st.integers(0, 9)) < share_of_ten
         classes = draw(st.sampled_from([set[str](), *SUPPLIES, *[set(CLASSES)] * 10]))
-        world.append(
+        topology.append(
             RP(
                 name=f'p{number}',
                 parent=parent,
@@ -99,12 +99,12 @@ def deep_worlds(draw: st.DrawFn, most: int = 9) -> list[RP]:
                 aggregates={name for name in AGGREGATES if draw(st.integers(0, 9)) < (6 if shares else 3)},
             )
         )
-    return world
+    return topology
 
 
 @functools.cache
 def query_strings(minor: int, count: int = 20000) -> st.SearchStrategy[QueryString]:
-    """Query strings for the worlds of ``deep_worlds``; one of ten is rejected.
+    """Query strings for the topologies of ``deep_topologies``; one of ten is rejected.
 
     Each is drawn as a whole, since drawing its parts takes most of the time; short ones come first, for shrinking.
     """

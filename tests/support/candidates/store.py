@@ -1,4 +1,4 @@
-"""Stores the worlds of the candidate tests in a database, and sends queries to the whole application."""
+"""Stores the topologies of the candidate tests in a database, and sends queries to the whole application."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _MEMBERS = (
 
 
 class Stored:
-    """A world in a database, reached over HTTP."""
+    """A topology in a database, reached over HTTP."""
 
-    def __init__(self, app: Any, world: list[RP]) -> None:
+    def __init__(self, app: Any, topology: list[RP]) -> None:
         self._app = app
-        self._world = world
-        self.names = {uuid_of(rp.name): rp.name for rp in world}
-        store(app.db, world)
+        self._topology = topology
+        self.names = {uuid_of(rp.name): rp.name for rp in topology}
+        store(app.db, topology)
 
     def ask(self, path: str, minor: int, method: str = 'GET', body: Any = None) -> webob.Response:
         return ask(self._app, method, path, body, f'1.{minor}')
@@ -120,23 +120,23 @@ def query_string(query: Query) -> str:
 
 def check_example(app: Any, example: Example) -> None:
     """A worked example is answered as its table says."""
-    stored = Stored(app, WORLDS[example.world])
+    stored = Stored(app, WORLDS[example.topology])
     answer = stored.candidates(example.query, example.minor)
     assert_candidates(stored.entries(answer), example.entries())
     assert set(stored.summaries(answer)) == set(example.summaries.split())
 
 
-def check_query(app: Any, world: list[RP], query: Query) -> None:
+def check_query(app: Any, topology: list[RP], query: Query) -> None:
     """A query is answered as the definitions say."""
-    stored, oracle = Stored(app, world), Oracle(world)
+    stored, oracle = Stored(app, topology), Oracle(topology)
     answer = stored.candidates(query)
     expected = oracle.entries(query)
     assert_candidates(stored.entries(answer), expected)
     assert stored.summaries(answer) == oracle.summaries(query, {entry.body for entry in expected})
 
 
-def store(db: Database, world: list[RP]) -> None:
-    """Replace all providers by ``world``. Usage becomes allocations of one consumer per inventory."""
+def store(db: Database, topology: list[RP]) -> None:
+    """Replace all providers by ``topology``. Usage becomes allocations of one consumer per inventory."""
 
     def work(tx: sa.Connection) -> None:
         change_log.record_reload(tx)
@@ -144,26 +144,26 @@ def store(db: Database, world: list[RP]) -> None:
             tx.execute(table.delete())
         tx.execute(tables.resource_providers.update().values(root_provider_id=None, parent_provider_id=None))
         tx.execute(tables.resource_providers.delete())
-        classes = _ids(tx, tables.resource_classes, {rc for rp in world for rc in rp.inventory})
-        # Queries may name a trait that no provider of this world has; it must exist nevertheless.
-        traits = _ids(tx, tables.traits, {*TRAITS, *(name for rp in world for name in rp.traits)})
-        aggregates = {name for rp in world for name in rp.aggregates}
+        classes = _ids(tx, tables.resource_classes, {rc for rp in topology for rc in rp.inventory})
+        # Queries may name a trait that no provider of this topology has; it must exist nevertheless.
+        traits = _ids(tx, tables.traits, {*TRAITS, *(name for rp in topology for name in rp.traits)})
+        aggregates = {name for rp in topology for name in rp.aggregates}
         numbers = {name: number for number, name in enumerate(sorted(aggregates), start=1)}
-        ids = {rp.name: number for number, rp in enumerate(world, start=1)}
-        _insert(tx, tables.resource_providers, _provider_rows(world, ids))
+        ids = {rp.name: number for number, rp in enumerate(topology, start=1)}
+        _insert(tx, tables.resource_providers, _provider_rows(topology, ids))
         _insert(
             tx,
             tables.inventories,
             [
                 {'resource_provider_id': ids[rp.name], 'resource_class_id': classes[rc], **record}
-                for rp in world
+                for rp in topology
                 for rc, record in rp.inventory.items()
             ],
         )
         _insert(
             tx,
             tables.resource_provider_traits,
-            [{'resource_provider_id': ids[rp.name], 'trait_id': traits[name]} for rp in world for name in rp.traits],
+            [{'resource_provider_id': ids[rp.name], 'trait_id': traits[name]} for rp in topology for name in rp.traits],
         )
         _insert(tx, tables.placement_aggregates, [{'id': n, 'uuid': uuid_of(name)} for name, n in numbers.items()])
         _insert(
@@ -171,16 +171,16 @@ def store(db: Database, world: list[RP]) -> None:
             tables.resource_provider_aggregates,
             [
                 {'resource_provider_id': ids[rp.name], 'aggregate_id': numbers[name]}
-                for rp in world
+                for rp in topology
                 for name in rp.aggregates
             ],
         )
-        _insert(tx, tables.allocations, _allocation_rows(world, ids, classes))
+        _insert(tx, tables.allocations, _allocation_rows(topology, ids, classes))
 
     db.write(work)
 
 
-def _allocation_rows(world: list[RP], ids: dict[str, int], classes: dict[str, int]) -> list[dict[str, Any]]:
+def _allocation_rows(topology: list[RP], ids: dict[str, int], classes: dict[str, int]) -> list[dict[str, Any]]:
     return [
         {
             'resource_provider_id': ids[rp.name],
@@ -188,16 +188,16 @@ def _allocation_rows(world: list[RP], ids: dict[str, int], classes: dict[str, in
             'consumer_id': uuid_of(f'{rp.name}/{rc}'),
             'used': record['used'],
         }
-        for rp in world
+        for rp in topology
         for rc, record in rp.inventory.items()
         if record['used']
     ]
 
 
-def _provider_rows(world: list[RP], ids: dict[str, int]) -> list[dict[str, Any]]:
+def _provider_rows(topology: list[RP], ids: dict[str, int]) -> list[dict[str, Any]]:
     roots: dict[str, int] = {}
     rows = []
-    for rp in world:
+    for rp in topology:
         roots[rp.name] = roots[rp.parent] if rp.parent else ids[rp.name]
         rows.append(
             {

@@ -1,4 +1,4 @@
-"""Test worlds for the candidate search: random ones, and how to turn one into the rows that the search reads."""
+"""Test topologies for the candidate search: random ones, and how to turn one into the rows that the search reads."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from placement.candidates.providers import InventoryRecord, Provider
 from placement.candidates.request import CandidateRequest, RequestGroup
 from placement.candidates.requirements import compile_request
-from placement.candidates.search_units import Candidate, SearchUnit, SharingIndex
+from placement.candidates.search_units import Family, SearchUnit, SharingIndex
 from tests.support.candidates.oracle import RP, SHARES, Body, Group, Query, record
 
 Test = TypeVar('Test', bound=Callable[..., Any])
@@ -29,7 +29,7 @@ MINORS = (10, 17, 21, 22, 24, 25, 28, 29, 29, 29)
 
 
 def thorough(examples: int) -> Callable[[Test], Test]:
-    """Mark a test that tries ``examples`` worlds; an eighth of them unless Hypothesis' profile is thorough."""
+    """Mark a test that tries ``examples`` topologies; an eighth of them unless Hypothesis' profile is thorough."""
     everything = settings.get_current_profile_name() == 'thorough'
     chosen = settings(
         max_examples=examples if everything else max(examples // 8, 10),
@@ -40,14 +40,14 @@ def thorough(examples: int) -> Callable[[Test], Test]:
 
 
 class Rows:
-    """A world as rows: anchors, sharing index, and the way back from ids to names."""
+    """A topology as rows: anchors, sharing index, and the way back from ids to names."""
 
-    def __init__(self, world: list[RP]) -> None:
-        ids = {rp.name: number for number, rp in enumerate(world, start=1)}
-        parents = {rp.name: rp.parent for rp in world}
+    def __init__(self, topology: list[RP]) -> None:
+        ids = {rp.name: number for number, rp in enumerate(topology, start=1)}
+        parents = {rp.name: rp.parent for rp in topology}
         self.names = {number: name for name, number in ids.items()}
         self.providers = {}
-        for rp in world:
+        for rp in topology:
             self.providers[rp.name] = Provider(
                 id=ids[rp.name],
                 uuid=rp.name,
@@ -57,7 +57,7 @@ class Rows:
                 traits=frozenset(rp.traits),
                 aggregates=frozenset(rp.aggregates),
             )
-        self.sharing = SharingIndex(self.providers[rp.name] for rp in world if SHARES in rp.traits and rp.inventory)
+        self.sharing = SharingIndex(self.providers[rp.name] for rp in topology if SHARES in rp.traits and rp.inventory)
 
     def search_units(self) -> list[SearchUnit]:
         trees: dict[int, list[Provider]] = {}
@@ -72,7 +72,7 @@ class Rows:
             reached.append(touched)
         return found + list(self.sharing.shared_only_units(reached))
 
-    def body(self, candidate: Candidate) -> Body:
+    def body(self, candidate: Family) -> Body:
         return frozenset((self.names[provider], rc, n) for provider, rc, n in candidate.amounts)
 
 
@@ -90,7 +90,7 @@ def _key(unit: SearchUnit, request: CandidateRequest) -> Hashable:
         for part in compile_request(request).requirements
     ]
     of_tree = [[one.root_id for one in providers].index(other.root_id) for other in providers]
-    told = [
+    attributes = [
         (
             tuple((rc, one.inventories[rc].headroom) for rc in request.classes if rc in one.inventories),
             request.traits & one.traits,
@@ -98,7 +98,7 @@ def _key(unit: SearchUnit, request: CandidateRequest) -> Hashable:
         )
         for one in providers
     ]
-    return len(unit.tree), tuple(map(tuple, able)), tuple(of_tree), tuple(told)
+    return len(unit.tree), tuple(map(tuple, able)), tuple(of_tree), tuple(attributes)
 
 
 def root_of(name: str, parents: dict[str, str | None]) -> str:
@@ -108,7 +108,7 @@ def root_of(name: str, parents: dict[str, str | None]) -> str:
 
 
 def request_of(query: Query) -> CandidateRequest:
-    """The query as a request of the search; the uuid of ``in_tree`` is that of ``mirrored.records_of``."""
+    """The query as a request of the search; the uuid of ``in_tree`` is that of ``cached.records_of``."""
     return CandidateRequest(
         groups=tuple(
             RequestGroup(
@@ -158,16 +158,16 @@ SUPPLIES = [*_subsets(CLASSES), *[set(CLASSES)] * 5, *_subsets(CLASSES)[4:]]
 
 
 @st.composite
-def worlds(draw: st.DrawFn, most: int = 7) -> list[RP]:
+def topologies(draw: st.DrawFn, most: int = 7) -> list[RP]:
     """A few trees with sharing roots and sharing children."""
-    world: list[RP] = []
+    topology: list[RP] = []
     sharing = draw(st.sampled_from([2, 6]))
     for number in range(draw(st.integers(1, most))):
-        earlier = [None, None, *(rp.name for rp in world)]
+        earlier = [None, None, *(rp.name for rp in topology)]
         traits = set(draw(st.sampled_from(_subsets(TRAITS))))
         if draw(st.integers(0, 9)) < sharing:
             traits.add(SHARES)
-        world.append(
+        topology.append(
             RP(
                 name=f'p{number}',
                 parent=draw(st.sampled_from(earlier)),
@@ -176,7 +176,7 @@ def worlds(draw: st.DrawFn, most: int = 7) -> list[RP]:
                 aggregates=set(draw(st.sampled_from(_subsets(AGGREGATES, 2)[sharing > 5 :]))),
             )
         )
-    return world
+    return topology
 
 
 @st.composite
@@ -207,14 +207,14 @@ def queries(draw: st.DrawFn, minors: tuple[int, ...] = (29,), most: int = 3) -> 
 
 
 @st.composite
-def tight_worlds(draw: st.DrawFn) -> tuple[list[RP], Query]:
+def tight_topologies(draw: st.DrawFn) -> tuple[list[RP], Query]:
     """One tree of a few devices, and numbered groups that just fit or just do not fit."""
     totals = draw(st.lists(st.integers(6, 10), min_size=2, max_size=4))
     some_traits = st.sampled_from(_subsets(TRAITS))
-    world = [RP('root', inventory={'VCPU': record(draw(st.integers(1, 6)))})]
+    topology = [RP('root', inventory={'VCPU': record(draw(st.integers(1, 6)))})]
     for number, total in enumerate(totals):
         inventory = {'VGPU': record(total), 'VCPU': record(draw(st.integers(2, 6)))}
-        world.append(RP(f'd{number}', 'root', inventory, set(draw(some_traits))))
+        topology.append(RP(f'd{number}', 'root', inventory, set(draw(some_traits))))
     chosen = []
     for number in range(1, draw(st.integers(2, len(totals) + 2)) + 1):
         resources = {'VGPU': draw(st.sampled_from([2, 3, 4, 4, 5, 5, 6]))}
@@ -223,4 +223,4 @@ def tight_worlds(draw: st.DrawFn) -> tuple[list[RP], Query]:
         chosen.append(Group(str(number), resources, set(draw(some_traits)) if draw(st.booleans()) else set()))
     if draw(st.booleans()):
         chosen.append(Group('', {'VGPU': draw(st.integers(1, 5))}))
-    return world, Query(chosen, draw(st.sampled_from(['none', 'isolate'])))
+    return topology, Query(chosen, draw(st.sampled_from(['none', 'isolate'])))

@@ -2,7 +2,7 @@
 
 A consumer is a register with a generation and a type: a write that names generation *g* can only take effect while it
 is *g*, and one that names no type leaves the type. An order is valid when each request takes effect between its start
-and its end, accepted ones exactly once, refused ones never, and those of unknown outcome once or never, at any time
+and its end, accepted ones exactly once, rejected ones never, and those of unknown outcome once or never, at any time
 after their start.
 """
 
@@ -45,7 +45,7 @@ class Kind(enum.Enum):
     REMOVE = enum.auto()
     #: A DELETE that was answered with 404.
     MISS = enum.auto()
-    #: A write that was refused because of its generation.
+    #: A write that was rejected because of its generation.
     STALE = enum.auto()
     READ = enum.auto()
 
@@ -153,8 +153,8 @@ class _Search:
         generation, writer, type_ = state
         if step.kind is Kind.READ:
             assert step.seen is not None
-            held = self._written[writer] if generation else {}
-            return state if step.seen == ConsumerState(generation, held, type_) else None
+            allocations = self._written[writer] if generation else {}
+            return state if step.seen == ConsumerState(generation, allocations, type_) else None
         if step.kind is Kind.MISS:
             return None if generation else state
         if step.kind is Kind.REMOVE:
@@ -244,19 +244,19 @@ def _overlap(one: Event, other: Event) -> bool:
 
 
 def _step(event: Event, consumer: str) -> Step | None:
-    """None for an event that tells nothing about the consumer: a failed read, a refusal for lack of capacity."""
+    """None for an event that tells nothing about the consumer: a failed read, a rejection for lack of capacity."""
     known = event.outcome is not Outcome.UNKNOWN
     span = (event.number, event.start, event.latest)
     if isinstance(event.action, ConsumerRead):
         accepted = event.outcome is Outcome.ACCEPTED
         return Step(*span, Kind.READ, seen=ConsumerState.from_body(event.body)) if accepted else None
     if isinstance(event.action, Removal):
-        if event.outcome is Outcome.REFUSED:
+        if event.outcome is Outcome.REJECTED:
             return Step(*span, Kind.MISS) if event.status == 404 else None
         return Step(*span, Kind.REMOVE, certain=known)
     assert isinstance(event.action, ClaimWrite)
     claim = event.action.claims[consumer]
-    if event.outcome is Outcome.REFUSED:
+    if event.outcome is Outcome.REJECTED:
         # With several consumers the answer does not tell which of them had another generation.
         stale = 'consumer generation conflict' in event.detail and len(event.action.claims) == 1
         return Step(*span, Kind.STALE, claim=claim) if stale else None

@@ -3,7 +3,7 @@
 What is verified, and how strictly:
 
 * Every consumer has an order of its writes that agrees with all answers about it and its state at the end
-  (``chains``): accepted writes are present exactly once, refused ones absent, unknown ones present once or absent,
+  (``chains``): accepted writes are present exactly once, rejected ones absent, unknown ones present once or absent,
   consumer generations count the accepted writes.
 * A POST of unknown outcome, also a reshape, took effect for all its consumers or for none, and no reading of a provider
   shows one consumer after a POST and another before it.
@@ -16,7 +16,7 @@ What is verified, and how strictly:
   So an oversold inventory is found whenever the claims that oversold it were all held at one moment.
   Where the answers allow several orders of a consumer's writes (concurrent writes without generation), a set
   counts as surely held only until the first write began that may have replaced it.
-* No claim was refused for lack of capacity that would have fitted even if everything was held that possibly was.
+* No claim was rejected for lack of capacity that would have fitted even if everything was held that possibly was.
 * A move of a provider shows the parent that it named, and no generation moves. At the end each provider has the
   parent of an accepted move that no other accepted move of it surely followed, or of one of unknown outcome; each has
   the top of its tree as root, and there is no loop.
@@ -62,7 +62,7 @@ class _Case:
     undecided: frozenset[int]
     versions: Mapping[str, Sequence[timeline.Version]]
     loose: Sequence[timeline.Loose]
-    held: Mapping[timeline.Inventory, Sequence[timeline.Held]]
+    allocated: Mapping[timeline.Inventory, Sequence[timeline.AllocatedAmount]]
     capacities: timeline.Capacities
 
 
@@ -77,7 +77,7 @@ def violations(history: History, *, strict_reads: bool = True) -> list[str]:
     # Without the order of a consumer's writes the other checks would only report its consequences.
     is_whole = all(explained.possible.get(consumer) for consumer in history.after.consumers)
     checks = (
-        (_generations, _capacity, _refusals, _provider_reads, _trees, _end) if is_whole else (_capacity, _trees, _end)
+        (_generations, _capacity, _rejections, _provider_reads, _trees, _end) if is_whole else (_capacity, _trees, _end)
     )
     return explained.violations + [sentence for check in checks for sentence in check(case)]
 
@@ -91,9 +91,9 @@ def _case(history: History, explained: unknowns.Explained, *, strict_reads: bool
         if one.is_the_only_one
     }
     loose = [timeline.Loose(consumer, one, events) for consumer, one in first.items() if not one.is_the_only_one]
-    held = timeline.holdings(versions, loose, timeline.increases(versions, loose))
+    allocated = timeline.holdings(versions, loose, timeline.increases(versions, loose))
     capacities = timeline.Capacities(history.before, history.events)
-    return _Case(history, strict_reads, explained.undecided, versions, loose, held, capacities)
+    return _Case(history, strict_reads, explained.undecided, versions, loose, allocated, capacities)
 
 
 # Provider generations ------------------------------------------------------------------------------------------
@@ -150,9 +150,9 @@ def _moved_by_claims(case: _Case) -> tuple[Counter[str], Counter[str]]:
 
 
 def _capacity(case: _Case) -> Iterator[str]:
-    for inventory, held in case.held.items():
-        for moment in sorted({one.certain_from for one in held}):
-            surely = [one for one in held if one.certain_from <= moment < one.certain_to]
+    for inventory, allocated in case.allocated.items():
+        for moment in sorted({one.certain_from for one in allocated}):
+            surely = [one for one in allocated if one.certain_from <= moment < one.certain_to]
             total = sum(one.amount for one in surely)
             limit = _limit(case, inventory, surely, moment)
             if total > limit:
@@ -161,7 +161,9 @@ def _capacity(case: _Case) -> Iterator[str]:
                 break
 
 
-def _limit(case: _Case, inventory: timeline.Inventory, surely: Sequence[timeline.Held], moment: float) -> float:
+def _limit(
+    case: _Case, inventory: timeline.Inventory, surely: Sequence[timeline.AllocatedAmount], moment: float
+) -> float:
     """The largest capacity that can have allowed all of ``surely`` to be held at ``moment``."""
     if not all(one.is_increase for one in surely):
         return case.capacities.largest(inventory, -math.inf, moment)
@@ -170,23 +172,23 @@ def _limit(case: _Case, inventory: timeline.Inventory, surely: Sequence[timeline
     return case.capacities.largest(inventory, first, last)
 
 
-def _refusals(case: _Case) -> Iterator[str]:
+def _rejections(case: _Case) -> Iterator[str]:
     for event, write in of_type(case.history.events, ClaimWrite):
         if _WANT_OF_CAPACITY not in event.detail or case.undecided:
             continue
-        if all(_surely_fits(case, event, write, *asked) for asked in _asked(write.claims).items()):
-            yield f'request {event.number}: refused for want of capacity, although it fits'
+        if all(_surely_fits(case, event, write, *requested) for requested in _requested(write.claims).items()):
+            yield f'request {event.number}: rejected for want of capacity, although it fits'
 
 
 def _surely_fits(case: _Case, event: Event, write: ClaimWrite, inventory: timeline.Inventory, amount: int) -> bool:
     others: dict[str, int] = defaultdict(int)
-    for one in case.held.get(inventory, ()):
+    for one in case.allocated.get(inventory, ()):
         if one.possible_from <= event.end and one.possible_to >= event.start:
             others[one.consumer] = max(others[one.consumer], one.amount)
-    taken = sum(held for consumer, held in others.items() if consumer not in write.claims)
+    taken = sum(allocated for consumer, allocated in others.items() if consumer not in write.claims)
     limit = case.capacities.smallest(inventory, event.start, event.end)
     if isinstance(write, Reshape):
-        # It is judged by its own inventories, which were not stored as it was refused.
+        # It is judged by its own inventories, which were not stored as it was rejected.
         own = [
             one.capacities.get(inventory[1])
             for one in write.inventories
@@ -196,12 +198,12 @@ def _surely_fits(case: _Case, event: Event, write: ClaimWrite, inventory: timeli
     return taken + amount <= limit
 
 
-def _asked(claims: Mapping[str, Claim]) -> Counter[timeline.Inventory]:
-    asked: Counter[timeline.Inventory] = Counter()
+def _requested(claims: Mapping[str, Claim]) -> Counter[timeline.Inventory]:
+    requested: Counter[timeline.Inventory] = Counter()
     for claim in claims.values():
         for inventory, amount in timeline.amounts(claim.allocations):
-            asked[inventory] += amount
-    return asked
+            requested[inventory] += amount
+    return requested
 
 
 # Readings of providers -------------------------------------------------------------------------------------------
@@ -243,10 +245,10 @@ def _can_show(case: _Case, event: Event, provider: str, chain: Sequence[timeline
     if version.earliest > event.end or (case.strict_reads and until < event.start):
         return False
     entry = event.body['allocations'].get(version.consumer)
-    held = version.allocations.get(provider)
-    if entry is None or held is None:
-        return entry is None and held is None
-    same: bool = entry['resources'] == held and entry['consumer_generation'] == version.generation
+    allocated = version.allocations.get(provider)
+    if entry is None or allocated is None:
+        return entry is None and allocated is None
+    same: bool = entry['resources'] == allocated and entry['consumer_generation'] == version.generation
     return same
 
 
@@ -276,7 +278,7 @@ def _trees(case: _Case) -> Iterator[str]:
         if event.outcome is Outcome.ACCEPTED and event.body['parent_provider_uuid'] != move.parent:
             shown = event.body['parent_provider_uuid']
             yield f'request {event.number}: named the parent {move.parent}, was shown {shown}'
-        if event.outcome is not Outcome.REFUSED:
+        if event.outcome is not Outcome.REJECTED:
             moves[move.provider].append((event, move))
     after = case.history.after.providers
     for provider, state in after.items():

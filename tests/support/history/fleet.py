@@ -33,7 +33,7 @@ def demand(client: Client, method: str, path: str, body: Any = None, *, version:
 
 
 def capacity(record: dict[str, Any]) -> float:
-    """The capacity of an inventory record, not truncated (api-ref/capacity.md#room)."""
+    """The capacity of an inventory record, not truncated (api-ref/capacity.md#the-capacity-rule)."""
     return float((record['total'] - record.get('reserved', 0)) * record.get('allocation_ratio', 1.0))
 
 

@@ -21,7 +21,7 @@ class Outcome(enum.Enum):
     """What the client knows after the answer, or without one."""
 
     ACCEPTED = 'accepted'
-    REFUSED = 'refused'
+    REJECTED = 'rejected'
     UNKNOWN = 'unknown'
 
 
@@ -118,7 +118,7 @@ class Event:
         """A 5xx is unknown: the database may have committed before the error."""
         if self.status is None or self.status >= 500:
             return Outcome.UNKNOWN
-        return Outcome.ACCEPTED if self.status < 300 else Outcome.REFUSED
+        return Outcome.ACCEPTED if self.status < 300 else Outcome.REJECTED
 
     @property
     def latest(self) -> float:
@@ -127,12 +127,12 @@ class Event:
 
     @property
     def code(self) -> str:
-        """The error code of a refusal, else an empty string."""
+        """The error code of a rejection, else an empty string."""
         return str(self._error.get('code', ''))
 
     @property
     def detail(self) -> str:
-        """The error detail of a refusal, else an empty string."""
+        """The error detail of a rejection, else an empty string."""
         return str(self._error.get('detail', ''))
 
     @property
@@ -151,9 +151,9 @@ class ConsumerState:
     @classmethod
     def from_body(cls, body: Mapping[str, Any]) -> ConsumerState:
         """From the answer to GET /allocations/{consumer} at 1.28 or above."""
-        held = {provider: dict(entry['resources']) for provider, entry in body['allocations'].items()}
+        allocations = {provider: dict(entry['resources']) for provider, entry in body['allocations'].items()}
         shown = body.get('consumer_type', 'unknown')
-        return cls(body.get('consumer_generation', 0), held, None if shown == 'unknown' else shown)
+        return cls(body.get('consumer_generation', 0), allocations, None if shown == 'unknown' else shown)
 
 
 @dataclasses.dataclass(frozen=True)

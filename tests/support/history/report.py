@@ -15,7 +15,7 @@ class Report:
     """Counts of requests by outcome; ``unsent`` found no address that took a connection. Times are seconds."""
 
     accepted: int
-    refused: int
+    rejected: int
     unknown: int
     unsent: int
     statuses: Counter[str]
@@ -27,7 +27,7 @@ class Report:
     @property
     def sent(self) -> int:
         """The number of requests that were sent."""
-        return self.accepted + self.refused + self.unknown
+        return self.accepted + self.rejected + self.unknown
 
     @property
     def server_errors(self) -> int:
@@ -40,7 +40,7 @@ class Report:
         retries = 'not counted' if self.retries is None else str(self.retries)
         lines = [
             f'requests sent {self.sent} in {self.seconds:.0f} s ({statuses})',
-            f'accepted {self.accepted}, refused {self.refused}, unknown {self.unknown}, not sent {self.unsent}',
+            f'accepted {self.accepted}, rejected {self.rejected}, unknown {self.unknown}, not sent {self.unsent}',
             f'slowest answer {self.slowest:.2f} s, transaction retries {retries}',
             f'violations {len(self.violations)}',
         ]
@@ -62,7 +62,7 @@ def of(
         found.extend(database.violations(url))
     return Report(
         accepted=outcomes[Outcome.ACCEPTED],
-        refused=outcomes[Outcome.REFUSED],
+        rejected=outcomes[Outcome.REJECTED],
         unknown=outcomes[Outcome.UNKNOWN],
         unsent=unsent,
         statuses=Counter('lost' if event.status is None else str(event.status) for event in history.events),

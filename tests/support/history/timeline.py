@@ -41,7 +41,7 @@ class Version:
 
 
 @dataclasses.dataclass(frozen=True)
-class Held:
+class AllocatedAmount:
     """An amount of one inventory held by one consumer through one version."""
 
     consumer: str
@@ -61,9 +61,9 @@ def versions(consumer: str, order: Sequence[int], events: Mapping[int, Event], e
     made = [Version(consumer, -1, 0, {}, -math.inf, -math.inf)]
     for index, number in enumerate(order):
         action = events[number].action
-        held = action.claims[consumer].allocations if isinstance(action, ClaimWrite) else {}
-        generation = made[-1].generation + 1 if held else 0
-        made.append(Version(consumer, number, generation, held, max(starts[: index + 1]), min(ends[index:])))
+        allocated = action.claims[consumer].allocations if isinstance(action, ClaimWrite) else {}
+        generation = made[-1].generation + 1 if allocated else 0
+        made.append(Version(consumer, number, generation, allocated, max(starts[: index + 1]), min(ends[index:])))
     return made
 
 
@@ -92,7 +92,7 @@ class Loose:
             for inventory in {*new, *itertools.chain.from_iterable(old)}:
                 yield number, inventory, new[inventory] - max(one[inventory] for one in old)
 
-    def held(self, increases: Mapping[int, frozenset[Inventory]]) -> Iterator[tuple[Inventory, Held]]:
+    def allocated(self, increases: Mapping[int, frozenset[Inventory]]) -> Iterator[tuple[Inventory, AllocatedAmount]]:
         """What the consumer held by each write, surely and possibly."""
         for number, replacers in self.explanation.replacers.items():
             event = self.events[number]
@@ -103,7 +103,7 @@ class Loose:
                 grown = inventory in increases.get(number, frozenset())
                 yield (
                     inventory,
-                    Held(self.consumer, amount, event.start, event.latest, surely_to, possibly_to, grown),
+                    AllocatedAmount(self.consumer, amount, event.start, event.latest, surely_to, possibly_to, grown),
                 )
 
 
@@ -111,15 +111,15 @@ def holdings(
     ordered: Mapping[str, Sequence[Version]],
     loose: Iterable[Loose],
     increases: Mapping[int, frozenset[Inventory]],
-) -> dict[Inventory, list[Held]]:
+) -> dict[Inventory, list[AllocatedAmount]]:
     """All amounts by inventory. ``increases`` has for each event the inventories whose usage it raised."""
-    found: dict[Inventory, list[Held]] = defaultdict(list)
+    found: dict[Inventory, list[AllocatedAmount]] = defaultdict(list)
     for consumer, chain in ordered.items():
         for index, version in enumerate(chain):
             following = chain[index + 1] if index + 1 < len(chain) else None
             for inventory, amount in amounts(version.allocations):
                 found[inventory].append(
-                    Held(
+                    AllocatedAmount(
                         consumer,
                         amount,
                         version.earliest,
@@ -130,8 +130,8 @@ def holdings(
                     )
                 )
     for one in loose:
-        for inventory, held in one.held(increases):
-            found[inventory].append(held)
+        for inventory, allocated in one.allocated(increases):
+            found[inventory].append(allocated)
     return dict(found)
 
 
@@ -174,7 +174,7 @@ class Capacities:
         self._versions: dict[Inventory, list[_InForce]] = defaultdict(list)
         writes: dict[str, list[tuple[Event, ProviderWrite]]] = defaultdict(list)
         for event, write in provider_writes(events):
-            if write.capacities is not None and event.outcome is not Outcome.REFUSED:
+            if write.capacities is not None and event.outcome is not Outcome.REJECTED:
                 writes[write.provider].append((event, write))
         for provider, state in before.providers.items():
             self._add(provider, state, writes[provider])

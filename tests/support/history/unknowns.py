@@ -55,7 +55,9 @@ def explain(history: History, *, strict_reads: bool) -> Explained:
 def _settle(event: Event, write: ClaimWrite, explained: Explained) -> None:
     """When the orders of one consumer decide what a POST did, drop the orders of other consumers that contradict it."""
     possible = explained.possible
-    concerned = [consumer for consumer in write.claims if possible.get(consumer) and not _asks_nothing(write, consumer)]
+    concerned = [
+        consumer for consumer in write.claims if possible.get(consumer) and not _changes_nothing(write, consumer)
+    ]
     for applied in (True, False):
         telling = [
             consumer
@@ -72,18 +74,18 @@ def _settle(event: Event, write: ClaimWrite, explained: Explained) -> None:
                 )
 
 
-def _asks_nothing(write: ClaimWrite, consumer: str) -> bool:
+def _changes_nothing(write: ClaimWrite, consumer: str) -> bool:
     """Whether the write clears a consumer that does not exist according to its generation, which changes nothing."""
     claim = write.claims[consumer]
     return claim.expected is None and not claim.allocations
 
 
 def _unexplained(steps: Sequence[chains.Step], final: ConsumerState) -> str:
-    told = [_words(step) for step in steps if not step.changes_nothing]
-    held: Mapping[str, object] = {provider: dict(resources) for provider, resources in final.allocations.items()}
+    texts = [_words(step) for step in steps if not step.changes_nothing]
+    allocations: Mapping[str, object] = {provider: dict(resources) for provider, resources in final.allocations.items()}
     return (
-        f'no order of its accepted writes explains the answers and its end, generation {final.generation} with {held};'
-        f' writes: {", ".join(told) or "none"}'
+        'no order of its accepted writes explains the answers and its end,'
+        f' generation {final.generation} with {allocations}; writes: {", ".join(texts) or "none"}'
     )
 
 

@@ -104,10 +104,10 @@ class Walk:
             self.client.claim_resources(self.context, consumer, candidate, **OWNER, allocation_request_version=version)
         )
 
-    def held(self, consumer: str) -> dict[str, Any]:
+    def allocations(self, consumer: str) -> dict[str, Any]:
         """What a consumer holds, by the name of the provider."""
-        held = self.client.get_allocs_for_consumer(self.context, consumer)['allocations']
-        return {self.names[provider]: part['resources'] for provider, part in sorted(held.items())}
+        found = self.client.get_allocs_for_consumer(self.context, consumer)['allocations']
+        return {self.names[provider]: part['resources'] for provider, part in sorted(found.items())}
 
     def usages(self, provider: str) -> Any:
         """What is used of a provider."""
@@ -131,7 +131,7 @@ def walk() -> dict[str, Any]:
     one_host = resource_request(in_tree=hosts[0], **levels)
     (first,) = steps.candidates(one_host)
     steps.done['claimed'] = steps.claim(instance, first)
-    steps.done['held'] = steps.held(instance)
+    steps.done['held'] = steps.allocations(instance)
 
     # The host reports its processors and memory on NUMA cells from now on: a reshape, for the instance holds some.
     # It does so at its start, so it has nothing in its cache.
@@ -148,7 +148,7 @@ def walk() -> dict[str, Any]:
     cell_part = {name: resources.pop(name) for name in ('VCPU', 'MEMORY_MB')}
     moved[instance]['allocations'][cells[0]] = {'resources': cell_part}
     steps.client.update_from_provider_tree(steps.context, tree, allocations=moved)
-    steps.done['reshaped'] = steps.held(instance)
+    steps.done['reshaped'] = steps.allocations(instance)
     steps.done['cell used'] = steps.usages(cells[0])
 
     # A port that guarantees packets, of the agent below the host, and bandwidth, of one of the devices of that agent.
@@ -170,15 +170,15 @@ def walk() -> dict[str, Any]:
     consumer = str(uuid.uuid4())
     chosen = min(found, key=lambda one: in_words([one], steps.names))
     steps.done['port claimed'] = steps.claim(consumer, chosen)
-    steps.done['port held'] = steps.held(consumer)
+    steps.done['port held'] = steps.allocations(consumer)
 
     # The instance moves: its allocations go to the migration, and it claims on the other host.
     migration = str(uuid.uuid4())
     steps.done['moved'] = steps.client.move_allocations(steps.context, instance, migration)
-    steps.done['migration'] = steps.held(migration)
+    steps.done['migration'] = steps.allocations(migration)
     target = steps.candidates(resource_request(in_tree=hosts[1]))
     steps.done['claimed again'] = steps.claim(instance, target[0])
-    steps.done['held again'] = steps.held(instance)
+    steps.done['held again'] = steps.allocations(instance)
     steps.done['released'] = steps.client.delete_allocation_for_instance(steps.context, migration, force=True)
     steps.done['cell used in the end'] = steps.usages(cells[0])
 

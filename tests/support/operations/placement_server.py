@@ -75,7 +75,8 @@ def uwsgi_ini(home: pathlib.Path, port: int) -> pathlib.Path:
     """The sample with only this changed: HTTP on a port of the test instead of the protocol of uWSGI on a socket."""
     text = UWSGI_SAMPLE.read_text()
     for sample, ours in (
-        ('socket = /run/placement/uwsgi.sock\nchmod-socket = 660\n', f'http-socket = 127.0.0.1:{port}\n'),
+        ('socket = /run/placement/uwsgi.sock\n', f'http-socket = 127.0.0.1:{port}\n'),
+        ('chown-socket = placement:www-data\nchmod-socket = 660\n', ''),
         ('/run/placement/uwsgi.fifo', f'{home}/uwsgi.fifo'),
     ):
         assert text.count(sample) == 1, sample

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NoReturn
 
 import httpx
 import pytest
@@ -25,7 +26,7 @@ START_SECONDS = 60
 ROOT = str(pathlib.Path(placement.__file__).parents[1])
 
 
-def unavailable(part: str, reason: str) -> None:
+def unavailable(part: str, reason: str) -> NoReturn:
     """Report that the test needs ``part`` (a word such as ``nginx``) and cannot run.
 
     Skips with the reason. When ``PLACEMENT_TEST_REQUIRE`` (comma-separated words) names the part or ``operations``,
@@ -41,7 +42,7 @@ def program(part: str, name: str) -> str:
     found = shutil.which(name, path=f'{os.environ["PATH"]}:/usr/sbin:/sbin')
     if found is None:
         unavailable(part, f'no program {name}; tools/install-operations.sh installs it')
-    return str(found)
+    return found
 
 
 def environment(part: str, packages: Sequence[str]) -> pathlib.Path:

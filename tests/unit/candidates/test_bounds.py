@@ -14,7 +14,7 @@ from placement.candidates.limits import Limit, SearchLimits
 from placement.candidates.request import CandidateRequest
 from placement.candidates.requirements import compile_request
 from placement.candidates.search import AssignmentFinder, search
-from placement.candidates.search_units import Candidate, SearchUnit
+from placement.candidates.search_units import Family, SearchUnit
 from placement.candidates.selection import AnswerSize, select
 from placement.objects import search_limits
 from tests.support.candidates import hard
@@ -28,15 +28,15 @@ def defaults() -> SearchLimits:
     return search_limits.for_search(placement_conf.load(environ={}, config_files=[]).placement)
 
 
-def answered(case: Case, limits: SearchLimits) -> list[Candidate]:
-    world, query = case
+def answered(case: Case, limits: SearchLimits) -> list[Family]:
+    topology, query = case
     request = request_of(query)
-    return select(search(Rows(world).search_units(), compile_request(request), limits), request, limits)
+    return select(search(Rows(topology).search_units(), compile_request(request), limits), request, limits)
 
 
 @pytest.mark.parametrize('holes', [1, 8, 13, 64])
 @pytest.mark.parametrize('make', [hard.pigeonhole, hard.hidden_pigeonhole])
-def test_one_group_too_many_is_refused_in_few_steps(make: Callable[[int], Case], holes: int) -> None:
+def test_one_group_too_many_is_rejected_in_few_steps(make: Callable[[int], Case], holes: int) -> None:
     limits = defaults()
     assert answered(make(holes), limits) == []
     assert limits.reached == set()
@@ -55,11 +55,11 @@ def test_traits_that_encode_a_formula_are_decided_within_the_bounds(variables: i
 @pytest.mark.parametrize('clauses', [20, 38, 60])
 @pytest.mark.parametrize('seed', range(10))
 def test_formulas_are_decided_like_the_oracle(clauses: int, seed: int) -> None:
-    world, query = hard.satisfiability(9, clauses, seed)
+    topology, query = hard.satisfiability(9, clauses, seed)
     query.limit = None
-    rows = Rows(world)
+    rows = Rows(topology)
     bodies = {rows.body(one) for one in search(rows.search_units(), compile_request(request_of(query)), SearchLimits())}
-    assert bodies == Oracle(world).candidates(query)
+    assert bodies == Oracle(topology).candidates(query)
 
 
 @pytest.mark.parametrize('seed', range(5))
@@ -112,9 +112,9 @@ def test_a_tree_without_candidates_is_abandoned_at_its_bound() -> None:
 
 
 def test_a_tree_that_keeps_yielding_candidates_is_not_abandoned() -> None:
-    world, query = hard.wide(12)
+    topology, query = hard.wide(12)
     limits = SearchLimits(max_tree_steps=500)
-    assert len(answered((world, query), limits)) == 2**12
+    assert len(answered((topology, query), limits)) == 2**12
     assert limits.reached == set()
     assert limits.steps_taken > 10 * 500
 
@@ -129,12 +129,12 @@ def test_at_the_bound_of_the_request_the_answer_is_what_was_found() -> None:
 
 
 def test_at_the_bound_of_the_request_no_more_trees_are_searched() -> None:
-    world, query = hard.clouds(lambda _seed: hard.packing(0, classes=3), 20)
+    topology, query = hard.clouds(lambda _seed: hard.packing(0, classes=3), 20)
     pulled = 0
 
     def watched() -> Iterator[SearchUnit]:
         nonlocal pulled
-        for search_unit in Rows(world).search_units():
+        for search_unit in Rows(topology).search_units():
             pulled += 1
             yield search_unit
 
@@ -147,30 +147,30 @@ def test_a_walk_holds_two_placements_at_a_time() -> None:
     [search_unit] = Rows(hard.wide(8)[0]).search_units()
     [(_, stream)] = finder.streams([search_unit])
     for index in range(2**8):
-        assert stream.get(index) is not None
+        assert stream.get_within(index, 1)[0] is not None
         assert sum(one is not None for one in stream.found) <= 2
-    assert stream.get(2**8) is None
+    assert stream.get_within(2**8, 1)[0] is None
     assert stream.ended
 
 
 def test_hard_trees_do_not_hide_easy_ones() -> None:
     # Ten easy trees stand between fifty hard ones, each of which could take a tenth of all steps.
     easy = range(5, 60, 6)
-    world, query = hard.clouds(lambda _seed: hard.packing(0, classes=3), 60, easy)
+    topology, query = hard.clouds(lambda _seed: hard.packing(0, classes=3), 60, easy)
     query.limit = len(easy)
     limits = SearchLimits(max_steps=600_000, max_tree_steps=60_000)
-    found = answered((world, query), limits)
+    found = answered((topology, query), limits)
     assert {one.search_unit.tree[0].uuid for one in found} == {f't{number}-root' for number in easy}
     # An answer that has reached its limit is complete.
     assert limits.reached == set()
 
 
 def test_an_answer_that_reaches_its_limit_reports_no_bound() -> None:
-    world, query = hard.clouds(lambda _seed: hard.packing(0, classes=3), 2, easy=[1])
+    topology, query = hard.clouds(lambda _seed: hard.packing(0, classes=3), 2, easy=[1])
     for limit, reached in ((3, set()), (None, {Limit.TREE_STEPS, Limit.CANDIDATES})):
         query.limit = limit
         limits = SearchLimits(max_tree_steps=5_000, max_candidates=3)
-        assert len(answered((world, query), limits)) == 3
+        assert len(answered((topology, query), limits)) == 3
         assert limits.reached == reached
 
 
@@ -186,9 +186,9 @@ def test_repeated_searches_end_at_the_same_step() -> None:
 def test_trees_of_one_shape_cost_the_steps_of_one() -> None:
     steps_taken = []
     for trees in (1, 30):
-        world, query = hard.clouds(lambda _seed: hard.packing(1), trees)
+        topology, query = hard.clouds(lambda _seed: hard.packing(1), trees)
         request, limits = replace(request_of(query), limit=trees), SearchLimits()
-        search_units = [with_key(unit, request) for unit in Rows(world).search_units()]
+        search_units = [with_key(unit, request) for unit in Rows(topology).search_units()]
         assert len(select(search(search_units, compile_request(request), limits), request, limits)) == trees
         steps_taken.append(limits.steps_taken)
     # After each candidate its walk is asked for the next one, for one turn.
@@ -196,12 +196,12 @@ def test_trees_of_one_shape_cost_the_steps_of_one() -> None:
 
 
 def test_a_smaller_memory_changes_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    world, query = hard.clouds(lambda seed: hard.packing(seed, 4, 6), 1, easy=[0])
+    topology, query = hard.clouds(lambda seed: hard.packing(seed, 4, 6), 1, easy=[0])
     query.limit = None
     bodies = []
-    for room in (500_000, 20, 0):
-        monkeypatch.setattr(budgets, '_MAX_REMEMBERED_ITEMS', room)
-        bodies.append([one.amounts for one in answered((world, query), SearchLimits())])
+    for limit in (500_000, 20, 0):
+        monkeypatch.setattr(budgets, '_MAX_REMEMBERED_ITEMS', limit)
+        bodies.append([one.amounts for one in answered((topology, query), SearchLimits())])
     assert bodies[0] == bodies[1] == bodies[2]
     assert len(bodies[0]) == len(set(bodies[0])) > 100
 
@@ -209,7 +209,7 @@ def test_a_smaller_memory_changes_no_answer(monkeypatch: pytest.MonkeyPatch) -> 
 # The size of an answer ---------------------------------------------------------------------------------------
 
 
-def size_of(candidates: list[Candidate], request: CandidateRequest) -> int:
+def size_of(candidates: list[Family], request: CandidateRequest) -> int:
     size = AnswerSize(request)
     for candidate in candidates:
         size.add(candidate)
@@ -228,16 +228,16 @@ def test_wide_answers_are_bounded_by_their_size(classes: int) -> None:
 @pytest.mark.parametrize('trees', [1, 5, 200])
 @pytest.mark.parametrize('minor', [28, 29])
 def test_candidates_are_kept_up_to_the_bound_on_size(trees: int, minor: int) -> None:
-    world, query = hard.clouds(lambda _seed: hard.wide(3), trees)
+    topology, query = hard.clouds(lambda _seed: hard.wide(3), trees)
     query.minor = minor
     if minor == 28:
         # Below 1.29 one provider has to serve all three classes.
-        world = [replace(one, inventory={f'CUSTOM_C{n}': record(5) for n in range(3)}) for one in world]
-    everything = answered((world, query), SearchLimits())
+        topology = [replace(one, inventory={f'CUSTOM_C{n}': record(5) for n in range(3)}) for one in topology]
+    everything = answered((topology, query), SearchLimits())
     request = request_of(query)
     for size in (1, 30, 500, 4000):
         limits = SearchLimits(max_size=size)
-        some = answered((world, query), limits)
+        some = answered((topology, query), limits)
         assert [one.amounts for one in some] == [one.amounts for one in everything[: len(some)]]
         # A single candidate is returned whatever its size.
         assert len(some) == 1 or 0 < size_of(some, request) <= size
@@ -250,29 +250,29 @@ def test_candidates_are_kept_up_to_the_bound_on_size(trees: int, minor: int) -> 
 @pytest.mark.parametrize('shared', [1, 2])
 def test_sharing_providers_count_for_the_size(minor: int, shared: int) -> None:
     """Each host uses sharing providers of its own, which makes the largest answer for a number of candidates."""
-    hosts, world = 20, []
+    hosts, topology = 20, []
     classes = [f'CUSTOM_C{number}' for number in range(shared)]
     for host in (f'host{number}' for number in range(hosts)):
-        world.append(RP(host, None, {'VCPU': record(8)}, aggregates={host}))
-        world += [RP(f'{name} of {host}', None, {name: record(8)}, {SHARES}, {host}) for name in classes]
+        topology.append(RP(host, None, {'VCPU': record(8)}, aggregates={host}))
+        topology += [RP(f'{name} of {host}', None, {name: record(8)}, {SHARES}, {host}) for name in classes]
     query = Query([Group('', {'VCPU': 1, **dict.fromkeys(classes, 1)})], minor=minor)
     each = 2 * (1 + shared)
     for size, fits in ((each * hosts, hosts), (each * hosts - 1, hosts - 1), (each * 10, 10)):
         limits = SearchLimits(max_size=size)
-        some = answered((world, query), limits)
+        some = answered((topology, query), limits)
         assert len(some) == fits
         assert size_of(some, request_of(query)) == each * fits
         assert limits.reached == (set() if fits == hosts else {Limit.ANSWER_SIZE})
 
 
 def test_a_bound_is_reported_unless_the_limit_is_reached_first() -> None:
-    world, query = hard.wide(10)
+    topology, query = hard.wide(10)
     query.limit = 50
     limits = SearchLimits(max_size=10 * 49 + 21)
-    assert len(answered((world, query), limits)) == 49
+    assert len(answered((topology, query), limits)) == 49
     assert limits.reached == {Limit.ANSWER_SIZE}
     limits = SearchLimits(max_size=10 * 50 + 21)
-    assert len(answered((world, query), limits)) == 50
+    assert len(answered((topology, query), limits)) == 50
     assert limits.reached == set()
 
 
@@ -292,14 +292,14 @@ def test_a_candidate_that_is_too_large_does_not_stay_in_a_sample() -> None:
 
 
 def test_samples_are_drawn_from_all_candidates_up_to_the_size() -> None:
-    world, query = hard.clouds(lambda _seed: hard.wide(4), 40)
+    topology, query = hard.clouds(lambda _seed: hard.wide(4), 40)
     query.limit = 200
     request, rng = request_of(query), random.Random(4)
-    everything = {one.amounts for one in answered((world, replace(query, limit=None)), SearchLimits())}
+    everything = {one.amounts for one in answered((topology, replace(query, limit=None)), SearchLimits())}
     drawn = set()
     for size in (300, 900, 10_000):
         limits = SearchLimits(max_size=size)
-        found = select(search(Rows(world).search_units(), compile_request(request), limits), request, limits, rng)
+        found = select(search(Rows(topology).search_units(), compile_request(request), limits), request, limits, rng)
         bodies = {one.amounts for one in found}
         assert len(bodies) == len(found) <= query.limit
         assert bodies <= everything
@@ -308,4 +308,4 @@ def test_samples_are_drawn_from_all_candidates_up_to_the_size() -> None:
         assert limits.reached == ({Limit.ANSWER_SIZE} if len(found) < query.limit else set())
         drawn |= bodies
     # Without a sample the answer is of the first five rounds; a sample draws from all sixteen.
-    assert len(drawn - {one.amounts for one in answered((world, query), SearchLimits())}) > 100
+    assert len(drawn - {one.amounts for one in answered((topology, query), SearchLimits())}) > 100

@@ -15,12 +15,12 @@ from tests.support.candidates.oracle import Oracle, Query, assert_candidates
 from tests.support.candidates.query_strings import RejectedError, parse, uuid_of, with_uuids
 from tests.support.candidates.topologies import Rows, request_of
 
-CLASSES = {rc for world in WORLDS.values() for rp in world for rc in rp.inventory}
-TRAITS = {trait for world in WORLDS.values() for rp in world for trait in rp.traits}
-AGGREGATES = {aggregate for world in WORLDS.values() for rp in world for aggregate in rp.aggregates} | {'unused'}
+CLASSES = {rc for topology in WORLDS.values() for rp in topology for rc in rp.inventory}
+TRAITS = {trait for topology in WORLDS.values() for rp in topology for trait in rp.traits}
+AGGREGATES = {aggregate for topology in WORLDS.values() for rp in topology for aggregate in rp.aggregates} | {'unused'}
 
 #: Every name of the page.
-NAMES = [*(rp.name for world in WORLDS.values() for rp in world), *AGGREGATES]
+NAMES = [*(rp.name for topology in WORLDS.values() for rp in topology), *AGGREGATES]
 
 
 def parsed(text: str, minor: int) -> Query:
@@ -30,7 +30,7 @@ def parsed(text: str, minor: int) -> Query:
 
 @pytest.mark.parametrize('example', [one for one in EXAMPLES if one.minor <= 29], ids=str)
 def test_search_finds_the_candidates_of_the_table(example: Example) -> None:
-    rows = Rows(WORLDS[example.world])
+    rows = Rows(WORLDS[example.topology])
     request = request_of(parsed(example.query, example.minor))
     found = [rows.body(one) for one in search(rows.search_units(), compile_request(request), SearchLimits())]
     assert_candidates(found, bodies(example.candidates))
@@ -38,7 +38,7 @@ def test_search_finds_the_candidates_of_the_table(example: Example) -> None:
 
 @pytest.mark.parametrize('example', EXAMPLES, ids=str)
 def test_oracle_agrees_with_the_table(example: Example) -> None:
-    oracle = Oracle(WORLDS[example.world])
+    oracle = Oracle(WORLDS[example.topology])
     query = parsed(example.query, example.minor)
     found = oracle.entries(query)
     assert found == example.entries()

@@ -17,7 +17,7 @@ def parse(text: str, minor: int = 29) -> CandidateRequest:
     return candidate_query.parse(text, (1, minor))
 
 
-def refusal(text: str, minor: int = 29) -> str:
+def rejection(text: str, minor: int = 29) -> str:
     with pytest.raises(BadQuery) as caught:
         parse(text, minor)
     return str(caught.value)
@@ -67,7 +67,7 @@ def test_below_1_29_trees_are_not_understood(minor: int) -> None:
     ],
 )
 def test_key_unknown_at_its_version(minor: int, text: str) -> None:
-    message = refusal(text, minor)
+    message = rejection(text, minor)
     assert 'Invalid query string parameters:' in message
     assert 'Additional properties are not allowed' in message
     assert 'was unexpected' in message
@@ -77,7 +77,7 @@ def test_key_unknown_at_its_version(minor: int, text: str) -> None:
     'key', ['x', 'resources0', 'resources01', 'resources1a', 'resources_x', 'limit1', 'resources1%0A']
 )
 def test_key_unknown_from_1_25(key: str) -> None:
-    message = refusal(f'resources=VCPU:1&{key}=VCPU:1', 25)
+    message = rejection(f'resources=VCPU:1&{key}=VCPU:1', 25)
     assert 'Invalid query string parameters:' in message
     assert 'does not match any of the regexes' in message
 
@@ -93,12 +93,12 @@ def test_key_unknown_from_1_25(key: str) -> None:
     ],
 )
 def test_missing_and_unknown_keys_are_reported_before_bad_values(minor: int, text: str, phrase: str) -> None:
-    assert phrase in refusal(text, minor)
+    assert phrase in rejection(text, minor)
 
 
 def test_resources_are_required_below_1_25() -> None:
     for minor in (10, 16, 24):
-        message = refusal('', minor)
+        message = rejection('', minor)
         assert 'Invalid query string parameters:' in message
         assert "'resources' is a required property" in message
 
@@ -107,7 +107,7 @@ def test_resources_are_required_below_1_25() -> None:
 @pytest.mark.parametrize('minor', [16, 29])
 def test_bad_limit(value: str, minor: int) -> None:
     for text in (f'limit={value}', f'limit={value}&limit=5', f'limit=5&limit={value}'):
-        message = refusal(f'resources=VCPU:1&{text}', minor)
+        message = rejection(f'resources=VCPU:1&{text}', minor)
         assert 'Invalid query string parameters:' in message
         assert "Failed validating 'pattern'" in message
 
@@ -119,13 +119,13 @@ def test_bad_group_policy(value: str) -> None:
         f'group_policy={value}&group_policy=none',
         f'group_policy=none&group_policy={value}',
     ):
-        message = refusal(f'resources=VCPU:1&{text}')
+        message = rejection(f'resources=VCPU:1&{text}')
         assert 'Invalid query string parameters:' in message
         assert "is not one of ['none', 'isolate']" in message
 
 
 def test_query_that_is_not_utf8() -> None:
-    assert 'Invalid query string parameters:' in refusal('resources=VCPU:1&required=%FF')
+    assert 'Invalid query string parameters:' in rejection('resources=VCPU:1&required=%FF')
 
 
 @pytest.mark.parametrize(
@@ -148,41 +148,41 @@ def test_query_that_is_not_utf8() -> None:
     ],
 )
 def test_bad_value(text: str, phrase: str) -> None:
-    assert phrase in refusal(text)
+    assert phrase in rejection(text)
 
 
 def test_values_that_depend_on_the_version() -> None:
-    assert 'Got: !A' in refusal('resources=VCPU:1&required=!A', 21)
+    assert 'Got: !A' in rejection('resources=VCPU:1&required=!A', 21)
     twice = f'resources=VCPU:1&member_of={A}&member_of={B}'
-    assert 'Multiple member_of parameters are not supported' in refusal(twice, 23)
+    assert 'Multiple member_of parameters are not supported' in rejection(twice, 23)
     assert len(parse(twice, 24).groups[0].member_of) == 2
 
 
 def test_groups_without_resources() -> None:
-    assert refusal('required=A&required2=B&resources3=VCPU:1').startswith(
+    assert rejection('required=A&required2=B&resources3=VCPU:1').startswith(
         'All traits parameters must be associated with resources.  '
         'Found the following orphaned traits keys: required, required2'
     )
-    assert refusal(f'resources=VCPU:1&member_of1={A}&required2=!A').startswith(
+    assert rejection(f'resources=VCPU:1&member_of1={A}&required2=!A').startswith(
         'All member_of parameters must be associated with resources. '
         'Found the following orphaned member_of keys: member_of1'
     )
-    assert refusal('resources=VCPU:1&required2=!A') == 'All request groups must specify resources.'
+    assert rejection('resources=VCPU:1&required2=!A') == 'All request groups must specify resources.'
 
 
 @pytest.mark.parametrize('text', ['', 'limit=1', 'group_policy=none'])
-def test_a_query_without_groups_is_refused(text: str) -> None:
-    assert refusal(text, 25) == 'At least one request group (`resources` or `resources{N}`) is required.'
+def test_a_query_without_groups_is_rejected(text: str) -> None:
+    assert rejection(text, 25) == 'At least one request group (`resources` or `resources{N}`) is required.'
 
 
 def test_trait_required_and_forbidden() -> None:
-    message = refusal('resources=VCPU:1&required=A,!B&resources2=VCPU:1&required2=!A,A,B')
+    message = rejection('resources=VCPU:1&required=A,!B&resources2=VCPU:1&required2=!A,A,B')
     assert message == 'Conflicting required and forbidden traits found in the following traits keys: required2: (A)'
 
 
 def test_two_numbered_groups_need_a_policy() -> None:
     phrase = 'The "group_policy" parameter is required when specifying more than one "resources{N}" parameter.'
-    assert refusal('resources1=VCPU:1&resources2=VCPU:1') == phrase
+    assert rejection('resources1=VCPU:1&resources2=VCPU:1') == phrase
     assert parse('resources=VCPU:1&resources2=VCPU:1').group_policy is None
 
 
@@ -206,8 +206,8 @@ HOSTILE = {
 
 @pytest.mark.parametrize('name', HOSTILE)
 @pytest.mark.parametrize('minor', [10, 24, 29])
-def test_hostile_query_is_refused(name: str, minor: int) -> None:
-    assert len(refusal(HOSTILE[name], minor)) < 100_000
+def test_hostile_query_is_rejected(name: str, minor: int) -> None:
+    assert len(rejection(HOSTILE[name], minor)) < 100_000
 
 
 # From 1.30 on ---------------------------------------------------------------------------------------------------
@@ -285,8 +285,8 @@ def test_parameters_of_the_whole_request_have_no_suffix(key: str) -> None:
     ],
 )
 def test_root_required_and_same_subtree_are_checked_before_groups(text: str, phrase: str, code: str | None) -> None:
-    told, found = rejected(f'resources=VCPU:x&in_tree=x&same_subtree=_A,,_B&{text}'.rstrip('&'), 36)
-    assert phrase in told
+    message, found = rejected(f'resources=VCPU:x&in_tree=x&same_subtree=_A,,_B&{text}'.rstrip('&'), 36)
+    assert phrase in message
     assert found == code
 
 
@@ -312,8 +312,8 @@ def test_in_tree_is_a_uuid() -> None:
     ],
 )
 def test_groups_without_resources_since_1_36(text: str, phrase: str, code: str) -> None:
-    told, found = rejected(text, 36)
-    assert phrase in told
+    message, found = rejected(text, 36)
+    assert phrase in message
     assert found == f'placement.query.{code}'
 
 

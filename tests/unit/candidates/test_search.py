@@ -14,7 +14,7 @@ from placement.candidates.limits import SearchLimits
 from placement.candidates.request import CandidateRequest, RequestGroup
 from placement.candidates.requirements import Reason, Rejections, capacity_rejection, compile_request
 from placement.candidates.search import AssignmentFinder, AssignmentStream, breadth_first, search
-from placement.candidates.search_units import Assignment, Candidate, SearchUnit
+from placement.candidates.search_units import Assignment, Family, SearchUnit
 from placement.candidates.selection import select
 from tests.support.candidates.oracle import RP, record, rp
 from tests.support.candidates.topologies import Rows
@@ -36,19 +36,19 @@ def devices(trees: int, each: int, units: int) -> list[RP]:
     ]
 
 
-def found(world: list[RP], request: CandidateRequest, rejections: Rejections | None = None) -> list[Candidate]:
-    rows = Rows(world)
+def found(topology: list[RP], request: CandidateRequest, rejections: Rejections | None = None) -> list[Family]:
+    rows = Rows(topology)
     return list(search(rows.search_units(), compile_request(request), SearchLimits(), rejections))
 
 
 def first(
     limit: int, search_units: Iterable[SearchUnit], request: CandidateRequest, rejections: Rejections | None = None
-) -> list[Candidate]:
+) -> list[Family]:
     request, limits = replace(request, limit=limit), SearchLimits()
     return select(search(search_units, compile_request(request), limits, rejections), request, limits)
 
 
-def root(candidate: Candidate) -> str:
+def root(candidate: Family) -> str:
     return candidate.search_unit.tree[0].uuid
 
 
@@ -129,20 +129,20 @@ def test_a_symmetric_tree_takes_few_rejections(policy: str) -> None:
 def test_different_groups_with_the_same_providers_take_few_rejections() -> None:
     # Each group requires a trait of its own, which all devices but one have: ten different sets of options.
     traits = [f'CUSTOM_{number}' for number in range(10)]
-    world = [rp('root'), *(rp(f'd{i}', 'root', traits=set(traits) - {traits[i]}, VGPU=1) for i in range(10))]
+    topology = [rp('root'), *(rp(f'd{i}', 'root', traits=set(traits) - {traits[i]}, VGPU=1) for i in range(10))]
     groups = tuple(RequestGroup(str(n + 1), True, {'VGPU': 1}, frozenset({traits[n]})) for n in range(10))
     rejections: Rejections = Counter()
-    bodies = found(world, CandidateRequest(groups, 'isolate'), rejections)
+    bodies = found(topology, CandidateRequest(groups, 'isolate'), rejections)
     assert len(bodies) == 1
     assert sum(rejections.values()) < 50_000
 
 
 @pytest.mark.parametrize('count', [17, 250])
 @pytest.mark.parametrize('policy', ['none', 'isolate'])
-def test_more_groups_than_fit_are_refused_at_once(policy: str, count: int) -> None:
+def test_more_groups_than_fit_are_rejected_at_once(policy: str, count: int) -> None:
     rejections: Rejections = Counter()
     assert found(devices(1, 16, 1), numbered(count, policy), rejections) == []
-    assert between_groups(rejections) == {('', Reason.TOO_LITTLE_IN_ALL): 1}
+    assert between_groups(rejections) == {('', Reason.TOO_LITTLE_CAPACITY): 1}
 
 
 def unequal(amounts: Iterable[int], policy: str = 'none', rc: str = 'VGPU') -> CandidateRequest:
@@ -152,63 +152,63 @@ def unequal(amounts: Iterable[int], policy: str = 'none', rc: str = 'VGPU') -> C
 
 @pytest.mark.parametrize(('first', 'fit'), [(81, 1), (54, 2), (33, 4)])
 @pytest.mark.parametrize('each', [2, 9, 64])
-def test_more_large_groups_than_fit_are_refused_at_once(each: int, first: int, fit: int) -> None:
+def test_more_large_groups_than_fit_are_rejected_at_once(each: int, first: int, fit: int) -> None:
     # A device of 160 has room for one group of 81 to 160, for two of 54 to 80, and so on.
     amounts = [first + number % (160 // fit - first) for number in range(each * fit + 1)]
     rejections: Rejections = Counter()
     assert found(devices(1, each, 160), unequal(sorted(amounts)), rejections) == []
     reasons = between_groups(rejections)
-    assert reasons.keys() <= {('', Reason.TOO_FEW_WITH_ROOM), ('', Reason.TOO_LITTLE_IN_ALL)}
+    assert reasons.keys() <= {('', Reason.TOO_FEW_WITH_CAPACITY), ('', Reason.TOO_LITTLE_CAPACITY)}
     assert sum(reasons.values()) == 1
     rows = Rows(devices(1, each, 160))
     assert next(search(rows.search_units(), compile_request(unequal(amounts[1:])), SearchLimits()))
 
 
-def test_large_groups_with_few_suitable_providers_are_refused_at_once() -> None:
+def test_large_groups_with_few_suitable_providers_are_rejected_at_once() -> None:
     # Twelve devices, four of them fast; five groups that require a fast one and more than half of it, and other groups.
-    world = [rp('root'), *(rp(f'd{n}', 'root', traits=['CUSTOM_FAST'] * (n < 4), VGPU=100) for n in range(12))]
+    topology = [rp('root'), *(rp(f'd{n}', 'root', traits=['CUSTOM_FAST'] * (n < 4), VGPU=100) for n in range(12))]
     fast = [RequestGroup(f'{n}', True, {'VGPU': 50 + n}, frozenset({'CUSTOM_FAST'})) for n in range(1, 6)]
     slow = [RequestGroup(f'{n}', True, {'VGPU': 50 + n}) for n in range(6, 12)]
     rejections: Rejections = Counter()
-    assert found(world, CandidateRequest((*fast, *slow), 'none'), rejections) == []
-    assert between_groups(rejections) == {('', Reason.TOO_FEW_WITH_ROOM): 1}
-    rows = Rows(world)
+    assert found(topology, CandidateRequest((*fast, *slow), 'none'), rejections) == []
+    assert between_groups(rejections) == {('', Reason.TOO_FEW_WITH_CAPACITY): 1}
+    rows = Rows(topology)
     assert next(
         search(rows.search_units(), compile_request(CandidateRequest((*fast[1:], *slow), 'none')), SearchLimits())
     )
 
 
-def test_more_isolated_groups_than_providers_are_refused_at_once() -> None:
+def test_more_isolated_groups_than_providers_are_rejected_at_once() -> None:
     rejections: Rejections = Counter()
     assert found(devices(1, 16, 8), numbered(17, 'isolate'), rejections) == []
     assert between_groups(rejections) == {('', Reason.TOO_FEW_PROVIDERS): 1}
 
 
-def test_traits_that_no_combination_has_are_refused_at_once() -> None:
+def test_traits_that_no_combination_has_are_rejected_at_once() -> None:
     classes = [f'CUSTOM_{number}' for number in range(10)]
     traits = [f'CUSTOM_TRAIT_{number}' for number in range(11)]
-    world = [rp('root')]
+    topology = [rp('root')]
     for number in range(22):
         inventory = dict.fromkeys(classes, record(4))
-        world.append(RP(f'cell{number}', 'root', inventory, {traits[number % 11]}, set()))
+        topology.append(RP(f'cell{number}', 'root', inventory, {traits[number % 11]}, set()))
     group = RequestGroup('', False, dict.fromkeys(classes, 1), required=frozenset(traits))
     rejections: Rejections = Counter()
-    assert not found(world, CandidateRequest((group,)), rejections)
+    assert not found(topology, CandidateRequest((group,)), rejections)
     assert between_groups(rejections) == {('', Reason.COLLECTIVE_TRAITS): 22}
     fewer = RequestGroup('', False, dict.fromkeys(classes, 1), required=frozenset(traits[1:]))
-    rows = Rows(world)
+    rows = Rows(topology)
     assert next(search(rows.search_units(), compile_request(CandidateRequest((fewer,))), SearchLimits()))
 
 
-def test_overlapping_traits_that_no_combination_has_are_refused_at_once() -> None:
-    world = [rp('root')]
+def test_overlapping_traits_that_no_combination_has_are_rejected_at_once() -> None:
+    topology = [rp('root')]
     for number, (first, second) in enumerate(itertools.permutations('ABCD', 2)):
         if 'A' in (first, second):
-            world.append(rp(f'cell{number}', 'root', traits=(first, second), VCPU=4, MEMORY_MB=4))
+            topology.append(rp(f'cell{number}', 'root', traits=(first, second), VCPU=4, MEMORY_MB=4))
     group = RequestGroup('', False, {'VCPU': 1, 'MEMORY_MB': 1}, required=frozenset('ABCD'))
-    assert not found(world, CandidateRequest((group,)))
+    assert not found(topology, CandidateRequest((group,)))
     group = RequestGroup('', False, {'VCPU': 1, 'MEMORY_MB': 1}, required=frozenset('BCA'))
-    assert len(found(world, CandidateRequest((group,)))) == 8
+    assert len(found(topology, CandidateRequest((group,)))) == 8
 
 
 def test_number_of_groups_is_not_bounded_by_recursion() -> None:
@@ -229,13 +229,13 @@ def test_a_sharing_provider_alone_is_one_placement_over_all_hosts() -> None:
 
 def test_plain_and_numbered_group_of_one_class_repeat_no_candidate() -> None:
     groups = (RequestGroup('', False, {'VGPU': 1}), RequestGroup('1', True, {'VGPU': 1}, frozenset({'CUSTOM_A'})))
-    world = [rp('root'), *(rp(f'd{number}', 'root', traits=['CUSTOM_A'], VGPU=1) for number in range(3))]
-    bodies = [one.amounts for one in found(world, CandidateRequest(groups))]
+    topology = [rp('root'), *(rp(f'd{number}', 'root', traits=['CUSTOM_A'], VGPU=1) for number in range(3))]
+    bodies = [one.amounts for one in found(topology, CandidateRequest(groups))]
     assert len(bodies) == len(set(bodies)) == 3
 
 
 def test_equal_amounts_with_different_isolated_providers_are_kept_apart() -> None:
-    world = [
+    topology = [
         rp('root'),
         rp('p1', 'root', traits=['CUSTOM_A'], VGPU=1),
         rp('p2', 'root', traits=['CUSTOM_A', 'CUSTOM_B'], VGPU=2),
@@ -248,36 +248,36 @@ def test_equal_amounts_with_different_isolated_providers_are_kept_apart() -> Non
         RequestGroup('1', True, one, frozenset({'CUSTOM_A'})),
         RequestGroup('2', True, one, frozenset({'CUSTOM_B'})),
     )
-    bodies = [candidate.amounts for candidate in found(world, CandidateRequest(groups, 'isolate'))]
+    bodies = [candidate.amounts for candidate in found(topology, CandidateRequest(groups, 'isolate'))]
     # p1 once and p2 twice, where only the unnumbered group may share p2 with a numbered one.
     assert ((2, 'VGPU', 1), (3, 'VGPU', 2)) in bodies
     assert len(bodies) == len(set(bodies)) == 5
 
 
 def test_isolated_groups_that_must_move_to_other_providers() -> None:
-    world = [
+    topology = [
         rp('root'),
         rp('p1', 'root', traits=['CUSTOM_A', 'CUSTOM_C'], VGPU=1),
         rp('p2', 'root', traits=['CUSTOM_B', 'CUSTOM_C'], VGPU=1),
         rp('p3', 'root', traits=['CUSTOM_A', 'CUSTOM_B'], VGPU=1),
     ]
     groups = tuple(RequestGroup(n, True, {'VGPU': 1}, frozenset({f'CUSTOM_{n}'})) for n in 'ABC')
-    [candidate] = found(world, CandidateRequest(groups, 'isolate'))
+    [candidate] = found(topology, CandidateRequest(groups, 'isolate'))
     assert candidate.amounts == ((2, 'VGPU', 1), (3, 'VGPU', 1), (4, 'VGPU', 1))
 
 
 def test_unnumbered_group_with_traits_is_not_interchangeable_with_a_numbered_one() -> None:
-    world = [rp('root'), rp('p1', 'root', VGPU=1), rp('p2', 'root', traits=['CUSTOM_A'], VGPU=1)]
+    topology = [rp('root'), rp('p1', 'root', VGPU=1), rp('p2', 'root', traits=['CUSTOM_A'], VGPU=1)]
     groups = (
         RequestGroup('', False, {'VGPU': 1}, frozenset({'CUSTOM_A'})),
         RequestGroup('1', True, {'VGPU': 1}),
     )
-    [candidate] = found(world, CandidateRequest(groups))
+    [candidate] = found(topology, CandidateRequest(groups))
     assert candidate.amounts == ((2, 'VGPU', 1), (3, 'VGPU', 1))
 
 
 def test_equal_amounts_with_different_traits_found_are_kept_apart() -> None:
-    world = [
+    topology = [
         rp('root'),
         rp('p1', 'root', VGPU=1),
         rp('p2', 'root', traits=['CUSTOM_A'], VGPU=1),
@@ -289,7 +289,7 @@ def test_equal_amounts_with_different_traits_found_are_kept_apart() -> None:
         RequestGroup('', False, {'VGPU': 1, 'DISK_GB': 1}, frozenset({'CUSTOM_A'})),
         RequestGroup('1', True, {'VGPU': 1}),
     )
-    bodies = [candidate.amounts for candidate in found(world, CandidateRequest(groups))]
+    bodies = [candidate.amounts for candidate in found(topology, CandidateRequest(groups))]
     # With d1 and d2 the unnumbered group must be the one on p2, the second of the two ways to use both.
     assert sorted(bodies) == [((2, 'VGPU', 1), (3, 'VGPU', 1), (disk, 'DISK_GB', 1)) for disk in (4, 5, 6)]
 
@@ -313,7 +313,7 @@ def test_no_more_candidates_are_pulled_than_a_small_multiple_of_the_limit() -> N
 
 
 def test_reasons_are_counted_on_request() -> None:
-    world = [
+    topology = [
         rp('full', VCPU={'total': 4, 'used': 4}),
         rp('minimum', VCPU={'total': 4, 'min_unit': 2}),
         rp('small', VCPU={'total': 4, 'max_unit': 1, 'min_unit': 1, 'step_size': 1}),
@@ -321,7 +321,7 @@ def test_reasons_are_counted_on_request() -> None:
     ]
     rejections: Rejections = Counter()
     request = CandidateRequest((RequestGroup('', False, {'VCPU': 1}, forbidden=frozenset({'CUSTOM_A'})),))
-    assert len(found(world, request, rejections)) == 1
+    assert len(found(topology, request, rejections)) == 1
     assert rejections == {
         ('', Reason.NO_CAPACITY): 1,
         ('', Reason.BELOW_MIN_UNIT): 1,
@@ -342,7 +342,7 @@ def test_all_reasons_of_one_inventory_are_counted() -> None:
     ]
 
 
-def hosts(count: int) -> tuple[list[Candidate], CandidateRequest]:
+def hosts(count: int) -> tuple[list[Family], CandidateRequest]:
     """Candidates on ``count`` hosts, and the request for them."""
     request = CandidateRequest((RequestGroup('', False, {'VCPU': 1}),))
     return found([rp(f'host{number}', VCPU=4) for number in range(count)], request), request
@@ -361,18 +361,18 @@ def test_sample_is_uniform_and_shuffled() -> None:
 
 
 def test_sample_holds_no_more_than_its_size() -> None:
-    alive: set[int] = set()
+    instances: set[int] = set()
     most = 0
 
-    class Item(Candidate):
-        def __init__(self, like: Candidate) -> None:
+    class Item(Family):
+        def __init__(self, like: Family) -> None:
             super().__init__(like.search_unit, like.assignment)
             nonlocal most
-            alive.add(id(self))
-            most = max(most, len(alive))
+            instances.add(id(self))
+            most = max(most, len(instances))
 
         def __del__(self) -> None:
-            alive.discard(id(self))
+            instances.discard(id(self))
 
     [like], request = hosts(1)
     kept = select((Item(like) for _ in range(1000)), replace(request, limit=5), SearchLimits(), random.Random(1))

@@ -13,7 +13,7 @@ from placement.candidates.limits import Limit, SearchLimits, StepCounter
 from placement.candidates.request import CandidateRequest, RequestGroup
 from placement.candidates.requirements import compile_request
 from placement.candidates.search import search
-from placement.candidates.search_units import Candidate, SearchUnit
+from placement.candidates.search_units import Family, SearchUnit
 from placement.candidates.selection import select
 from tests.support.candidates.oracle import RP, rp
 from tests.support.candidates.topologies import Rows
@@ -23,11 +23,11 @@ NUMA = frozenset({'HW_NUMA_ROOT'})
 
 def cells(count: int, devices: int, total: int = 1) -> list[RP]:
     """One host of some NUMA cells, each with some devices below it."""
-    world = [rp('host')]
+    topology = [rp('host')]
     for cell in range(count):
-        world.append(rp(f'numa{cell}', 'host', traits=NUMA, VCPU=8))
-        world.extend(rp(f'd{cell}.{n}', f'numa{cell}', VGPU=total) for n in range(devices))
-    return world
+        topology.append(rp(f'numa{cell}', 'host', traits=NUMA, VCPU=8))
+        topology.extend(rp(f'd{cell}.{n}', f'numa{cell}', VGPU=total) for n in range(devices))
+    return topology
 
 
 def request(devices: int, policy: str = 'none', *subtrees: str, amount: int = 1) -> CandidateRequest:
@@ -43,12 +43,12 @@ def all_of(devices: int) -> str:
     return ','.join(['_N', *(f'_{n}' for n in range(devices))])
 
 
-def found(world: Iterable[RP], asked: CandidateRequest, limits: SearchLimits) -> list[Candidate]:
-    return select(search(Rows(list(world)).search_units(), compile_request(asked), limits), asked, limits)
+def found(topology: Iterable[RP], query: CandidateRequest, limits: SearchLimits) -> list[Family]:
+    return select(search(Rows(list(topology)).search_units(), compile_request(query), limits), query, limits)
 
 
-def mapped(world: list[RP], candidate: Candidate) -> list[tuple[str, ...]]:
-    return [tuple(world[id_ - 1].name for id_ in one) for one in candidate.mappings]
+def mapped(topology: list[RP], candidate: Family) -> list[tuple[str, ...]]:
+    return [tuple(topology[id_ - 1].name for id_ in one) for one in candidate.mappings]
 
 
 # What is above what ---------------------------------------------------------------------------------------------
@@ -82,38 +82,38 @@ def test_options_outside_of_every_subtree_are_removed() -> None:
 
 
 def test_a_group_without_resources_is_mapped_and_supplies_nothing() -> None:
-    world = cells(2, 1)
-    asked = request(1, 'none', '_N,_0')
-    candidates = found(world, asked, SearchLimits())
-    assert [mapped(world, one) for one in candidates] == [[('d0.0',), ('numa0',)], [('d1.0',), ('numa1',)]]
+    topology = cells(2, 1)
+    query = request(1, 'none', '_N,_0')
+    candidates = found(topology, query, SearchLimits())
+    assert [mapped(topology, one) for one in candidates] == [[('d0.0',), ('numa0',)], [('d1.0',), ('numa1',)]]
     assert all(len(one.amounts) == 1 for one in candidates)
 
 
 def test_a_common_ancestor_that_serves_no_group_does_not_do() -> None:
-    asked = request(2, 'isolate', '_N', '_0,_1')
-    assert found(cells(1, 2), asked, SearchLimits()) == []
+    query = request(2, 'isolate', '_N', '_0,_1')
+    assert found(cells(1, 2), query, SearchLimits()) == []
 
 
 def test_isolated_groups_without_resources_have_providers_of_their_own() -> None:
-    world = cells(2, 1)
-    asked = request(1, 'isolate', '_N,_0')
-    two = replace(asked, groups=(*asked.groups, RequestGroup('_M', True, {}, required=NUMA)))
-    assert len(found(world, replace(two, same_subtree=(*two.same_subtree, frozenset({'_M'}))), SearchLimits())) == 2
-    assert len(found(world, replace(two, group_policy='none'), SearchLimits())) == 4
+    topology = cells(2, 1)
+    query = request(1, 'isolate', '_N,_0')
+    two = replace(query, groups=(*query.groups, RequestGroup('_M', True, {}, required=NUMA)))
+    assert len(found(topology, replace(two, same_subtree=(*two.same_subtree, frozenset({'_M'}))), SearchLimits())) == 2
+    assert len(found(topology, replace(two, group_policy='none'), SearchLimits())) == 4
 
 
 def test_without_mappings_exchanged_groups_are_one_candidate() -> None:
-    asked = request(2)
-    assert len(found(cells(1, 3), asked, SearchLimits())) == 6
-    assert len(found(cells(1, 3), replace(asked, with_mappings=False), SearchLimits())) == 3
+    query = request(2)
+    assert len(found(cells(1, 3), query, SearchLimits())) == 6
+    assert len(found(cells(1, 3), replace(query, with_mappings=False), SearchLimits())) == 3
 
 
 def test_mappings_count_for_the_size_of_an_answer() -> None:
     # The summaries of 7 providers, and 2 amounts and 2 mappings for each candidate.
-    asked = request(2, 'isolate')
-    world = [rp('root'), *(rp(f'd{n}', 'root', VGPU=1) for n in range(6))]
+    query = request(2, 'isolate')
+    topology = [rp('root'), *(rp(f'd{n}', 'root', VGPU=1) for n in range(6))]
     limits = SearchLimits(max_size=7 + 4 * 5)
-    assert len(found(world, asked, limits)) == 5
+    assert len(found(topology, query, limits)) == 5
     assert limits.reached == {Limit.ANSWER_SIZE}
 
 
@@ -123,52 +123,52 @@ def test_mappings_count_for_the_size_of_an_answer() -> None:
 @pytest.mark.parametrize('policy', ['none', 'isolate'])
 def test_as_many_assignments_are_tried_as_the_limit_takes(policy: str) -> None:
     limits = SearchLimits()
-    world = [rp('root'), *(rp(f'd{n}', 'root', VGPU=8) for n in range(16))]
-    candidates = found(world, replace(request(8, policy), limit=1000), limits)
+    topology = [rp('root'), *(rp(f'd{n}', 'root', VGPU=8) for n in range(16))]
+    candidates = found(topology, replace(request(8, policy), limit=1000), limits)
     assert len({(one.amounts, one.mappings) for one in candidates}) == len(candidates) == 1000
     assert limits.steps_taken < 25_000
 
 
 @pytest.mark.parametrize(('count', 'devices'), [(2, 7), (4, 4), (16, 1)])
-def test_a_subtree_with_too_few_devices_is_refused_at_once(count: int, devices: int) -> None:
+def test_a_subtree_with_too_few_devices_is_rejected_at_once(count: int, devices: int) -> None:
     limits = SearchLimits()
     assert found(cells(count, devices), request(8, 'isolate', all_of(8)), limits) == []
     assert limits.steps_taken < 2_000 * count
     assert found(cells(count, 8), request(8, 'isolate', all_of(8)), SearchLimits(max_candidates=1))
 
 
-def test_a_subtree_with_too_little_room_is_refused_at_once() -> None:
+def test_a_subtree_with_too_little_room_is_rejected_at_once() -> None:
     # Each cell has room for seven groups of 3, and in all there is room for 14.
     limits = SearchLimits()
     assert found(cells(2, 7, 5), request(8, 'none', all_of(8), amount=3), limits) == []
     assert limits.steps_taken < 4_000
 
 
-def test_subtrees_that_exclude_one_another_are_refused_at_once() -> None:
+def test_subtrees_that_exclude_one_another_are_rejected_at_once() -> None:
     # Two cells of eight devices, of which four groups have to be in both.
-    world = cells(2, 8)
+    topology = cells(2, 8)
     groups = [*request(8).groups, *(RequestGroup(f'_N{n}', True, {}, NUMA | {f'CUSTOM_{n}'}) for n in range(2))]
     for cell in range(2):
-        world[1 + 9 * cell].traits.add(f'CUSTOM_{cell}')
+        topology[1 + 9 * cell].traits.add(f'CUSTOM_{cell}')
     halves = (','.join(['_N0', *(f'_{n}' for n in range(6))]), ','.join(['_N1', *(f'_{n}' for n in range(2, 8))]))
     conditions = tuple(frozenset(one.split(',')) for one in halves)
     limits = SearchLimits()
-    asked = CandidateRequest(tuple(groups), 'none', same_subtree=conditions, with_mappings=True)
-    assert found(world, asked, limits) == []
+    query = CandidateRequest(tuple(groups), 'none', same_subtree=conditions, with_mappings=True)
+    assert found(topology, query, limits) == []
     assert limits.steps_taken < 2_000
 
 
 def test_a_wide_tree_of_possible_tops_takes_no_more_steps_than_a_tree_may() -> None:
     # Every device could be _N and _0; checking the subtree of each with each would take a million steps.
-    world = [rp('host'), *(rp(f'd{n}', 'host', VGPU=1) for n in range(1000))]
-    asked = request(2, 'isolate', '_N,_0,_1')
-    asked = replace(asked, groups=(*asked.groups[:2], RequestGroup('_N', True, {})), limit=1)
+    topology = [rp('host'), *(rp(f'd{n}', 'host', VGPU=1) for n in range(1000))]
+    query = request(2, 'isolate', '_N,_0,_1')
+    query = replace(query, groups=(*query.groups[:2], RequestGroup('_N', True, {})), limit=1)
     limits = SearchLimits()
-    assert len(found(world, asked, limits)) == 1
+    assert len(found(topology, query, limits)) == 1
     assert limits.steps_taken < 150_000
 
 
-def test_many_conditions_that_exclude_one_another_are_refused_at_once() -> None:
+def test_many_conditions_that_exclude_one_another_are_rejected_at_once() -> None:
     pairs = [f'_{a},_{b}' for a, b in itertools.combinations(range(20), 2)]
     limits = SearchLimits()
     assert found(cells(8, 20), request(20, 'isolate', *pairs), limits) == []
@@ -177,26 +177,26 @@ def test_many_conditions_that_exclude_one_another_are_refused_at_once() -> None:
 
 def test_states_that_lead_to_nothing_are_not_tried_in_every_order() -> None:
     # 79 of 80 units in all, but no distribution over four devices fits, which no check of the whole tree shows.
-    world = [rp('root'), *(rp(f'd{n}', 'root', VGPU=20) for n in range(4))]
+    topology = [rp('root'), *(rp(f'd{n}', 'root', VGPU=20) for n in range(4))]
     amounts = [9, 10, 5, 12, 7, 7, 9, 4, 9, 7]
     groups = [RequestGroup(f'_{n}', True, {'VGPU': amount}) for n, amount in enumerate(amounts)]
     limits = SearchLimits()
-    assert found(world, CandidateRequest(tuple(groups), 'none', with_mappings=True), limits) == []
+    assert found(topology, CandidateRequest(tuple(groups), 'none', with_mappings=True), limits) == []
     assert not limits.reached
     assert limits.steps_taken < 20_000
 
 
 def test_the_walk_with_remembered_states_finds_what_trying_everything_finds() -> None:
     # So many dead ends that states are remembered, and a few candidates.
-    world = [rp('root'), *(rp(f'd{n}', 'root', VGPU=11) for n in range(4))]
+    topology = [rp('root'), *(rp(f'd{n}', 'root', VGPU=11) for n in range(4))]
     amounts = [6, 5, 5, 6, 7, 4, 8, 3]
     groups = [RequestGroup(f'_{n}', True, {'VGPU': amount}) for n, amount in enumerate(amounts)]
-    asked = CandidateRequest(tuple(groups), 'none', with_mappings=True)
+    query = CandidateRequest(tuple(groups), 'none', with_mappings=True)
     expected = {
         choice
         for choice in itertools.product(range(4), repeat=8)
         if all(sum(a for a, at in zip(amounts, choice, strict=True) if at == n) <= 11 for n in range(4))
     }
-    candidates = found(world, asked, SearchLimits())
+    candidates = found(topology, query, SearchLimits())
     assert {tuple(id_ - 2 for (id_,) in one.mappings) for one in candidates} == expected
     assert len(candidates) == len(expected) > 0

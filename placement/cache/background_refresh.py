@@ -1,0 +1,67 @@
+"""Keeps the provider cache of a process up to date while nobody searches, so that a search has little to read."""
+
+from __future__ import annotations
+
+import random
+import threading
+
+from oslo_log import log
+
+from placement.cache.refresh import ProviderCache
+from placement.db import errors
+
+LOG = log.getLogger(__name__)
+
+#: How long ``stop`` waits for a refresh that is running.
+_STOP_WAIT_SECONDS = 0.5
+
+
+class BackgroundRefresh:
+    """A thread that refreshes a provider cache whenever no search has done so during an interval.
+
+    It does what a search does first, so it takes the lock of the cache only if something changed. A search that needs
+    the same changes waits for them instead of reading them itself; all others do not wait.
+
+    :param interval: seconds; 0 for no thread.
+    """
+
+    def __init__(self, provider_cache: ProviderCache, interval: float) -> None:
+        self._provider_cache = provider_cache
+        self._interval = interval
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name='cache refresh', daemon=True)
+        self._failing = False
+
+    def start(self) -> None:
+        """Start the thread. It does not survive a fork, so start it in the process that serves."""
+        if self._interval > 0:
+            self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread, and wait for it, but not long: the database may be unavailable."""
+        self._stopping.set()
+        if self._thread.is_alive():
+            self._thread.join(_STOP_WAIT_SECONDS)
+
+    def _run(self) -> None:
+        # At random, since the processes of a host start at the same time.
+        delay = random.uniform(0, self._interval)  # noqa: S311
+        while not self._stopping.wait(delay):
+            idle = self._provider_cache.seconds_since_check
+            if idle >= self._interval:
+                self._refresh()
+                idle = 0
+            delay = self._interval - idle
+
+    def _refresh(self) -> None:
+        """Refresh the cache. Log only the first of consecutive failures."""
+        try:
+            self._provider_cache.current()
+        except Exception as error:
+            if not self._failing:
+                expected = isinstance(error, errors.DATABASE_ERRORS)
+                reason = str(error).partition('\n')[0] or type(error).__name__
+                LOG.warning('The cache cannot be refreshed in the background: %s', reason, exc_info=not expected)
+            self._failing = True
+        else:
+            self._failing = False

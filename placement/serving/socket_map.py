@@ -1,0 +1,92 @@
+"""The sockets of a process, and the loop that waits for them at a cost that does not depend on how many are idle."""
+
+from __future__ import annotations
+
+import select
+import selectors
+import threading
+from typing import Any
+
+from waitress import wasyncore
+
+_ALL_EVENTS = selectors.EVENT_READ | selectors.EVENT_WRITE
+
+
+class SocketMap(dict[int, Any]):
+    """The map of file descriptors in which waitress keeps its dispatchers, each registered with a selector.
+
+    The loop of waitress queries every dispatcher in every iteration for the events that it waits for (``readable`` and
+    ``writable``). This one queries only a dispatcher that had an event, and those for which ``update`` is called. All
+    methods except ``is_outdated`` are for the thread of the loop.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._selector = selectors.DefaultSelector()
+        #: File descriptor of each open dispatcher, and the events for which it is registered.
+        self._registered: dict[Any, tuple[int, int]] = {}
+        # Held while the events that a dispatcher waits for are compared with its registration, so that either
+        # ``update`` or the ``is_outdated`` of another thread sees a change by that thread.
+        self._lock = threading.Lock()
+
+    def __setitem__(self, fd: int, dispatcher: Any) -> None:
+        super().__setitem__(fd, dispatcher)
+        self._selector.register(fd, selectors.EVENT_READ, dispatcher)
+        self._registered[dispatcher] = fd, selectors.EVENT_READ
+
+    def __delitem__(self, fd: int) -> None:
+        with self._lock:
+            if self._registered.pop(self[fd])[1]:
+                self._selector.unregister(fd)
+        super().__delitem__(fd)
+
+    def run_once(self, timeout: float) -> None:
+        """Wait until sockets are ready, at most so many seconds, and let their dispatchers handle them."""
+        for key, events in self._selector.select(timeout):
+            dispatcher = key.data
+            # An event handled before may have closed it.
+            if dispatcher not in self._registered:
+                continue
+            if not events & _awaited(dispatcher):
+                # Only now, since most dispatchers wait for the same event again soon.
+                self.update(dispatcher)
+                continue
+            wasyncore.readwrite(dispatcher, select.POLLIN if events & selectors.EVENT_READ else select.POLLOUT)
+            if self.is_outdated(dispatcher):
+                self.update(dispatcher)
+
+    def is_outdated(self, dispatcher: Any) -> bool:
+        """Return whether an open dispatcher waits for an event for which it is not registered."""
+        with self._lock:
+            _, registered = self._registered.get(dispatcher, (-1, _ALL_EVENTS))
+            return bool(_awaited(dispatcher) & ~registered)
+
+    def update(self, dispatcher: Any) -> None:
+        """Register a dispatcher for the events that it waits for now, unless it was closed."""
+        with self._lock:
+            if (state := self._registered.get(dispatcher)) is None:
+                return
+            fd, registered = state
+            if (events := _awaited(dispatcher)) == registered:
+                return
+            if not events:
+                self._selector.unregister(fd)
+            elif registered:
+                self._selector.modify(fd, events, dispatcher)
+            else:
+                self._selector.register(fd, events, dispatcher)
+            self._registered[dispatcher] = fd, events
+
+    def close(self) -> None:
+        """Close all dispatchers."""
+        wasyncore.close_all(self)
+        self._selector.close()
+
+
+def _awaited(dispatcher: Any) -> int:
+    """Return the events that a dispatcher waits for."""
+    events = selectors.EVENT_READ if dispatcher.readable() else 0
+    # As in the loop of waitress: a listener is never writable.
+    if dispatcher.writable() and not dispatcher.accepting:
+        events |= selectors.EVENT_WRITE
+    return events

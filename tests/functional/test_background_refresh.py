@@ -1,0 +1,208 @@
+"""The refresh of a cache that nobody searches."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import logging
+import pathlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from placement.cache.background_refresh import BackgroundRefresh
+from placement.cache.refresh import ProviderCache
+from placement.cache.snapshot import Snapshot
+from placement.db import change_log
+from placement.db.api import Database
+from placement.objects.inventory import Inventory
+from placement.objects.resource_provider import ResourceProvider
+from placement.web.context import RequestContext
+from tests.support import applications
+from tests.support.cache_equality import assert_same, compare
+from tests.support.event_hooks import listening
+from tests.support.objects import claim, create_provider
+
+SECONDS = 60
+
+
+@pytest.fixture
+def provider_cache(db: Database) -> ProviderCache:
+    made = ProviderCache(db)
+    made.current()
+    return made
+
+
+@pytest.fixture
+def run() -> Iterator[Callable[[ProviderCache, float], BackgroundRefresh]]:
+    """Starts a refresh in the background, which is stopped at the end."""
+    with contextlib.ExitStack() as stack:
+
+        def started(provider_cache: ProviderCache, interval: float) -> BackgroundRefresh:
+            made = BackgroundRefresh(provider_cache, interval)
+            stack.callback(made.stop)
+            made.start()
+            return made
+
+        yield started
+    assert not running()
+
+
+def running() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == 'cache refresh']
+
+
+def until(reached: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + SECONDS
+    while not reached():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def used(provider_cache: ProviderCache, uuid: str) -> int | None:
+    """What the cache has, without a check."""
+    assert provider_cache.version is not None
+    found = provider_cache.version.snapshot.find_provider(uuid)
+    return found.inventories['VCPU'].used if found and 'VCPU' in found.inventories else None
+
+
+def test_a_cache_that_nobody_searches_is_refreshed(
+    provider_cache: ProviderCache, context: RequestContext, run: Callable[..., BackgroundRefresh]
+) -> None:
+    run(provider_cache, 0.02)
+    hosts = [create_provider(context, VCPU=8) for _ in range(5)]
+    until(lambda: used(provider_cache, hosts[-1].uuid) == 0)
+    for host in hosts:
+        claim(context, {host.uuid: {'VCPU': 3}})
+    until(lambda: used(provider_cache, hosts[-1].uuid) == 3)
+    assert provider_cache.version is not None
+    assert_same(provider_cache.version.snapshot, ProviderCache(context.db).current())
+
+
+def test_a_cache_that_was_not_loaded_is_loaded(db: Database, run: Callable[..., BackgroundRefresh]) -> None:
+    made = ProviderCache(db)
+    run(made, 0.02)
+    until(lambda: made.is_loaded)
+
+
+@pytest.mark.parametrize('searched', [False, True])
+def test_an_idle_process_sends_one_small_statement_per_interval(
+    provider_cache: ProviderCache, db: Database, run: Callable[..., BackgroundRefresh], searched: bool
+) -> None:
+    """None while it is searched."""
+    interval, intervals = 0.5, 4
+    sent: list[str] = []
+
+    def note(_connection: Any, _cursor: Any, statement: str, *_rest: Any) -> None:
+        if threading.current_thread() in running():
+            sent.append(statement)
+
+    provider_cache.current()
+    with listening(db.engine, 'before_cursor_execute', note):
+        run(provider_cache, interval)
+        end = time.monotonic() + intervals * interval
+        while time.monotonic() < end:
+            if searched:
+                provider_cache.current()
+            time.sleep(0.005)
+        found = list(sent)
+    assert set(found) <= {str(change_log.CHECK)}
+    assert found == [] if searched else 1 <= len(found) <= intervals + 1
+
+
+def test_an_outage_is_logged_once(
+    context: RequestContext,
+    run: Callable[..., BackgroundRefresh],
+    tmp_path: pathlib.Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The cache is refreshed afterwards; the next outage is logged again."""
+    attempts: list[int] = []
+
+    class Counting(ProviderCache):
+        def current(self) -> Snapshot:
+            attempts.append(1)
+            return super().current()
+
+    host = create_provider(context, VCPU=8)
+    provider_cache = Counting(context.db)
+    provider_cache.current()
+    with (
+        applications.database(tmp_path / 'missing' / 'placement.sqlite') as unavailable,
+        caplog.at_level(logging.WARNING),
+    ):
+        provider_cache._db = unavailable
+        run(provider_cache, 0.01)
+        for outages in (1, 2):
+            provider_cache._db = unavailable
+            attempts.clear()
+            until(lambda: len(attempts) > 5)
+            provider_cache._db = context.db
+            before = used(provider_cache, host.uuid)
+            claim(context, {host.uuid: {'VCPU': 1}})
+            until(lambda before=before: used(provider_cache, host.uuid) != before)  # type: ignore[misc]
+            lines = [one.getMessage() for one in caplog.records if 'in the background' in one.getMessage()]
+            assert len(lines) == outages, lines
+
+
+def test_a_search_does_not_wait_for_a_check_in_the_background(
+    provider_cache: ProviderCache, db: Database, run: Callable[..., BackgroundRefresh]
+) -> None:
+    """A connection of the background thread that does not answer is not that of a search."""
+    waiting, answered = threading.Event(), threading.Event()
+
+    def wait(*_arguments: Any) -> None:
+        if threading.current_thread() in running():
+            waiting.set()
+            assert answered.wait(SECONDS)
+
+    with listening(db.engine, 'before_cursor_execute', wait):
+        background = run(provider_cache, 0.01)
+        assert waiting.wait(SECONDS)
+        assert provider_cache.current() is provider_cache.current()
+        started = time.monotonic()
+        background.stop()
+        assert time.monotonic() - started < 5
+        answered.set()
+        for thread in running():
+            thread.join(SECONDS)
+
+
+def test_searches_and_the_background_while_a_provider_is_deleted_and_created_again(
+    provider_cache: ProviderCache, context: RequestContext, run: Callable[..., BackgroundRefresh]
+) -> None:
+    """A thread finds its own last write, whoever refreshes."""
+
+    def act(_number: int) -> None:
+        uuid = create_provider(context, VCPU=8).uuid
+        for turn in range(8):
+            consumer = claim(context, {uuid: {'VCPU': 3}})
+            if turn % 2:
+                provider_cache.current()
+                assert used(provider_cache, uuid) == 3
+            claim(context, {}, consumer)
+            ResourceProvider.destroy(context, uuid)
+            if turn % 3:
+                assert provider_cache.current().find_provider(uuid) is None
+            again = ResourceProvider.create(context, name=uuid, uuid=uuid, parent_provider_uuid=None)
+            again.set_inventories([Inventory.from_request('VCPU', {'total': 8})])
+            found = provider_cache.current().find_provider(uuid)
+            assert found is not None
+            assert found.inventories['VCPU'].used == 0
+            time.sleep(0.003)
+
+    background = run(provider_cache, 0.002)
+    with concurrent.futures.ThreadPoolExecutor(3) as pool:
+        list(pool.map(act, range(3)))
+    background.stop()
+    compare(provider_cache, context.db)
+
+
+def test_nothing_runs_unless_it_is_started(app: Any, provider_cache: ProviderCache) -> None:
+    """Not in an application in a process of its own, and not with an interval of 0."""
+    assert app.background_refresh is not None
+    BackgroundRefresh(provider_cache, 0).start()
+    assert not running()

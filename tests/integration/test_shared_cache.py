@@ -1,0 +1,191 @@
+"""The provider cache that placement-api loads once, before it forks its workers."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import itertools
+import os
+import pathlib
+import signal
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from bench import databases, shapes, traffic
+from placement.cache.refresh import ProviderCache
+from placement.cmd import api
+from tests.support import applications, servers
+from tests.support.history.client import Client
+
+SECONDS = 60
+#: So that the log has a line for each load, and numpy starts no threads.
+_SETTINGS = {'OS_DEFAULT__DEBUG': 'true', 'OPENBLAS_NUM_THREADS': '1'}
+_LOADED = 'Cache loaded: '
+
+
+def _until(reached: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + SECONDS
+    while not reached():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def _loads(server: servers.Server) -> int:
+    return server.log.read_text().count(_LOADED)
+
+
+def _wait_for_workers(server: servers.Server, count: int) -> None:
+    """Wait until so many workers have built their applications, and started their threads."""
+    _until(lambda: [servers.threads(pid) > 8 for pid in server.workers()] == [True] * count)
+
+
+@pytest.fixture
+def file(tmp_path: pathlib.Path) -> pathlib.Path:
+    """The database of ``server``."""
+    return tmp_path / 'placement.sqlite'
+
+
+@pytest.fixture
+def server(file: pathlib.Path, tmp_path: pathlib.Path) -> Iterator[servers.Server]:
+    """placement-api with one worker, which answers all requests, on SQLite."""
+    with servers.serving(f'sqlite:///{file}', tmp_path, workers=1, metrics=False, environment=_SETTINGS) as started:
+        yield started
+
+
+def _send(server: servers.Server, method: str, path: str, body: object = None) -> Any:
+    client = Client([server.url], token='admin')
+    reply = client.request(method, path, body, version='1.39')
+    client.close()
+    assert reply.status in (200, 204), reply.body
+    return reply.body
+
+
+def _create_host(server: servers.Server) -> str:
+    uuid: str = _send(server, 'POST', '/resource_providers', {'name': 'host'})['uuid']
+    body = {'resource_provider_generation': 0, 'inventories': {'VCPU': {'total': 8}}}
+    _send(server, 'PUT', f'/resource_providers/{uuid}/inventories', body)
+    return uuid
+
+
+def _claim(server: servers.Server, host: str, amount: int) -> None:
+    body = {
+        'allocations': {host: {'resources': {'VCPU': amount}}},
+        'project_id': 'project',
+        'user_id': 'user',
+        'consumer_generation': None,
+        'consumer_type': 'INSTANCE',
+    }
+    _send(server, 'PUT', '/allocations/5a1c0a8e-0000-4000-8000-000000000001', body)
+
+
+def _used(server: servers.Server, host: str) -> int | None:
+    """The usage of the host as searches show it; None if they do not find it."""
+    summaries = _send(server, 'GET', '/allocation_candidates?resources=VCPU:1')['provider_summaries']
+    used: int | None = summaries[host]['resources']['VCPU']['used'] if host in summaries else None
+    return used
+
+
+def _execute(file: pathlib.Path, statement: str) -> None:
+    """Run a statement without an entry in the change log."""
+    with contextlib.closing(sqlite3.connect(file, isolation_level=None)) as connection:
+        connection.execute(statement)
+
+
+def _replace_worker(server: servers.Server) -> None:
+    """Kill the worker, and wait for the next one."""
+    [old] = server.workers()
+    os.kill(old, signal.SIGKILL)
+    _until(lambda: old not in server.workers())
+    _wait_for_workers(server, 1)
+
+
+def test_a_replaced_worker_refreshes_the_cache_of_the_master(server: servers.Server) -> None:
+    host = _create_host(server)
+    _claim(server, host, 3)
+    _replace_worker(server)
+    assert _used(server, host) == 3
+    assert _loads(server) == 1
+
+
+def test_a_replaced_worker_reloads_if_the_change_log_was_truncated(server: servers.Server, file: pathlib.Path) -> None:
+    host = _create_host(server)
+    _execute(file, 'DELETE FROM placement_change_log')
+    _replace_worker(server)
+    assert _used(server, host) == 0
+    assert _loads(server) == 2
+
+
+def test_a_reload_loads_once_for_all_later_workers(server: servers.Server, file: pathlib.Path) -> None:
+    host = _create_host(server)
+    [old] = server.workers()
+    assert _used(server, host) == 0
+    # Not in the change log, so that only a load shows it.
+    _execute(file, 'UPDATE placement_inventories SET used = 5')
+    assert _used(server, host) == 0
+    server.process.send_signal(signal.SIGHUP)
+    _until(lambda: old not in server.workers())
+    _wait_for_workers(server, 1)
+    assert _used(server, host) == 5
+    assert _loads(server) == 2
+    _execute(file, 'DELETE FROM placement_change_log')
+    _replace_worker(server)
+    assert _used(server, host) == 5
+    assert _loads(server) == 2
+
+
+def test_all_threads_of_a_worker_share_one_arena_of_malloc(server: servers.Server) -> None:
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(lambda _: _send(server, 'GET', '/traits'), range(100)))
+    [worker] = server.workers()
+    # glibc reserves such a part of the address space for each arena but the main one, and makes it usable piecemeal.
+    size = 64 * 2**20
+    lines = pathlib.Path(f'/proc/{worker}/maps').read_text().splitlines()
+    areas = [[int(address, 16) for address in line.split()[0].split('-')] for line in lines]
+    arenas = [
+        first for (first, end), (_, last) in itertools.pairwise(areas) if first % size == 0 and last == first + size
+    ]
+    assert arenas == []
+
+
+@pytest.mark.parametrize(
+    'kind', [pytest.param(name, marks=getattr(pytest.mark, name)) for name in ('mariadb', 'postgresql')]
+)
+def test_workers_load_nothing_and_the_master_keeps_no_connection(kind: str, tmp_path: pathlib.Path) -> None:
+    cost = {}
+    with databases.fresh(kind, None) as url:
+        databases.prepare(url)
+        databases.fill(url, shapes.flat(500))
+        for workers in (1, 4):
+            with (
+                traffic.counting(url) as (proxy, through),
+                servers.serving(through, tmp_path, workers=workers, metrics=False, environment=_SETTINGS) as server,
+            ):
+                _wait_for_workers(server, workers)
+                cost[workers] = proxy.traffic()
+                assert _loads(server) == 1
+                assert servers.threads(server.process.pid) == 1
+                # One of each worker.
+                assert proxy.connections == workers
+    more = cost[4].since(cost[1])
+    # What the first connection of a process executes, and the comparison of versions.
+    assert more.statements / 3 <= 15
+    assert more.rows / 3 <= 7
+    assert cost[1].rows > 500 * 3
+
+
+def test_the_application_of_the_master_does_not_stay_in_memory(tmp_path: pathlib.Path) -> None:
+    def caches() -> int:
+        gc.unfreeze()
+        # Those of other tests, which may be collected at any time.
+        gc.collect()
+        return sum(isinstance(one, ProviderCache) for one in gc.get_objects())
+
+    before = caches()
+    version = api._Server._prepare(applications.options(tmp_path / 'placement.sqlite'))
+    assert version is not None
+    assert caches() == before
