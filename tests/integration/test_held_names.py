@@ -120,14 +120,17 @@ def test_class_renamed_while_inventory_of_it_is_written(service: Service, name: 
 def test_class_replaced_by_another_while_it_is_claimed(
     service: Service, name: str, provider: str, claim: dict[str, Any]
 ) -> None:
-    """Between reading the name and the claim, inventory and class are deleted, and another class gets inventory."""
+    """Between reading the name and the claim, its inventory is deleted and another class gets inventory.
+
+    The deletion of the class waits for the claim.
+    """
     path, other, consumer = f'/resource_providers/{provider}', f'{name}_2', str(uuid.uuid4())
     with no_new_consumer(service, consumer):
         claimant = service.begin_blocked('PUT', f'/allocations/{consumer}', claim)
         assert service.call('DELETE', f'{path}/inventories/{name}').status_int == 204
-        deleter = service.begin('DELETE', f'/resource_classes/{name}')
         assert service.call('PUT', f'/resource_classes/{other}').status_int == 201
         assert service.call(*writing('POST', provider, other)).status_int == 201
+        deleter = service.begin_blocked('DELETE', f'/resource_classes/{name}')
     assert claimant.result().status_int in (400, 409), claimant.result().text
     assert deleter.result().status_int == 204, deleter.result().text
     assert service.call('GET', f'{path}/usages').json['usages'] == {other: 0}
