@@ -147,7 +147,7 @@ def _invalid_tree(tx: sa.Connection, _conf: cfg.ConfigOpts) -> Iterator[Finding]
         else:
             recorded = rows[row.root_provider_id].uuid if row.root_provider_id is not None else None
             detail = f'its root is recorded as {recorded}, but its parents lead to {rows[root_id].uuid}'
-            yield Finding({'resource_provider': row.uuid}, detail, repairs.root(id_, root_id))
+            yield Finding({'resource_provider': row.uuid}, detail, repairs.root(id_))
 
 
 def _orphaned_aggregate(tx: sa.Connection, _conf: cfg.ConfigOpts) -> Iterator[Finding]:

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import sqlalchemy as sa
 
-from placement import exception
 from placement.claims import consumers
+from placement.db import api as db_api
 from placement.db import change_log, sql, tables
 
 _allocations, _consumers, _inventories = tables.allocations, tables.consumers, tables.inventories
@@ -88,22 +88,30 @@ def aggregate(aggregate_id: int) -> Repair:
     return apply
 
 
-def root(provider_id: int, root_id: int) -> Repair:
-    """Set the root of a provider to ``root_id``, which its parents lead to.
-
-    The repair raises ``ConcurrentProviderUpdate`` if ``root_id`` is not a root any more.
-    """
+def root(provider_id: int) -> Repair:
+    """Set the root of a provider to the provider without a parent that its parents lead to, if there is one."""
+    start = sa.select(_providers.c.id, _providers.c.parent_provider_id).where(_providers.c.id == provider_id)
+    above = start.cte('above', recursive=True)
+    # UNION instead of UNION ALL, so that it ends in a loop.
+    above = above.union(
+        sa.select(_providers.c.id, _providers.c.parent_provider_id).join(
+            above, _providers.c.id == above.c.parent_provider_id
+        )
+    )
 
     def apply(tx: sa.Connection) -> None:
-        # The API gives a parent to roots only, so while the root is locked it stays the root of this provider.
-        at_top = sa.select(_providers.c.id).where(_providers.c.id == root_id, _providers.c.parent_provider_id.is_(None))
-        if tx.scalar(at_top.with_for_update()) is None:
-            raise exception.ConcurrentProviderUpdate
-        tx.execute(
-            _providers.update()
-            .where(_providers.c.id == provider_id)
-            .values(root_provider_id=root_id, updated_at=_providers.c.updated_at)
-        )
-        change_log.record_providers(tx, [provider_id])
+        parents = {row.id: row.parent_provider_id for row in tx.execute(sa.select(above))}
+        # While they are locked, no other transaction can give one of them another parent.
+        locked = sa.select(_providers.c.id).where(_providers.c.id.in_(parents)).order_by(_providers.c.id)
+        tx.execute(locked.with_for_update())
+        if parents != {row.id: row.parent_provider_id for row in tx.execute(sa.select(above))}:
+            raise db_api.RetryTransaction
+        for root_id in (id_ for id_, parent_id in parents.items() if parent_id is None):
+            tx.execute(
+                _providers.update()
+                .where(_providers.c.id == provider_id)
+                .values(root_provider_id=root_id, updated_at=_providers.c.updated_at)
+            )
+            change_log.record_providers(tx, [provider_id])
 
     return apply

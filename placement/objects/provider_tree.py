@@ -53,7 +53,7 @@ def _insert_child(tx: sa.Connection, row: dict[str, Any], parent_uuid: str) -> t
     parent = tx.execute(_PARENT, {'sought': parent_uuid}).first()
     if parent is None:
         raise exception.ParentProviderNotFound
-    is_still_there = _providers.c.parent_provider_id.is_(None) | (_providers.c.root_provider_id == parent.root_id)
+    is_still_there = _providers.c.root_provider_id == parent.root_id
     with _locked(tx, {parent.id, parent.root_id}, [parent.root_id], is_still_there), _parent_may_vanish():
         links = {'parent_provider_id': parent.id, 'root_provider_id': parent.root_id}
         own_id = sql.new_id(tx.execute(_INSERT, row | links))

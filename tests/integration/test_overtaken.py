@@ -6,6 +6,7 @@ a transaction that writes locks the whole file from its first read on, they wait
 
 from __future__ import annotations
 
+import concurrent.futures
 import pathlib
 import uuid
 from collections.abc import Iterator
@@ -13,9 +14,11 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from oslo_config import cfg
 
+from placement.audit import checks
 from placement.db import change_log, tables
-from tests.support import applications, logs
+from tests.support import applications, corruption, logs
 from tests.support.http_client import create_provider
 from tests.support.locking import Answer, Service
 
@@ -333,6 +336,43 @@ def test_an_ancestor_becomes_a_root_while_a_provider_moves(service: Service) -> 
     assert [answer.result().status_int for answer in answers] == [200, 200]
     assert place(service, top) == (None, top)
     assert place(service, wanderer) == (leaf, top)
+
+
+def test_a_child_is_created_below_a_provider_that_becomes_a_root(service: Service) -> None:
+    """The root that was read for the child is a root still, and so is its parent, but of another tree."""
+    root = make_host(service)
+    top = make_child(service, root)
+    child = str(uuid.uuid4())
+    with service.lock('placement_resource_providers', 'uuid', root):
+        moved = move(service, top, None)
+        body = {'name': child, 'uuid': child, 'parent_provider_uuid': top}
+        made = service.begin_blocked('POST', '/resource_providers', body)
+    assert [moved.result().status_int, made.result().status_int] == [200, 200]
+    assert place(service, top) == (None, top)
+    assert place(service, child) == (top, top)
+
+
+def test_a_root_is_repaired_while_an_ancestor_becomes_a_root(service: Service) -> None:
+    """The parents led to another root when the audit looked at them, which is a root still."""
+    root, other = make_host(service), make_host(service)
+    top = make_child(service, root)
+    leaf = make_child(service, top)
+    database = service.app.db.engine.url
+    (other_id,) = corruption.column(database, f"SELECT id FROM placement_resource_providers WHERE uuid = '{other}'")
+    corruption.plant(
+        database, f"UPDATE placement_resource_providers SET root_provider_id = {other_id} WHERE uuid = '{leaf}'"
+    )
+    (finding,) = checks.find(service.app.db, cfg.ConfigOpts(), 'invalid_tree')
+    assert finding.subject == {'resource_provider': leaf}
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        with service.lock('placement_resource_providers', 'uuid', root):
+            moved = move(service, top, None)
+            repaired = pool.submit(checks.repair, service.app.db, finding)
+        repaired.result()
+    assert moved.result().status_int == 200, moved.result().text
+    assert place(service, top) == (None, top)
+    assert place(service, leaf) == (top, top)
+    assert checks.find(service.app.db, cfg.ConfigOpts(), 'invalid_tree') == []
 
 
 def test_the_new_parent_is_deleted(service: Service) -> None:
