@@ -210,10 +210,11 @@ def add_slots(url: str, count: int) -> None:
     table, _ = _LOGS[0]
     engine = sa.create_engine(url, poolclass=sa.NullPool)
     with engine.begin() as connection:
-        first = connection.exec_driver_sql(f'SELECT max(id) FROM {table}').scalar_one() + 1
-        insert = sa.text(f'INSERT INTO {table} (id, sequence, token, owner) VALUES (:id, 0, 0, 1)')
-        if rows := [{'id': number} for number in range(first, count + 1)]:
-            connection.execute(insert, rows)
+        missing = count - connection.exec_driver_sql(f'SELECT count(*) FROM {table}').scalar_one()
+        # Without ids: the sequence of PostgreSQL would not know of them, and the service could create no slot.
+        if missing > 0:
+            insert = sa.text(f'INSERT INTO {table} (sequence, token, owner) VALUES (0, 0, :owner)')
+            connection.execute(insert, [{'owner': 1}] * missing)
 
 
 def _bytes(connection: sa.Connection, table: str) -> int | None:
