@@ -178,7 +178,10 @@ class UsageColumns:
     @property
     def modified_times(self) -> list[dt.datetime | None]:
         """The items of ``modified`` as aware times."""
-        return [_EPOCH + dt.timedelta(microseconds=one) if one >= 0 else None for one in self.modified.tolist()]
+        # Many are equal, as one transaction or second changes many providers.
+        times, indexes = np.unique(self.modified, return_inverse=True)
+        known = [_EPOCH + dt.timedelta(microseconds=one) if one >= 0 else None for one in times.tolist()]
+        return [known[index] for index in indexes.tolist()]
 
     def select(self, which: Flags) -> UsageColumns:
         """Return the columns of some of the providers.

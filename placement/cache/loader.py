@@ -97,8 +97,7 @@ def load_usages(tx: sa.Connection, ids: Collection[int], classes: ClassNames) ->
     if not ids:
         return None
     generations = ('id', 'generation', sql.microseconds(tx.dialect, 'COALESCE(updated_at, created_at)'))
-    providers: list[int] = []
-    inventories: list[int] = []
+    providers, inventories = [], []
     for chunk in sql.chunks(sorted(ids)):
         listed = ', '.join(map(str, chunk))
         found, used = sql.fetch_integers(
@@ -106,11 +105,9 @@ def load_usages(tx: sa.Connection, ids: Collection[int], classes: ClassNames) ->
             (generations, f'placement_resource_providers WHERE id IN ({listed})'),
             (_USED, f'placement_inventories WHERE resource_provider_id IN ({listed})'),
         )
-        providers += found
-        inventories += used
-    return UsageColumns.build(
-        np.array(providers, np.int64).reshape(-1, 3), np.array(inventories, np.int64).reshape(-1, 3), classes
-    )
+        providers.append(found)
+        inventories.append(used)
+    return UsageColumns.build(np.concatenate(providers), np.concatenate(inventories), classes)
 
 
 def _aware(when: dt.datetime | None) -> dt.datetime | None:

@@ -195,12 +195,12 @@ class Partition:
             columns[name] = columns[name].with_used(positions[owners], used)
         changed = positions.tolist()
         providers = list(self.providers)
-        inventories = [providers[position].inventories for position in changed]
+        inventories = [dict(providers[position].inventories) for position in changed]
         for name, (owners, used) in usages.used.items():
             for owner, amount in zip(owners.tolist(), used.tolist(), strict=True):
                 present = inventories[owner]
-                if present[name].used != amount:
-                    inventories[owner] = {**present, name: present[name].with_used(amount)}
+                if (inventory := present[name]).used != amount:
+                    present[name] = inventory.with_used(amount)
         for position, generation, modified, present in zip(
             changed, usages.generations.tolist(), usages.modified_times, inventories, strict=True
         ):

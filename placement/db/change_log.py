@@ -333,9 +333,9 @@ def _read_positions(tx: sa.Connection, groups: Collection[int] = ()) -> Mapping[
     size = 1 << _GROUP_BITS
     ranges = [f'id BETWEEN {int(group) * size} AND {int(group) * size + size - 1}' for group in sorted(groups)]
     where = f' WHERE {" OR ".join(ranges)}' if ranges else ''
-    [values] = sql.fetch_integers(tx, (_POSITIONS, f'placement_change_log_slots{where}'))
+    [rows] = sql.fetch_integers(tx, (_POSITIONS, f'placement_change_log_slots{where}'))
     found: dict[int, dict[int, Position]] = {group: {} for group in groups}
-    for id_, sequence, token in zip(values[0::3], values[1::3], values[2::3], strict=True):
+    for id_, sequence, token in rows.tolist():
         found.setdefault(id_ >> _GROUP_BITS, {})[id_] = Position(sequence, token)
     return found
 
@@ -365,9 +365,7 @@ def read_since(tx: sa.Connection, known: VersionVector, upto: VersionVector) -> 
     return found
 
 
-def _read_entries(
-    tx: sa.Connection, slots: Sequence[tuple[int, Position, Position]]
-) -> Iterator[tuple[int, int, int, int, int]]:
+def _read_entries(tx: sa.Connection, slots: Sequence[tuple[int, Position, Position]]) -> list[list[int]]:
     """Read the entries of some slots from the known number on, inclusive, up to the newest one.
 
     :raises LogTruncated: there are more than the database can return at once.
@@ -377,11 +375,11 @@ def _read_entries(
         for id_, old, new in slots
     )
     try:
-        [values] = sql.fetch_integers(tx, (_ENTRIES, f'placement_change_log WHERE {ranges}'))
+        [rows] = sql.fetch_integers(tx, (_ENTRIES, f'placement_change_log WHERE {ranges}'))
     except sql.TruncatedResult as error:
         slot_id, old, _ = slots[0]
         raise LogTruncated(slot=slot_id, sequence=old.sequence) from error
-    return zip(values[0::5], values[1::5], values[2::5], values[3::5], values[4::5], strict=True)
+    return rows.tolist()
 
 
 def _verify(slot_id: int, old: Position, new: Position, tokens: Mapping[int, int]) -> None:

@@ -7,7 +7,9 @@ import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
+import numpy as np
 import sqlalchemy as sa
+from numpy.typing import NDArray
 from oslo_utils import timeutils
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 
@@ -228,25 +230,28 @@ def microseconds(dialect: sa.Dialect, moment: str) -> str:
     return f'COALESCE({number}, {NO_MOMENT})'
 
 
-def fetch_integers(tx: sa.Connection, *queries: tuple[Sequence[str], str]) -> list[list[int]]:
+def fetch_integers(tx: sa.Connection, *queries: tuple[Sequence[str], str]) -> list[NDArray[np.int64]]:
     """Run queries that select integers as one statement, which returns one row for each of them.
 
     The database joins the rows of a query to one text, as a driver in Python takes 10 microseconds for each row.
 
     :param queries: the expressions that it selects, which are never NULL, and its text after FROM.
-    :returns: the values of each query, row by row.
+    :returns: for each query an array with a row for each of its rows, of signed 64-bit integers.
     :raises TruncatedResult: a text was longer than the database allows.
     """
     parts = [
         f'SELECT {number} AS number, COUNT(*), {_joined(tx.dialect, columns)} FROM {rest}'  # noqa: S608
         for number, (columns, rest) in enumerate(queries)
     ]
-    found: list[list[int]] = [[] for _ in queries]
+    found: dict[int, NDArray[np.int64]] = {}
     for number, count, text in tx.exec_driver_sql(' UNION ALL '.join(parts)):
-        found[number] = list(map(int, text.split())) if count else []
-        if len(found[number]) != count * len(queries[number][0]):
+        columns = len(queries[number][0])
+        # A seventh of the time of ``int`` for each.
+        values = np.fromstring(text, np.int64, sep=' ') if count else np.empty(0, np.int64)
+        if len(values) != count * columns:
             raise TruncatedResult(f'{count} rows of {queries[number][1][:80]}')
-    return found
+        found[number] = values.reshape(count, columns)
+    return [found[number] for number in range(len(queries))]
 
 
 def _joined(dialect: sa.Dialect, columns: Sequence[str]) -> str:
