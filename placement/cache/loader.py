@@ -59,6 +59,9 @@ _AGGREGATES = sa.select(_own_aggregates.resource_provider_id, tables.placement_a
     tables.placement_aggregates, tables.placement_aggregates.c.id == _own_aggregates.aggregate_id
 )
 _USED = ('resource_provider_id', 'resource_class_id', 'used')
+#: If the ids to read are among at most so many times as many, all of these are read: a range takes a database a quarter
+#: to a half of the time of a list.
+_MAX_SPARSENESS = 2
 
 
 def load_names(tx: sa.Connection) -> KnownNames:
@@ -99,14 +102,16 @@ def load_usages(tx: sa.Connection, ids: Collection[int], classes: ClassNames) ->
     generations = ('id', 'generation', sql.microseconds(tx.dialect, 'COALESCE(updated_at, created_at)'))
     providers, inventories = [], []
     for chunk in sql.chunks(sorted(ids)):
-        listed = ', '.join(map(str, chunk))
+        condition = f'IN ({", ".join(map(str, chunk))})'
+        if chunk[-1] - chunk[0] < _MAX_SPARSENESS * len(chunk):
+            condition = f'BETWEEN {chunk[0]} AND {chunk[-1]}'
         found, used = sql.fetch_integers(
             tx,
-            (generations, f'placement_resource_providers WHERE id IN ({listed})'),
-            (_USED, f'placement_inventories WHERE resource_provider_id IN ({listed})'),
+            (generations, f'placement_resource_providers WHERE id {condition}'),
+            (_USED, f'placement_inventories WHERE resource_provider_id {condition}'),
         )
-        providers.append(found)
-        inventories.append(used)
+        providers.append(found[np.isin(found[:, 0], chunk)])
+        inventories.append(used[np.isin(used[:, 0], chunk)])
     return UsageColumns.build(np.concatenate(providers), np.concatenate(inventories), classes)
 
 

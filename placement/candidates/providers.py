@@ -33,8 +33,9 @@ class InventoryRecord(NamedTuple):
         return capacity_rule.headroom(self, math.floor(capacity_rule.capacity_limit(self)))
 
     def with_used(self, used: int) -> InventoryRecord:
-        """Return the inventory with other usage; a fifth of the time of ``_replace``."""
-        return tuple.__new__(InventoryRecord, (*self[:-1], used))
+        """Return the inventory with other usage; a third of the time of ``_replace``."""
+        # Half of the time of unpacking.
+        return tuple.__new__(InventoryRecord, self[:-1] + (used,))  # noqa: RUF005
 
 
 @dataclass(eq=False, slots=True)

@@ -26,6 +26,7 @@ from placement.cache.snapshot import Snapshot
 from placement.candidates.providers import Provider
 from placement.db import change_log, tables
 from placement.db.api import Database
+from placement.objects.inventory import Inventory
 from placement.objects.resource_class import ResourceClass
 from placement.objects.resource_provider import ResourceProvider
 from placement.objects.trait import Trait
@@ -420,3 +421,18 @@ def test_providers_that_a_claim_does_not_change_are_kept(
 
     assert list(after.partitions[0].fragments('generation', both, write)) == [b'2', b'1']
     assert written == [host.uuid]
+
+
+@pytest.mark.parametrize('last', [2, 19], ids=['a range of ids', 'a list of ids'])
+def test_a_provider_between_those_of_claims_is_refreshed_on_its_own(
+    db: Database, context: RequestContext, last: int
+) -> None:
+    hosts = [create_provider(context, VCPU=100) for _ in range(20)]
+    provider_cache = Counting(db)
+    provider_cache.current()
+    # Not the same kind of change: the cache has no column yet for its usage of this class.
+    hosts[1].set_inventories([Inventory.from_request('DISK_GB', {'total': 7})])
+    claim(context, {hosts[0].uuid: {'VCPU': 1}, hosts[last].uuid: {'VCPU': 2}})
+    claim(context, {hosts[1].uuid: {'DISK_GB': 3}})
+    assert_same(provider_cache.current(), scratch(db))
+    assert (provider_cache.builds, provider_cache.steps) == (1, 1)
