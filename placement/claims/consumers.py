@@ -20,7 +20,7 @@ from placement.db import sql, tables
 from placement.db.batch import StatementBatch, expect_rows
 
 
-class Attributes(NamedTuple):
+class ConsumerAttributes(NamedTuple):
     """The columns that a claim writes. Without ``consumer_type_id`` a consumer that exists keeps its type."""
 
     project_id: int
@@ -32,7 +32,7 @@ class DesiredConsumer(NamedTuple):
     """The desired state of a consumer: ``attributes`` is None if it shall have no allocations."""
 
     uuid: str
-    attributes: Attributes | None
+    attributes: ConsumerAttributes | None
 
 
 # Projects, users and types -------------------------------------------------------------------------------
@@ -51,11 +51,11 @@ def with_ids(tx: sa.Connection, claims: Sequence[ConsumerClaim], current: Curren
     user_ids = _insert_missing(tx, tables.users.c.external_id, {claim.user_id for claim in kept}, current.users)
     type_ids = _insert_missing(tx, tables.consumer_types.c.name, types, current.consumer_types)
 
-    def attributes(claim: ConsumerClaim) -> Attributes | None:
+    def attributes(claim: ConsumerClaim) -> ConsumerAttributes | None:
         if not claim.allocations:
             return None
         type_id = None if isinstance(claim.consumer_type, Unset) else type_ids[claim.consumer_type]
-        return Attributes(project_ids[claim.project_id], user_ids[claim.user_id], type_id)
+        return ConsumerAttributes(project_ids[claim.project_id], user_ids[claim.user_id], type_id)
 
     return [DesiredConsumer(claim.consumer_uuid, attributes(claim)) for claim in claims]
 
@@ -103,7 +103,7 @@ def _insert_missing(
 
 class _Update(NamedTuple):
     row: ConsumerRow
-    attributes: Attributes
+    attributes: ConsumerAttributes
 
 
 _TABLE = 'placement_consumers'

@@ -28,7 +28,7 @@ class ConsumerAllocation:
 
 
 @dataclass(frozen=True)
-class Consumer:
+class ConsumerReport:
     """One consumer and its allocations. ``project``, ``user`` and ``generation`` are None if it has no record.
 
     ``type`` is also None if no client gave it one.
@@ -47,7 +47,7 @@ class ConsumerPage:
     """Some of the consumers with allocations in a tree, ordered by uuid; ``consumers`` is the number of all."""
 
     consumers: int
-    rows: Sequence[Consumer]
+    rows: Sequence[ConsumerReport]
 
 
 def of_tree(db: Database, root_id: int, first: int, count: int) -> ConsumerPage:
@@ -118,7 +118,7 @@ def by_project(db: Database, count: int) -> list[ProjectCount]:
         return [ProjectCount(*row) for row in tx.execute(query)]
 
 
-def one(db: Database, uuid: str) -> Consumer | None:
+def one(db: Database, uuid: str) -> ConsumerReport | None:
     """Return a consumer and all its allocations; None when there is neither a record of it nor an allocation."""
     if not sql.storable(uuid):
         return None
@@ -163,7 +163,7 @@ def commonest_size(db: Database, latest: int = 10_000) -> CommonSize | None:
     return CommonSize(dict(size), count, len(sizes))
 
 
-def _read(tx: sa.Connection, uuids: Sequence[str], within: sa.ColumnElement[bool]) -> list[Consumer]:
+def _read(tx: sa.Connection, uuids: Sequence[str], within: sa.ColumnElement[bool]) -> list[ConsumerReport]:
     allocations: defaultdict[str, list[ConsumerAllocation]] = defaultdict(list)
     for row in tx.execute(_SELECT_ALLOCATIONS.where(_allocations.c.consumer_id.in_(uuids), within)):
         allocations[row.consumer_id].append(_allocation(row))
@@ -173,10 +173,10 @@ def _read(tx: sa.Connection, uuids: Sequence[str], within: sa.ColumnElement[bool
     return [_consumer(uuid, owners.get(uuid), allocations[uuid]) for uuid in uuids]
 
 
-def _consumer(uuid: str, row: Any, allocations: Sequence[ConsumerAllocation]) -> Consumer:
+def _consumer(uuid: str, row: Any, allocations: Sequence[ConsumerAllocation]) -> ConsumerReport:
     if row is None:
-        return Consumer(uuid, None, None, None, None, allocations)
-    return Consumer(uuid, row.project, row.user, row.generation, row.type, allocations)
+        return ConsumerReport(uuid, None, None, None, None, allocations)
+    return ConsumerReport(uuid, row.project, row.user, row.generation, row.type, allocations)
 
 
 def _allocation(row: Any) -> ConsumerAllocation:

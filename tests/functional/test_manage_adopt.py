@@ -225,7 +225,7 @@ def test_only_what_differs_is_changed(url: str, capsys: pytest.CaptureFixture[st
         '- Rebuild the table placement_inventories, with everything else in it: add used.',
         '- Set the usage of each inventory to the sum of its allocations (1 in all).',
         '- Create the change log: the tables placement_change_log_slots and placement_change_log.',
-        '- Record the version of the schema, 001, in the table placement_alembic_version.',
+        f'- Record the version of the schema, {migration.head()}, in the table placement_alembic_version.',
     ]
     assert corruption.column(url, 'SELECT used FROM placement_inventories ORDER BY id') == [2, 0]
 
@@ -414,8 +414,8 @@ def test_adopting_again_reports_usage_mismatches(url: str, capsys: pytest.Captur
     capsys.readouterr()
     assert manage.main(['db', 'adopt']) == manage.FAILED
     assert capsys.readouterr().err == (
-        'placement-manage: The database has the schema of this service already, at version 001. The recorded'
-        ' usage of 3 inventories is not the sum of the allocations: run placement-manage audit --repair\n'
+        f'placement-manage: The database has the schema of this service already, at version {migration.head()}. The'
+        ' recorded usage of 3 inventories is not the sum of the allocations: run placement-manage audit --repair\n'
     )
 
 

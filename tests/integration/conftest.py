@@ -71,5 +71,5 @@ def server(
     """Two workers of placement-api on the setting's database, shared by the tests of a module."""
     directory: pathlib.Path = tmp_path_factory.mktemp('placement-api')
     url = setting.session_url(database)
-    with servers.serving(url, directory, environment=servers.EVERY_MICROVERSION) as running:
+    with servers.serving(url, directory) as running:
         yield running

@@ -28,8 +28,8 @@ def pair(
     directory: pathlib.Path = tmp_path_factory.mktemp('placement-api')
     url = setting.session_url(database)
     with (
-        servers.serving(url, directory, workers=1, environment=servers.EVERY_MICROVERSION) as first,
-        servers.serving(url, directory, workers=1, environment=servers.EVERY_MICROVERSION) as second,
+        servers.serving(url, directory, workers=1) as first,
+        servers.serving(url, directory, workers=1) as second,
     ):
         yield [first, second]
 

@@ -26,8 +26,8 @@ def url(directory: pathlib.Path) -> str:
 def pair(directory: pathlib.Path, url: str) -> Iterator[list[servers.Server]]:
     """Two servers of one worker each."""
     with (
-        servers.serving(url, directory, workers=1, metrics=False, environment=servers.EVERY_MICROVERSION) as first,
-        servers.serving(url, directory, workers=1, metrics=False, environment=servers.EVERY_MICROVERSION) as second,
+        servers.serving(url, directory, workers=1, metrics=False) as first,
+        servers.serving(url, directory, workers=1, metrics=False) as second,
     ):
         yield [first, second]
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.galera
 
 #: The recommended setting: reads wait until this node has applied what the others have committed.
-SETTINGS = {'OS_PLACEMENT_DATABASE__MYSQL_WSREP_SYNC_WAIT': '1', **servers.EVERY_MICROVERSION}
+SETTINGS = {'OS_PLACEMENT_DATABASE__MYSQL_WSREP_SYNC_WAIT': '1'}
 
 
 @pytest.fixture(scope='module')

@@ -20,8 +20,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
 def server(directory: pathlib.Path) -> Iterator[servers.Server]:
     """Four worker processes on one database file."""
     url = f'sqlite:///{directory}/placement.db'
-    environment = servers.EVERY_MICROVERSION
-    with servers.serving(url, directory, workers=4, threads=4, environment=environment) as running:
+    with servers.serving(url, directory, workers=4, threads=4) as running:
         yield running
 
 

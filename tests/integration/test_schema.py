@@ -37,15 +37,16 @@ def install_next_release(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
     """Install the migrations of a later release, which adds a column to the providers."""
     scripts = tmp_path / 'migrations'
     shutil.copytree(migration.SCRIPTS, scripts)
-    (scripts / 'versions' / '002_rack.py').write_text(_NEXT)
+    (scripts / 'versions' / f'{_NEXT_VERSION}_rack.py').write_text(_NEXT)
     monkeypatch.setattr(migration, 'SCRIPTS', scripts)
 
 
-_NEXT = """import sqlalchemy as sa
+_NEXT_VERSION = f'{int(migration.head()) + 1:03d}'
+_NEXT = f"""import sqlalchemy as sa
 from alembic import op
 
-revision = '002'
-down_revision = '001'
+revision = '{_NEXT_VERSION}'
+down_revision = '{migration.head()}'
 
 
 def upgrade():
@@ -95,7 +96,7 @@ def test_ten_processes_upgrade_the_schema_at_once(
     install_next_release(tmp_path, monkeypatch)
     with concurrent.futures.ThreadPoolExecutor(10) as pool:
         list(pool.map(migration.sync, [engine] * 10))
-    assert migration.version(engine) == '002'
+    assert migration.version(engine) == _NEXT_VERSION
     assert 'rack' in {column['name'] for column in sa.inspect(engine).get_columns('placement_resource_providers')}
 
 

@@ -20,8 +20,6 @@ from placement.conf.options import MAX_MICROVERSIONS
 
 START_SECONDS = 60
 STOP_SECONDS = 60
-#: Environment of a server that serves every microversion.
-EVERY_MICROVERSION = {'OS_PLACEMENT__MAX_MICROVERSION': MAX_MICROVERSIONS[-1]}
 
 
 class ServerError(Exception):
@@ -86,7 +84,7 @@ def launch(
     metrics: bool = True,
     environment: Mapping[str, str] | None = None,
 ) -> Server:
-    """Start ``placement-api`` on a database; does not wait. ``directory`` keeps its log."""
+    """Start ``placement-api`` on a database, with every microversion; does not wait. ``directory`` keeps its log."""
     port = free_port()
     metrics_bind = f'127.0.0.1:{free_port()}' if metrics else None
     log = directory / f'placement-api-{port}.log'
@@ -95,7 +93,7 @@ def launch(
         'OS_PLACEMENT_DATABASE__CONNECTION': database_url,
         'OS_PLACEMENT_DATABASE__SYNC_ON_STARTUP': 'true',
         'OS_API__AUTH_STRATEGY': 'noauth2',
-        **EVERY_MICROVERSION,
+        'OS_PLACEMENT__MAX_MICROVERSION': MAX_MICROVERSIONS[-1],
         **({'OS_METRICS__BIND': metrics_bind} if metrics_bind else {}),
         **(environment or {}),
     }

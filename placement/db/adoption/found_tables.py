@@ -18,7 +18,7 @@ from placement.db import tables, types
 from placement.db.adoption.names import Names
 
 #: Columns that another service may lack: ``inventories.used`` is ours, and older releases have neither times nor types.
-ADDED = frozenset({'used', 'created_at', 'updated_at', 'consumer_type_id'})
+ADDED_COLUMNS = frozenset({'used', 'created_at', 'updated_at', 'consumer_type_id'})
 
 
 #: The columns of a foreign key -> the table whose id they refer to.

@@ -22,7 +22,7 @@ _LOCK_TIMEOUT_SECONDS = 10
 _MAX_LOCK_RETRIES = 5
 
 #: Tables that older releases of other services do not have.
-ADDED = frozenset({tables.consumer_types})
+ADDED_TABLES = frozenset({tables.consumer_types})
 
 
 class Names:
@@ -64,7 +64,7 @@ class Names:
     def problems(self) -> Iterator[str]:
         """Yield tables that are missing, or that exist under both names."""
         for table, name in tables.THEIR_NAMES.items():
-            if table not in self and table not in ADDED:
+            if table not in self and table not in ADDED_TABLES:
                 yield f'There is no table {name}.'
             if name != table.name and {name, table.name} <= self.present:
                 yield f'There are both a table {name} and a table {table.name}: drop the one that is not in use.'
